@@ -1,0 +1,75 @@
+"""agentv: evaluate AI agents and prompts from dataset files; the public names, each imported on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentv.datasets.loading import load_cases, stream_cases
+    from agentv.errors import (
+        AgentvError,
+        DatasetError,
+        DatasetNotFoundError,
+        DatasetParseError,
+        DatasetWarning,
+        InvalidCaseError,
+        InvalidDatasetError,
+        UsageError,
+    )
+    from agentv.model.case import EvalCase
+    from agentv.model.evaluator import EvaluatorSpec
+    from agentv.model.execution import Execution, Verdicts
+    from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AgentvError",
+    "DatasetError",
+    "DatasetNotFoundError",
+    "DatasetParseError",
+    "DatasetWarning",
+    "EvalCase",
+    "EvaluatorSpec",
+    "Execution",
+    "FilePart",
+    "ImagePart",
+    "InvalidCaseError",
+    "InvalidDatasetError",
+    "Message",
+    "TextPart",
+    "ToolCall",
+    "UsageError",
+    "Verdicts",
+    "__version__",
+    "load_cases",
+    "stream_cases",
+]
+
+_HOMES = {
+    "load_cases": "agentv.datasets.loading",
+    "stream_cases": "agentv.datasets.loading",
+    "EvalCase": "agentv.model.case",
+    "EvaluatorSpec": "agentv.model.evaluator",
+    "Execution": "agentv.model.execution",
+    "Verdicts": "agentv.model.execution",
+    "FilePart": "agentv.model.message",
+    "ImagePart": "agentv.model.message",
+    "Message": "agentv.model.message",
+    "TextPart": "agentv.model.message",
+    "ToolCall": "agentv.model.message",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'agentv' has no attribute {name!r}")
+    from importlib import import_module  # late: `agentv --help` imports this package and needs none of it
+
+    value = getattr(import_module(_HOMES.get(name, "agentv.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,63 @@
+"""The command line: `agentv COMMAND`. Commands are imported when they are used, so that help is quick."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from agentv import __version__
+
+COMMANDS = {
+    "cases": "Print the cases of datasets, resolved, as JSON Lines.",
+    "validate": "Check datasets, sidecars, targets and configuration.",
+    "convert": "Write a dataset in another format, without loss.",
+    "schema": "Print the JSON Schema of a file format.",
+    "init": "Set up a starter project that works.",
+    "completion": "Print the completion script of a shell.",
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and one line of help; a command's module is imported only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"agentv.cli.{cmd_name}"), "command")  # noqa: B009
+        return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from agentv.suggest import did_you_mean  # late: only a mistake needs it
+
+            hint = did_you_mean(args[0], COMMANDS) or f"Commands: {', '.join(COMMANDS)}"
+            raise click.UsageError(f"No such command '{args[0]}'. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with `agentv init`, then `agentv validate evals` and `agentv cases evals`.",
+)
+@click.version_option(__version__, "-V", "--version", message="agentv %(version)s")
+def cli() -> None:
+    """Evaluate AI agents and prompts from dataset files."""
+
+
+def main() -> None:
+    """Run the command line: errors that a user can mend are printed without a traceback."""
+    from agentv.cli.output import run  # late: keeps what help does not need out of its way
+
+    sys.exit(run(cli))

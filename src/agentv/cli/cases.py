@@ -1,0 +1,115 @@
+"""`agentv cases`: the cases of datasets as they will be run, one JSON object a line; a table on a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from typing import IO, Any
+
+import click
+
+from agentv.cli import output
+from agentv.cli.options import parse_sample, parse_shard, reading_options, selection_options
+
+_SPOOL_BYTES = 16 * 1024 * 1024
+_TABLE_ROWS = 200
+
+
+@click.command(
+    "cases",
+    epilog="Examples:  agentv cases evals/dataset.jsonl  ·  agentv cases evals --filter 'math-*' --count  ·  "
+    "agentv cases evals --resolve | jq .id",
+)
+@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.option("--resolve", is_flag=True, help="Put the contents of files into the output.")
+@click.option("--count", is_flag=True, help="Print only how many cases there are.")
+@click.option("--json", "as_json", is_flag=True, help="JSON Lines on a terminal too.")
+@selection_options
+@reading_options
+def command(paths: tuple[str, ...], resolve: bool, count: bool, as_json: bool, **options: Any) -> None:
+    """Print the cases of datasets, resolved, as JSON Lines.
+
+    PATHS are dataset files, folders or globs. Everything is read and checked first: after an error no case is printed.
+    """
+    from agentv.datasets.loading import case_source
+    from agentv.datasets.reading import Options
+    from agentv.datasets.select import selection
+
+    quiet = options["quiet"]
+    source = case_source(
+        paths,
+        warn=output.silent if quiet else output.warn,
+        note=output.silent if quiet else output.note,
+        on_error=options["on_error"],
+        options=Options(options["allow_outside_files"], options["max_line_bytes"]),
+        selection=selection(
+            [*options["filters"], *(f"tag={tag}" for tag in options["tags"])],
+            parse_sample(options["sample"]),
+            options["seed"],
+            parse_shard(options["shard"]),
+            options["limit"],
+        ),
+    )
+    cases = source.stream()
+    if count:
+        click.echo(sum(1 for _ in cases))
+    elif sys.stdout.isatty() and not (as_json or resolve):
+        _print_table(cases)
+    else:
+        _print_lines(cases, resolve)
+
+
+def _print_lines(cases: Iterable[Any], resolve: bool) -> None:
+    """JSON Lines, held back until the last case was read, on disk when there are many."""
+    from agentv.datasets.resolve import resolved_data
+    from agentv.model.case import case_to_data
+    from agentv.model.values import to_json
+
+    to_data = resolved_data if resolve else case_to_data
+    with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as spool:
+        for case in cases:
+            spool.write(to_json(to_data(case)) + b"\n")
+        spool.seek(0)
+        stdout: IO[bytes] = click.get_binary_stream("stdout")
+        shutil.copyfileobj(spool, stdout)
+        stdout.flush()
+
+
+def _print_table(cases: Iterable[Any]) -> None:
+    """The first cases as a table, with the number of the rest."""
+    from rich.console import Console  # late: a quarter of a second that only a terminal needs
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("id", "dataset", "input", "target", "evaluators"):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=3 if heading == "input" else None)
+    total = 0
+    for case in cases:
+        total += 1
+        if total <= _TABLE_ROWS:
+            table.add_row(*(Text(cell) for cell in _cells(case)))
+    console = Console()
+    console.print(table)
+    more = f", the first {_TABLE_ROWS} shown" if total > _TABLE_ROWS else ""
+    console.print(f"{total:,} {'case' if total == 1 else 'cases'}{more}; --json prints them whole", style="dim")
+
+
+def _cells(case: Any) -> tuple[str, ...]:
+    asked = next((message for message in reversed(case.input) if message.role == "user"), None)
+    text = "" if asked is None else _preview(asked.content)
+    if case.prompts:
+        text = f"({len(case.prompts)} prompts) {_preview(case.variables)}"
+    target = ", ".join(case.execution.targets) or case.execution.target or "default"
+    return case.id, case.dataset, text, target, ", ".join(spec.name for spec in case.evaluators) or "none"
+
+
+def _preview(content: Any) -> str:
+    from agentv.model.values import to_json
+
+    if isinstance(content, tuple):
+        content = " ".join(part.value for part in content)
+    text = content if isinstance(content, str) else to_json(content).decode()
+    return " ".join("".join(char if char.isprintable() else " " for char in text[:400]).split())

@@ -1,0 +1,75 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from agentv.datasets.lines import MAX_LINE_BYTES
+from agentv.errors import UsageError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def selection_options(command: Command) -> Command:
+    """`--filter --tag --case --sample --seed --shard --limit`: which cases are wanted."""
+    for option in reversed(
+        (
+            click.option(
+                "--filter", "-f", "filters", multiple=True, metavar="FILTER", help="An id glob, tag=x or metadata.k=v; all must hold."
+            ),
+            click.option("--tag", "tags", multiple=True, metavar="TAG", help="The same as --filter tag=TAG."),
+            click.option("--sample", metavar="N|SHARE", help="So many cases, or a share such as 10% or 0.1."),
+            click.option("--seed", type=int, default=0, show_default=True, help="Which sample."),
+            click.option("--shard", metavar="I/N", help="The I-th of N parts, by a hash of the id."),
+            click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many cases."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def reading_options(command: Command) -> Command:
+    """`--on-error --allow-outside-files --max-line-bytes --quiet`: how datasets are read."""
+    for option in reversed(
+        (
+            click.option(
+                "--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
+                help="What a bad case does: end the command, or be skipped with a warning.",
+            ),
+            click.option(
+                "--allow-outside-files", is_flag=True, help="Let datasets read files outside their project."
+            ),
+            click.option(
+                "--max-line-bytes", type=click.IntRange(min=1), default=MAX_LINE_BYTES, show_default=True,
+                help="The longest line of JSONL that is read.",
+            ),
+            click.option("--quiet", "-q", is_flag=True, help="Hide warnings and notes."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def parse_sample(text: str | None) -> int | float | None:
+    """`200` is a number of cases; `10%` and `0.1` are shares."""
+    if text is None:
+        return None
+    try:
+        if text.endswith("%"):
+            return float(text[:-1]) / 100
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        raise UsageError(f"--sample takes a number of cases or a share such as 10%, got {text!r}") from None
+
+
+def parse_shard(text: str | None) -> tuple[int, int] | None:
+    """`2/8` is the second of eight parts."""
+    if text is None:
+        return None
+    index, slash, count = text.partition("/")
+    if not slash or not index.isdigit() or not count.isdigit():
+        raise UsageError(f"--shard takes I/N, for example 2/8, got {text!r}")
+    return int(index), int(count)

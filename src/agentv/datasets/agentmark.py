@@ -1,0 +1,43 @@
+"""AgentMark's form of a dataset: rows of variables without ids. How it is recognised, and how its rows are named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from agentv.datasets.ids import PackedIds
+from agentv.datasets.shorthand import is_message
+
+_OURS = ("id", "expected_outcome", "outcome", "criteria")
+
+
+def is_agentmark_row(row: Any) -> bool:
+    """Whether a first row of JSONL says by its shape that the file is AgentMark's."""
+    return holds_variables(row) and not any(key in row for key in _OURS)
+
+
+def holds_variables(row: Any) -> bool:
+    """Whether a row's input is an object that is no message."""
+    return isinstance(row, dict) and isinstance(row.get("input"), dict) and not is_message(row["input"])
+
+
+def item_name(value: Any) -> str:
+    """The name AgentMark gives an item: from its input alone, the same in both tools."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.md5(text.encode("ascii"), usedforsecurity=False).hexdigest()[:12]
+
+
+class ItemNames:
+    """Names for the rows of one dataset; a repeated input gets `-2`, `-3` and so on."""
+
+    def __init__(self) -> None:
+        self._seen = PackedIds()
+        self._counts: dict[str, int] = {}
+
+    def name(self, value: Any) -> str:
+        name = item_name(value)
+        if not self._seen.repeats((name,)):
+            return name
+        self._counts[name] = self._counts.get(name, 1) + 1
+        return f"{name}-{self._counts[name]}"

@@ -1,0 +1,372 @@
+"""A row → a case: aliases, required fields, shorthand, variables, evaluators, all in one place for every format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentv.datasets import evaluators
+from agentv.datasets.agentmark import ItemNames
+from agentv.datasets.files import FileFinder
+from agentv.datasets.header import Header, read_execution
+from agentv.datasets.keys import CaseKeys, ExecutionKeys, UserKeys, WorkspaceKeys
+from agentv.datasets.prompts import Prompt, PromptError, read_prompt
+from agentv.datasets.rows import PlainRow
+from agentv.datasets.shorthand import MessageReader, is_message
+from agentv.datasets.yaml_nodes import WrittenInt
+from agentv.model.case import (
+    NO_DETAILS,
+    CaseDetails,
+    EvalCase,
+    Place,
+    PromptInput,
+    SimulatedUser,
+    Turn,
+    Workspace,
+)
+from agentv.model.message import Message
+from agentv.model.values import FrozenDict, NestingError, freeze
+from agentv.problems import KeyPath, Problems
+from agentv.settings import aliases_of, known_keys, read_settings, read_value
+from agentv.suggest import did_you_mean
+
+_OUTCOMES = ("expected_outcome", "outcome", "criteria")
+_CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
+_MESSAGES_ONLY = "The old name takes an array of messages only; '{new}' takes shorthand too"
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What the dataset around a row decides about it."""
+
+    header: Header
+    finder: FileFinder
+    agentmark: bool = False
+    outcome_optional: bool = False
+    settings_file: str = ""
+
+
+class CaseBuilder:
+    """Builds the cases of one dataset. Holds nothing of a case but the names AgentMark rows were given."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._header = rules.header
+        self._messages = MessageReader(rules.finder)
+        self._names = ItemNames()
+        self._is_first = True
+
+    @property
+    def takes_plain_rows(self) -> bool:
+        """Whether rows in the common shape need nothing beyond what their type has checked."""
+        return not self._rules.agentmark and not self._header.prompts
+
+    def plain(self, row: PlainRow, place: Place, offset: int) -> EvalCase | None:
+        """A case from a row in the common shape, or None when it needs the long way after all."""
+        expected = row.expected_output
+        if row.id.isspace() or not row.id:
+            return None
+        if type(row.input) is not str and not _is_plain_text(row.input):
+            return None
+        if type(expected) is not str:
+            if expected is None:
+                expected = ()
+            elif type(expected) is dict:
+                if "role" in expected:
+                    return None
+                expected = (Message("assistant", freeze(expected)),)
+            elif not _is_plain_text(expected):
+                return None
+        self._is_first = False
+        header = self._header
+        return EvalCase(
+            row.id,
+            row.expected_outcome,
+            row.input,
+            expected,
+            row.conversation_id,
+            header.metadata if row.metadata is None else FrozenDict({**header.metadata, **freeze(row.metadata)}),
+            header.tags if row.tags is None else tuple(dict.fromkeys((*header.tags, *row.tags))),
+            header.execution,
+            header.evaluators.specs,
+            NO_DETAILS,
+            place,
+            offset,
+        )
+
+    def build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
+        """A case from any row; None after noting at least one error."""
+        try:
+            case = self._build(row, place, offset, problems)
+        except NestingError as error:
+            problems.error((), f"The case is {error}")
+            case = None
+        self._is_first = False
+        return None if problems.errors else case
+
+    def _build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
+        self._check_keys(row, problems)
+        header = self._header
+        execution_keys = self._execution_keys(row, problems)
+        id = self._id(row, problems)
+        outcome = self._outcome(row, problems)
+        stored, variables, prompts = self._input(row, problems)
+        expected = self._expected_output(row, problems)
+        specs, rubric = self._evaluators(row, execution_keys, bool(expected), problems)
+        return EvalCase(
+            id,
+            outcome,
+            stored,
+            expected,
+            _typed(row, "conversation_id", str, problems),
+            self._metadata(row, problems),
+            self._tags(row, problems),
+            read_execution(execution_keys).over(header.execution),
+            specs,
+            self._details(row, variables, prompts, rubric, problems),
+            place,
+            offset,
+        )
+
+    def _check_keys(self, row: dict[str, Any], problems: Problems) -> None:
+        for key in row:
+            if key in _CASE_KEYS:
+                continue
+            if key in CaseKeys.unsupported:
+                if row[key] is not None:
+                    problems.error((key,), f"Field '{key}' is not supported", CaseKeys.unsupported[key])
+                continue
+            hint = did_you_mean(key, _CASE_KEYS) or "Keep data of your own under 'metadata'"
+            problems.warning((key,), f"Unknown field '{key}'", hint)
+
+    def _id(self, row: dict[str, Any], problems: Problems) -> str:
+        id = row.get("id")
+        if isinstance(id, str):
+            if not id.strip():
+                problems.error(("id",), "Field 'id' must not be blank")
+            return id
+        if isinstance(id, int) and not isinstance(id, bool):
+            return id.written if isinstance(id, WrittenInt) else str(id)
+        if id is not None:
+            problems.wrong_type(("id",), "a string", id)
+        elif self._rules.agentmark:
+            return self._names.name(row.get("input"))
+        else:
+            problems.missing(("id",), self._required_fields(row))
+        return ""
+
+    def _outcome(self, row: dict[str, Any], problems: Problems) -> str:
+        given = [key for key in _OUTCOMES if row.get(key) is not None]
+        if not given:
+            if not self._may_lack_outcome(row):
+                problems.missing(("expected_outcome",), self._required_fields(row))
+            return ""
+        for key in given[1:]:
+            problems.warning((key,), f"Field '{key}' is ignored beside '{given[0]}'")
+        outcome = row[given[0]]
+        if not isinstance(outcome, str):
+            problems.wrong_type((given[0],), "a string", outcome)
+            return ""
+        return outcome
+
+    def _may_lack_outcome(self, row: dict[str, Any]) -> bool:
+        if self._rules.agentmark:
+            return True
+        if not self._rules.outcome_optional:
+            return False
+        execution = row.get("execution")
+        lists = isinstance(execution, dict) and execution.get("evaluators")
+        keys = ("expected_output", "expected_messages", "evaluator", "rubrics", "turns", *evaluators.LIST_KEYS)
+        return bool(lists) or any(row.get(key) for key in keys) or not self._header.evaluators.kind_only
+
+    def _required_fields(self, row: dict[str, Any]) -> str:
+        if self._rules.agentmark:
+            return "Required fields: input"
+        if self._rules.outcome_optional:
+            return "Required fields: id, input, and one of criteria, expected_output, assertions"
+        fields = "Required fields: id, expected_outcome, input"
+        if self._is_first and "id" in row and isinstance(row.get("input"), dict) and not is_message(row["input"]):
+            fields += f"\nRows of AgentMark may leave it out: write 'format: agentmark' into {self._rules.settings_file}"
+        if row.get("score") is not None and ("eval_id" in row or "test_id" in row):
+            fields += "\nThis looks like a file of results, not of cases"
+        return fields
+
+    def _new_or_old(self, row: dict[str, Any], new: str, old: str, problems: Problems) -> tuple[str, Any]:
+        """The value under the new name, or else the old one, with what there is to say about the old one."""
+        value, former = row.get(new), row.get(old)
+        if former is None:
+            return new, value
+        if value is not None:
+            problems.warning((old,), f"Field '{old}' is ignored beside '{new}'", topic=f"ignored {old}")
+            return new, value
+        problems.warning((old,), f"Field '{old}' is deprecated: use '{new}'", topic=f"deprecated {old}")
+        if not isinstance(former, list):
+            problems.wrong_type((old,), "an array", former, _MESSAGES_ONLY.format(new=new))
+            return old, None
+        return old, former
+
+    def _input(
+        self, row: dict[str, Any], problems: Problems
+    ) -> tuple[str | tuple[Message, ...], FrozenDict | None, tuple[PromptInput, ...]]:
+        before = len(problems.errors)
+        key, value = self._new_or_old(row, "input", "input_messages", problems)
+        if value is None or value == []:
+            if len(problems.errors) == before:
+                problems.missing((key,), self._required_fields(row))
+            return (), None, ()
+        prompts = self._prompts_for(row, problems)
+        if isinstance(value, dict) and not is_message(value):
+            return self._render(value, prompts, problems)
+        if prompts:
+            problems.warning((key,), "The prompt is ignored: it applies to an object of variables only", topic="prompt ignored")
+        return self._messages.input(value, (key,), problems), None, ()
+
+    def _prompts_for(self, row: dict[str, Any], problems: Problems) -> tuple[Prompt, ...]:
+        if row.get("prompt") is None:
+            return self._header.prompts
+        own = read_prompt(row["prompt"], ("prompt",), problems, self._rules.finder)
+        return () if own is None else (own,)
+
+    def _render(
+        self, variables: dict[str, Any], prompts: tuple[Prompt, ...], problems: Problems
+    ) -> tuple[str | tuple[Message, ...], FrozenDict | None, tuple[PromptInput, ...]]:
+        frozen: FrozenDict = freeze(variables)
+        if not prompts:
+            return self._user_message(variables, problems), frozen, ()
+        rendered = []
+        for prompt in prompts:
+            try:
+                rendered.append(PromptInput(prompt.id, prompt.render(variables)))
+            except PromptError as error:
+                problems.error(("input",), error.message, error.hint)
+        if len(rendered) == 1 and not self._header.several_prompts:
+            return rendered[0].input, frozen, ()
+        return (), frozen, tuple(rendered)
+
+    def _user_message(self, variables: dict[str, Any], problems: Problems) -> str:
+        text = variables.get("userMessage")
+        if isinstance(text, str):
+            return text
+        if text is not None:
+            problems.wrong_type(("input", "userMessage"), "a string", text)
+        elif isinstance(variables.get("role"), str) and "content" in variables:
+            message = f"Role {variables['role']!r} is none of system, user, assistant, tool, so 'input' holds variables"
+            problems.error(("input",), message, did_you_mean(variables["role"], ("system", "user", "assistant", "tool")))
+        elif not problems.errors:
+            where = f" in {self._rules.settings_file}" if self._rules.settings_file else ""
+            hint = f"Add a string 'userMessage' to 'input', or give the dataset a 'prompt'{where} that uses the variables"
+            problems.error(("input",), "Field 'input' holds variables, and nothing says how to render them", hint)
+        return ""
+
+    def _expected_output(self, row: dict[str, Any], problems: Problems) -> str | tuple[Message, ...]:
+        key, value = self._new_or_old(row, "expected_output", "expected_messages", problems)
+        if value is None:
+            return ()
+        if key == "expected_messages":
+            return self._messages.messages(value, (key,), problems)
+        return self._messages.expected_output(value, (key,), problems)
+
+    def _execution_keys(self, row: dict[str, Any], problems: Problems) -> ExecutionKeys | None:
+        execution = row.get("execution")
+        if execution is None:
+            return None
+        if not isinstance(execution, dict):
+            problems.wrong_type(("execution",), "an object", execution)
+            return None
+        known = {key: value for key, value in execution.items() if key != "evaluators"}
+        return read_settings(ExecutionKeys, known, ("execution",), problems)
+
+    def _evaluators(
+        self, row: dict[str, Any], execution: ExecutionKeys | None, has_reference: bool, problems: Problems
+    ) -> tuple[tuple[Any, ...], Any]:
+        rubrics = row.get("rubrics")
+        rubric = None if rubrics is None else evaluators.read_rubrics(rubrics, ("rubrics",), problems)
+        own = evaluators.read_level(row, row.get("execution"), (), problems)
+        inherit = execution is not None and execution.inherit_evaluators
+        specs = evaluators.choose(own, self._header.evaluators, rubric, inherit=inherit)
+        if self._rules.agentmark and not has_reference:
+            # Without a reference only what was named and can do without one has anything to score.
+            by_default = own is None and rubric is None and self._header.evaluators is evaluators.DEFAULT
+            specs = () if by_default else tuple(spec for spec in specs if not evaluators.needs_reference(spec))
+        return specs, rubric
+
+    def _metadata(self, row: dict[str, Any], problems: Problems) -> FrozenDict:
+        metadata = _typed(row, "metadata", dict[str, Any], problems)
+        if metadata is None:
+            return self._header.metadata
+        return FrozenDict({**self._header.metadata, **freeze(row["metadata"])})
+
+    def _tags(self, row: dict[str, Any], problems: Problems) -> tuple[str, ...]:
+        tags = _typed(row, "tags", list[str], problems)
+        return self._header.tags if tags is None else tuple(dict.fromkeys((*self._header.tags, *tags)))
+
+    def _details(
+        self,
+        row: dict[str, Any],
+        variables: FrozenDict | None,
+        prompts: tuple[PromptInput, ...],
+        rubric: Any,
+        problems: Problems,
+    ) -> CaseDetails:
+        context = _typed(row, "context", str | list[str], problems)
+        user = _typed(row, "user", UserKeys, problems)
+        workspace = _typed(row, "workspace", WorkspaceKeys, problems)
+        details = CaseDetails(
+            description=_typed(row, "description", str, problems),
+            context=(context,) if isinstance(context, str) else tuple(context or ()),
+            rubrics=tuple(rubric.settings["rubrics"]) if rubric is not None else (),
+            variables=variables,
+            prompts=prompts,
+            turns=self._turns(row.get("turns"), problems),
+            user=None if user is None else SimulatedUser(**msgspec.structs.asdict(user)),
+            workspace=None if workspace is None else _workspace(workspace),
+        )
+        return NO_DETAILS if details == NO_DETAILS else details
+
+    def _turns(self, turns: Any, problems: Problems) -> tuple[Turn, ...]:
+        if turns is None:
+            return ()
+        if not isinstance(turns, list):
+            problems.wrong_type(("turns",), "an array", turns)
+            return ()
+        return tuple(self._turn(turn, ("turns", index), problems) for index, turn in enumerate(turns))
+
+    def _turn(self, data: Any, path: KeyPath, problems: Problems) -> Turn:
+        if not isinstance(data, dict):
+            problems.wrong_type(path, 'an object such as {"input": "…"}', data)
+            return Turn(())
+        for key in data:
+            if key not in ("input", "expected_output", *evaluators.LIST_KEYS):
+                problems.warning((*path, key), f"Unknown field '{key}' in a turn", did_you_mean(key, data))
+        if data.get("input") is None:
+            problems.missing((*path, "input"))
+            return Turn(())
+        given = self._messages.input(data["input"], (*path, "input"), problems)
+        expected: Any = ()
+        if data.get("expected_output") is not None:
+            expected = self._messages.expected_output(data["expected_output"], (*path, "expected_output"), problems)
+        chosen = evaluators.read_level(data, None, path, problems)
+        return Turn(
+            (Message("user", given),) if isinstance(given, str) else given,
+            (Message("assistant", expected),) if isinstance(expected, str) else expected,
+            chosen.specs if chosen else (),
+        )
+
+
+def _is_plain_text(messages: tuple[Message, ...]) -> bool:
+    """Whether there is at least one message and none has anything but text: nothing to resolve or freeze."""
+    return bool(messages) and all(type(message.content) is str and not message.tool_calls for message in messages)
+
+
+def _typed(row: dict[str, Any], key: str, type_: Any, problems: Problems) -> Any:
+    value = row.get(key)
+    return None if value is None else read_value(type_, value, (key,), problems)
+
+
+def _workspace(keys: WorkspaceKeys) -> Workspace:
+    def command(value: str | list[str] | None) -> str | tuple[str, ...] | None:
+        return tuple(value) if isinstance(value, list) else value
+
+    return Workspace(keys.template, command(keys.setup), command(keys.teardown), keys.keep)
+
+

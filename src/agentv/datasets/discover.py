@@ -1,0 +1,174 @@
+"""Paths, folders and globs → datasets: one per file, shards joined, sidecars and files of results set aside."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from agentv import globs
+from agentv.datasets.jsonl import first_row, sidecar_of
+from agentv.datasets.source import Source, base_of, kind_of, require_kind, shard_of
+from agentv.datasets.yaml_document import case_list_key, parse_yaml_file
+from agentv.errors import DatasetNotFoundError, DatasetWarning, InvalidDatasetError
+from agentv.suggest import nearest
+
+_SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
+Warn = Callable[[DatasetWarning], None]
+Note = Callable[[str], None]
+
+
+def find_datasets(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], warn: Warn, note: Note) -> list[Source]:
+    """The datasets that `paths` name. `note` is told of files that a folder or glob holds and that are no datasets."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not given:
+        raise DatasetNotFoundError("No dataset was named", hint="Give a file, a folder or a glob")
+    files: dict[str, bool] = {}
+    for path in map(os.fspath, given):
+        if os.path.isdir(path):
+            files |= {found: files.get(found, False) for found in _in_folder(path)}
+        elif globs.has_magic(path) and not os.path.exists(path):
+            files |= {found: files.get(found, False) for found in _in_glob(path)}
+        else:
+            files[_existing(path)] = True
+    named = {path for path, by_name in files.items() if by_name}
+    kept = named | _datasets_only([path for path in files if path not in named], named, note)
+    sources = list(_joined([path for path in files if path in kept], named, warn))
+    if not sources:
+        shown = ", ".join(map(os.fspath, given))
+        hint = "Datasets are .yaml, .yml and .jsonl files with cases"
+        raise DatasetNotFoundError(f"No dataset found in {shown}", hint=hint)
+    return sources
+
+
+def _existing(path: str) -> str:
+    require_kind(path)
+    if not os.path.exists(path):
+        folder = os.path.dirname(path) or "."
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        near = nearest(os.path.basename(path), names)
+        hint = f"Did you mean '{os.path.join(os.path.dirname(path), near)}'?" if near else ""
+        raise DatasetNotFoundError(f"No such file: {path}", hint=hint, path=path)
+    return path
+
+
+def _in_folder(folder: str) -> list[str]:
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not _is_skipped(parent, name))
+        found += [os.path.join(parent, name) for name in files if kind_of(name) and not name.startswith(".")]
+    return sorted(found, key=lambda path: path.split(os.sep))
+
+
+def _is_skipped(parent: str, name: str) -> bool:
+    if name.startswith(".") or name in _SKIPPED_FOLDERS:
+        return True
+    return os.path.exists(os.path.join(parent, name, "pyvenv.cfg"))
+
+
+def _in_glob(pattern: str) -> list[str]:
+    """Files that fit; `{a,b}` is ours to expand, the standard library does the rest."""
+    fitting = {path for each in _braces(pattern) for path in glob.glob(each, recursive=True) if os.path.isfile(path)}
+    files = sorted((path for path in fitting if kind_of(path)), key=lambda path: path.split(os.sep))
+    if not files:
+        seen = f"{len(fitting)} files fit, none of them a .yaml, .yml or .jsonl" if fitting else "Nothing fits the pattern"
+        raise DatasetNotFoundError(f"No dataset found: {pattern}", seen, path=pattern)
+    base = pattern.split("*", 1)[0].split("?", 1)[0]
+    return [path for path in files if not _passes_skipped(path, base)]
+
+
+def _passes_skipped(path: str, base: str) -> bool:
+    below = path[len(os.path.dirname(base)) :].split(os.sep)[:-1]
+    return any(part in _SKIPPED_FOLDERS or (part.startswith(".") and part not in (".", "..")) for part in below)
+
+
+def _braces(pattern: str) -> Iterator[str]:
+    start = pattern.find("{")
+    end = pattern.find("}", start)
+    if start < 0 or end < 0:
+        yield pattern
+        return
+    for option in pattern[start + 1 : end].split(","):
+        yield from _braces(pattern[:start] + option + pattern[end + 1 :])
+
+
+def _datasets_only(candidates: list[str], named: set[str], note: Note) -> set[str]:
+    """What a folder or glob found, without sidecars, other YAML and files of results."""
+    data_files = {_dataset_base(path): path for path in [*candidates, *named] if kind_of(path) == "jsonl"}
+    kept = set()
+    for path in candidates:
+        if kind_of(path) == "jsonl":
+            if _holds_results(path):
+                note(f"{path}: passed over, a file of results")
+            else:
+                kept.add(path)
+            continue
+        beside = data_files.get(base_of(path)) or _jsonl_beside(base_of(path))
+        has_cases = case_list_key(parse_yaml_file(path)) is not None
+        if has_cases and beside is not None and base_of(path) in data_files:
+            raise InvalidDatasetError(
+                f"Two datasets of one name: {path} and {beside}",
+                "Each of them has cases",
+                "Name the one you mean, or rename one of the two",
+                path=path,
+            )
+        if has_cases:
+            kept.add(path)
+        elif beside is None or sidecar_of(base_of(path)) != path:
+            note(f"{path}: passed over, no list of cases")
+    return kept
+
+
+def _dataset_base(path: str) -> str:
+    shard = shard_of(path)
+    return shard.base if shard else base_of(path)
+
+
+def _jsonl_beside(base: str) -> str | None:
+    folder = os.path.dirname(base) or "."
+    name = os.path.basename(base)
+    for file in sorted(os.listdir(folder)):
+        if kind_of(file) == "jsonl" and _dataset_base(file) == name:
+            return os.path.join(os.path.dirname(base), file)
+    return None
+
+
+def _holds_results(path: str) -> bool:
+    row = first_row(Source((path,), base_of(path), "jsonl"))
+    return isinstance(row, dict) and "score" in row and ("eval_id" in row or "test_id" in row)
+
+
+def _joined(files: Iterable[str], named: set[str], warn: Warn) -> Iterator[Source]:
+    """Files as sources; the shards of one dataset as one source, at the place of the first."""
+    groups: dict[tuple[str, object], list[str]] = {}
+    for path in files:
+        shard = shard_of(path)
+        key = (path, None) if shard is None else (shard.base, shard.count)
+        groups.setdefault(key, []).append(path)
+    for (base, count), paths in groups.items():
+        if count is None:
+            yield Source((base,), base_of(base), require_kind(base))
+            continue
+        shards = sorted(paths, key=lambda path: _shard_index(path))
+        _check_shards(base, int(str(count)), shards, named, warn)
+        yield Source(tuple(shards), base, "jsonl")
+
+
+def _shard_index(path: str) -> int:
+    shard = shard_of(path)
+    return shard.index if shard else 0
+
+
+def _check_shards(base: str, count: int, shards: list[str], named: set[str], warn: Warn) -> None:
+    there = [_shard_index(path) for path in shards]
+    missing = sorted(set(range(count)) - set(there))
+    if len(set(there)) != len(there):
+        raise InvalidDatasetError(f"Two files for one shard of {base}", ", ".join(shards), "Remove one of the two", path=base)
+    if not missing:
+        return
+    shown = ", ".join(f"{index:05d}" for index in missing[:5]) + (" …" if len(missing) > 5 else "")
+    what = f"{len(missing)} of {count} shards of {base} are missing: {shown}"
+    if named.isdisjoint(shards):
+        raise DatasetNotFoundError(what, hint="Fetch the missing files, or name the shards that you want one by one", path=base)
+    warn(DatasetWarning(what, path=base))
+

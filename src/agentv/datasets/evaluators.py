@@ -1,0 +1,245 @@
+"""Which evaluators score a case: entries → specs, the order in which the places that may name them are asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
+from agentv.model.values import FrozenDict, freeze
+from agentv.problems import KeyPath, Problems, field_name
+from agentv.registry import EVALUATORS
+from agentv.settings import read_settings, read_value
+
+_PLAIN_KEYS: dict[str, Any] = {"name": str, "negate": bool, "transform": dict[str, Any], "target": str | list[str]}
+_COMMON = ("type", "metric", "weight", "required", *_PLAIN_KEYS)
+LIST_KEYS = ("evaluators", "assertions", "assert")
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """The evaluators one level gives. `kind_only`: by `evaluator: <type>`, so that a list elsewhere would beat it."""
+
+    specs: tuple[EvaluatorSpec, ...]
+    kind_only: bool = False
+
+
+DEFAULT = Chosen((DEFAULT_EVALUATOR,), kind_only=True)
+
+
+def read_level(data: dict[str, Any], execution: Any, path: KeyPath, problems: Problems) -> Chosen | None:
+    """What one level (a case, or a document) says: `execution.evaluators`, else its list, else its kind; None: nothing.
+
+    Two lists on one level are an error: nobody could say which was meant.
+    """
+    places: list[KeyPath] = [(*path, key) for key in LIST_KEYS if data.get(key) is not None]
+    lists = [data[key] for key in LIST_KEYS if data.get(key) is not None]
+    if isinstance(execution, dict) and execution.get("evaluators") is not None:
+        places.insert(0, (*path, "execution", "evaluators"))
+        lists.insert(0, execution["evaluators"])
+    if len(lists) > 1:
+        names = " and ".join(f"'{field_name(place)}'" for place in places)
+        problems.error(places[1], f"Two lists of evaluators on one level: {names}", "Keep one of them")
+    if lists:
+        return Chosen(read_entries(lists[0], places[0], problems))
+    kind = data.get("evaluator")
+    if kind is None:
+        return None
+    if not isinstance(kind, str):
+        problems.wrong_type((*path, "evaluator"), "a string", kind, "Several evaluators go into the list 'evaluators'")
+        return None
+    spec = _read_entry({"type": kind}, (*path, "evaluator"), problems, place_of_type=(*path, "evaluator"))
+    return None if spec is None else Chosen(named((spec,)), kind_only=True)
+
+
+def choose(case: Chosen | None, dataset: Chosen, rubric: EvaluatorSpec | None, *, inherit: bool) -> tuple[EvaluatorSpec, ...]:
+    """The effective list: the case's or the dataset's, rubrics before it and alone where only the default judge is left."""
+    chosen = case or dataset
+    specs = chosen.specs
+    if inherit and case is not None and case is not dataset:
+        specs = (*dataset.specs, *specs)
+    if rubric is None:
+        return named(specs) if inherit else specs
+    if chosen.kind_only and specs == (DEFAULT_EVALUATOR,):
+        return named((rubric,))
+    return named((rubric, *specs))
+
+
+def read_rubrics(items: Any, path: KeyPath, problems: Problems) -> EvaluatorSpec | None:
+    """The `rubrics` of a case as one evaluator."""
+    if not isinstance(items, list):
+        problems.wrong_type(path, "an array", items)
+        return None
+    if not items:
+        return None
+    for index, item in enumerate(items):
+        if not isinstance(item, str | dict):
+            problems.wrong_type((*path, index), "a string or an object", item)
+            return None
+    return _read_entry({"type": "rubric", "rubrics": items}, path, problems, place_of_rubrics=path)
+
+
+def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[EvaluatorSpec, ...]:
+    """A list of entries as specs with names. Plain strings are items of one rubric, placed where the first stands."""
+    if not isinstance(entries, list):
+        problems.wrong_type(path, "an array", entries)
+        return ()
+    texts = [entry for entry in entries if isinstance(entry, str)]
+    first_text = next((index for index, entry in enumerate(entries) if isinstance(entry, str)), None)
+    specs: list[EvaluatorSpec] = []
+    for index, entry in enumerate(entries):
+        place = (*path, index)
+        if index == first_text:
+            specs.append(_text_rubric(texts))
+        elif isinstance(entry, str):
+            continue
+        elif isinstance(entry, dict):
+            spec = _read_entry(entry, place, problems)
+            if spec is not None:
+                specs.append(spec)
+        else:
+            problems.wrong_type(place, "an object or a string", entry)
+    return named(tuple(specs))
+
+
+def named(specs: tuple[EvaluatorSpec, ...]) -> tuple[EvaluatorSpec, ...]:
+    """The same specs with names that differ: the type where none was given, then `type-2` and so on."""
+    taken: dict[str, int] = {}
+    result = []
+    for spec in specs:
+        name = base = spec.name or spec.type
+        while name in taken:
+            taken[base] = taken.get(base, 1) + 1
+            name = f"{base}-{taken[base]}"
+        taken.setdefault(name, 1)
+        result.append(spec if spec.name == name else msgspec.structs.replace(spec, name=name))
+    return tuple(result)
+
+
+def needs_reference(spec: EvaluatorSpec) -> bool:
+    """Whether a case without an expected output cannot be scored by this evaluator."""
+    try:
+        kind = EVALUATORS.find(spec.type)
+    except KeyError:
+        return False
+    settings = read_settings(kind, spec.settings, (), Problems())
+    return settings is not None and bool(settings.needs_reference)
+
+
+def _text_rubric(texts: list[str]) -> EvaluatorSpec:
+    """As many checks as there are strings, so it weighs as much as they would each on their own."""
+    return EvaluatorSpec(
+        type="rubric", name="", weight=float(len(texts)), settings=FrozenDict({"rubrics": freeze(texts)})
+    )
+
+
+def _read_entry(
+    entry: dict[str, Any],
+    path: KeyPath,
+    problems: Problems,
+    *,
+    place_of_type: KeyPath | None = None,
+    place_of_rubrics: KeyPath | None = None,
+) -> EvaluatorSpec | None:
+    before = len(problems.errors)
+    found = _type_of(entry, path, problems, place_of_type)
+    if found is None:
+        return None
+    type_, negated = found
+    common = _read_common(entry, path, problems)
+    own = {key: value for key, value in entry.items() if key not in _COMMON}
+    _check_own(type_, own, path, problems, place_of_rubrics)
+    if len(problems.errors) > before:
+        return None
+    return EvaluatorSpec(
+        type=type_,
+        name=common["name"].strip(),
+        weight=common.get("weight", 1.0),
+        required=common.get("required", False),
+        negate=bool(common.get("negate", False)) != negated,
+        transform=freeze(common["transform"]) if "transform" in common else None,
+        target=tuple(target) if isinstance(target := common.get("target"), list) else target,
+        settings=freeze({key: value for key, value in own.items() if value is not None}),
+    )
+
+
+def _type_of(
+    entry: dict[str, Any], path: KeyPath, problems: Problems, place: KeyPath | None
+) -> tuple[str, bool] | None:
+    """The canonical type and whether it was written with promptfoo's `not-` before it."""
+    key = "type" if entry.get("type") is not None else "name"
+    written = entry.get(key)
+    if not isinstance(written, str):
+        if written is None:
+            problems.missing((*path, "type"), "An evaluator needs a 'type'")
+        else:
+            problems.wrong_type((*path, key), "a string", written)
+        return None
+    negated = written.startswith("not-")
+    type_ = EVALUATORS.canonical(written.removeprefix("not-") if negated else written)
+    if type_ is None:
+        place = place or (*path, key)
+        what = "Unknown evaluator type" if key == "type" else "No evaluator 'type', and the name is no type either:"
+        problems.error(place, f"{what} '{written}'", EVALUATORS.suggestion(written))
+        return None
+    return type_, negated
+
+
+def _read_common(entry: dict[str, Any], path: KeyPath, problems: Problems) -> dict[str, Any]:
+    """The keys every entry may have, each checked."""
+    given = {key: value for key, value in entry.items() if value is not None}
+    given.setdefault("name", given.get("metric", ""))
+    values = {
+        key: read_value(type_, given[key], (*path, key), problems) for key, type_ in _PLAIN_KEYS.items() if key in given
+    }
+    if "weight" in given:
+        values["weight"] = _weight(given["weight"], path, problems)
+    if "required" in given:
+        values["required"] = _required(given["required"], path, problems)
+    return values
+
+
+def _weight(value: Any, path: KeyPath, problems: Problems) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        problems.wrong_type((*path, "weight"), "a number", value)
+        return 1.0
+    if value < 0:
+        problems.error((*path, "weight"), f"Field '{field_name((*path, 'weight'))}' must not be negative, got {value}")
+    return float(value)
+
+
+def _required(value: Any, path: KeyPath, problems: Problems) -> bool | float:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        name = field_name((*path, "required"))
+        problems.error((*path, "required"), f"Field '{name}' must be true, false or a score from 0 to 1")
+        return False
+    return float(value)
+
+
+def _check_own(
+    type_: str, own: dict[str, Any], path: KeyPath, problems: Problems, place_of_rubrics: KeyPath | None
+) -> None:
+    """Holds the type's own settings against the class that declares them; composites against their members too."""
+    if ".py:" in type_:
+        return
+    kind = EVALUATORS.find(type_)
+    own_problems = Problems()
+    settings = read_settings(kind, own, (), own_problems)
+    for problem in own_problems:
+        if problem.severity == "warning" and kind.open_settings:
+            continue
+        place = (*path, *problem.path)
+        if place_of_rubrics is not None and problem.path[:1] == ("rubrics",):
+            place = (*place_of_rubrics, *problem.path[1:])
+        problems.append(msgspec.structs.replace(problem, path=place, message=_at(problem.message, problem.path, place)))
+    for complaint in settings.complaints() if settings is not None else ():
+        problems.error(path, complaint)
+    if type_ == "composite" and own.get("evaluators") is not None:
+        read_entries(own["evaluators"], (*path, "evaluators"), problems)
+
+
+def _at(message: str, path: KeyPath, place: KeyPath) -> str:
+    """A message that names a key by its path inside the entry, with the path inside the case instead."""
+    return message.replace(f"'{field_name(path)}'", f"'{field_name(place)}'", 1)

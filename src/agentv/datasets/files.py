@@ -1,0 +1,158 @@
+"""Files that a dataset names: where they are looked up, and the border they must not cross."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from agentv import globs
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+CONFIG_FILE = os.path.join(".agentv", "config.yaml")
+_PROJECT_MARKS = (CONFIG_FILE, os.path.join(".agentv", "targets.yaml"))
+_CACHE_SIZE = 4096
+
+_IMAGE_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".svg": "image/svg+xml",
+    ".bmp": "image/bmp",
+}
+
+
+class FileError(Exception):
+    """A file that cannot be used: what is wrong, and what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Found(NamedTuple):
+    """A file that was found inside the border: its real path and a hash of its bytes."""
+
+    path: str
+    digest: str
+
+
+def project_root(folder: str) -> str:
+    """The folder a dataset may read from: see `docs/datasets.md`, Files."""
+    return _project_root(os.path.realpath(folder))
+
+
+@lru_cache(maxsize=256)
+def _project_root(folder: str) -> str:
+    parents = [folder, *map(str, Path(folder).parents)]
+    for parent in parents:
+        if os.path.exists(os.path.join(parent, ".git")):
+            return parent
+    for parent in reversed(parents):
+        if any(os.path.isfile(os.path.join(parent, mark)) for mark in _PROJECT_MARKS):
+            return parent
+    return folder
+
+
+def upward(folder: str, root: str) -> list[str]:
+    """A folder and its parents up to the root."""
+    folder, root = os.path.realpath(folder), os.path.realpath(root)
+    found = [folder]
+    while found[-1] != root and os.path.dirname(found[-1]) != found[-1]:
+        found.append(os.path.dirname(found[-1]))
+    return found if found[-1] == root else [folder]
+
+
+class FileFinder:
+    """Finds the files one dataset names: next to it, then in each parent up to the root, then where the command runs."""
+
+    def __init__(self, base_dir: str, root: str, *, allow_outside: bool = False) -> None:
+        self._root = os.path.realpath(root)
+        self._allow_outside = allow_outside
+        self._folders = upward(base_dir, root)
+        here = os.path.realpath(os.getcwd())
+        if here not in self._folders and self._inside(here):
+            self._folders.append(here)
+        self._cache: dict[str, Found] = {}
+
+    def find(self, value: str) -> Found:
+        """The file that `value` names. Raises FileError when there is none, or none that may be read."""
+        found = self._cache.get(value)
+        if found is None:
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            found = self._cache[value] = self._look_up(value)
+        return found
+
+    def _look_up(self, value: str) -> Found:
+        if not value.strip() or "\0" in value:
+            raise FileError(f"'{value}' is not the name of a file" if value.strip() else "The name of the file is empty")
+        tried, outside = [], False
+        for candidate in self._candidates(value):
+            tried.append(candidate)
+            real = os.path.realpath(candidate)
+            if not os.path.isfile(real):
+                continue
+            if self._inside(real) or self._allow_outside:
+                return Found(real, hashlib.blake2b(_read(real, value), digest_size=16).hexdigest())
+            outside = True
+        if outside:
+            hint = "A dataset reads only files inside its project; --allow-outside-files lifts that for files you trust"
+            raise FileError(f"File '{value}' is outside the project root {self._root}, and was not read", hint)
+        if tried and os.path.isdir(tried[0]):
+            raise FileError(f"'{value}' is a folder, not a file")
+        raise FileError(f"File '{value}' was not found", "Looked for " + ", ".join(tried))
+
+    def _candidates(self, value: str) -> list[str]:
+        if value.startswith(("/", "\\")):
+            inside = os.path.join(self._root, value.lstrip("/\\"))
+            return [inside, value] if self._allow_outside else [inside]
+        return list(dict.fromkeys(os.path.normpath(os.path.join(folder, value)) for folder in self._folders))
+
+    def _inside(self, real: str) -> bool:
+        return real == self._root or real.startswith(self._root.rstrip(os.sep) + os.sep)
+
+
+def read_text(path: str, value: str) -> str:
+    """The text of a file that was found: UTF-8, line ends as `\\n`."""
+    try:
+        text = _read(path, value).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError(f"File '{value}' is not UTF-8 text (byte {error.start})", "Use a part of type 'image'?") from None
+    return text.replace("\r\n", "\n")
+
+
+def read_image(path: str, value: str) -> str:
+    """An image file as a data URI with its media type."""
+    media_type = _IMAGE_TYPES.get(os.path.splitext(path)[1].lower())
+    if media_type is None:
+        raise FileError(f"Image '{value}' has an unknown extension", f"Known: {', '.join(_IMAGE_TYPES)}")
+    return f"data:{media_type};base64,{base64.b64encode(_read(path, value)).decode('ascii')}"
+
+
+def is_address(value: str) -> bool:
+    """Whether an image is given as an address rather than as a file."""
+    return value.startswith(("https://", "http://", "data:"))
+
+
+def is_guideline(path: str, root: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a file's path below the root fits one of the project's guideline patterns."""
+    if not patterns:
+        return False
+    below = os.path.relpath(path, os.path.realpath(root)).replace(os.sep, "/")
+    return any(globs.matches(pattern, below) for pattern in patterns)
+
+
+def _read(path: str, value: str) -> bytes:
+    try:
+        if os.path.getsize(path) > MAX_FILE_BYTES:
+            raise FileError(f"File '{value}' is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB")
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise FileError(f"File '{value}' cannot be read: {error.strerror}") from None

@@ -1,0 +1,145 @@
+"""Prompts of AgentMark's kind: templates that turn a row's variables into messages. Data is put in, never rendered."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import minijinja
+import msgspec
+
+from agentv.datasets.files import FileError, FileFinder, read_text
+from agentv.datasets.shorthand import MessageReader
+from agentv.model.message import Message, TextPart
+from agentv.model.values import to_json
+from agentv.problems import KeyPath, Problems
+from agentv.suggest import did_you_mean
+
+_FILE_ENDINGS = (".md", ".txt", ".prompt.mdx")
+
+
+class PromptError(Exception):
+    """A prompt that cannot be rendered with a row's variables."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """One prompt, checked: a text that becomes a user message, or messages whose texts are templates."""
+
+    id: str
+    messages: tuple[Message, ...]
+    names: frozenset[str]
+
+    def render(self, variables: dict[str, Any]) -> tuple[Message, ...]:
+        """The messages for one row. Raises PromptError when the row lacks a variable the prompt uses."""
+        try:
+            return tuple(_rendered(message, variables) for message in self.messages)
+        except minijinja.TemplateError as error:
+            raise self._explained(error, variables) from None
+
+    def _explained(self, error: minijinja.TemplateError, variables: dict[str, Any]) -> PromptError:
+        missing = sorted(self.names - variables.keys())
+        if error.kind == "UndefinedError" and missing:
+            hint = did_you_mean(missing[0], variables) or f"The row has: {', '.join(variables) or 'no variables'}"
+            return PromptError(f"The prompt uses the variable '{missing[0]}', which the row lacks", hint)
+        return PromptError(f"The prompt cannot be rendered: {_first_line(error)}")
+
+
+def read_prompt(
+    value: Any, path: KeyPath, problems: Problems, finder: FileFinder, id: str = "default"
+) -> Prompt | None:
+    """A prompt as users give it: text, a list of messages, or the name of a file. None after noting an error."""
+    if isinstance(value, str):
+        text = _file_text(value, path, problems, finder) if is_file_name(value) else value
+        messages: tuple[Message, ...] = () if text is None else (Message("user", text),)
+    elif isinstance(value, list):
+        messages = MessageReader(finder).messages(value, path, problems)
+    else:
+        problems.wrong_type(path, "a string or an array of messages", value)
+        return None
+    if not messages:
+        if isinstance(value, list) and not value:
+            problems.error(path, "A prompt needs at least one message")
+        return None
+    names = _names_used(messages, path, problems)
+    return None if names is None else Prompt(id, messages, frozenset(names))
+
+
+def is_file_name(value: str) -> bool:
+    """Whether a prompt is the name of a file rather than a text."""
+    return value.startswith("file://") or ("\n" not in value.strip() and value.strip().endswith(_FILE_ENDINGS))
+
+
+def _file_text(value: str, path: KeyPath, problems: Problems, finder: FileFinder) -> str | None:
+    name = value.strip().removeprefix("file://")
+    if name.endswith(".prompt.mdx"):
+        hint = "Write its text into a .md file; variables are {{ name }} there"
+        problems.error(path, f"Prompt file '{name}' is in AgentMark's own form, which is not supported", hint)
+        return None
+    try:
+        return read_text(finder.find(name).path, name)
+    except FileError as error:
+        problems.error(path, error.message, error.hint)
+        return None
+
+
+def _names_used(messages: tuple[Message, ...], path: KeyPath, problems: Problems) -> set[str] | None:
+    names: set[str] = set()
+    for message in messages:
+        for text in _texts(message):
+            try:
+                names |= _environment().undeclared_variables_in_str(text)
+            except minijinja.TemplateError as error:
+                problems.error(path, f"The prompt is no valid template: {_first_line(error)}")
+                return None
+    return names
+
+
+def _texts(message: Message) -> list[str]:
+    if isinstance(message.content, str):
+        return [message.content]
+    return [part.value for part in message.parts if isinstance(part, TextPart)]
+
+
+def _rendered(message: Message, variables: dict[str, Any]) -> Message:
+    if isinstance(message.content, str):
+        content: Any = _render(message.content, variables)
+    elif message.parts:
+        content = tuple(
+            TextPart(_render(part.value, variables)) if isinstance(part, TextPart) else part for part in message.parts
+        )
+    else:
+        return message
+    return Message(message.role, content, message.tool_calls, message.name)
+
+
+def _render(text: str, variables: dict[str, Any]) -> str:
+    if "self" in variables:
+        raise PromptError("A variable cannot be called 'self'", "Rename it")
+    return _environment().render_str(text, **variables)
+
+
+def _as_text(value: Any) -> str:
+    """Strings go in as they are, null as nothing, everything else as compact JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else to_json(value).decode()
+
+
+@cache
+def _environment() -> minijinja.Environment:
+    return minijinja.Environment(
+        undefined_behavior="strict",
+        finalizer=_as_text,
+        auto_escape_callback=lambda _: False,
+        keep_trailing_newline=True,
+        pycompat=False,
+    )
+
+
+def _first_line(error: minijinja.TemplateError) -> str:
+    return str(error).split("\n", 1)[0].replace(" (in <string>:", " (line ")

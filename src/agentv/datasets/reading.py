@@ -1,0 +1,298 @@
+"""One dataset, from its files to its cases: opened, checked, read in batches, every id once, nothing dropped silently."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Protocol
+
+import msgspec
+
+from agentv.datasets import jsonl, yaml_document
+from agentv.datasets.agentmark import is_agentmark_row
+from agentv.datasets.assembly import CaseBuilder, Rules
+from agentv.datasets.files import FileFinder, project_root
+from agentv.datasets.guidelines import guideline_patterns
+from agentv.datasets.header import AGENTMARK, Header, is_header, read_header
+from agentv.datasets.ids import SeenIds
+from agentv.datasets.keys import CASE_LIST_KEYS
+from agentv.datasets.lines import MAX_LINE_BYTES
+from agentv.datasets.rows import BadRow, Batch, Document, PlainRow, Row
+from agentv.datasets.source import Source
+from agentv.datasets.yaml_nodes import locate
+from agentv.errors import DatasetError, DatasetParseError, DatasetWarning, InvalidCaseError, InvalidDatasetError
+from agentv.model.case import EvalCase, Origin, Place
+from agentv.problems import Problem, Problems
+
+READERS: dict[str, ModuleType] = {"yaml": yaml_document, "jsonl": jsonl}
+
+
+class Sink(Protocol):
+    """Is told what is wrong. Loading raises, skipping counts, validation collects."""
+
+    def warning(self, warning: DatasetWarning) -> None: ...
+
+    def bad_dataset(self, errors: list[DatasetError]) -> None: ...
+
+    def bad_case(self, errors: list[DatasetError]) -> None: ...
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How datasets are read, whichever they are."""
+
+    allow_outside_files: bool = False
+    max_line_bytes: int = MAX_LINE_BYTES
+
+
+class OpenDataset:
+    """A dataset whose header was read. Its cases can be read any number of times."""
+
+    def __init__(self, source: Source, options: Options, sink: Sink) -> None:
+        self.source = source
+        self.options = options
+        self._sink = sink
+        self._told: set[str] = set()
+        self._reader = READERS[source.kind]
+        self.document: Document = self._reader.open(source)
+        self.root = project_root(source.folder)
+        self.finder = FileFinder(source.folder, self.root, allow_outside=options.allow_outside_files)
+        self.header = self._read_header()
+        self.agentmark = self._is_agentmark()
+        self._warn_of_sidecar()
+
+    def batches(self, seen: SeenIds | None) -> Iterator[list[EvalCase]]:
+        """All cases, a batch at a time. With `seen`, an id that was there before is an error."""
+        builder = CaseBuilder(self._rules())
+        origins = {file: self._origin(file) for file in self.source.files}
+        rows = self._reader.batches(
+            self.document, plain=builder.takes_plain_rows, max_line_bytes=self.options.max_line_bytes
+        )
+        count = bad = 0
+        for batch in rows:
+            cases, errors = self._build(builder, batch, Place(origins[batch.file], batch.line))
+            # An id used twice on an earlier line comes before whatever is wrong on a later one.
+            kept = cases if seen is None else self._unique(cases, seen)
+            count += len(cases)
+            bad += len(errors)
+            for case_errors in errors:
+                self._sink.bad_case(case_errors)
+            if kept:
+                yield kept
+        if not count:
+            self._sink.bad_dataset([self._no_cases(bad)])
+
+    def _build(
+        self, builder: CaseBuilder, batch: Batch, place: Place
+    ) -> tuple[list[EvalCase], list[list[DatasetError]]]:
+        cases: list[EvalCase] = []
+        errors: list[list[DatasetError]] = []
+        for offset, row in enumerate(batch.rows):
+            if type(row) is PlainRow:
+                case = builder.plain(row, place, offset)
+                if case is not None:
+                    cases.append(case)
+                    continue
+                row = _as_dict(row)
+            if row is None:
+                continue
+            case, found = self._build_one(builder, row, place, offset)
+            if case is not None:
+                cases.append(case)
+            if found:
+                errors.append(found)
+                if self._stops_at_first():
+                    break
+        return cases, errors
+
+    def _build_one(
+        self, builder: CaseBuilder, row: Row, place: Place, offset: int
+    ) -> tuple[EvalCase | None, list[DatasetError]]:
+        if isinstance(row, BadRow):
+            return None, [self._unparsable(row, place, offset)]
+        assert isinstance(row, dict)
+        problems = Problems()
+        case = builder.build(row, place, offset, problems)
+        errors: list[DatasetError] = []
+        for problem in problems:
+            line, column = _position(row, problem, place.line + offset)
+            if problem.severity == "warning":
+                self._warn(problem, place.origin.path, line, column)
+            else:
+                errors.append(_case_error(problem, place.origin.path, line, column))
+        return case, errors
+
+    def _stops_at_first(self) -> bool:
+        return bool(getattr(self._sink, "stops_at_first", False))
+
+    def _unique(self, cases: list[EvalCase], seen: SeenIds) -> list[EvalCase]:
+        """The cases whose id is new. A repeat is looked up before it is called one: hashes may collide."""
+        repeats = seen.repeats([case.id for case in cases])
+        if not repeats:
+            return cases
+        dropped = set()
+        for position in repeats:
+            first = self._first_with_id(cases[position])
+            if first is not None:
+                dropped.add(position)
+                self._sink.bad_case([_duplicate(cases[position], first)])
+        return [case for position, case in enumerate(cases) if position not in dropped]
+
+    def _first_with_id(self, case: EvalCase) -> EvalCase | None:
+        """The case that had this id before, found by reading the dataset again up to here."""
+        quiet = OpenDataset(self.source, self.options, _Quiet())
+        for cases in quiet.batches(None):
+            for other in cases:
+                if (other.path, other.line) == (case.path, case.line):
+                    return None
+                if other.id == case.id:
+                    return other
+        return None
+
+    def _read_header(self) -> Header:
+        problems = Problems()
+        data = self.document.header
+        if self.source.kind == "jsonl":
+            data = {key: value for key, value in data.items() if key not in CASE_LIST_KEYS}
+        header = read_header(data, self.source.name, self.finder, problems)
+        path = self.document.header_path or self.source.path
+        errors: list[DatasetError] = []
+        for problem in problems:
+            line, column = _position(self.document.header, problem, 1)
+            if problem.severity == "warning":
+                self._warn(problem, path, line, column)
+            else:
+                errors.append(_header_error(problem, path, line, column))
+        if errors:
+            self._sink.bad_dataset(errors)
+        return header
+
+    def _is_agentmark(self) -> bool:
+        if self.header.format is not None:
+            return self.header.format == AGENTMARK
+        return self.source.kind == "jsonl" and is_agentmark_row(self.document.first_row)
+
+    def _warn_of_sidecar(self) -> None:
+        if self.source.kind != "jsonl":
+            return
+        path = self.document.header_path
+        if path is None:
+            if not self.agentmark:
+                missing = self.source.base + ".yaml"
+                message = f"Sidecar metadata file not found: {missing}\n  Using defaults: target=default, evaluator=llm_judge"
+                self._sink.warning(DatasetWarning(message, path=missing))
+            return
+        header = self.document.header
+        if any(key in header for key in CASE_LIST_KEYS):
+            message = f"{path}: its list of cases is not read, only its settings: the cases are in {self.source.path}"
+            self._sink.warning(DatasetWarning(message, path=path))
+        elif not is_header(header):
+            message = f"{path} has none of the keys of a sidecar, and is taken as one for its name"
+            self._sink.warning(DatasetWarning(message, path=path))
+
+    def _rules(self) -> Rules:
+        settings_file = self.document.header_path or self.source.base + ".yaml"
+        return Rules(self.header, self.finder, self.agentmark, self.document.lists_tests, settings_file)
+
+    def _origin(self, file: str) -> Origin:
+        patterns = guideline_patterns(self.source.folder, self.root)
+        folder = os.path.realpath(self.source.folder)
+        return Origin(file, self.header.dataset, folder, self.root, patterns)
+
+    def _warn(self, problem: Problem, path: str, line: int, column: int | None) -> None:
+        """Says a thing once per file, however many cases it is true of."""
+        if problem.topic in self._told:
+            return
+        self._told.add(problem.topic)
+        message = f"{path}, line {line}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
+        self._sink.warning(
+            DatasetWarning(message, path=path, line=line, column=column, field=problem.field, hint=problem.hint)
+        )
+
+    def _unparsable(self, row: BadRow, place: Place, offset: int) -> DatasetError:
+        line, path = place.line + offset, place.origin.path
+        if self.source.kind == "yaml":
+            return InvalidCaseError(
+                f"Invalid eval case at line {line} in {path}", row.what, row.hint, path=path, line=line, column=row.column
+            )
+        at = "" if row.column is None else f", at column {row.column}"
+        return DatasetParseError(
+            f"Failed to parse JSONL file: {path}",
+            f"Line {line}: Invalid JSON - {row.what}{at}",
+            row.hint or "Each line must be a complete JSON object",
+            path=path,
+            line=line,
+            column=row.column,
+        )
+
+    def _no_cases(self, bad: int) -> DatasetError:
+        path = self.source.path
+        empty = all(os.path.getsize(file) == 0 for file in self.source.files)
+        what = "it is empty" if empty else "no line of it is a case" if bad else "every line of it is blank"
+        if self.source.kind == "yaml":
+            what = "none of its cases can be used" if bad else "its list is empty"
+        return InvalidDatasetError(
+            f"No cases in {path}", f"The file holds no cases: {what}", "A dataset needs at least one case", path=path
+        )
+
+
+class _Quiet:
+    """Hears nothing: for reading again what was already reported."""
+
+    def warning(self, warning: DatasetWarning) -> None:
+        pass
+
+    def bad_dataset(self, errors: list[DatasetError]) -> None:
+        pass
+
+    def bad_case(self, errors: list[DatasetError]) -> None:
+        pass
+
+
+def _as_dict(row: PlainRow) -> dict[str, Any]:
+    """A row in the common shape as the dict it was read from, for the long way."""
+    data: dict[str, Any] = msgspec.to_builtins(row)
+    return {key: value for key, value in data.items() if value is not None}
+
+
+def _position(row: Any, problem: Problem, line: int) -> tuple[int, int | None]:
+    mark = locate(row, problem.path)
+    return (line, None) if mark is None else (mark.line, mark.column)
+
+
+def _case_error(problem: Problem, path: str, line: int, column: int | None) -> DatasetError:
+    return InvalidCaseError(
+        f"Invalid eval case at line {line} in {path}",
+        problem.message,
+        problem.hint,
+        path=path,
+        line=line,
+        column=column,
+        field=problem.field,
+    )
+
+
+def _header_error(problem: Problem, path: str, line: int, column: int | None) -> DatasetError:
+    return InvalidDatasetError(
+        f"Invalid dataset at line {line} in {path}",
+        problem.message,
+        problem.hint,
+        path=path,
+        line=line,
+        column=column,
+        field=problem.field,
+    )
+
+
+def _duplicate(case: EvalCase, first: EvalCase) -> DatasetError:
+    where = f"line {first.line}" if first.path == case.path else f"line {first.line} of {first.path}"
+    return InvalidCaseError(
+        f"Invalid eval case at line {case.line} in {case.path}",
+        f"Duplicate id '{case.id}': first used at {where}",
+        "Ids must be unique within a dataset",
+        path=case.path,
+        line=case.line,
+        field="id",
+    )
+
+

@@ -1,0 +1,98 @@
+"""A dataset on disk before it is read: which files it consists of and what it is called."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import msgspec
+
+from agentv.datasets import compressed
+from agentv.errors import DatasetNotFoundError
+
+YAML_SUFFIXES = (".yaml", ".yml")
+JSONL_SUFFIXES = (".jsonl", ".ndjson")
+_SHARD = re.compile(r"(?P<name>.+)-(?P<index>\d{5,})-of-(?P<count>\d{5,})$")
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The files of one dataset, as the user named them, in order. `base` is their path without suffix and shard."""
+
+    files: tuple[str, ...]
+    base: str
+    kind: str
+
+    @property
+    def path(self) -> str:
+        """The dataset in one word, for messages and results."""
+        return self.files[0] if len(self.files) == 1 else f"{self.base}-*{suffix_of(self.files[0])}"
+
+    @property
+    def name(self) -> str:
+        """The name it has when it says none."""
+        return os.path.basename(self.base) or "dataset"
+
+    @property
+    def folder(self) -> str:
+        """The folder next to which the files it names are looked up."""
+        return os.path.dirname(self.base) or "."
+
+    @property
+    def format_name(self) -> str:
+        """The format as messages call it."""
+        return self.kind.upper()
+
+
+def suffix_of(path: str) -> str:
+    """The part of a file's name that says its format, as written: `.yaml`, `.jsonl`, `.jsonl.gz`."""
+    name = os.path.basename(path)
+    stem, last = os.path.splitext(name)
+    if last.lower() in compressed.SUFFIXES:
+        return os.path.splitext(stem)[1] + last
+    return last
+
+
+def kind_of(path: str) -> str | None:
+    """`yaml` or `jsonl` by the extension, whatever its case; None for anything else."""
+    suffix = suffix_of(path).lower()
+    if suffix in YAML_SUFFIXES:
+        return "yaml"
+    for ending in compressed.SUFFIXES:
+        suffix = suffix.removesuffix(ending)
+    return "jsonl" if suffix in JSONL_SUFFIXES else None
+
+
+def require_kind(path: str) -> str:
+    """As `kind_of`, with an error that lists what is supported."""
+    kind = kind_of(path)
+    if kind is None:
+        suffix = suffix_of(path)
+        raise DatasetNotFoundError(
+            f"Unsupported file format: {path}",
+            f"The extension {suffix or '(none)'} is not one of .yaml, .yml, .jsonl, .ndjson, .jsonl.gz, .jsonl.zst",
+            "Rename the file, or bring another tool's dataset in with `agentv convert`",
+            path=path,
+        )
+    return kind
+
+
+def base_of(path: str) -> str:
+    """A path without the suffix that says its format."""
+    return path[: -len(suffix_of(path))] if suffix_of(path) else path
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """The parts of a shard's name."""
+
+    base: str
+    index: int
+    count: int
+
+
+def shard_of(path: str) -> Shard | None:
+    """What `name-00000-of-00008.jsonl` says; None for a file that is no shard."""
+    found = _SHARD.match(os.path.basename(base_of(path)))
+    if found is None or kind_of(path) != "jsonl":
+        return None
+    base = os.path.join(os.path.dirname(path), found["name"])
+    return Shard(base, int(found["index"]), int(found["count"]))

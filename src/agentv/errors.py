@@ -1,0 +1,122 @@
+"""What can go wrong that a user can mend, as exceptions that print well. Knows no file format.
+
+    AgentvError                     exit code 2, message and hint, never a traceback
+    ├── UsageError                  options that contradict each other or have wrong values
+    └── DatasetError                .path .line .column .field .hint
+        ├── DatasetNotFoundError    no such file, nothing matched, unknown extension
+        ├── DatasetParseError       bytes that are no JSON Lines, YAML, gzip …
+        ├── InvalidDatasetError     the document around the cases is wrong
+        └── InvalidCaseError        one case is wrong
+
+    DatasetWarning                  legal, but probably not what was meant
+
+Anything else that is raised is our own fault and shows its traceback.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FINDINGS = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class AgentvError(Exception):
+    """A mistake the user can mend: a headline, an optional detail and an optional hint."""
+
+    exit_code = EXIT_USAGE
+
+    def __init__(self, headline: str, detail: str = "", hint: str = "") -> None:
+        super().__init__(headline, detail, hint)
+        self.headline = headline
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = self.headline
+        if self.detail:
+            text += "\n" + _indented(self.detail)
+        if self.hint:
+            text += "\n\n" + _indented(self.hint_line)
+        return text
+
+    @property
+    def hint_line(self) -> str:
+        """The hint as it is printed; a list of what is required stands on its own, without the word."""
+        return self.hint if self.hint.startswith("Required fields:") else f"Hint: {self.hint}"
+
+
+class UsageError(AgentvError):
+    """Options that contradict each other or have values that make no sense."""
+
+
+class DatasetError(AgentvError):
+    """Something wrong in a dataset, with its place: `line` and `column` count from 1, None where there is none."""
+
+    def __init__(
+        self,
+        headline: str,
+        detail: str = "",
+        hint: str = "",
+        *,
+        path: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        field: str | None = None,
+    ) -> None:
+        super().__init__(headline, detail, hint)
+        self.path = path
+        self.line = line
+        self.column = column
+        self.field = field
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class DatasetNotFoundError(DatasetError):
+    """A path that names no dataset: missing, matching nothing, or of an unknown kind."""
+
+
+class DatasetParseError(DatasetError):
+    """A file whose bytes are not what its extension says."""
+
+
+class InvalidDatasetError(DatasetError):
+    """A document whose parts around the cases are wrong."""
+
+
+class InvalidCaseError(DatasetError):
+    """One case that is wrong."""
+
+
+class DatasetWarning(UserWarning):
+    """Legal, but probably not what was meant. `.path .line .column .field .hint` as on errors."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        field: str | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.line = line
+        self.column = column
+        self.field = field
+        self.hint = hint
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
+
+
+def _rebuild(kind: type[DatasetError], args: tuple[str, str, str], state: dict[str, object]) -> DatasetError:
+    error = kind(*args)
+    error.__dict__.update(state)
+    return error

@@ -1,0 +1,1 @@
+"""Evaluators, one module per family: a class's fields are its configuration."""

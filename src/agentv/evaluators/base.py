@@ -1,0 +1,107 @@
+"""What every evaluator class shares: settings as fields, and what it needs of a case."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+RESERVED = ("type", "name", "metric", "weight", "required", "negate", "transform", "target")
+"""Keys of an entry that every type has; the rest are the type's own."""
+
+OTHER_TOOLS = {
+    "min_score": "Write the minimum into `required`: `required: 0.7`; `required: true` is the pass limit",
+    "threshold": "Write the minimum into `required`: `required: 0.7`; `required: true` is the pass limit",
+    "provider": "Name the judge in `target`; targets are declared in the targets file",
+    "preprocessors": "Use `transform` of the evaluator or of the target",
+    "postprocess": "Use `transform` of the evaluator or of the target",
+    "context_transform": "Put the retrieved passages into `context` of the case",
+    "max_steps": "A judge answers in one call; use a coding agent as the judge's `target`",
+}
+"""Keys of AgentV 4.x, 5.x and promptfoo that no type has unless it declares them itself."""
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Limit = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0)]
+Weight = Annotated[float, Meta(ge=0)]
+
+
+class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one type. Subclasses declare the fields; nothing else knows them.
+
+    `aliases` maps other spellings to fields; `unsupported` maps keys of other tools to the reason they are refused;
+    `open_settings` lets further keys through as the user's own; `files` names the fields in which text may be a path.
+    """
+
+    aliases: ClassVar[dict[str, str]] = {}
+    unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
+    open_settings: ClassVar[bool] = False
+    files: ClassVar[tuple[str, ...]] = ()
+
+    def complaints(self) -> list[str]:
+        """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""
+        return []
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether a case without an expected output cannot be scored with these settings."""
+        return False
+
+
+class PromptProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that prints the judge's prompt; it gets what a code judge gets, with `config`."""
+
+    aliases: ClassVar[dict[str, str]] = {"command": "script"}
+
+    script: str | list[str]
+    cwd: str | None = None
+    timeout_seconds: Seconds = 60.0
+    config: dict[str, Any] = {}
+
+
+Prompt = str | list[str | dict[str, Any]] | PromptProgram
+"""Text or a file's path; messages, or the arguments of a program; a program with its settings."""
+
+
+class Judge(Evaluator, frozen=True, kw_only=True):
+    """Settings of every type that asks a judge model. `model` and `temperature` replace those of the judge's target."""
+
+    votes: Annotated[int, Meta(ge=1)] = 1
+    model: str | None = None
+    temperature: Limit | None = None
+
+
+def program_complaints(field: str, program: str | list[str]) -> list[str]:
+    """What is wrong with a program given as a shell string or as a list of arguments."""
+    if isinstance(program, str):
+        return [] if program.strip() else [f"'{field}' is blank"]
+    if not program or not all(argument.strip() for argument in program[:1]):
+        return [f"'{field}' must name a program"]
+    return []
+
+
+def prompt_complaints(prompt: Prompt | None) -> list[str]:
+    """What is wrong with a judge's prompt in any of its forms."""
+    if isinstance(prompt, PromptProgram):
+        return program_complaints("prompt.script", prompt.script)
+    if isinstance(prompt, str):
+        return [] if prompt.strip() else ["'prompt' is blank"]
+    if prompt is None:
+        return []
+    if not prompt:
+        return ["'prompt' is an empty list"]
+    if all(isinstance(item, dict) for item in prompt):
+        return _message_complaints([item for item in prompt if isinstance(item, dict)])
+    if all(isinstance(item, str) for item in prompt):
+        return []
+    return ["'prompt' mixes messages with strings: give messages, or the arguments of a program"]
+
+
+def _message_complaints(messages: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"'prompt[{index}]' is no message: it needs 'role' and 'content'"
+        for index, message in enumerate(messages)
+        if not isinstance(message.get("role"), str) or "content" not in message
+    ]

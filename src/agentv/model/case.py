@@ -1,0 +1,285 @@
+"""The case: one thing to evaluate, the same object whatever file and format it came from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
+from agentv.model.execution import Execution, execution_to_data
+from agentv.model.message import FilePart, ImagePart, Message, message_to_data
+from agentv.model.values import FrozenDict, digest
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """Where the cases of one file come from; shared by all of them."""
+
+    path: str = ""
+    dataset: str = ""
+    base_dir: str = ""
+    root: str = ""
+    guideline_patterns: tuple[str, ...] = ()
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """A line of a file from which nearby cases count their own: one small object for hundreds of cases."""
+
+    origin: Origin
+    line: int
+
+
+NOWHERE = Place(Origin(), 0)
+
+
+class PromptInput(msgspec.Struct, frozen=True, gc=False):
+    """The input of a case as one of several prompts renders it."""
+
+    id: str
+    input: tuple[Message, ...]
+
+
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """A user's turn that is played live after the input, with what is expected of the reply."""
+
+    input: tuple[Message, ...]
+    expected_output: tuple[Message, ...] = ()
+    evaluators: tuple[EvaluatorSpec, ...] = ()
+
+
+class SimulatedUser(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A user played by a model, who talks until the goal is met, gives up, or the limit is reached."""
+
+    target: str | None = None
+    persona: str | None = None
+    goal: str | None = None
+    max_turns: int | None = None
+    stop: str | None = None
+
+
+class Workspace(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A folder copied fresh for each job, with commands before and after."""
+
+    template: str | None = None
+    setup: str | tuple[str, ...] | None = None
+    teardown: str | tuple[str, ...] | None = None
+    keep: bool | None = None
+
+
+class CaseDetails(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What few cases have, kept apart so that the many without it stay small."""
+
+    description: str | None = None
+    context: tuple[str, ...] = ()
+    rubrics: tuple[FrozenDict, ...] = ()
+    variables: FrozenDict | None = None
+    prompts: tuple[PromptInput, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    user: SimulatedUser | None = None
+    workspace: Workspace | None = None
+
+
+NO_DETAILS = CaseDetails()
+
+
+class _CaseFields(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """What a case stores. Text shorthand stays a string: a message each would take half as much memory again."""
+
+    id: str
+    expected_outcome: str = ""
+    input: str | tuple[Message, ...] = ()
+    expected_output: str | tuple[Message, ...] = ()
+    conversation_id: str | None = None
+    metadata: FrozenDict = FrozenDict()
+    tags: tuple[str, ...] = ()
+    execution: Execution = Execution()
+    evaluators: tuple[EvaluatorSpec, ...] = (DEFAULT_EVALUATOR,)
+    details: CaseDetails = NO_DETAILS
+    place: Place = NOWHERE
+    offset: int = 0
+
+
+_stored_input = _CaseFields.__dict__["input"].__get__
+_stored_expected_output = _CaseFields.__dict__["expected_output"].__get__
+
+
+class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
+    """One case: immutable, hashable, picklable, equal by content. Where it came from is carried and not compared.
+
+    `input` and `expected_output` are tuples of messages, whatever shorthand they were written in.
+    """
+
+    @property
+    def input(self) -> tuple[Message, ...]:  # type: ignore[override]
+        """The messages a target answers; empty when several prompts each render their own (`prompts`)."""
+        stored = _stored_input(self)
+        return (Message("user", stored),) if type(stored) is str else stored
+
+    @property
+    def expected_output(self) -> tuple[Message, ...]:  # type: ignore[override]
+        """The reference answer, if there is one."""
+        stored = _stored_expected_output(self)
+        return (Message("assistant", stored),) if type(stored) is str else stored
+
+    @property
+    def input_messages(self) -> tuple[Message, ...]:
+        """The old name of `input`."""
+        return self.input
+
+    @property
+    def expected_messages(self) -> tuple[Message, ...]:
+        """The old name of `expected_output`."""
+        return self.expected_output
+
+    @property
+    def dataset(self) -> str:
+        """The display name of the dataset it came from."""
+        return self.place.origin.dataset
+
+    @property
+    def path(self) -> str:
+        """The file it came from, as the user named it."""
+        return self.place.origin.path
+
+    @property
+    def line(self) -> int:
+        """The line of that file on which it starts; 0 for a case that came from no file."""
+        return self.place.line + self.offset
+
+    @property
+    def description(self) -> str | None:
+        """A note for people."""
+        return self.details.description
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """Retrieved passages, for evaluators that judge against them."""
+        return self.details.context
+
+    @property
+    def rubrics(self) -> tuple[FrozenDict, ...]:
+        """The rubric items written at the case itself."""
+        return self.details.rubrics
+
+    @property
+    def variables(self) -> FrozenDict | None:
+        """The template variables of a case whose input was an object."""
+        return self.details.variables
+
+    @property
+    def prompts(self) -> tuple[PromptInput, ...]:
+        """The input as each of several prompts renders it."""
+        return self.details.prompts
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """User turns that follow the input."""
+        return self.details.turns
+
+    @property
+    def user(self) -> SimulatedUser | None:
+        """The simulated user, if there is one."""
+        return self.details.user
+
+    @property
+    def workspace(self) -> Workspace | None:
+        """The folder in which the target works, if there is one."""
+        return self.details.workspace
+
+    @property
+    def input_fingerprint(self) -> str:
+        """A hash of what a target is asked, files included: when it is the same, the answer can be kept."""
+        return digest(_question(self))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the question and of what its answer is held against. Key order, file and format do not matter."""
+        return digest(
+            {
+                **_question(self),
+                "expected_output": _hashable(self.expected_output),
+                "expected_outcome": self.expected_outcome,
+                "rubrics": self.rubrics,
+                "context": self.context,
+            }
+        )
+
+    def _compared(self) -> tuple[object, ...]:
+        return (
+            self.id,
+            self.expected_outcome,
+            self.input,
+            self.expected_output,
+            self.conversation_id,
+            self.metadata,
+            self.tags,
+            self.execution,
+            self.evaluators,
+            self.details,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EvalCase):
+            return NotImplemented
+        return self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.expected_outcome))
+
+
+def case_to_data(case: EvalCase) -> dict[str, Any]:
+    """A case as `agentv cases` prints it: new names only, in a fixed order, absent values left out."""
+    details = case.details
+    data: dict[str, Any] = {
+        "id": case.id,
+        "dataset": case.dataset,
+        "conversation_id": case.conversation_id,
+        "expected_outcome": case.expected_outcome,
+        "input": [message_to_data(message) for message in case.input],
+        "prompts": [{"id": p.id, "input": [message_to_data(m) for m in p.input]} for p in details.prompts],
+        "expected_output": [message_to_data(message) for message in case.expected_output],
+        "context": details.context,
+        "variables": details.variables,
+        "execution": execution_to_data(case.execution),
+        "evaluators": [evaluator.to_data() for evaluator in case.evaluators],
+        "turns": [_turn_to_data(turn) for turn in details.turns],
+        "user": msgspec.to_builtins(details.user),
+        "workspace": msgspec.to_builtins(details.workspace),
+        "description": details.description,
+        "metadata": case.metadata,
+        "tags": case.tags,
+    }
+    # An empty list of evaluators says that the case is not scored, and empty variables that it has a form.
+    kept = ("evaluators", "variables")
+    return {key: value for key, value in data.items() if value or (key in kept and value is not None)}
+
+
+def _turn_to_data(turn: Turn) -> dict[str, Any]:
+    data: dict[str, Any] = {"input": [message_to_data(message) for message in turn.input]}
+    if turn.expected_output:
+        data["expected_output"] = [message_to_data(message) for message in turn.expected_output]
+    if turn.evaluators:
+        data["evaluators"] = [evaluator.to_data() for evaluator in turn.evaluators]
+    return data
+
+
+def _question(case: EvalCase) -> dict[str, Any]:
+    question: dict[str, Any] = {"input": _hashable(case.input)}
+    if case.prompts:
+        question["prompts"] = {prompt.id: _hashable(prompt.input) for prompt in case.prompts}
+    if case.turns:
+        question["turns"] = [_hashable(turn.input) for turn in case.turns]
+    for key in ("user", "workspace"):
+        if getattr(case, key) is not None:
+            question[key] = msgspec.to_builtins(getattr(case, key))
+    return question
+
+
+def _hashable(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    return [_hashable_message(message) for message in messages]
+
+
+def _hashable_message(message: Message) -> dict[str, Any]:
+    data = message_to_data(message)
+    digests = [part.digest for part in message.parts if isinstance(part, FilePart | ImagePart)]
+    return {**data, "files": digests} if digests else data

@@ -1,0 +1,93 @@
+"""Messages, tool calls and content parts: what is said to a target and what is expected of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import msgspec
+
+Role = Literal["system", "user", "assistant", "tool"]
+ROLES: tuple[str, ...] = get_args(Role)
+
+
+class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
+    """Plain text inside a message that has several parts."""
+
+    value: str
+
+
+class _LocatedPart(msgspec.Struct, frozen=True, gc=False):
+    """A part whose value names a file. Where the file was found is carried and not compared; its digest is compared."""
+
+    value: str
+    digest: str = ""
+    path: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return (self.value, self.digest) == (other.value, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.value, self.digest))
+
+
+class FilePart(_LocatedPart, frozen=True, gc=False, tag="file"):
+    """A text file, named as the dataset names it."""
+
+
+class ImagePart(_LocatedPart, frozen=True, gc=False, tag="image"):
+    """An image file, or an address (`https:`, `data:`) that goes to the target as it is."""
+
+
+Part = TextPart | FilePart | ImagePart
+PART_KINDS: dict[str, type[Part]] = {"text": TextPart, "file": FilePart, "image": ImagePart}
+
+
+class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """One use of a tool: its name, what went in and what came out."""
+
+    tool: str
+    input: Any = None
+    output: Any = None
+    id: str | None = None
+    timestamp: str | None = None
+    duration_ms: float | None = None
+
+
+class Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """One message. `content` is text, a tuple of parts, or data (an object or any other JSON value)."""
+
+    role: Role
+    content: Any = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    name: str | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of a message that has them; none for text and for data."""
+        return self.content if isinstance(self.content, tuple) else ()
+
+    @property
+    def text(self) -> str | None:
+        """The content when it is plain text."""
+        return self.content if isinstance(self.content, str) else None
+
+
+def part_to_data(part: Part) -> dict[str, str]:
+    """A part as a dataset writes it."""
+    return {"type": str(type(part).__struct_config__.tag), "value": part.value}
+
+
+def message_to_data(message: Message) -> dict[str, Any]:
+    """A message as a dataset writes it: absent keys left out."""
+    data: dict[str, Any] = {"role": message.role}
+    if message.name is not None:
+        data["name"] = message.name
+    if isinstance(message.content, tuple):
+        data["content"] = [part_to_data(part) for part in message.content]
+    elif message.content is not None:
+        data["content"] = message.content
+    if message.tool_calls:
+        data["tool_calls"] = [msgspec.to_builtins(call) for call in message.tool_calls]
+    return data

@@ -1,0 +1,78 @@
+"""JSON values that cannot be changed: what users put into metadata, tool calls and structured answers."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NoReturn
+
+import msgspec
+
+MAX_DEPTH = 256
+"""Nesting beyond this is refused. Nothing real comes near it, and every walk below stays within Python's stack."""
+
+
+class NestingError(ValueError):
+    """A value nested deeper than MAX_DEPTH."""
+
+    def __init__(self) -> None:
+        super().__init__(f"nested more than {MAX_DEPTH} levels deep")
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that equals and prints as a dict, and refuses every change."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a case cannot be changed; copy the value first, for example with dict(value)")
+
+    __setitem__ = __delitem__ = update = setdefault = pop = popitem = clear = __ior__ = _refuse  # type: ignore[assignment]
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> tuple[type[FrozenDict], tuple[dict[str, Any]]]:
+        return FrozenDict, (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A list that equals and prints as a list, and refuses every change."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a case cannot be changed; copy the value first, for example with list(value)")
+
+    __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = _refuse  # type: ignore[assignment]
+    sort = reverse = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self))
+
+    def __reduce__(self) -> tuple[type[FrozenList], tuple[list[Any]]]:
+        return FrozenList, (list(self),)
+
+
+def freeze(value: Any, depth: int = 0) -> Any:
+    """The same JSON value in containers that cannot be changed. Raises NestingError past MAX_DEPTH."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None or kind is float:
+        return value
+    if depth >= MAX_DEPTH:
+        raise NestingError
+    if isinstance(value, dict):
+        return FrozenDict({key: freeze(item, depth + 1) for key, item in value.items()})
+    if isinstance(value, list | tuple):
+        return FrozenList([freeze(item, depth + 1) for item in value])
+    # A YAML integer may carry the text it was written as; the value is all that counts from here on.
+    return int(value) if isinstance(value, int) else value
+
+
+def to_json(value: Any) -> bytes:
+    """Compact UTF-8 JSON, not ASCII-escaped, keys in their order."""
+    return msgspec.json.encode(value)
+
+
+def digest(value: Any) -> str:
+    """A content hash: 32 hex digits that do not depend on the order of keys."""
+    return hashlib.blake2b(msgspec.json.encode(value, order="sorted"), digest_size=16).hexdigest()

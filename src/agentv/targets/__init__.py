@@ -1,0 +1,1 @@
+"""Targets, one module per provider: a class's fields are its configuration."""

@@ -1,0 +1,99 @@
+"""What every target shares: the settings around a provider's own, declared once."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
+
+COMMON_ALIASES = {"grader_target": "judge_target", "grader": "judge_target"}
+OTHER_TOOLS = {
+    "use_target": "Write the settings of that target out, or name it where this one is named",
+    "fallback_targets": "A target that fails is retried and then recorded as an error",
+    "provider_batching": "Only provider `cli` answers many cases with one call",
+    "subagent_mode_allowed": "The setting has no counterpart",
+    "stream_log": "Use `log_dir` and `log_format` of a coding agent, or `agentv eval --dump-traces`",
+    "max_budget_usd": "Use `agentv eval --budget-usd`",
+    "workspace_template": "Give the case a `workspace` with a `template`",
+    "label": "A target's name is its `name`",
+    "config": "The provider's settings stand beside `name` and `provider`",
+    "prompts": "Prompts belong to the dataset",
+    "delay": "Use `workers` to send fewer requests at a time",
+}
+"""Keys of AgentV 4.x, 5.x and promptfoo that no provider has unless it declares them itself."""
+
+INTERPOLATION = re.compile(r"\$\{\{\s*(?P<variable>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+"""`${{ VAR }}`: the value of an environment variable, anywhere in a text."""
+
+
+class Transform(msgspec.Struct, frozen=True, kw_only=True):
+    """What cleans an answer before it is scored; what is given is applied in the order of these fields."""
+
+    strip: tuple[Literal["thinking", "fences"], ...] = ()
+    regex: str | None = None
+    json_path: str | None = None
+    function: str | None = None
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings every provider takes. `aliases` and `unsupported` as `agentv.settings` reads them."""
+
+    aliases: ClassVar[dict[str, str]] = COMMON_ALIASES
+    unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
+
+    name: str
+    provider: str
+    judge_target: str | None = None
+    workers: Annotated[int, Meta(ge=1)] | None = None
+    timeout_seconds: Positive | None = None
+    transform: Transform | None = None
+    max_retries: Count = 3
+    retry_initial_delay_ms: Count = 1000
+    retry_max_delay_ms: Count = 60000
+    retry_backoff_factor: Positive = 2.0
+    retry_status_codes: tuple[int, ...] = (408, 429, 500, 502, 503, 504)
+
+    def complaints(self) -> list[str]:
+        """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""
+        return []
+
+
+class ModelApi(Target, frozen=True, kw_only=True):
+    """Settings every model API takes."""
+
+    aliases: ClassVar[dict[str, str]] = {
+        **COMMON_ALIASES,
+        "max_tokens": "max_output_tokens",
+        "reasoning_effort": "reasoning",
+    }
+
+    model: str | None = None
+    system_prompt: str | None = None
+    temperature: NonNegative | None = None
+    max_output_tokens: Count | None = None
+    seed: int | None = None
+    tools: tuple[dict[str, Any], ...] = ()
+    response_format: dict[str, Any] | str | None = None
+    reasoning: dict[str, Any] | str | None = None
+    headers: dict[str, str] = {}
+    extra_body: dict[str, Any] = {}
+
+
+def without(target: Target, *names: str) -> list[str]:
+    """A complaint for each of the settings that a provider cannot do without and that is not given or blank."""
+    return [
+        f"Provider '{target.provider}' needs '{name}'" for name in names if not str(getattr(target, name) or "").strip()
+    ]
+
+
+def address_complaints(field: str, address: str | None) -> list[str]:
+    """What is wrong with an address; one that starts with a variable is taken on trust."""
+    if address is None or address.startswith(("http://", "https://")) or INTERPOLATION.match(address):
+        return []
+    return [f"'{field}' must be an address that starts with http:// or https://, got '{address}'"]
