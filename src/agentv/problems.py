@@ -11,10 +11,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing wrong. `path` leads to it; `about` is the key the message speaks of when that is not the path's end.
-
-    `topic` groups warnings that say the same of many cases: one of them per file is enough.
-    """
+    """One thing wrong, at the end of `path`. A `topic` groups warnings of which one per file is always enough."""
 
     path: KeyPath
     message: str
@@ -27,6 +24,11 @@ class Problem(msgspec.Struct, frozen=True):
         """The path as people write it: `input[0].role`."""
         return field_name(self.path) or None
 
+    @property
+    def kind(self) -> str:
+        """The same for problems that say the same of different cases."""
+        return f"{field_name(tuple('*' if isinstance(step, int) else step for step in self.path))}: {self.message}"
+
 
 class Problems(list[Problem]):
     """What a check has found so far."""
@@ -37,7 +39,7 @@ class Problems(list[Problem]):
 
     def warning(self, path: KeyPath, message: str, hint: str = "", topic: str = "") -> None:
         """Note something that is legal and probably not meant."""
-        self.append(Problem(path, message, hint, "warning", topic or f"{_pattern(path)}: {message}"))
+        self.append(Problem(path, message, hint, "warning", topic))
 
     def wrong_type(self, path: KeyPath, expected: str, value: object, hint: str = "") -> None:
         """Note a value of the wrong type, in the words every message of this kind uses."""
@@ -75,6 +77,3 @@ def type_word(value: object) -> str:
         return "string"
     return "object" if isinstance(value, dict) else "array"
 
-
-def _pattern(path: KeyPath) -> str:
-    return field_name(tuple("*" if isinstance(step, int) else step for step in path))

@@ -51,8 +51,8 @@ def read_settings(
         elif value is None:
             continue
         elif key != field.encode_name and (field.name in values or data.get(field.encode_name) is not None):
-            name = field_name((*path, key))
-            problems.warning((*path, key), f"Field '{name}' is not read: it means '{field.encode_name}', given too")
+            name, own = field_name((*path, key)), field_name((*path, field.encode_name))
+            problems.warning((*path, key), f"Field '{name}' is ignored beside '{own}'")
         else:
             values[field.name] = read_value(field.type, value, (*path, key), problems, strict=strict)
     for field in msgspec.structs.fields(kind):

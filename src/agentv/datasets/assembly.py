@@ -74,18 +74,24 @@ class CaseBuilder:
             elif type(expected) is dict:
                 if "role" in expected:
                     return None
-                expected = (Message("assistant", freeze(expected)),)
             elif not _is_plain_text(expected):
                 return None
+        header, metadata = self._header, self._header.metadata
+        try:
+            if type(expected) is dict:
+                expected = (Message("assistant", freeze(expected)),)
+            if row.metadata is not None:
+                metadata = FrozenDict({**metadata, **freeze(row.metadata)})
+        except NestingError:
+            return None
         self._is_first = False
-        header = self._header
         return EvalCase(
             row.id,
             row.expected_outcome,
             row.input,
             expected,
             row.conversation_id,
-            header.metadata if row.metadata is None else FrozenDict({**header.metadata, **freeze(row.metadata)}),
+            metadata,
             header.tags if row.tags is None else tuple(dict.fromkeys((*header.tags, *row.tags))),
             header.execution,
             header.evaluators.specs,
@@ -98,8 +104,8 @@ class CaseBuilder:
         """A case from any row; None after noting at least one error."""
         try:
             case = self._build(row, place, offset, problems)
-        except NestingError as error:
-            problems.error((), f"The case is {error}")
+        except (NestingError, RecursionError):
+            problems.error((), f"The case is {NestingError()}")
             case = None
         self._is_first = False
         return None if problems.errors else case

@@ -10,30 +10,39 @@ from agentv import globs
 from agentv.datasets.jsonl import first_row, sidecar_of
 from agentv.datasets.source import Source, base_of, kind_of, require_kind, shard_of
 from agentv.datasets.yaml_document import case_list_key, parse_yaml_file
-from agentv.errors import DatasetNotFoundError, DatasetWarning, InvalidDatasetError
+from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError
 from agentv.suggest import nearest
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 Warn = Callable[[DatasetWarning], None]
 Note = Callable[[str], None]
+Fail = Callable[[DatasetError], None]
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-def find_datasets(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], warn: Warn, note: Note) -> list[Source]:
-    """The datasets that `paths` name. `note` is told of files that a folder or glob holds and that are no datasets."""
+def _stop(error: DatasetError) -> None:
+    raise error
+
+
+def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> list[Source]:
+    """The datasets that `paths` name. `note` is told of files that a folder or glob holds and that are no datasets.
+
+    `fail` is told what is wrong with a file; when it returns, the file is left out and the search goes on.
+    """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
         raise DatasetNotFoundError("No dataset was named", hint="Give a file, a folder or a glob")
     files: dict[str, bool] = {}
     for path in map(os.fspath, given):
         if os.path.isdir(path):
-            files |= {found: files.get(found, False) for found in _in_folder(path)}
+            files |= {found: files.get(found, False) for found in files_in(path)}
         elif globs.has_magic(path) and not os.path.exists(path):
             files |= {found: files.get(found, False) for found in _in_glob(path)}
         else:
             files[_existing(path)] = True
     named = {path for path, by_name in files.items() if by_name}
-    kept = named | _datasets_only([path for path in files if path not in named], named, note)
-    sources = list(_joined([path for path in files if path in kept], named, warn))
+    kept = named | _datasets_only([path for path in files if path not in named], named, note, fail)
+    sources = list(_joined([path for path in files if path in kept], named, warn, fail))
     if not sources:
         shown = ", ".join(map(os.fspath, given))
         hint = "Datasets are .yaml, .yml and .jsonl files with cases"
@@ -52,7 +61,8 @@ def _existing(path: str) -> str:
     return path
 
 
-def _in_folder(folder: str) -> list[str]:
+def files_in(folder: str) -> list[str]:
+    """The files below a folder that may be datasets, in path order."""
     found = []
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not _is_skipped(parent, name))
@@ -92,31 +102,36 @@ def _braces(pattern: str) -> Iterator[str]:
         yield from _braces(pattern[:start] + option + pattern[end + 1 :])
 
 
-def _datasets_only(candidates: list[str], named: set[str], note: Note) -> set[str]:
+def _datasets_only(candidates: list[str], named: set[str], note: Note, fail: Fail) -> set[str]:
     """What a folder or glob found, without sidecars, other YAML and files of results."""
     data_files = {_dataset_base(path): path for path in [*candidates, *named] if kind_of(path) == "jsonl"}
     kept = set()
     for path in candidates:
-        if kind_of(path) == "jsonl":
-            if _holds_results(path):
-                note(f"{path}: passed over, a file of results")
-            else:
-                kept.add(path)
+        try:
+            reason = _why_not(path, data_files)
+        except DatasetError as error:
+            fail(error)
             continue
-        beside = data_files.get(base_of(path)) or _jsonl_beside(base_of(path))
-        has_cases = case_list_key(parse_yaml_file(path)) is not None
-        if has_cases and beside is not None and base_of(path) in data_files:
-            raise InvalidDatasetError(
-                f"Two datasets of one name: {path} and {beside}",
-                "Each of them has cases",
-                "Name the one you mean, or rename one of the two",
-                path=path,
-            )
-        if has_cases:
+        if reason is None:
             kept.add(path)
-        elif beside is None or sidecar_of(base_of(path)) != path:
-            note(f"{path}: passed over, no list of cases")
+        elif reason:
+            note(f"{path}: passed over, {reason}")
     return kept
+
+
+def _why_not(path: str, data_files: dict[str, str]) -> str | None:
+    """Why a file is no dataset; empty for a sidecar, which goes without saying; None for a dataset."""
+    if kind_of(path) == "jsonl":
+        return "a file of results" if _holds_results(path) else None
+    base = base_of(path)
+    has_cases = case_list_key(parse_yaml_file(path)) is not None
+    if has_cases and base in data_files:
+        headline = f"Two datasets of one name: {path} and {data_files[base]}"
+        hint = "Name the one you mean, or rename one of the two"
+        raise InvalidDatasetError(headline, "Each of them has cases", hint, path=path)
+    if has_cases:
+        return None
+    return "" if sidecar_of(base) == path and jsonl_beside(base) else "no list of cases"
 
 
 def _dataset_base(path: str) -> str:
@@ -124,7 +139,8 @@ def _dataset_base(path: str) -> str:
     return shard.base if shard else base_of(path)
 
 
-def _jsonl_beside(base: str) -> str | None:
+def jsonl_beside(base: str) -> str | None:
+    """The data file, or first shard, that a YAML file of this base is the sidecar of."""
     folder = os.path.dirname(base) or "."
     name = os.path.basename(base)
     for file in sorted(os.listdir(folder)):
@@ -138,7 +154,7 @@ def _holds_results(path: str) -> bool:
     return isinstance(row, dict) and "score" in row and ("eval_id" in row or "test_id" in row)
 
 
-def _joined(files: Iterable[str], named: set[str], warn: Warn) -> Iterator[Source]:
+def _joined(files: Iterable[str], named: set[str], warn: Warn, fail: Fail) -> Iterator[Source]:
     """Files as sources; the shards of one dataset as one source, at the place of the first."""
     groups: dict[tuple[str, object], list[str]] = {}
     for path in files:
@@ -150,7 +166,10 @@ def _joined(files: Iterable[str], named: set[str], warn: Warn) -> Iterator[Sourc
             yield Source((base,), base_of(base), require_kind(base))
             continue
         shards = sorted(paths, key=lambda path: _shard_index(path))
-        _check_shards(base, int(str(count)), shards, named, warn)
+        try:
+            _check_shards(base, int(str(count)), shards, named, warn)
+        except DatasetError as error:
+            fail(error)
         yield Source(tuple(shards), base, "jsonl")
 
 

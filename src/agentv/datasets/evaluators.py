@@ -14,6 +14,7 @@ from agentv.settings import read_settings, read_value
 
 _PLAIN_KEYS: dict[str, Any] = {"name": str, "negate": bool, "transform": dict[str, Any], "target": str | list[str]}
 _COMMON = ("type", "metric", "weight", "required", *_PLAIN_KEYS)
+_MAX_WEIGHT = 1e100
 LIST_KEYS = ("evaluators", "assertions", "assert")
 
 
@@ -205,7 +206,9 @@ def _weight(value: Any, path: KeyPath, problems: Problems) -> float:
         return 1.0
     if value < 0:
         problems.error((*path, "weight"), f"Field '{field_name((*path, 'weight'))}' must not be negative, got {value}")
-    return float(value)
+    if value > _MAX_WEIGHT:
+        problems.error((*path, "weight"), f"Field '{field_name((*path, 'weight'))}' is too large")
+    return float(min(value, _MAX_WEIGHT))
 
 
 def _required(value: Any, path: KeyPath, problems: Problems) -> bool | float:

@@ -44,7 +44,7 @@ def batches(document: Document, *, plain: bool, max_line_bytes: int) -> Iterator
                 rows = [_row(line, decode, max_line_bytes) for line in lines]
                 if cut:
                     rows[-1] = _cut_off(rows[-1], number + len(rows) - 1)
-            yield Batch(file, number, rows)
+            yield Batch(file, number, rows, lines)
             number += len(rows)
 
 
@@ -137,6 +137,15 @@ def _cut_off(row: Row, number: int) -> Row:
         hint = f"Line {number} is the last and has no line end: the file is probably incomplete"
         return BadRow(row.what, row.column, hint)
     return row
+
+
+def read_lines(file: str, max_line_bytes: int) -> Iterator[tuple[int, Line]]:
+    """Every physical line of a file with its number, as bytes; for those who look at the text itself."""
+    number = 0
+    for lines, _ in _lines(file, max_line_bytes):
+        for line in lines:
+            number += 1
+            yield number, line
 
 
 def first_row(source: Source) -> Any:

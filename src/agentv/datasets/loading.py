@@ -27,6 +27,7 @@ _ON_ERROR = ("stop", "skip")
 class Stopping:
     """The strict way: the first thing wrong ends the load."""
 
+    wants_all = False
     stops_at_first = True
 
     def __init__(self, warn: Callable[[DatasetWarning], None]) -> None:

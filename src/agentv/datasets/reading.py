@@ -29,13 +29,23 @@ READERS: dict[str, ModuleType] = {"yaml": yaml_document, "jsonl": jsonl}
 
 
 class Sink(Protocol):
-    """Is told what is wrong. Loading raises, skipping counts, validation collects."""
+    """Is told what is wrong. Loading raises, skipping counts, validation collects.
+
+    `wants_all`: the same warning about every case it is true of. `stops_at_first`: nothing after an error matters.
+    """
+
+    wants_all: bool
+    stops_at_first: bool
 
     def warning(self, warning: DatasetWarning) -> None: ...
 
     def bad_dataset(self, errors: list[DatasetError]) -> None: ...
 
     def bad_case(self, errors: list[DatasetError]) -> None: ...
+
+
+class MissingSidecarWarning(DatasetWarning):
+    """A JSONL file without a sidecar: worth a line when it is loaded, and no fault of the file."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -93,7 +103,7 @@ class OpenDataset:
                 if case is not None:
                     cases.append(case)
                     continue
-                row = _as_dict(row)
+                row = msgspec.json.decode(batch.lines[offset])
             if row is None:
                 continue
             case, found = self._build_one(builder, row, place, offset)
@@ -101,7 +111,7 @@ class OpenDataset:
                 cases.append(case)
             if found:
                 errors.append(found)
-                if self._stops_at_first():
+                if self._sink.stops_at_first:
                     break
         return cases, errors
 
@@ -121,9 +131,6 @@ class OpenDataset:
             else:
                 errors.append(_case_error(problem, place.origin.path, line, column))
         return case, errors
-
-    def _stops_at_first(self) -> bool:
-        return bool(getattr(self._sink, "stops_at_first", False))
 
     def _unique(self, cases: list[EvalCase], seen: SeenIds) -> list[EvalCase]:
         """The cases whose id is new. A repeat is looked up before it is called one: hashes may collide."""
@@ -180,7 +187,7 @@ class OpenDataset:
             if not self.agentmark:
                 missing = self.source.base + ".yaml"
                 message = f"Sidecar metadata file not found: {missing}\n  Using defaults: target=default, evaluator=llm_judge"
-                self._sink.warning(DatasetWarning(message, path=missing))
+                self._sink.warning(MissingSidecarWarning(message, path=missing))
             return
         header = self.document.header
         if any(key in header for key in CASE_LIST_KEYS):
@@ -200,10 +207,12 @@ class OpenDataset:
         return Origin(file, self.header.dataset, folder, self.root, patterns)
 
     def _warn(self, problem: Problem, path: str, line: int, column: int | None) -> None:
-        """Says a thing once per file, however many cases it is true of."""
-        if problem.topic in self._told:
+        """Says a thing once per file, however many cases it is true of, unless all of them are asked for."""
+        topic = problem.topic or ("" if self._sink.wants_all else problem.kind)
+        if topic in self._told:
             return
-        self._told.add(problem.topic)
+        if topic:
+            self._told.add(topic)
         message = f"{path}, line {line}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
         self._sink.warning(
             DatasetWarning(message, path=path, line=line, column=column, field=problem.field, hint=problem.hint)
@@ -239,6 +248,9 @@ class OpenDataset:
 class _Quiet:
     """Hears nothing: for reading again what was already reported."""
 
+    wants_all = False
+    stops_at_first = False
+
     def warning(self, warning: DatasetWarning) -> None:
         pass
 
@@ -247,12 +259,6 @@ class _Quiet:
 
     def bad_case(self, errors: list[DatasetError]) -> None:
         pass
-
-
-def _as_dict(row: PlainRow) -> dict[str, Any]:
-    """A row in the common shape as the dict it was read from, for the long way."""
-    data: dict[str, Any] = msgspec.to_builtins(row)
-    return {key: value for key, value in data.items() if value is not None}
 
 
 def _position(row: Any, problem: Problem, line: int) -> tuple[int, int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -36,11 +36,12 @@ Row = PlainRow | dict[str, Any] | BadRow | None
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Rows on consecutive lines of one file: row `i` stands on `line + i`."""
+    """Rows on consecutive lines of one file: row `i` stands on `line + i`. `lines` is what PlainRows were read from."""
 
     file: str
     line: int
     rows: list[Row]
+    lines: Sequence[Any] = ()
 
 
 class Document(msgspec.Struct, frozen=True):

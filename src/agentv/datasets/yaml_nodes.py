@@ -310,6 +310,8 @@ _INTEGER = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_MAX_DIGITS = 4300
+_TOO_MANY_DIGITS = f"an integer of more than {_MAX_DIGITS:,} digits"
 
 
 def resolve(text: str) -> Any:
@@ -323,11 +325,14 @@ def _resolve_number(text: str) -> Any:
     if not text:
         return None
     if _INTEGER.fullmatch(text):
-        if len(text) > 4301:
-            raise ValueError("an integer of more than 4,300 digits")
+        if len(text.lstrip("+-")) > _MAX_DIGITS:
+            raise ValueError(_TOO_MANY_DIGITS)
         return _integer(text, int(text))
     if _BASED.fullmatch(text):
-        return _integer(text, int(text[2:], 8 if text[1] == "o" else 16))
+        value = int(text[2:], 8 if text[1] == "o" else 16)
+        if value >= 10**_MAX_DIGITS:
+            raise ValueError(_TOO_MANY_DIGITS)
+        return _integer(text, value)
     if _FLOAT.fullmatch(text):
         number = float(text)
         if number in (float("inf"), float("-inf")):

@@ -122,7 +122,7 @@ def _range_complaints(ranges: list[ScoreRange] | dict[str, str]) -> list[str]:
         return ["has empty 'score_ranges'"]
     for key in ranges if isinstance(ranges, dict) else ():
         if not (key.isascii() and key.isdigit()):
-            return [f"has '{key}' in 'score_ranges', where the lowest points of a range belong: an integer from 0 to 10"]
+            return [f"has '{key}' in 'score_ranges', where the lowest points of a range belong, an integer"]
     bounds = range_bounds(ranges)
     for low, high in bounds:
         if not 0 <= low <= high <= TOP_SCORE:

@@ -223,6 +223,10 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
             return NotImplemented
         return self._compared() == other._compared()
 
+    def __ne__(self, other: object) -> bool:
+        # A struct brings its own `!=`, which does not ask `==`.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((self.id, self.expected_outcome))
 

@@ -28,6 +28,10 @@ class _LocatedPart(msgspec.Struct, frozen=True, gc=False):
             return NotImplemented
         return (self.value, self.digest) == (other.value, other.digest)
 
+    def __ne__(self, other: object) -> bool:
+        # A struct brings its own `!=`, which does not ask `==`.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((type(self), self.value, self.digest))
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from agentv.suggest import did_you_mean
-from agentv.targets.base import COMMON_ALIASES, INTERPOLATION, OTHER_TOOLS, Positive, Target, address_complaints
+from agentv.targets.base import COMMON_ALIASES, INTERPOLATION, Positive, Target, address_complaints
 
 PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
 PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>[A-Z][A-Z0-9_]*)\}")
@@ -52,7 +52,6 @@ class Cli(Target, frozen=True, kw_only=True):
         "cli_verbose": "verbose",
         "keep_output_files": "keep_temp_files",
     }
-    unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
 
     command_template: str
     files_format: str = "{path}"

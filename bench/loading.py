@@ -1,0 +1,20 @@
+"""Our side of the load benchmarks: the two public ways from a file to cases. Both scripts measure these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def load_list(path: str) -> Callable[[], Any]:
+    """All cases, held."""
+    from agentv import load_cases  # late: the floor's process must not carry it
+
+    return lambda: load_cases(path)
+
+
+def load_stream(path: str) -> Callable[[], Any]:
+    """All cases, each dropped before the next."""
+    from agentv import stream_cases  # late: the floor's process must not carry it
+
+    return lambda: sum(1 for _ in stream_cases(path))

@@ -1,0 +1,117 @@
+"""The record of one job: what was answered, how it was scored, what it took. One line of `results.jsonl`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+Status = Literal["ok", "unscored", "error"]
+Verdict = Literal["pass", "borderline", "fail"]
+ErrorClass = Literal[
+    "timeout",
+    "rate_limit",
+    "auth",
+    "server",
+    "network",
+    "invalid_response",
+    "refused",
+    "process",
+    "evaluator",
+]
+Stage = Literal["setup", "target", "evaluator", "teardown"]
+
+
+def _schema_version() -> int:
+    # A factory instead of a plain default, because plain defaults are left out of what is written.
+    return SCHEMA_VERSION
+
+
+class TokenUsage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Tokens that went in and came out; `cached` of those going in were read from a cache."""
+
+    input: int
+    output: int
+    cached: int | None = None
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, gc=False, rename={"error_class": "class"}):
+    """A failure: of which class, in which words, at which stage of the job."""
+
+    error_class: ErrorClass
+    message: str
+    stage: Stage
+
+
+class TraceSummary(msgspec.Struct, frozen=True, gc=False):
+    """The tool calls of an answer, counted."""
+
+    event_count: int
+    tool_names: tuple[str, ...] = ()
+    tool_calls_by_name: dict[str, int] = {}
+    error_count: int = 0
+
+
+class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a job used, as far as it is known. `tool_durations` are milliseconds, by tool."""
+
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    tool_durations: dict[str, list[float]] = {}
+
+
+class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """What one evaluator found: a score, or an error and no score. A composite has its members' results inside."""
+
+    name: str
+    type: str
+    score: float | None
+    weight: float
+    verdict: Verdict | None
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    reasoning: str | None = None
+    details: Any = None
+    error: ErrorInfo | None = None
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    evaluator_provider_request: dict[str, Any] | None = None
+    evaluator_results: tuple[EvaluatorResult, ...] = ()
+
+
+class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """One job. `score` and `verdict` are always written, and null unless the status is ok."""
+
+    schema_version: int = msgspec.field(default_factory=_schema_version)
+    timestamp: str
+    run_id: str
+    eval_id: str
+    dataset: str
+    dataset_path: str
+    conversation_id: str | None = None
+    target: str
+    prompt: str | None = None
+    trial: int
+    status: Status
+    score: float | None
+    verdict: Verdict | None
+    partial_score: float | None = None
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    reasoning: str | None = None
+    candidate_answer: str | None = None
+    output_messages: tuple[dict[str, Any], ...] = ()
+    evaluator_results: tuple[EvaluatorResult, ...] = ()
+    error: ErrorInfo | None = None
+    trace_summary: TraceSummary | None = None
+    execution_metrics: ExecutionMetrics | None = None
+    file_changes: str | None = None
+    attempts: int | None = None
+    cached: bool = False
+    carried_from: str | None = None
+    fingerprint: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}

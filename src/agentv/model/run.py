@@ -1,0 +1,101 @@
+"""A run as its folder describes it: the manifest (`run.json`) and the figures per target (`summary.json`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentv.model.result import SCHEMA_VERSION
+
+Interval = tuple[float, float]
+
+
+def _schema_version() -> int:
+    # A factory instead of a plain default, because plain defaults are left out of what is written.
+    return SCHEMA_VERSION
+
+
+class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One dataset of a run. `digest` is a hash of the bytes of its files, sidecar and shards included."""
+
+    path: str
+    name: str
+    digest: str
+    cases: int
+    skipped_lines: tuple[int, ...] = ()
+
+
+class TargetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One target of a run, its secrets left out."""
+
+    name: str
+    provider: str
+    fingerprint: str
+    settings: dict[str, Any] = {}
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs a run has, and how many of them ended in which way."""
+
+    cases: int = 0
+    jobs: int = 0
+    ok: int = 0
+    unscored: int = 0
+    errors: int = 0
+    skipped: int = 0
+
+
+class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was run and with what, so that a run can be resumed, re-scored and compared from its folder alone.
+
+    `paths` and `options` are those of the command; `fingerprints` are those of evaluators, by name.
+    """
+
+    schema_version: int = msgspec.field(default_factory=_schema_version)
+    run_id: str
+    started_at: str
+    finished_at: str | None = None
+    exit_code: int | None = None
+    paths: tuple[str, ...] = ()
+    options: dict[str, Any] = {}
+    versions: dict[str, str] = {}
+    datasets: tuple[DatasetEntry, ...] = ()
+    targets: tuple[TargetEntry, ...] = ()
+    fingerprints: dict[str, str] = {}
+    seed: int | None = None
+    git_commit: str | None = None
+    counts: Counts | None = None
+
+
+class EvaluatorSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The scores of one evaluator: how many, their mean, and its 95 % interval."""
+
+    n: int
+    mean: float | None = None
+    ci95: Interval | None = None
+
+
+class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of one target. Means leave errors and unscored cases out; `skipped` jobs were never started."""
+
+    cases: int
+    scored: int
+    errors: int
+    unscored: int
+    skipped: int
+    mean: float | None = None
+    ci95: Interval | None = None
+    pass_rate: float | None = None
+    cost_usd: float | None = None
+    judge_cost_usd: float | None = None
+    duration_ms: float | None = None
+    evaluators: dict[str, EvaluatorSummary] = {}
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of a run, by target."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    targets: dict[str, TargetSummary] = {}

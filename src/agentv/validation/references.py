@@ -1,0 +1,148 @@
+"""What evaluators and cases refer to outside themselves: prompt files, scripts, functions, targets, template names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import minijinja
+
+from agentv.datasets.files import FileError, FileFinder, read_text, upward
+from agentv.datasets.prompts import is_file_name
+from agentv.datasets.yaml_document import parse_yaml_file
+from agentv.errors import DatasetError
+from agentv.model.case import EvalCase
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.suggest import did_you_mean
+from agentv.targets.file import target_names
+from agentv.validation.finding import Finding
+
+JUDGE_VARIABLES = (
+    "question",
+    "candidate_answer",
+    "reference_answer",
+    "expected_outcome",
+    "context",
+    "input_messages",
+    "expected_messages",
+    "output_messages",
+    "rubrics",
+)
+_ANSWER_VARIABLES = frozenset({"candidate_answer", "output_messages"})
+_JUDGES = frozenset({"llm_judge", "factuality", "faithfulness", "answer_relevance", "context_recall"})
+_SCRIPT_ENDINGS = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
+_TARGETS_FILES = (
+    "targets.yaml",
+    "targets.yml",
+    os.path.join(".agentv", "targets.yaml"),
+    os.path.join(".agentv", "targets.yml"),
+)
+
+
+class References:
+    """Checks what the cases of one dataset refer to; what many cases share is checked once."""
+
+    def __init__(self, finder: FileFinder, folder: str, root: str) -> None:
+        self._finder = finder
+        self._folder = folder
+        self._targets_file, self._targets = _known_targets(folder, root)
+        self._checked: set[object] = set()
+
+    def check(self, case: EvalCase) -> Iterator[Finding]:
+        """The findings about one case that no earlier case has had."""
+        for name in (*case.execution.targets, case.execution.target):
+            if name is not None and self._is_new(("target", name)):
+                yield from self._check_target(name, case)
+        for index, spec in enumerate(case.evaluators):
+            if self._is_new(spec):
+                yield from self._check_evaluator(spec, case, f"evaluators[{index}]")
+
+    def _is_new(self, thing: object) -> bool:
+        if thing in self._checked:
+            return False
+        self._checked.add(thing)
+        return True
+
+    def _check_target(self, name: str, case: EvalCase) -> Iterator[Finding]:
+        if self._targets is not None and name not in self._targets:
+            hint = did_you_mean(name, self._targets) or f"Known targets: {', '.join(self._targets) or 'none'}"
+            message = f"The target '{name}' is not in {self._targets_file}"
+            yield Finding("error", case.path, message, case.line, None, "execution.target", hint)
+
+    def _check_evaluator(self, spec: EvaluatorSpec, case: EvalCase, field: str) -> Iterator[Finding]:
+        settings = spec.settings
+        if spec.type in _JUDGES and isinstance(settings.get("prompt"), str):
+            yield from self._check_prompt(settings["prompt"], case, f"{field}.prompt")
+        if spec.type == "python" and isinstance(settings.get("function"), str):
+            yield from self._check_function(settings["function"], case, f"{field}.function")
+        if ".py:" in spec.type:
+            yield from self._check_function(spec.type, case, f"{field}.type")
+        if spec.type == "code_judge":
+            yield from self._check_script(settings, case, field)
+        for index, member in enumerate(settings.get("evaluators") or () if spec.type == "composite" else ()):
+            if isinstance(member, dict):
+                inner = EvaluatorSpec(type=str(member.get("type")), name="", settings=member)  # type: ignore[arg-type]
+                yield from self._check_evaluator(inner, case, f"{field}.evaluators[{index}]")
+
+    def _check_prompt(self, prompt: str, case: EvalCase, field: str) -> Iterator[Finding]:
+        text = prompt
+        if is_file_name(prompt):
+            name = prompt.strip().removeprefix("file://")
+            try:
+                text = read_text(self._finder.find(name).path, name)
+            except FileError as error:
+                yield Finding("error", case.path, error.message, case.line, None, field, error.hint)
+                return
+        try:
+            names = _template_names(text)
+        except minijinja.TemplateError as error:
+            first = str(error).split("\n", 1)[0]
+            yield Finding("error", case.path, f"The prompt is no valid template: {first}", case.line, None, field)
+            return
+        for name in sorted(names - set(JUDGE_VARIABLES)):
+            hint = did_you_mean(name, JUDGE_VARIABLES) or f"Known: {', '.join(JUDGE_VARIABLES)}"
+            yield Finding("error", case.path, f"The prompt uses an unknown variable '{name}'", case.line, None, field, hint)
+        if not names & _ANSWER_VARIABLES:
+            hint = "Put {{ candidate_answer }} where the judge is to read it"
+            message = "The prompt does not use the answer, so the judge will not see it"
+            yield Finding("warning", case.path, message, case.line, None, field, hint)
+
+    def _check_function(self, reference: str, case: EvalCase, field: str) -> Iterator[Finding]:
+        file, _, _ = reference.rpartition(":")
+        if not file.endswith(".py"):
+            return
+        try:
+            self._finder.find(file)
+        except FileError as error:
+            yield Finding("error", case.path, error.message, case.line, None, field, error.hint)
+
+    def _check_script(self, settings: dict[str, Any], case: EvalCase, field: str) -> Iterator[Finding]:
+        """A script that is not there may still be made before the run, so this is a warning."""
+        script = settings.get("script", settings.get("command"))
+        words = script.split() if isinstance(script, str) else [word for word in script or () if isinstance(word, str)]
+        cwd = settings.get("cwd")
+        folder = os.path.join(self._folder, cwd) if isinstance(cwd, str) else self._folder
+        for word in words:
+            if word.endswith(_SCRIPT_ENDINGS) and not os.path.exists(os.path.join(folder, word)):
+                message = f"The script '{word}' was not found in {folder}"
+                yield Finding("warning", case.path, message, case.line, None, f"{field}.script")
+
+
+@cache
+def _template_names(text: str) -> frozenset[str]:
+    return frozenset(minijinja.Environment().undeclared_variables_in_str(text))
+
+
+def _known_targets(folder: str, root: str) -> tuple[str, list[str] | None]:
+    """The nearest targets file and the names in it; None without one, or when it cannot be read (which it says itself)."""
+    for parent in [*upward(folder, root), os.getcwd()]:
+        for name in _TARGETS_FILES:
+            path = os.path.join(parent, name)
+            if os.path.isfile(path):
+                try:
+                    return os.path.relpath(path), target_names(parse_yaml_file(path))
+                except DatasetError:
+                    return path, None
+    return "", None

@@ -1,0 +1,111 @@
+"""The benchmarks run, and print what they promise. How fast anything is, no test says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+SCRIPTS = ("startup", "load_jsonl", "load_yaml")
+
+
+def bench(script: str, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCH / script), *args]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(BENCH)
+    import harness
+
+    return harness
+
+
+@pytest.fixture
+def generate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(BENCH)
+    import generate
+
+    return generate
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_line_has_our_figure_the_floor_and_the_ratio(script):
+    done = bench(f"{script}.py", "--cases", "20", "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines
+    for line in lines:
+        assert line["bench"] == script
+        assert line["ours"] > 0 and line["floor"] > 0
+        assert line["ratio"] == pytest.approx(line["ours"] / line["floor"], abs=0.01, rel=0.01)
+        assert line["floor_is"] and line["unit"] in ("ms", "MB", "cases/s")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_no_two_measurements_have_the_same_name(script):
+    lines = bench(f"{script}.py", "--cases", "20", "--rounds", "1").stdout.splitlines()
+    names = [json.loads(line)["name"] for line in lines]
+    assert len(names) == len(set(names))
+
+
+def test_start_up_is_measured_with_byte_code_cached():
+    lines = bench("startup.py", "--rounds", "1").stdout.splitlines()
+    assert {json.loads(line)["bytecode"] for line in lines} == {"cached"}
+
+
+def test_run_writes_one_table_to_stdout_and_to_a_file(tmp_path):
+    out = tmp_path / "table.md"
+    done = bench("run", "--quick", "--only", "startup", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert out.read_text(encoding="utf-8") == done.stdout
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| startup | ")]
+    assert len(rows) == len(done.stderr.splitlines())
+
+
+def test_run_can_be_executed_and_knows_every_script():
+    assert (BENCH / "run").stat().st_mode & 0o100
+    done = bench("run", "--only", "nothing")
+    assert done.returncode == 2
+    scripts = {path.stem for path in BENCH.glob("*.py") if "harness.main(" in path.read_text(encoding="utf-8")}
+    assert all(name in done.stderr for name in scripts)
+    assert scripts == set(SCRIPTS)
+
+
+def test_a_work_that_gives_too_few_cases_is_no_measurement(harness, generate, tmp_path):
+    from loading import load_list
+
+    path = generate.write_jsonl(tmp_path / "cases.jsonl", generate.text, 3)
+    with pytest.raises(SystemExit, match="gave 3 cases instead of 4"):
+        harness.interleaved({"ours": harness.Work(load_list, (str(path),))}, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("of", "sense", "reached"), [("ours", "≥", True), ("ours", "≤", False), ("ratio", "≥", False), ("ratio", "≤", True)]
+)
+def test_a_goal_bounds_our_figure_or_the_ratio_from_either_side(harness, of, sense, reached):
+    assert harness.Goal(of, sense, 10).reached(ours=20, ratio=0.5) is reached
+
+
+def test_generated_cases_are_the_same_every_time_and_about_325_bytes(generate, tmp_path):
+    first = generate.write_jsonl(tmp_path / "first.jsonl", generate.text, 100).read_bytes()
+    again = generate.write_jsonl(tmp_path / "again.jsonl", generate.text, 100).read_bytes()
+    assert first == again
+    assert len(first) / 100 == pytest.approx(325, abs=3)
+    assert len(set(first.splitlines())) == 100
+
+
+@pytest.mark.parametrize("shape", ["text", "messages"])
+def test_generated_yaml_holds_the_same_rows_as_generated_jsonl(generate, tmp_path, shape):
+    import yaml
+
+    row = getattr(generate, shape)
+    lines = generate.write_jsonl(tmp_path / "cases.jsonl", row, 20).read_text().splitlines()
+    document = yaml.safe_load(generate.write_yaml(tmp_path / "cases.yml", row, 20).read_text())
+    assert document["evalcases"] == [json.loads(line) for line in lines]
