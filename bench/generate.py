@@ -12,13 +12,13 @@ from typing import IO, Any
 Shape = Callable[[int], dict[str, Any]]
 """The row of a case by its number."""
 
-_WORDS = (
+_VOCABULARY = (
     "account agent answer balance batch branch cache city client clock code column contract country currency customer "
     "data date delivery device document draft email error event field file flight form graph group hotel index invoice "
     "item key label letter limit line list logic market member merge meter method model month name node note number "
     "offer order page parser part path payment phone plan price product profile query queue rate reader record refund "
     "region report request result river route row rule schema score season sensor server service session shape signal"
-).split()
+)
 _OUTCOME_CHARS, _INPUT_CHARS, _EXPECTED_CHARS = 67, 110, 72
 # Two primes: combinations of texts repeat after a million cases only.
 _INPUTS, _ANSWERS = 1009, 997
@@ -107,5 +107,5 @@ def _pools() -> tuple[list[str], list[str], list[str]]:
 
 def _sentence(chosen: random.Random, chars: int, end: str) -> str:
     """Words, cut to exactly so many characters."""
-    words = " ".join(chosen.choices(_WORDS, k=chars // 3))
+    words = " ".join(chosen.choices(_VOCABULARY.split(), k=chars // 3))
     return words[: chars - 2].capitalize().rstrip().ljust(chars - 1, "s") + end

@@ -1,4 +1,4 @@
-"""What the benchmarks share: work timed in child processes, a floor beside it, JSON lines, a table. Knows no dataset."""
+"""What the benchmarks share: work timed in child processes, floors beside it, JSON lines, tables. Knows no dataset."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Goal:
 
     def text(self, unit: str) -> str:
         """The goal in words, for a table."""
-        return f"{self.sense} {number(self.bound)} {unit if self.of == 'ours' else '× floor'}"
+        return f"{self.sense} {number(self.bound)} {unit if self.of == 'ours' else 'x floor'}"
 
     def reached(self, ours: float, ratio: float) -> bool:
         """Whether a measurement keeps to it."""
@@ -221,14 +221,14 @@ def table(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield "|---|---|--:|--:|--:|---|---|---|"
     for line in lines:
         unit = line["unit"]
-        reached = {None: "–", True: "yes", False: "no"}[line["reached"]]
+        reached = {None: "-", True: "yes", False: "no"}[line["reached"]]
         cells = (
             line["bench"],
             line["name"],
             f"{number(line['ours'])} {unit}",
             f"{number(line['floor'])} {unit}",
             f"{line['ratio']:.2f}",
-            line["goal"] or "–",
+            line["goal"] or "-",
             reached,
             line["floor_is"],
         )

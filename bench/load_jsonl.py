@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
 import generate
 import harness
-import msgspec
 from harness import Goal, Measurement, Options, Pair, Work
 from loading import load_list, load_stream
 

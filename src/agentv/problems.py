@@ -76,4 +76,3 @@ def type_word(value: object) -> str:
     if isinstance(value, str):
         return "string"
     return "object" if isinstance(value, dict) else "array"
-

@@ -57,6 +57,12 @@ def _is_path(name: str) -> bool:
     return ".py:" in name
 
 
+READERS: dict[str, tuple[tuple[str, ...], str]] = {
+    "yaml": ((".yaml", ".yml"), "agentv.datasets.yaml_document"),
+    "jsonl": ((".jsonl", ".ndjson"), "agentv.datasets.jsonl"),
+}
+"""Dataset formats: the extensions that mean them and the module that reads them."""
+
 _CHECKS = "agentv.evaluators.checks"
 _LIMITS = "agentv.evaluators.limits"
 _JUDGE = "agentv.evaluators.llm_judge"

@@ -222,7 +222,7 @@ def _evaluator_entry(kinds: dict[str, Kind]) -> Schema:
         "properties": {
             "type": _nullable({"$ref": "#/$defs/evaluator_type"}),
             "name": {"type": ["string", "null"]},
-            "metric": {"type": ["string", "null"]},
+            "metric": {"description": "Another word for `name`, which comes first."},
             "weight": {"type": ["number", "null"], "minimum": 0, "default": 1},
             "required": {"type": ["boolean", "number", "null"], "minimum": 0, "maximum": 1, "default": False},
             "negate": {"type": ["boolean", "null"], "default": False},

@@ -48,13 +48,13 @@ def read_settings(
         field = field_of(kind, key)
         if field is None:
             _note_unknown(kind, key, (*path, key), problems, strict)
-        elif value is None:
-            continue
-        elif key != field.encode_name and (field.name in values or data.get(field.encode_name) is not None):
-            name, own = field_name((*path, key)), field_name((*path, field.encode_name))
-            problems.warning((*path, key), f"Field '{name}' is ignored beside '{own}'")
-        else:
-            values[field.name] = read_value(field.type, value, (*path, key), problems, strict=strict)
+        elif value is not None:
+            read = read_value(field.type, value, (*path, key), problems, strict=strict)
+            if key != field.encode_name and (field.name in values or data.get(field.encode_name) is not None):
+                name, own = field_name((*path, key)), field_name((*path, field.encode_name))
+                problems.warning((*path, key), f"Field '{name}' is ignored beside '{own}'")
+            else:
+                values[field.name] = read
     for field in msgspec.structs.fields(kind):
         if field.required and field.name not in values:
             problems.missing((*path, field.encode_name))

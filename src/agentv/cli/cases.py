@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
-from typing import IO, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentv.cli import output
 from agentv.cli.options import parse_sample, parse_shard, reading_options, selection_options
+
+if TYPE_CHECKING:
+    from agentv.model.case import EvalCase
 
 _SPOOL_BYTES = 16 * 1024 * 1024
 _TABLE_ROWS = 200
@@ -61,23 +64,22 @@ def command(paths: tuple[str, ...], resolve: bool, count: bool, as_json: bool, *
         _print_lines(cases, resolve)
 
 
-def _print_lines(cases: Iterable[Any], resolve: bool) -> None:
+def _print_lines(cases: Iterable[EvalCase], resolve: bool) -> None:
     """JSON Lines, held back until the last case was read, on disk when there are many."""
     from agentv.datasets.resolve import resolved_data
     from agentv.model.case import case_to_data
     from agentv.model.values import to_json
 
-    to_data = resolved_data if resolve else case_to_data
+    to_data: Callable[[EvalCase], dict[str, Any]] = resolved_data if resolve else case_to_data
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as spool:
         for case in cases:
             spool.write(to_json(to_data(case)) + b"\n")
         spool.seek(0)
-        stdout: IO[bytes] = click.get_binary_stream("stdout")
-        shutil.copyfileobj(spool, stdout)
-        stdout.flush()
+        shutil.copyfileobj(spool, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
 
 
-def _print_table(cases: Iterable[Any]) -> None:
+def _print_table(cases: Iterable[EvalCase]) -> None:
     """The first cases as a table, with the number of the rest."""
     from rich.console import Console  # late: a quarter of a second that only a terminal needs
     from rich.table import Table
@@ -97,7 +99,7 @@ def _print_table(cases: Iterable[Any]) -> None:
     console.print(f"{total:,} {'case' if total == 1 else 'cases'}{more}; --json prints them whole", style="dim")
 
 
-def _cells(case: Any) -> tuple[str, ...]:
+def _cells(case: EvalCase) -> tuple[str, ...]:
     asked = next((message for message in reversed(case.input) if message.role == "user"), None)
     text = "" if asked is None else _preview(asked.content)
     if case.prompts:

@@ -20,9 +20,7 @@ from agentv.errors import UsageError
 @click.option("--allow-outside-files", is_flag=True, help="Let the dataset read files outside its project.")
 @click.option("--max-line-bytes", type=click.IntRange(min=1), default=MAX_LINE_BYTES, hidden=True)
 @click.option("--quiet", "-q", is_flag=True, help="Hide warnings and notes.")
-def command(
-    source: str, target: str, force: bool, allow_outside_files: bool, max_line_bytes: int, quiet: bool
-) -> None:
+def command(source: str, target: str, force: bool, allow_outside_files: bool, max_line_bytes: int, quiet: bool) -> None:
     """Write a dataset in another format, without loss.
 
     SOURCE and TARGET are .yaml, .yml, .jsonl, .ndjson, .jsonl.gz or .jsonl.zst; the settings of JSONL go into the

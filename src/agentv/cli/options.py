@@ -18,7 +18,12 @@ def selection_options(command: Command) -> Command:
     for option in reversed(
         (
             click.option(
-                "--filter", "-f", "filters", multiple=True, metavar="FILTER", help="An id glob, tag=x or metadata.k=v; all must hold."
+                "--filter",
+                "-f",
+                "filters",
+                multiple=True,
+                metavar="FILTER",
+                help="An id glob, tag=x or metadata.k=v; all must hold.",
             ),
             click.option("--tag", "tags", multiple=True, metavar="TAG", help="The same as --filter tag=TAG."),
             click.option("--sample", metavar="N|SHARE", help="So many cases, or a share such as 10% or 0.1."),

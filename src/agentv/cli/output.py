@@ -18,8 +18,8 @@ def run(cli: click.Command) -> int:
     """Runs a command and turns the ways it can end into an exit code."""
     try:
         cli.main(prog_name="agentv", standalone_mode=False)
-    except click.exceptions.Exit as exit:
-        return exit.exit_code
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
     except click.Abort:
         say("Interrupted")
         return EXIT_INTERRUPTED

@@ -76,7 +76,7 @@ def _escaped(text: str, also: str = "") -> str:
 def _print_json(report: Report) -> None:
     from agentv.model.values import to_json
 
-    click.get_binary_stream("stdout").write(to_json(report) + b"\n")
+    sys.stdout.buffer.write(to_json(report) + b"\n")
 
 
 def _print_human(report: Report, quiet: bool) -> None:

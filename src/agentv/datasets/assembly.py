@@ -14,7 +14,7 @@ from agentv.datasets.keys import CaseKeys, ExecutionKeys, UserKeys, WorkspaceKey
 from agentv.datasets.prompts import Prompt, PromptError, read_prompt
 from agentv.datasets.rows import PlainRow
 from agentv.datasets.shorthand import MessageReader, is_message
-from agentv.datasets.yaml_nodes import WrittenInt
+from agentv.datasets.yaml_scalars import WrittenInt
 from agentv.model.case import (
     NO_DETAILS,
     CaseDetails,
@@ -63,7 +63,7 @@ class CaseBuilder:
 
     def plain(self, row: PlainRow, place: Place, offset: int) -> EvalCase | None:
         """A case from a row in the common shape, or None when it needs the long way after all."""
-        expected = row.expected_output
+        expected: Any = row.expected_output
         if row.id.isspace() or not row.id:
             return None
         if type(row.input) is not str and not _is_plain_text(row.input):
@@ -192,7 +192,9 @@ class CaseBuilder:
             return "Required fields: id, input, and one of criteria, expected_output, assertions"
         fields = "Required fields: id, expected_outcome, input"
         if self._is_first and "id" in row and isinstance(row.get("input"), dict) and not is_message(row["input"]):
-            fields += f"\nRows of AgentMark may leave it out: write 'format: agentmark' into {self._rules.settings_file}"
+            fields += (
+                f"\nRows of AgentMark may leave it out: write 'format: agentmark' into {self._rules.settings_file}"
+            )
         if row.get("score") is not None and ("eval_id" in row or "test_id" in row):
             fields += "\nThis looks like a file of results, not of cases"
         return fields
@@ -224,7 +226,9 @@ class CaseBuilder:
         if isinstance(value, dict) and not is_message(value):
             return self._render(value, prompts, problems)
         if prompts:
-            problems.warning((key,), "The prompt is ignored: it applies to an object of variables only", topic="prompt ignored")
+            problems.warning(
+                (key,), "The prompt is ignored: it applies to an object of variables only", topic="prompt ignored"
+            )
         return self._messages.input(value, (key,), problems), None, ()
 
     def _prompts_for(self, row: dict[str, Any], problems: Problems) -> tuple[Prompt, ...]:
@@ -242,7 +246,7 @@ class CaseBuilder:
         rendered = []
         for prompt in prompts:
             try:
-                rendered.append(PromptInput(prompt.id, prompt.render(variables)))
+                rendered.append(PromptInput(prompt.id, prompt.render(frozen)))
             except PromptError as error:
                 problems.error(("input",), error.message, error.hint)
         if len(rendered) == 1 and not self._header.several_prompts:
@@ -257,10 +261,14 @@ class CaseBuilder:
             problems.wrong_type(("input", "userMessage"), "a string", text)
         elif isinstance(variables.get("role"), str) and "content" in variables:
             message = f"Role {variables['role']!r} is none of system, user, assistant, tool, so 'input' holds variables"
-            problems.error(("input",), message, did_you_mean(variables["role"], ("system", "user", "assistant", "tool")))
+            problems.error(
+                ("input",), message, did_you_mean(variables["role"], ("system", "user", "assistant", "tool"))
+            )
         elif not problems.errors:
             where = f" in {self._rules.settings_file}" if self._rules.settings_file else ""
-            hint = f"Add a string 'userMessage' to 'input', or give the dataset a 'prompt'{where} that uses the variables"
+            hint = (
+                f"Add a string 'userMessage' to 'input', or give the dataset a 'prompt'{where} that uses the variables"
+            )
             problems.error(("input",), "Field 'input' holds variables, and nothing says how to render them", hint)
         return ""
 
@@ -359,7 +367,7 @@ class CaseBuilder:
         )
 
 
-def _is_plain_text(messages: tuple[Message, ...]) -> bool:
+def _is_plain_text(messages: Any) -> bool:
     """Whether there is at least one message and none has anything but text: nothing to resolve or freeze."""
     return bool(messages) and all(type(message.content) is str and not message.tool_calls for message in messages)
 
@@ -374,5 +382,3 @@ def _workspace(keys: WorkspaceKeys) -> Workspace:
         return tuple(value) if isinstance(value, list) else value
 
     return Workspace(keys.template, command(keys.setup), command(keys.teardown), keys.keep)
-
-

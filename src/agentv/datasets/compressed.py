@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO, cast
 
 from agentv.errors import AgentvError, DatasetParseError
 
@@ -13,22 +13,22 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 SUFFIXES = (".gz", ".zst")
 
 
-def open_lines(path: str) -> IO[bytes]:
+def open_lines(path: str) -> BinaryIO:
     """The bytes of a file as they were before compression, as a stream."""
     with Path(path).open("rb") as stream:
         magic = stream.read(4)
     if magic[:2] == _GZIP:
-        return gzip.GzipFile(path, "rb")
+        return cast("BinaryIO", gzip.GzipFile(path, "rb"))
     if magic == _ZSTD:
         return _zstd().ZstdFile(path, "rb")  # type: ignore[no-any-return]
-    return Path(path).open("rb", buffering=0)
+    return cast("BinaryIO", Path(path).open("rb", buffering=0))
 
 
-def open_for_writing(path: str) -> IO[bytes]:
+def open_for_writing(path: str) -> BinaryIO:
     """A stream into a new file, compressed as its name says; the same bytes every time for the same content."""
     name = path.lower()
     if name.endswith(".gz"):
-        return gzip.GzipFile(path, "wb", mtime=0)
+        return cast("BinaryIO", gzip.GzipFile(path, "wb", mtime=0))
     if name.endswith(".zst"):
         return _zstd().ZstdFile(path, "wb")  # type: ignore[no-any-return]
     return Path(path).open("wb")
@@ -65,4 +65,3 @@ def _zstd() -> Any:
                 "Reading Zstandard files needs a package that is not installed", hint="pip install 'agentv[zstd]'"
             ) from None
     return zstd
-

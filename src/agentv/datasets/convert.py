@@ -18,7 +18,8 @@ from agentv.datasets.loading import CaseSource, Stopping
 from agentv.datasets.reading import OpenDataset, Options
 from agentv.datasets.select import Selection
 from agentv.datasets.source import Source, base_of, require_kind
-from agentv.datasets.yaml_nodes import Map, WrittenInt
+from agentv.datasets.yaml_nodes import Map
+from agentv.datasets.yaml_scalars import WrittenInt
 from agentv.datasets.yaml_writer import write_mapping, write_yaml
 from agentv.errors import AgentvError, DatasetError, DatasetWarning, UsageError
 from agentv.model.case import EvalCase

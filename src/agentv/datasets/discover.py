@@ -33,7 +33,7 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
     if not given:
         raise DatasetNotFoundError("No dataset was named", hint="Give a file, a folder or a glob")
     files: dict[str, bool] = {}
-    for path in map(os.fspath, given):
+    for path in [os.fspath(each) for each in given]:
         if os.path.isdir(path):
             files |= {found: files.get(found, False) for found in files_in(path)}
         elif globs.has_magic(path) and not os.path.exists(path):
@@ -44,7 +44,7 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
     kept = named | _datasets_only([path for path in files if path not in named], named, note, fail)
     sources = list(_joined([path for path in files if path in kept], named, warn, fail))
     if not sources:
-        shown = ", ".join(map(os.fspath, given))
+        shown = ", ".join(os.fspath(each) for each in given)
         hint = "Datasets are .yaml, .yml and .jsonl files with cases"
         raise DatasetNotFoundError(f"No dataset found in {shown}", hint=hint)
     return sources
@@ -81,7 +81,9 @@ def _in_glob(pattern: str) -> list[str]:
     fitting = {path for each in _braces(pattern) for path in glob.glob(each, recursive=True) if os.path.isfile(path)}
     files = sorted((path for path in fitting if kind_of(path)), key=lambda path: path.split(os.sep))
     if not files:
-        seen = f"{len(fitting)} files fit, none of them a .yaml, .yml or .jsonl" if fitting else "Nothing fits the pattern"
+        seen = (
+            f"{len(fitting)} files fit, none of them a .yaml, .yml or .jsonl" if fitting else "Nothing fits the pattern"
+        )
         raise DatasetNotFoundError(f"No dataset found: {pattern}", seen, path=pattern)
     base = pattern.split("*", 1)[0].split("?", 1)[0]
     return [path for path in files if not _passes_skipped(path, base)]
@@ -182,12 +184,15 @@ def _check_shards(base: str, count: int, shards: list[str], named: set[str], war
     there = [_shard_index(path) for path in shards]
     missing = sorted(set(range(count)) - set(there))
     if len(set(there)) != len(there):
-        raise InvalidDatasetError(f"Two files for one shard of {base}", ", ".join(shards), "Remove one of the two", path=base)
+        raise InvalidDatasetError(
+            f"Two files for one shard of {base}", ", ".join(shards), "Remove one of the two", path=base
+        )
     if not missing:
         return
     shown = ", ".join(f"{index:05d}" for index in missing[:5]) + (" …" if len(missing) > 5 else "")
     what = f"{len(missing)} of {count} shards of {base} are missing: {shown}"
     if named.isdisjoint(shards):
-        raise DatasetNotFoundError(what, hint="Fetch the missing files, or name the shards that you want one by one", path=base)
+        raise DatasetNotFoundError(
+            what, hint="Fetch the missing files, or name the shards that you want one by one", path=base
+        )
     warn(DatasetWarning(what, path=base))
-

@@ -53,8 +53,10 @@ def read_level(data: dict[str, Any], execution: Any, path: KeyPath, problems: Pr
     return None if spec is None else Chosen(named((spec,)), kind_only=True)
 
 
-def choose(case: Chosen | None, dataset: Chosen, rubric: EvaluatorSpec | None, *, inherit: bool) -> tuple[EvaluatorSpec, ...]:
-    """The effective list: the case's or the dataset's, rubrics before it and alone where only the default judge is left."""
+def choose(
+    case: Chosen | None, dataset: Chosen, rubric: EvaluatorSpec | None, *, inherit: bool
+) -> tuple[EvaluatorSpec, ...]:
+    """The effective list: the case's or the dataset's, rubrics before it, and alone beside the default judge."""
     chosen = case or dataset
     specs = chosen.specs
     if inherit and case is not None and case is not dataset:

@@ -70,7 +70,7 @@ def upward(folder: str, root: str) -> list[str]:
 
 
 class FileFinder:
-    """Finds the files one dataset names: next to it, then in each parent up to the root, then where the command runs."""
+    """Finds the files one dataset names: next to it, in each parent up to the root, in the working directory."""
 
     def __init__(self, base_dir: str, root: str, *, allow_outside: bool = False) -> None:
         self._root = os.path.realpath(root)
@@ -92,7 +92,9 @@ class FileFinder:
 
     def _look_up(self, value: str) -> Found:
         if not value.strip() or "\0" in value:
-            raise FileError(f"'{value}' is not the name of a file" if value.strip() else "The name of the file is empty")
+            raise FileError(
+                f"'{value}' is not the name of a file" if value.strip() else "The name of the file is empty"
+            )
         tried, outside = [], False
         for candidate in self._candidates(value):
             tried.append(candidate)
@@ -124,7 +126,9 @@ def read_text(path: str, value: str) -> str:
     try:
         text = _read(path, value).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FileError(f"File '{value}' is not UTF-8 text (byte {error.start})", "Use a part of type 'image'?") from None
+        raise FileError(
+            f"File '{value}' is not UTF-8 text (byte {error.start})", "Use a part of type 'image'?"
+        ) from None
     return text.replace("\r\n", "\n")
 
 

@@ -37,5 +37,7 @@ def _patterns(path: str, modified: int) -> tuple[str, ...]:  # noqa: ARG001  # a
     for problem in problems:
         mark = locate(data, problem.path)
         line = mark.line if mark else 1
-        raise InvalidDatasetError(f"Invalid configuration at line {line} in {path}", problem.message, path=path, line=line)
+        raise InvalidDatasetError(
+            f"Invalid configuration at line {line} in {path}", problem.message, path=path, line=line
+        )
     return tuple(patterns)

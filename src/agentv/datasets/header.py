@@ -92,9 +92,7 @@ def _note_rivals(data: dict[str, Any], problems: Problems) -> None:
         problems.error(("prompts",), "Both 'prompt' and 'prompts' are given", "Keep one of them")
 
 
-def _read_prompts(
-    data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, problems: Problems
-) -> tuple[Prompt, ...]:
+def _read_prompts(data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, problems: Problems) -> tuple[Prompt, ...]:
     wanted: list[tuple[Any, KeyPath, str]] = []
     if keys.prompt is not None:
         wanted.append((data["prompt"], ("prompt",), "default"))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from agentv.datasets import compressed
-from agentv.datasets.lines import Line, TooLong, line_batches
+from agentv.datasets.lines import MAX_LINE_BYTES, Line, TooLong, line_batches
 from agentv.datasets.rows import BadRow, Batch, Document, PlainRow, Row
-from agentv.datasets.source import JSONL_SUFFIXES, YAML_SUFFIXES, Source
+from agentv.datasets.source import YAML_SUFFIXES, Source
 from agentv.datasets.yaml_document import parse_yaml_file
 from agentv.errors import DatasetNotFoundError, DatasetParseError, InvalidDatasetError
 from agentv.problems import type_word
@@ -20,12 +21,13 @@ from agentv.problems import type_word
 _BLANK = b" \t\r"
 _LFS = b"version https://git-lfs.github.com/spec/"
 _HINT = "Each line must be a complete JSON object"
+_ARRAY_HINT = f"{_HINT}; jq -c '.[]' writes the items of an array so"
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|([-+.\w]+)')
+_SURROGATES = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
 
-suffixes = JSONL_SUFFIXES
 
-
-def open(source: Source) -> Document:
+def open_document(source: Source) -> Document:
     """Reads the sidecar, if there is one, and the first row."""
     sidecar = sidecar_of(source.base)
     header = {} if sidecar is None else _read_sidecar(sidecar)
@@ -115,7 +117,9 @@ def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
     """One line on its own: what a whole batch could not be read as."""
     if isinstance(line, TooLong):
         limit = f"{max_line_bytes:,} bytes"
-        return BadRow(f"the line is longer than {limit}", hint="Raise the limit with --max-line-bytes, or split the data")
+        return BadRow(
+            f"the line is longer than {limit}", hint="Raise the limit with --max-line-bytes, or split the data"
+        )
     if not line.strip(_BLANK):
         return None
     try:
@@ -128,8 +132,9 @@ def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
         return explain(line, error)
     if isinstance(value, dict):
         return value
-    hint = "The file is one JSON array: write one object per line, for example with jq -c '.[]'"
-    return BadRow(f"Expected JSON object, got {type_word(value)}", hint=hint if isinstance(value, list) else _HINT)
+    return BadRow(
+        f"Expected JSON object, got {type_word(value)}", hint=_ARRAY_HINT if isinstance(value, list) else _HINT
+    )
 
 
 def _cut_off(row: Row, number: int) -> Row:
@@ -151,9 +156,11 @@ def read_lines(file: str, max_line_bytes: int) -> Iterator[tuple[int, Line]]:
 def first_row(source: Source) -> Any:
     """The first row that is not blank, if it can be read; what is wrong with it is said when it is reached."""
     for file in source.files:
-        for lines, _ in _lines(file, 1 << 62):
+        for lines, _ in _lines(file, MAX_LINE_BYTES):
             for line in lines:
-                if isinstance(line, bytes) and line.strip(_BLANK):
+                if isinstance(line, TooLong):
+                    return None
+                if line.strip(_BLANK):
                     try:
                         return msgspec.json.decode(line)
                     except _FAILURES:
@@ -170,8 +177,9 @@ def explain(line: bytes, error: Exception) -> BadRow:
     except UnicodeDecodeError as problem:
         column = len(line[: problem.start].decode("utf-8")) + 1
         return BadRow(f"the byte 0x{line[problem.start]:02x} is not valid UTF-8", column, "Save the file as UTF-8")
-    if text.lstrip().startswith(("#", "//")):
-        return BadRow("a comment is not JSON", len(text) - len(text.lstrip()) + 1, "JSON Lines has no comments")
+    start = text.lstrip(" \t")
+    if start.startswith(("#", "//", "/*")):
+        return BadRow("a comment is not JSON", len(text) - len(start) + 1, "JSON Lines has no comments")
     try:
         json.loads(text, parse_constant=_refuse_constant, parse_int=str)
     except json.JSONDecodeError as problem:
@@ -180,14 +188,17 @@ def explain(line: bytes, error: Exception) -> BadRow:
         return BadRow("nested too deeply", hint=_HINT)
     except ValueError as problem:
         constant = str(problem)
-        return BadRow(f"{constant} is not allowed", text.find(constant) + 1, "Use null, or leave the field out")
-    return _from_msgspec(line, str(error))
+        column = _column(text, lambda token: token == constant)
+        return BadRow(f"{constant} is not allowed", column, "Use null, or leave the field out")
+    return _from_msgspec(text, str(error))
 
 
 def _from_json_error(text: str, problem: json.JSONDecodeError) -> BadRow:
     """The words of the standard library's parser, which say more than an offset does."""
-    end = len(text.rstrip())
+    end = len(text.rstrip(" \t\r"))
     if problem.pos >= end or "Unterminated string" in problem.msg:
+        if text.lstrip(" \t").startswith("["):
+            return BadRow("Expected JSON object, got array", hint=_ARRAY_HINT)
         return BadRow("the line is cut off before the object ends", end + 1, _HINT)
     message = problem.msg.removesuffix(" at").removesuffix(" starting")
     words = {
@@ -201,6 +212,7 @@ def _from_json_error(text: str, problem: json.JSONDecodeError) -> BadRow:
         "Invalid \\uXXXX escape": "invalid \\u escape",
         "Illegal trailing comma before end of object": "a comma before '}'",
         "Illegal trailing comma before end of array": "a comma before ']'",
+        "Unexpected UTF-8 BOM (decode using utf-8-sig)": "a byte order mark belongs only at the start of a file",
     }
     what = words.get(message.split(": ")[0], message)
     found = text[problem.pos] if problem.pos < len(text) else ""
@@ -209,13 +221,27 @@ def _from_json_error(text: str, problem: json.JSONDecodeError) -> BadRow:
     return BadRow(what, problem.pos + 1, _HINT)
 
 
-def _from_msgspec(line: bytes, message: str) -> BadRow:
+def _from_msgspec(text: str, message: str) -> BadRow:
     """What only the strict parser refuses: lone surrogates, numbers out of range."""
     if "surrogate" in message or "truncated" in message:
-        return BadRow("a lone surrogate (\\ud800 to \\udfff) is no character", None, "Write characters outside the BMP as pairs")
+        lone = next((match.start(1) + 1 for match in _SURROGATES.finditer(text) if match[1]), None)
+        return BadRow(
+            "a lone surrogate (\\ud800 to \\udfff) is no character", lone, "Write characters outside the BMP as pairs"
+        )
     if "out of range" in message:
-        return BadRow("a number is out of range", None, "Write very large numbers as strings")
+        return BadRow("a number is out of range", _column(text, _too_large), "Write very large numbers as strings")
     return BadRow(message, None, _HINT)
+
+
+def _column(text: str, wanted: Callable[[str], bool]) -> int | None:
+    """The column of the first number or constant, outside of strings, that is wanted."""
+    return next((match.start(1) + 1 for match in _TOKENS.finditer(text) if match[1] and wanted(match[1])), None)
+
+
+def _too_large(token: str) -> bool:
+    """Whether a number is one that the strict parser refuses: more digits than Python converts, or no finite float."""
+    digits = token.lstrip("-")
+    return len(digits) > 4300 if digits.isdigit() else digits[:1].isdigit() and float(token) == float("inf")
 
 
 def _refuse_constant(name: str) -> Any:

@@ -175,5 +175,3 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     metadata: JsonObject | None = None
     tags: list[str] | None = None
-
-

@@ -51,9 +51,7 @@ class Skipping(Stopping):
         self.skipped += 1
         what = error.detail.split("\n", 1)[0]
         message = f"Skipped a case at line {error.line} in {error.path}: {what}"
-        self.warning(
-            DatasetWarning(message, path=error.path, line=error.line, column=error.column, field=error.field)
-        )
+        self.warning(DatasetWarning(message, path=error.path, line=error.line, column=error.column, field=error.field))
 
 
 class CaseSource(msgspec.Struct, frozen=True):
@@ -130,9 +128,7 @@ def load_cases(
     """
     options = Options(allow_outside_files, max_line_bytes)
     wanted = selection(filter, sample, seed, shard, limit)
-    return case_source(
-        path, warn=_warn, note=_ignore, on_error=on_error, options=options, selection=wanted
-    ).load()
+    return case_source(path, warn=_warn, note=_ignore, on_error=on_error, options=options, selection=wanted).load()
 
 
 def stream_cases(
@@ -153,9 +149,7 @@ def stream_cases(
     """
     options = Options(allow_outside_files, max_line_bytes)
     wanted = selection(filter, sample, seed, shard, limit)
-    return case_source(
-        path, warn=_warn, note=_ignore, on_error=on_error, options=options, selection=wanted
-    ).stream()
+    return case_source(path, warn=_warn, note=_ignore, on_error=on_error, options=options, selection=wanted).stream()
 
 
 def _warn(warning: DatasetWarning) -> None:
@@ -168,5 +162,3 @@ def _warn(warning: DatasetWarning) -> None:
 
 def _ignore(note: str) -> None:
     pass
-
-

@@ -38,15 +38,23 @@ class Prompt(msgspec.Struct, frozen=True):
         """The messages for one row. Raises PromptError when the row lacks a variable the prompt uses."""
         try:
             return tuple(_rendered(message, variables) for message in self.messages)
+        except PromptError:
+            raise
         except minijinja.TemplateError as error:
             raise self._explained(error, variables) from None
+        except Exception as error:  # a template may call methods of its values, which raise what they like
+            raise PromptError(f"The prompt cannot be rendered: {error}") from None
 
     def _explained(self, error: minijinja.TemplateError, variables: dict[str, Any]) -> PromptError:
-        missing = sorted(self.names - variables.keys())
-        if error.kind == "UndefinedError" and missing:
+        text, missing = _first_line(error), sorted(self.names - variables.keys())
+        if "` is undefined" in text:
+            missing = [name for name in missing if f"`{name}` is undefined" in text]
+        elif error.kind != "UndefinedError":
+            missing = []
+        if missing:
             hint = did_you_mean(missing[0], variables) or f"The row has: {', '.join(variables) or 'no variables'}"
             return PromptError(f"The prompt uses the variable '{missing[0]}', which the row lacks", hint)
-        return PromptError(f"The prompt cannot be rendered: {_first_line(error)}")
+        return PromptError(f"The prompt cannot be rendered: {text}")
 
 
 def read_prompt(
@@ -120,13 +128,21 @@ def _rendered(message: Message, variables: dict[str, Any]) -> Message:
 def _render(text: str, variables: dict[str, Any]) -> str:
     if "self" in variables:
         raise PromptError("A variable cannot be called 'self'", "Rename it")
-    return _environment().render_str(text, **variables)
+    return _environment().render_str(text, **{name: _exact(value) for name, value in variables.items()})
 
 
-def _as_text(value: Any) -> str:
+def _exact(value: Any) -> Any:
+    """Integers of more than 128 bits as their digits: the engine would make floats of them."""
+    return str(value) if isinstance(value, int) and value.bit_length() > 127 else value
+
+
+def _as_text(value: Any) -> Any:
     """Strings go in as they are, null as nothing, everything else as compact JSON."""
     if isinstance(value, str):
         return value
+    # The engine hands 1.0 over as 1, and prints either as it is when it is told to do so itself.
+    if type(value) is int:
+        return NotImplemented
     return "" if value is None else to_json(value).decode()
 
 

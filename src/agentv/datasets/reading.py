@@ -1,15 +1,14 @@
-"""One dataset, from its files to its cases: opened, checked, read in batches, every id once, nothing dropped silently."""
+"""One dataset, from its files to its cases: checked, read in batches, every id once, nothing dropped silently."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from types import ModuleType
+from importlib import import_module
 from typing import Any, Protocol
 
 import msgspec
 
-from agentv.datasets import jsonl, yaml_document
 from agentv.datasets.agentmark import is_agentmark_row
 from agentv.datasets.assembly import CaseBuilder, Rules
 from agentv.datasets.files import FileFinder, project_root
@@ -18,14 +17,13 @@ from agentv.datasets.header import AGENTMARK, Header, is_header, read_header
 from agentv.datasets.ids import SeenIds
 from agentv.datasets.keys import CASE_LIST_KEYS
 from agentv.datasets.lines import MAX_LINE_BYTES
-from agentv.datasets.rows import BadRow, Batch, Document, PlainRow, Row
+from agentv.datasets.rows import BadRow, Batch, Document, PlainRow, Reader, Row
 from agentv.datasets.source import Source
 from agentv.datasets.yaml_nodes import locate
 from agentv.errors import DatasetError, DatasetParseError, DatasetWarning, InvalidCaseError, InvalidDatasetError
 from agentv.model.case import EvalCase, Origin, Place
 from agentv.problems import Problem, Problems
-
-READERS: dict[str, ModuleType] = {"yaml": yaml_document, "jsonl": jsonl}
+from agentv.registry import READERS
 
 
 class Sink(Protocol):
@@ -63,8 +61,8 @@ class OpenDataset:
         self.options = options
         self._sink = sink
         self._told: set[str] = set()
-        self._reader = READERS[source.kind]
-        self.document: Document = self._reader.open(source)
+        self._reader: Reader = import_module(READERS[source.kind][1])
+        self.document: Document = self._reader.open_document(source)
         self.root = project_root(source.folder)
         self.finder = FileFinder(source.folder, self.root, allow_outside=options.allow_outside_files)
         self.header = self._read_header()
@@ -186,7 +184,9 @@ class OpenDataset:
         if path is None:
             if not self.agentmark:
                 missing = self.source.base + ".yaml"
-                message = f"Sidecar metadata file not found: {missing}\n  Using defaults: target=default, evaluator=llm_judge"
+                message = (
+                    f"Sidecar metadata file not found: {missing}\n  Using defaults: target=default, evaluator=llm_judge"
+                )
                 self._sink.warning(MissingSidecarWarning(message, path=missing))
             return
         header = self.document.header
@@ -222,7 +222,12 @@ class OpenDataset:
         line, path = place.line + offset, place.origin.path
         if self.source.kind == "yaml":
             return InvalidCaseError(
-                f"Invalid eval case at line {line} in {path}", row.what, row.hint, path=path, line=line, column=row.column
+                f"Invalid eval case at line {line} in {path}",
+                row.what,
+                row.hint,
+                path=path,
+                line=line,
+                column=row.column,
             )
         at = "" if row.column is None else f", at column {row.column}"
         return DatasetParseError(
@@ -300,5 +305,3 @@ def _duplicate(case: EvalCase, first: EvalCase) -> DatasetError:
         line=case.line,
         field="id",
     )
-
-

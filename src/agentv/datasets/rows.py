@@ -60,10 +60,8 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Reader(Protocol):
-    """A format: `open` reads what stands around the cases, `batches` the cases, from the start each time."""
+    """The module of a format. `open_document` reads what stands around the cases; `batches`, from the start, the cases."""
 
-    suffixes: tuple[str, ...]
-
-    def open(self, source: Source) -> Document: ...
+    def open_document(self, source: Source) -> Document: ...
 
     def batches(self, document: Document, *, plain: bool, max_line_bytes: int) -> Iterator[Batch]: ...

@@ -52,9 +52,7 @@ class MessageReader:
         self, items: list[Any], path: KeyPath, problems: Problems, *, single: bool = False
     ) -> tuple[Message, ...]:
         """Every item as a message; one that is none is an error at its place."""
-        read = [
-            self._message(item, path if single else (*path, index), problems) for index, item in enumerate(items)
-        ]
+        read = [self._message(item, path if single else (*path, index), problems) for index, item in enumerate(items)]
         return tuple(message for message in read if message is not None)
 
     def _message(self, data: Any, path: KeyPath, problems: Problems) -> Message | None:

@@ -9,9 +9,9 @@ import msgspec
 
 from agentv.datasets import compressed
 from agentv.errors import DatasetNotFoundError
+from agentv.registry import READERS
 
-YAML_SUFFIXES = (".yaml", ".yml")
-JSONL_SUFFIXES = (".jsonl", ".ndjson")
+YAML_SUFFIXES = READERS["yaml"][0]
 _SHARD = re.compile(r"(?P<name>.+)-(?P<index>\d{5,})-of-(?P<count>\d{5,})$")
 
 
@@ -53,13 +53,13 @@ def suffix_of(path: str) -> str:
 
 
 def kind_of(path: str) -> str | None:
-    """`yaml` or `jsonl` by the extension, whatever its case; None for anything else."""
+    """The format that the extension means, whatever its case; None for an unknown one."""
     suffix = suffix_of(path).lower()
-    if suffix in YAML_SUFFIXES:
-        return "yaml"
     for ending in compressed.SUFFIXES:
-        suffix = suffix.removesuffix(ending)
-    return "jsonl" if suffix in JSONL_SUFFIXES else None
+        if suffix.endswith(ending):
+            # Only lines can be read from a compressed stream.
+            return "jsonl" if suffix.removesuffix(ending) in READERS["jsonl"][0] else None
+    return next((kind for kind, (suffixes, _) in READERS.items() if suffix in suffixes), None)
 
 
 def require_kind(path: str) -> str:

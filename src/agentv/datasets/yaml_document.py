@@ -9,17 +9,15 @@ from typing import Any
 
 from agentv.datasets.keys import CASE_LIST_KEYS
 from agentv.datasets.rows import BadRow, Batch, Document
-from agentv.datasets.source import YAML_SUFFIXES, Source, base_of
+from agentv.datasets.source import Source, base_of
 from agentv.datasets.yaml_nodes import Map, Seq, YamlError, locate, parse_yaml
 from agentv.errors import DatasetNotFoundError, DatasetParseError, InvalidDatasetError
 from agentv.problems import type_word
 
 _LFS = b"version https://git-lfs.github.com/spec/"
 
-suffixes = YAML_SUFFIXES
 
-
-def open(source: Source) -> Document:
+def open_document(source: Source) -> Document:
     """Parses the whole document: YAML cannot be read by lines."""
     path = source.files[0]
     data = parse_yaml_file(path)
@@ -27,7 +25,9 @@ def open(source: Source) -> Document:
     if not isinstance(data, Map):
         found = "the file is empty" if data is None else f"got {type_word(data)}"
         hint = "Put the cases into a list under 'evalcases:'"
-        raise InvalidDatasetError(f"Invalid dataset: {path}", f"Expected a mapping with 'evalcases', {found}", hint, path=path, line=1)
+        raise InvalidDatasetError(
+            f"Invalid dataset: {path}", f"Expected a mapping with 'evalcases', {found}", hint, path=path, line=1
+        )
     if key is None:
         raise _missing_list(path)
     if sum(name in data for name in CASE_LIST_KEYS) > 1:
@@ -48,7 +48,9 @@ def batches(document: Document, *, plain: bool, max_line_bytes: int) -> Iterator
 def _row(case: Any) -> Any:
     if isinstance(case, Map):
         return case
-    return BadRow(f"Expected an object, got {type_word(case)}", hint="Each case is a mapping with 'id', 'input' and so on")
+    return BadRow(
+        f"Expected an object, got {type_word(case)}", hint="Each case is a mapping with 'id', 'input' and so on"
+    )
 
 
 def case_list_key(data: Any) -> str | None:
@@ -71,9 +73,7 @@ def parse_yaml_file(path: str) -> Any:
     except YamlError as error:
         at = "" if error.column is None else f", at column {error.column}"
         detail = f"Line {error.line}: Invalid YAML - {error.what}{at}"
-        raise DatasetParseError(
-            headline, detail, error.hint, path=path, line=error.line, column=error.column
-        ) from None
+        raise DatasetParseError(headline, detail, error.hint, path=path, line=error.line, column=error.column) from None
 
 
 def _without_cases(data: Map) -> Map:

@@ -5,11 +5,11 @@ PyYAML's C parser gives the events; everything that decides a value is here. Doe
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 import yaml
 
+from agentv.datasets.yaml_scalars import resolve
 from agentv.model.values import MAX_DEPTH
 from agentv.problems import KeyPath
 
@@ -51,12 +51,6 @@ class Seq(list[Any]):
 
     start: Any
     items_at: list[Any]
-
-
-class WrittenInt(int):
-    """An integer not written in its plain form (`007`, `0x1F`): an id keeps the digits it was written with."""
-
-    written: str
 
 
 def locate(node: Any, path: KeyPath) -> Mark | None:
@@ -262,7 +256,7 @@ class _Builder:
             del node.keys_at["<<"]  # type: ignore[union-attr]
             frame.key = None
         else:
-            node[frame.key] = value  # type: ignore[index]
+            node[frame.key] = value  # type: ignore[index,call-overload]
             frame.key = None
 
 
@@ -283,7 +277,9 @@ def _merge_sources(value: Any, mark: Any) -> list[tuple[Map, Any]]:
     for source in sources:
         if not isinstance(source, Map):
             line, column = mark.line + 1, mark.column + 1
-            raise YamlError("found '<<' with something other than a mapping", line, column, "Merge a mapping: `<<: *name`")
+            raise YamlError(
+                "found '<<' with something other than a mapping", line, column, "Merge a mapping: `<<: *name`"
+            )
     return [(source, mark) for source in sources]
 
 
@@ -300,56 +296,6 @@ _STR = "tag:yaml.org,2002:str"
 _MAP = "tag:yaml.org,2002:map"
 _SEQ = "tag:yaml.org,2002:seq"
 
-_CONSTANTS: dict[str, Any] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
-_NUMBER_START = frozenset("-+.0123456789")
-_INTEGER = re.compile(r"[-+]?[0-9]+")
-_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_MAX_DIGITS = 4300
-_TOO_MANY_DIGITS = f"an integer of more than {_MAX_DIGITS:,} digits"
-
-
-def resolve(text: str) -> Any:
-    """What a plain scalar means under the core schema of YAML 1.2. Raises ValueError for numbers JSON cannot hold."""
-    if text[:1] in _NUMBER_START:
-        return _resolve_number(text)
-    return _CONSTANTS.get(text, text)
-
-
-def _resolve_number(text: str) -> Any:
-    if not text:
-        return None
-    if _INTEGER.fullmatch(text):
-        if len(text.lstrip("+-")) > _MAX_DIGITS:
-            raise ValueError(_TOO_MANY_DIGITS)
-        return _integer(text, int(text))
-    if _BASED.fullmatch(text):
-        value = int(text[2:], 8 if text[1] == "o" else 16)
-        if value >= 10**_MAX_DIGITS:
-            raise ValueError(_TOO_MANY_DIGITS)
-        return _integer(text, value)
-    if _FLOAT.fullmatch(text):
-        number = float(text)
-        if number in (float("inf"), float("-inf")):
-            raise ValueError(f"the number {text}, which is out of range")
-        return number
-    if _NOT_FINITE.fullmatch(text):
-        raise ValueError(f"the value {text}, which JSON has no form for")
-    return text
-
-
-def _integer(text: str, value: int) -> int:
-    if text.isdigit() and (text[0] != "0" or text == "0"):
-        return value
-    number = WrittenInt(value)
-    number.written = text
-    return number
-
 
 def _resolve_plain(event: Any, text: str) -> Any:
     try:
@@ -362,7 +308,7 @@ def _tagged_scalar(event: Any, text: str) -> Any:
     if event.tag in ("!", _STR):
         return text
     name = event.tag.removeprefix("tag:yaml.org,2002:")
-    wanted = {"null": type(None), "bool": bool, "int": int, "float": (int, float)}.get(name)
+    wanted: Any = {"null": type(None), "bool": bool, "int": int, "float": (int, float)}.get(name)
     if wanted is None or not event.tag.startswith("tag:yaml.org,2002:"):
         raise _bad_tag(event)
     value = _resolve_plain(event, text)

@@ -7,7 +7,7 @@ from typing import IO, Any
 
 import yaml
 
-from agentv.datasets.yaml_nodes import resolve
+from agentv.datasets.yaml_scalars import resolve
 
 _WIDE = 1 << 30
 _BREAKS = frozenset("\r\x85\u2028\u2029\ufeff")

@@ -109,14 +109,14 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     `input` and `expected_output` are tuples of messages, whatever shorthand they were written in.
     """
 
-    @property
-    def input(self) -> tuple[Message, ...]:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def input(self) -> tuple[Message, ...]:
         """The messages a target answers; empty when several prompts each render their own (`prompts`)."""
         stored = _stored_input(self)
         return (Message("user", stored),) if type(stored) is str else stored
 
-    @property
-    def expected_output(self) -> tuple[Message, ...]:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def expected_output(self) -> tuple[Message, ...]:
         """The reference answer, if there is one."""
         stored = _stored_expected_output(self)
         return (Message("assistant", stored),) if type(stored) is str else stored

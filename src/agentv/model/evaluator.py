@@ -1,4 +1,4 @@
-"""An evaluator as a dataset names it: a type, a name, a weight and the type's own settings. Not the thing that scores."""
+"""An evaluator as a dataset names it: type, name, weight and the type's own settings. Not the thing that scores."""
 
 from __future__ import annotations
 

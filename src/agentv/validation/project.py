@@ -53,7 +53,11 @@ def validate(paths: Sequence[str], options: Options = Options()) -> Report:
         report.add(_check_settings(path, kind))
     sink = Collecting()
     try:
-        sources = find_datasets(rest, sink.warning, report.notes.append, lambda error: sink.bad_dataset([error])) if rest else []
+        sources = (
+            find_datasets(rest, sink.warning, report.notes.append, lambda error: sink.bad_dataset([error]))
+            if rest
+            else []
+        )
     except DatasetNotFoundError:
         if not settings and not sink.findings:
             raise

@@ -103,7 +103,9 @@ class References:
             return
         for name in sorted(names - set(JUDGE_VARIABLES)):
             hint = did_you_mean(name, JUDGE_VARIABLES) or f"Known: {', '.join(JUDGE_VARIABLES)}"
-            yield Finding("error", case.path, f"The prompt uses an unknown variable '{name}'", case.line, None, field, hint)
+            yield Finding(
+                "error", case.path, f"The prompt uses an unknown variable '{name}'", case.line, None, field, hint
+            )
         if not names & _ANSWER_VARIABLES:
             hint = "Put {{ candidate_answer }} where the judge is to read it"
             message = "The prompt does not use the answer, so the judge will not see it"
@@ -136,7 +138,7 @@ def _template_names(text: str) -> frozenset[str]:
 
 
 def _known_targets(folder: str, root: str) -> tuple[str, list[str] | None]:
-    """The nearest targets file and the names in it; None without one, or when it cannot be read (which it says itself)."""
+    """The nearest targets file and the names in it; None without one, or when it cannot be read."""
     for parent in [*upward(folder, root), os.getcwd()]:
         for name in _TARGETS_FILES:
             path = os.path.join(parent, name)

@@ -12,6 +12,7 @@ from agentv.datasets.shorthand import is_message
 from agentv.problems import type_word
 from agentv.validation.finding import Finding
 
+
 class _Pairs(dict[str, Any]):
     """An object as it was written: the keys that came twice are kept apart."""
 
@@ -52,7 +53,8 @@ def agentmark_rules(path: str, max_line_bytes: int) -> Iterator[Finding]:
 def _row_findings(row: dict[str, Any], path: str, number: int) -> Iterator[Finding]:
     value = row.get("input")
     if value is not None and (not isinstance(value, dict) or is_message(value)):
-        message = f"AgentMark's 'input' must be an object of variables, got {'message' if is_message(value) else type_word(value)}"
+        found = "message" if is_message(value) else type_word(value)
+        message = f"AgentMark's 'input' must be an object of variables, got {found}"
         yield Finding("error", path, message, number, None, "input", "")
     expected = row.get("expected_output")
     if expected is not None and not isinstance(expected, str):
