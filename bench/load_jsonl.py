@@ -6,7 +6,7 @@ import gc
 import gzip
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -157,7 +157,8 @@ def by_size(cases: int, rounds: int) -> Iterable[Measurement]:
     whole = Pair("load_jsonl", title + "list", samples["list"], samples["floor list"], kept)
     stream = Pair("load_jsonl", title + "stream", samples["stream"], samples["floor list"], kept)
     strict = Pair("load_jsonl", title + "stream, strict floor", samples["stream"], samples["floor stream"], dropped)
-    return [whole.speed(speed), whole.memory(list_mb), stream.speed(speed), strict.speed(), strict.memory(stream_mb)]
+    flat = replace(strict, name=stream.name)
+    return [whole.speed(speed), whole.memory(list_mb), stream.speed(speed), strict.speed(), flat.memory(stream_mb)]
 
 
 def by_variant(variant: Variant, cases: int, rounds: int) -> Iterable[Measurement]:

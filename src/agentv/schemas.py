@@ -265,7 +265,7 @@ def _as_written(kind: Kind, component: Schema, shared: list[Kind], strict: bool)
         home = _home(kind, field, shared)
         same = {"$ref": f"#/$defs/{home.__name__}/properties/{key}"}
         own = _richer(kind, key, component["properties"][key])
-        properties[key] = same if home is not kind else own if field.required else _nullable(own)
+        properties[key] = _nullable(own) if home is kind else same
         names = [key, *(alias for alias, name in aliases_of(kind).items() if name == key)]
         properties |= {name: same | ({"deprecated": True} if name in _OLD_NAMES else {}) for name in names[1:]}
         if kind not in (CaseKeys, TurnKeys):

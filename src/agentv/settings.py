@@ -104,6 +104,21 @@ def field_of(kind: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo 
     return None
 
 
+def declares(kind: type[msgspec.Struct], path: KeyPath) -> bool:
+    """Whether a path inside settings leads through known keys only; what is wrong at its end is then the value."""
+    here: Any = kind
+    for step in path:
+        struct, item_type = _struct_of(here)
+        if isinstance(step, int):
+            here = item_type
+        elif struct is not None:
+            field = field_of(struct, step)
+            if field is None:
+                return False
+            here = field.type
+    return True
+
+
 @cache
 def _struct_of(type_: Any) -> tuple[type[msgspec.Struct] | None, Any]:
     """The struct that a field may hold, and the type of a list's items when these may be structs; None for neither."""

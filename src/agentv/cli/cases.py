@@ -96,7 +96,8 @@ def _print_table(cases: Iterable[EvalCase]) -> None:
     console = Console()
     console.print(table)
     more = f", the first {_TABLE_ROWS} shown" if total > _TABLE_ROWS else ""
-    console.print(f"{total:,} {'case' if total == 1 else 'cases'}{more}; --json prints them whole", style="dim")
+    summary = f"{total:,} {'case' if total == 1 else 'cases'}{more}; --json prints them whole"
+    console.print(summary, style="dim", highlight=False)
 
 
 def _cells(case: EvalCase) -> tuple[str, ...]:

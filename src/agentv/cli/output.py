@@ -32,9 +32,6 @@ def run(cli: click.Command) -> int:
     except AgentvError as error:
         say(styled("Error:", "red") + f" {error}")
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of our output has seen enough, as `head` does; that is no failure of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_OK
 
 

@@ -33,6 +33,7 @@ from agentv.suggest import did_you_mean
 
 _OUTCOMES = ("expected_outcome", "outcome", "criteria")
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
+_TURN_KEYS = ("input", "expected_output", *evaluators.LIST_KEYS)
 _MESSAGES_ONLY = "The old name takes an array of messages only; '{new}' takes shorthand too"
 
 
@@ -296,7 +297,9 @@ class CaseBuilder:
         rubrics = row.get("rubrics")
         rubric = None if rubrics is None else evaluators.read_rubrics(rubrics, ("rubrics",), problems)
         own = evaluators.read_level(row, row.get("execution"), (), problems)
-        inherit = execution is not None and execution.inherit_evaluators
+        inherit = self._header.inherit_evaluators
+        if execution is not None and row["execution"].get("inherit_evaluators") is not None:
+            inherit = execution.inherit_evaluators
         specs = evaluators.choose(own, self._header.evaluators, rubric, inherit=inherit)
         if self._rules.agentmark and not has_reference:
             # Without a reference only what was named and can do without one has anything to score.
@@ -350,8 +353,8 @@ class CaseBuilder:
             problems.wrong_type(path, 'an object such as {"input": "…"}', data)
             return Turn(())
         for key in data:
-            if key not in ("input", "expected_output", *evaluators.LIST_KEYS):
-                problems.warning((*path, key), f"Unknown field '{key}' in a turn", did_you_mean(key, data))
+            if key not in _TURN_KEYS:
+                problems.warning((*path, key), f"Unknown field '{key}' in a turn", did_you_mean(key, _TURN_KEYS))
         if data.get("input") is None:
             problems.missing((*path, "input"))
             return Turn(())

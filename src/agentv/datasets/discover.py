@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agentv import globs
@@ -13,6 +14,7 @@ from agentv.datasets.yaml_document import case_list_key, parse_yaml_file
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError
 from agentv.suggest import nearest
 
+_MAGIC = re.compile(r"[*?\[{]")
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 Warn = Callable[[DatasetWarning], None]
 Note = Callable[[str], None]
@@ -85,13 +87,19 @@ def _in_glob(pattern: str) -> list[str]:
             f"{len(fitting)} files fit, none of them a .yaml, .yml or .jsonl" if fitting else "Nothing fits the pattern"
         )
         raise DatasetNotFoundError(f"No dataset found: {pattern}", seen, path=pattern)
-    base = pattern.split("*", 1)[0].split("?", 1)[0]
-    return [path for path in files if not _passes_skipped(path, base)]
+    written_out = os.path.dirname(_MAGIC.split(pattern, maxsplit=1)[0])
+    return [path for path in files if not _passes_skipped(path, written_out)]
 
 
-def _passes_skipped(path: str, base: str) -> bool:
-    below = path[len(os.path.dirname(base)) :].split(os.sep)[:-1]
-    return any(part in _SKIPPED_FOLDERS or (part.startswith(".") and part not in (".", "..")) for part in below)
+def _passes_skipped(path: str, written_out: str) -> bool:
+    """Whether a file lies in a skipped folder, other than those that the pattern itself spells out."""
+    folder = os.path.dirname(path)
+    while len(folder) > len(written_out):
+        parent, name = os.path.split(folder)
+        if name not in (".", "..") and _is_skipped(parent, name):
+            return True
+        folder = parent
+    return False
 
 
 def _braces(pattern: str) -> Iterator[str]:

@@ -25,6 +25,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     execution: Execution = Execution()
     evaluators: evaluators.Chosen = evaluators.DEFAULT
+    inherit_evaluators: bool = False
     prompts: tuple[Prompt, ...] = ()
     several_prompts: bool = False
     format: str | None = None
@@ -46,6 +47,7 @@ def read_header(data: dict[str, Any], default_name: str, finder: FileFinder, pro
         description=keys.description or "",
         execution=execution,
         evaluators=evaluators.read_level(data, data.get("execution"), (), problems) or evaluators.DEFAULT,
+        inherit_evaluators=keys.execution is not None and keys.execution.inherit_evaluators,
         prompts=_read_prompts(data, keys, finder, problems),
         several_prompts=keys.prompts is not None,
         format=keys.format,
@@ -86,8 +88,6 @@ def _note_rivals(data: dict[str, Any], problems: Problems) -> None:
     execution = data.get("execution")
     if isinstance(execution, dict) and execution.get("target") is not None and data.get("target") is not None:
         problems.warning(("target",), "Field 'target' is ignored beside 'execution.target'")
-    if data.get("dataset") is not None and data.get("name") is not None:
-        problems.warning(("name",), "Field 'name' is ignored beside 'dataset'")
     if data.get("prompt") is not None and data.get("prompts") is not None:
         problems.error(("prompts",), "Both 'prompt' and 'prompts' are given", "Keep one of them")
 

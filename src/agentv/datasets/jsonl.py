@@ -188,8 +188,8 @@ def explain(line: bytes, error: Exception) -> BadRow:
         return BadRow("nested too deeply", hint=_HINT)
     except ValueError as problem:
         constant = str(problem)
-        column = _column(text, lambda token: token == constant)
-        return BadRow(f"{constant} is not allowed", column, "Use null, or leave the field out")
+        place = _column(text, lambda token: token == constant)
+        return BadRow(f"{constant} is not allowed", place, "Use null, or leave the field out")
     return _from_msgspec(text, str(error))
 
 
@@ -241,7 +241,7 @@ def _column(text: str, wanted: Callable[[str], bool]) -> int | None:
 def _too_large(token: str) -> bool:
     """Whether a number is one that the strict parser refuses: more digits than Python converts, or no finite float."""
     digits = token.lstrip("-")
-    return len(digits) > 4300 if digits.isdigit() else digits[:1].isdigit() and float(token) == float("inf")
+    return len(digits) > 4300 if digits.isdigit() else digits[:1].isdigit() and float(digits) == float("inf")
 
 
 def _refuse_constant(name: str) -> Any:

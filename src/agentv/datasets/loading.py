@@ -12,8 +12,8 @@ from typing import Literal
 import msgspec
 
 from agentv.datasets.discover import find_datasets
-from agentv.datasets.ids import IdSet, PackedIds, SeenIds
-from agentv.datasets.reading import OpenDataset, Options, Sink
+from agentv.datasets.ids import IdSet, PackedIds
+from agentv.datasets.reading import OpenDataset, Options, Quiet, Sink
 from agentv.datasets.select import Selection, selection
 from agentv.datasets.source import Source
 from agentv.errors import DatasetError, DatasetWarning, UsageError
@@ -49,7 +49,7 @@ class Skipping(Stopping):
     def bad_case(self, errors: list[DatasetError]) -> None:
         error = errors[0]
         self.skipped += 1
-        what = error.detail.split("\n", 1)[0]
+        what = error.detail.split("\n", 1)[0].removeprefix(f"Line {error.line}: ")
         message = f"Skipped a case at line {error.line} in {error.path}: {what}"
         self.warning(DatasetWarning(message, path=error.path, line=error.line, column=error.column, field=error.field))
 
@@ -64,7 +64,7 @@ class CaseSource(msgspec.Struct, frozen=True):
 
     def stream(self) -> Iterator[EvalCase]:
         """The selected cases, one at a time, in memory that does not grow with the files."""
-        return self.selection.apply(self._all(PackedIds), lambda: self._all(PackedIds))
+        return self.selection.apply(self._all(self.sink), lambda: self._all(Quiet()))
 
     def load(self) -> list[EvalCase]:
         """The selected cases of files that were all read to the end."""
@@ -75,7 +75,7 @@ class CaseSource(msgspec.Struct, frozen=True):
         try:
             for source in self.sources:
                 seen = IdSet()
-                for batch in self._open(source).batches(seen):
+                for batch in OpenDataset(source, self.options, self.sink).batches(seen):
                     everything += batch
         finally:
             if collecting:
@@ -84,13 +84,10 @@ class CaseSource(msgspec.Struct, frozen=True):
             return everything
         return list(self.selection.apply(everything, lambda: everything))
 
-    def _all(self, ids: Callable[[], SeenIds]) -> Iterator[EvalCase]:
+    def _all(self, sink: Sink) -> Iterator[EvalCase]:
         for source in self.sources:
-            for batch in self._open(source).batches(ids()):
+            for batch in OpenDataset(source, self.options, sink).batches(PackedIds()):
                 yield from batch
-
-    def _open(self, source: Source) -> OpenDataset:
-        return OpenDataset(source, self.options, self.sink)
 
 
 def case_source(

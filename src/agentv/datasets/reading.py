@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
@@ -14,7 +15,7 @@ from agentv.datasets.assembly import CaseBuilder, Rules
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.guidelines import guideline_patterns
 from agentv.datasets.header import AGENTMARK, Header, is_header, read_header
-from agentv.datasets.ids import SeenIds
+from agentv.datasets.ids import PackedIds, SeenIds
 from agentv.datasets.keys import CASE_LIST_KEYS
 from agentv.datasets.lines import MAX_LINE_BYTES
 from agentv.datasets.rows import BadRow, Batch, Document, PlainRow, Reader, Row
@@ -61,6 +62,7 @@ class OpenDataset:
         self.options = options
         self._sink = sink
         self._told: set[str] = set()
+        self._first_uses: dict[str, tuple[int, str, int]] | None = None
         self._reader: Reader = import_module(READERS[source.kind][1])
         self.document: Document = self._reader.open_document(source)
         self.root = project_root(source.folder)
@@ -80,14 +82,15 @@ class OpenDataset:
         for batch in rows:
             cases, errors = self._build(builder, batch, Place(origins[batch.file], batch.line))
             # An id used twice on an earlier line comes before whatever is wrong on a later one.
-            kept = cases if seen is None else self._unique(cases, seen)
+            kept = cases if seen is None else self._unique(cases, seen, count)
             count += len(cases)
             bad += len(errors)
             for case_errors in errors:
                 self._sink.bad_case(case_errors)
             if kept:
                 yield kept
-        if not count:
+        # Whoever wants everything has been told of each bad case already.
+        if not count and not (bad and self._sink.wants_all):
             self._sink.bad_dataset([self._no_cases(bad)])
 
     def _build(
@@ -130,29 +133,44 @@ class OpenDataset:
                 errors.append(_case_error(problem, place.origin.path, line, column))
         return case, errors
 
-    def _unique(self, cases: list[EvalCase], seen: SeenIds) -> list[EvalCase]:
-        """The cases whose id is new. A repeat is looked up before it is called one: hashes may collide."""
+    def _unique(self, cases: list[EvalCase], seen: SeenIds, before: int) -> list[EvalCase]:
+        """The cases whose id is new, after `before` others. A repeat is looked up first: hashes may collide."""
         repeats = seen.repeats([case.id for case in cases])
         if not repeats:
             return cases
         dropped = set()
         for position in repeats:
-            first = self._first_with_id(cases[position])
+            first = self._first_use(cases[position].id, before + position)
             if first is not None:
                 dropped.add(position)
-                self._sink.bad_case([_duplicate(cases[position], first)])
+                self._sink.bad_case([_duplicate(cases[position], *first)])
         return [case for position, case in enumerate(cases) if position not in dropped]
 
-    def _first_with_id(self, case: EvalCase) -> EvalCase | None:
-        """The case that had this id before, found by reading the dataset again up to here."""
-        quiet = OpenDataset(self.source, self.options, _Quiet())
-        for cases in quiet.batches(None):
-            for other in cases:
-                if (other.path, other.line) == (case.path, case.line):
-                    return None
-                if other.id == case.id:
-                    return other
-        return None
+    def _first_use(self, id: str, before: int) -> tuple[str, int] | None:
+        """File and line of the first case with this id among so many, by reading them again; None: there is none."""
+        if self._sink.stops_at_first:
+            return next(((case.path, case.line) for case in islice(self._again(), before) if case.id == id), None)
+        if self._first_uses is None:
+            self._first_uses = self._find_first_uses()
+        number, path, line = self._first_uses[id]
+        return (path, line) if number < before else None
+
+    def _find_first_uses(self) -> dict[str, tuple[int, str, int]]:
+        """For every id that is used again: number, file and line of its first case. Two readings, however many."""
+        seen, repeated = PackedIds(), set()
+        for case in self._again():
+            if seen.repeats((case.id,)):
+                repeated.add(case.id)
+        first: dict[str, tuple[int, str, int]] = {}
+        for number, case in enumerate(self._again()):
+            if case.id in repeated:
+                first.setdefault(case.id, (number, case.path, case.line))
+        return first
+
+    def _again(self) -> Iterator[EvalCase]:
+        """All cases once more, those with repeated ids too; nothing is reported a second time."""
+        for cases in OpenDataset(self.source, self.options, Quiet()).batches(None):
+            yield from cases
 
     def _read_header(self) -> Header:
         problems = Problems()
@@ -250,7 +268,7 @@ class OpenDataset:
         )
 
 
-class _Quiet:
+class Quiet:
     """Hears nothing: for reading again what was already reported."""
 
     wants_all = False
@@ -295,8 +313,8 @@ def _header_error(problem: Problem, path: str, line: int, column: int | None) ->
     )
 
 
-def _duplicate(case: EvalCase, first: EvalCase) -> DatasetError:
-    where = f"line {first.line}" if first.path == case.path else f"line {first.line} of {first.path}"
+def _duplicate(case: EvalCase, path: str, line: int) -> DatasetError:
+    where = f"line {line}" if path == case.path else f"line {line} of {path}"
     return InvalidCaseError(
         f"Invalid eval case at line {case.line} in {case.path}",
         f"Duplicate id '{case.id}': first used at {where}",

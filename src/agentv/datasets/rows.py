@@ -60,7 +60,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Reader(Protocol):
-    """The module of a format. `open_document` reads what stands around the cases; `batches`, from the start, the cases."""
+    """The module of a format: `open_document` reads what is around the cases, `batches` the cases from the start."""
 
     def open_document(self, source: Source) -> Document: ...
 

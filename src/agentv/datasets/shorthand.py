@@ -107,7 +107,8 @@ class MessageReader:
             return None
         for key in data:
             if key not in _PART_KEYS:
-                problems.warning((*path, key), f"Unknown field '{key}' in a part", topic=f"part.{key}")
+                hint = did_you_mean(key, _PART_KEYS) or f"A part has {', '.join(_PART_KEYS)}"
+                problems.warning((*path, key), f"Unknown field '{key}' in a part", hint, topic=f"part.{key}")
         return TextPart(data["value"]) if kind is TextPart else self._located(kind, data["value"], path, problems)
 
     def _located(self, kind: type[Part], value: str, path: KeyPath, problems: Problems) -> Part | None:

@@ -5,6 +5,7 @@ PyYAML's C parser gives the events; everything that decides a value is here. Doe
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import yaml
@@ -73,7 +74,7 @@ def parse_yaml(data: bytes) -> Any:
     try:
         return _Builder(guard).build(guard.text)
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error) from None
+        raise _syntax_error(error, guard.text) from None
     except yaml.reader.ReaderError as error:
         raise _character_error(error, guard.text) from None
 
@@ -86,7 +87,9 @@ class _BreakGuard:
     def __init__(self, text: str) -> None:
         self.restore: dict[int, str] = {}
         if any(char in text for char in self.BREAKS):
-            free = (code for code in range(0xE000, 0xF900) if chr(code) not in text)
+            # A stand-in must be nowhere in the text, as itself or as an escape.
+            lower = text.lower()
+            free = (code for code in range(0xE000, 0xF900) if chr(code) not in text and f"{code:04x}" not in lower)
             swap = dict(zip(map(ord, self.BREAKS), free, strict=False))
             self.restore = {code: chr(char) for char, code in swap.items()}
             text = text.translate(swap)
@@ -339,14 +342,23 @@ def _decode(data: bytes) -> str:
         raise YamlError(what, line, column, "Save the file as UTF-8") from None
 
 
-def _syntax_error(error: yaml.MarkedYAMLError) -> YamlError:
+_BREAK = re.compile(r"\r\n?|\n")
+_NO_TABS = "Indent with spaces: YAML takes no tabs there"
+_SYNTAX_HINTS = {
+    "tab character": _NO_TABS,
+    "mapping values are not allowed": "Quote text that has a colon followed by a space",
+    "invalid Unicode character escape": "Write the character itself: YAML has no surrogate pairs",
+}
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
     mark = error.problem_mark or error.context_mark
     what = error.problem or error.context or "cannot be read"
-    hint = "Indent with spaces: YAML takes no tabs there" if "\\t" in what or "'\t'" in what else ""
-    if "mapping values are not allowed" in what:
-        hint = "Quote text that has a colon followed by a space"
+    hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in what), "")
     if mark is None:
         return YamlError(what, 1, None, hint)
+    if "cannot start any token" in what and _BREAK.split(text)[mark.line][mark.column :].startswith("\t"):
+        what, hint = "found a tab where no tab may stand", _NO_TABS
     return YamlError(what, mark.line + 1, mark.column + 1, hint)
 
 

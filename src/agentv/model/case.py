@@ -194,15 +194,15 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     @property
     def fingerprint(self) -> str:
         """A hash of the question and of what its answer is held against. Key order, file and format do not matter."""
-        return digest(
-            {
-                **_question(self),
-                "expected_output": _hashable(self.expected_output),
-                "expected_outcome": self.expected_outcome,
-                "rubrics": self.rubrics,
-                "context": self.context,
-            }
-        )
+        held_against: dict[str, Any] = {
+            "expected_output": _hashable(self.expected_output),
+            "expected_outcome": self.expected_outcome,
+            "rubrics": self.rubrics,
+            "context": self.context,
+        }
+        if any(turn.expected_output for turn in self.turns):
+            held_against["expected_of_turns"] = [_hashable(turn.expected_output) for turn in self.turns]
+        return digest(_question(self) | held_against)
 
     def _compared(self) -> tuple[object, ...]:
         return (

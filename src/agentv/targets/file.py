@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agentv.problems import KeyPath, Problems, field_name, type_word
+from agentv.problems import KeyPath, Problem, Problems, field_name, type_word
 from agentv.registry import TARGETS
-from agentv.settings import read_settings
+from agentv.settings import declares, read_settings
 from agentv.suggest import did_you_mean
 from agentv.targets.base import INTERPOLATION, Target
 
@@ -74,15 +74,19 @@ def _check_settings(entry: dict[str, Any], path: KeyPath, problems: Problems) ->
     kind = _kind(entry["provider"], path, problems)
     if kind is None:
         return
+
+    def waits(problem: Problem) -> bool:
+        place = problem.path[len(path) :]
+        return declares(kind, place) and _is_variable(_at(entry, place))
+
     own = {**entry, "name": "-"}
     found = Problems()
     settings = read_settings(kind, own, path, found, strict=True)
-    late = {problem.path[len(path)] for problem in found if _is_variable(_at(entry, problem.path[len(path) :]))}
+    late = {problem.path[len(path)] for problem in found if waits(problem)}
+    problems.extend(problem for problem in found if not waits(problem))
     if late:
         known = {key: value for key, value in own.items() if key not in late}
-        found = Problems()
-        settings = read_settings(kind, known, path, found, strict=True)
-    problems.extend(found)
+        settings = read_settings(kind, known, path, Problems(), strict=True)
     for complaint in settings.complaints() if settings is not None else ():
         problems.error(path, f"Target '{entry.get('name')}': {complaint}")
 

@@ -92,7 +92,7 @@ def _sorted_out(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 def _settings_in(folder: str) -> Iterator[tuple[str, str]]:
     places = {folder, *(os.path.dirname(path) for path in files_in(folder))}
     for parent in sorted(places):
-        for name in (*_TARGETS_NAMES, *(os.path.join(".agentv", n) for n in (*_TARGETS_NAMES, *_CONFIG_NAMES))):
+        for name in (*(os.path.join(".agentv", name) for name in (*_CONFIG_NAMES, *_TARGETS_NAMES)), *_TARGETS_NAMES):
             path = os.path.join(parent, name)
             kind = _settings_kind(path)
             if kind is not None and os.path.isfile(path):

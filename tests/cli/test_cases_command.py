@@ -1,0 +1,153 @@
+"""`agentv cases`: what goes to stdout, what to stderr, and when nothing is printed."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import agentv
+from agentv.cli import cli
+
+ROW = '{"id": "%s", "expected_outcome": "x", "input": "%s", "tags": ["%s"]}\n'
+
+
+def cases(*arguments):
+    return CliRunner().invoke(cli, ["cases", *map(str, arguments)])
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    path = tmp_path / "d.jsonl"
+    path.write_text("".join(ROW % (f"case-{n}", f"question {n}", "odd" if n % 2 else "even") for n in range(10)))
+    return path
+
+
+def ids(result):
+    return [json.loads(line)["id"] for line in result.stdout.splitlines()]
+
+
+def test_lines_are_utf8_with_plain_newlines_and_not_escaped(tmp_path):
+    path = tmp_path / "d.jsonl"
+    path.write_text(ROW % ("a", "é 日本 \\u2028", "t"), encoding="utf-8")
+    command = [sys.executable, "-m", "agentv", "cases", str(path)]
+    output = subprocess.run(
+        command, capture_output=True, check=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    ).stdout
+    assert "é 日本 \u2028".encode() in output
+    assert output.endswith(b"}\n")
+    assert b"\r" not in output
+
+
+def test_yaml_and_jsonl_of_the_same_cases_print_the_same_bytes(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "d.jsonl").write_text(ROW % ("1", "q", "t"))
+    (tmp_path / "b" / "d.yaml").write_text("evalcases: [{id: 1, expected_outcome: x, input: q, tags: [t]}]\n")
+    assert cases(tmp_path / "a" / "d.jsonl").stdout_bytes == cases(tmp_path / "b" / "d.yaml").stdout_bytes
+
+
+def test_keys_come_in_the_documented_order(tmp_path):
+    path = tmp_path / "d.yaml"
+    path.write_text(
+        "evalcases:\n"
+        "  - {tags: [t], metadata: {k: v}, description: d, workspace: {template: w}, user: {goal: g},"
+        " turns: [{input: q}],"
+        " evaluators: [{type: contains, value: a}], execution: {trials: 2}, context: [c], expected_output: r, input: q,"
+        " expected_outcome: x, conversation_id: c, id: a}\n"
+    )
+    order = "id dataset conversation_id expected_outcome input expected_output context execution evaluators turns user"
+    assert " ".join(json.loads(cases(path).stdout)) == order + " workspace description metadata tags"
+
+
+def test_an_error_prints_no_case_at_all(dataset):
+    with dataset.open("a") as file:
+        file.write("{broken\n")
+    result = cases(dataset)
+    assert result.stdout == ""
+    assert isinstance(result.exception, agentv.DatasetParseError)
+    assert result.exception.line == 11
+
+
+def test_bad_cases_are_skipped_and_named_when_that_is_asked_for(dataset):
+    with dataset.open("a") as file:
+        file.write("{broken\n" + ROW % ("last", "q", "t"))
+    result = cases(dataset, "--on-error", "skip")
+    assert ids(result)[-1] == "last"
+    assert "Skipped a case at line 11" in result.stderr
+
+
+def test_count_prints_only_the_number(dataset):
+    assert cases(dataset, "--count", "-q").stdout == "10\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--filter", "case-[12]"], ["case-1", "case-2"]),
+        (["--tag", "odd", "--limit", "2"], ["case-1", "case-3"]),
+        (["-f", "tag=even", "-f", "case-[0-3]"], ["case-0", "case-2"]),
+        (["--limit", "1"], ["case-0"]),
+    ],
+)
+def test_options_select_cases(dataset, options, expected):
+    assert ids(cases(dataset, "-q", *options)) == expected
+
+
+def test_a_sample_is_the_same_each_time_and_takes_a_share_too(dataset):
+    sample = ids(cases(dataset, "-q", "--sample", "3", "--seed", "7"))
+    assert len(sample) == 3
+    assert sample == ids(cases(dataset, "-q", "--sample", "30%", "--seed", "7"))
+    assert sample == ids(cases(dataset, "-q", "--sample", "0.3", "--seed", "7"))
+
+
+def test_shards_share_the_cases_out(dataset):
+    parts = [ids(cases(dataset, "-q", "--shard", f"{index}/3")) for index in (1, 2, 3)]
+    assert sorted(id for part in parts for id in part) == sorted(ids(cases(dataset, "-q")))
+
+
+@pytest.mark.parametrize("options", [["--sample", "many"], ["--sample", "0"], ["--shard", "3"], ["--shard", "4/3"]])
+def test_options_that_make_no_sense_are_refused(dataset, options):
+    assert isinstance(cases(dataset, *options).exception, agentv.UsageError)
+
+
+def test_quiet_hides_warnings(dataset):
+    assert "Sidecar metadata file not found" in cases(dataset).stderr
+    assert cases(dataset, "-q").stderr == ""
+
+
+def test_resolve_puts_in_the_contents_of_files(tmp_path):
+    (tmp_path / "note.md").write_text("hello\r\nthere\n", newline="")
+    (tmp_path / "dot.png").write_bytes(b"\x89PNG")
+    parts = '[{"type": "file", "value": "note.md"}, {"type": "image", "value": "dot.png"}]'
+    path = tmp_path / "d.jsonl"
+    path.write_text(f'{{"id": "a", "expected_outcome": "x", "input": [{{"role": "user", "content": {parts}}}]}}\n')
+    assert json.loads(cases(path, "--resolve").stdout)["input"][0]["content"] == [
+        {"type": "file", "value": "note.md", "text": "hello\nthere\n"},
+        {"type": "image", "value": "dot.png", "data": "data:image/png;base64,iVBORw=="},
+    ]
+
+
+def test_a_terminal_gets_a_table(dataset):
+    main, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentv", "cases", str(dataset)], stdout=child, stderr=subprocess.DEVNULL, close_fds=True
+    )
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            data = os.read(main, 4096)
+        except OSError:
+            break
+        if not data:
+            break
+        shown += data
+    os.close(main)
+    assert process.wait(timeout=30) == 0
+    assert b"case-3" in shown
+    assert b"10 cases" in shown
+    assert b"{" not in shown

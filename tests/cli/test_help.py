@@ -1,0 +1,106 @@
+"""How the command line presents itself, and how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from agentv.cli import COMMANDS, cli
+
+
+def agentv(*arguments, **options):
+    command = [sys.executable, "-m", "agentv", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False, **options)
+
+
+def test_help_lists_every_command():
+    output = CliRunner().invoke(cli, ["--help"]).output
+    for name, line in COMMANDS.items():
+        assert name in output
+        assert line in output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name):
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0
+    assert f"agentv {name}" in result.output
+    command = cli.get_command(None, name)
+    assert (command.help or "").split("\n")[0].rstrip(":").startswith(COMMANDS[name].rstrip(".").split(" (")[0][:20])
+
+
+def test_an_unknown_command_gets_a_suggestion_and_exit_code_2():
+    result = agentv("valdate")
+    assert result.returncode == 2
+    assert "No such command 'valdate'. Did you mean 'validate'?" in result.stderr
+
+
+def test_a_missing_argument_is_wrong_usage():
+    assert agentv("cases").returncode == 2
+
+
+def test_an_error_has_no_traceback(tmp_path):
+    result = agentv("cases", tmp_path / "nothing.yaml")
+    assert result.returncode == 2
+    assert result.stderr.startswith("Error: No such file: ")
+    assert "Traceback" not in result.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_failure(tmp_path):
+    lines = (f'{{"id": "{n}", "expected_outcome": "x", "input": "{"long " * 50}"}}\n' for n in range(5000))
+    (tmp_path / "many.jsonl").write_text("".join(lines), encoding="utf-8")
+    command = f'"{sys.executable}" -m agentv cases many.jsonl -q | head -n 1'
+    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=tmp_path, capture_output=True, check=False)
+    assert result.returncode == 0
+    assert result.stderr == b""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_ctrl_c_ends_a_command_with_130_and_no_traceback(tmp_path):
+    os.mkfifo(tmp_path / "slow.jsonl")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentv", "cases", "slow.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    # Opening our end blocks until the command has opened its own: from then on it waits for lines.
+    with (tmp_path / "slow.jsonl").open("wb"):
+        deadline = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < deadline:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                continue
+    assert process.wait(timeout=30) == 130
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+
+
+def test_colour_is_only_for_terminals(tmp_path):
+    (tmp_path / "bad.jsonl").write_text("{", encoding="utf-8")
+    assert "\x1b[" not in agentv("cases", tmp_path / "bad.jsonl").stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_command(shell):
+    result = CliRunner().invoke(cli, ["completion", shell])
+    assert result.exit_code == 0
+    assert "_AGENTV_COMPLETE" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("agentv val", "validate"), ("agentv schema ", "sidecar"), ("agentv cases --on-", "--on-error")],
+)
+def test_the_shell_completes_commands_values_and_options(words, expected):
+    environment = os.environ | {
+        "_AGENTV_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    code = "from agentv.cli import cli; cli.main(prog_name='agentv')"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert expected in result.stdout

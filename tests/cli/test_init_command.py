@@ -1,0 +1,52 @@
+"""`agentv init`: a project that works from the first minute, written around what is there."""
+
+import json
+
+from click.testing import CliRunner
+
+from agentv.cli import cli
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(cli, list(map(str, arguments)), **options)
+
+
+def test_the_starter_project_is_accepted_by_validate_without_a_word(tmp_path):
+    assert run("init", tmp_path).exit_code == 0
+    report = json.loads(run("validate", tmp_path, "--json", "--strict").stdout)
+    assert report == {"files": 4, "cases": 6, "errors": 0, "warnings": 0, "findings": [], "notes": []}
+
+
+def test_its_cases_load(tmp_path):
+    run("init", tmp_path)
+    result = run("cases", tmp_path / "evals", "--count")
+    assert result.stdout == "6\n"
+    assert result.stderr == ""
+
+
+def test_editors_find_the_schemas_that_the_files_name(tmp_path):
+    run("init", tmp_path)
+    for path in [*tmp_path.rglob("*.yaml")]:
+        first = path.read_text(encoding="utf-8").split("\n", 1)[0]
+        assert first.startswith("# yaml-language-server: $schema=")
+        assert (path.parent / first.partition("$schema=")[2]).is_file()
+
+
+def test_what_exists_is_kept_when_nobody_can_be_asked(tmp_path):
+    (tmp_path / "evals").mkdir()
+    mine = tmp_path / "evals" / "greetings.yaml"
+    mine.write_text("mine", encoding="utf-8")
+    result = run("init", tmp_path)
+    assert mine.read_text(encoding="utf-8") == "mine"
+    assert "greetings.yaml exists and was kept" in result.stderr
+
+
+def test_what_exists_is_replaced_when_that_is_asked_for(tmp_path):
+    (tmp_path / ".gitignore").write_text("mine", encoding="utf-8")
+    run("init", tmp_path, "--force")
+    assert ".env" in (tmp_path / ".gitignore").read_text(encoding="utf-8")
+
+
+def test_running_it_twice_changes_nothing(tmp_path):
+    run("init", tmp_path)
+    assert "Wrote 0 files" in run("init", tmp_path).stdout

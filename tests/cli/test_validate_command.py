@@ -1,0 +1,172 @@
+"""`agentv validate`: everything wrong in one pass, for people, programs and pull requests."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from agentv.cli import cli
+
+GOOD = '{"id": "a", "expected_outcome": "x", "input": "q"}\n'
+
+
+def validate(*arguments):
+    return CliRunner().invoke(cli, ["validate", *map(str, arguments)])
+
+
+def findings(*arguments):
+    report = json.loads(validate(*arguments, "--json").stdout)
+    return [(each["severity"], each.get("line"), each["message"]) for each in report["findings"]]
+
+
+@pytest.fixture
+def write(tmp_path):
+    (tmp_path / ".git").mkdir()
+
+    def write_file(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_file
+
+
+def test_nothing_wrong_is_exit_code_0(write):
+    result = validate(write("a.jsonl", GOOD))
+    assert result.exit_code == 0
+    assert "1 file and 1 good case checked: 0 errors, 0 warnings" in result.stderr
+
+
+def test_all_findings_of_all_files_come_in_one_pass_with_exit_code_1(write, tmp_path):
+    write("one.jsonl", GOOD + '\n{"id": "b"}\nnot json\n{"id": "a", "expected_outcome": "x", "input": "q"}\n')
+    write("two.yaml", "evalcases:\n  - id: x\n    expected_outcome: y\n    input: 5\n  - nothing\n")
+    assert validate(tmp_path).exit_code == 1
+    assert findings(tmp_path) == [
+        ("error", 3, "Missing required field: 'expected_outcome'"),
+        ("error", 3, "Missing required field: 'input'"),
+        ("error", 4, "Invalid JSON - expected a value, found 'n', at column 1"),
+        ("error", 5, "Duplicate id 'a': first used at line 1"),
+        ("error", 4, "Field 'input' must be a string, an array of messages or an object, got integer"),
+        ("error", 5, "Expected an object, got string"),
+    ]
+
+
+def test_wrong_usage_is_exit_code_2(tmp_path):
+    assert validate().exit_code == 2
+    assert CliRunner().invoke(cli, ["validate", str(tmp_path / "no.yaml")]).exit_code != 0
+
+
+def test_warnings_count_only_when_strict(write):
+    path = write("a.jsonl", '{"id": "a", "expected_outcome": "x", "input": "q", "tgas": ["t"]}\n')
+    assert validate(path).exit_code == 0
+    assert validate(path, "--strict").exit_code == 1
+    assert "Did you mean 'tags'?" in validate(path).stdout
+
+
+def test_a_missing_sidecar_is_no_finding(write):
+    assert validate(write("a.jsonl", GOOD), "--strict").exit_code == 0
+
+
+def test_the_same_mistake_is_reported_at_every_line(write):
+    row = '{"id": "%s", "expected_outcome": "x", "input": "q", "tgas": []}\n'
+    assert [line for _, line, _ in findings(write("a.jsonl", row % 1 + row % 2 + row % 3))] == [1, 2, 3]
+
+
+def test_repeated_json_keys_are_errors_at_any_depth(write):
+    path = write("a.jsonl", GOOD + '{"id": "b", "expected_outcome": "x", "input": "q", "metadata": {"k": 1, "k": 2}}\n')
+    assert findings(path) == [("error", 2, "The key 'k' is there twice in one object; the last one is taken")]
+
+
+def test_github_annotations_name_file_line_and_column_and_escape_what_they_must(write, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    write(
+        "a.yaml",
+        "evalcases:\n  - id: x\n    expected_outcome: y\n    input:\n      - role: usr\n        content: 100%\n",
+    )
+    line = validate("a.yaml", "--format", "github").stdout.strip()
+    assert line == (
+        "::error file=a.yaml,line=5,col=9,title=agentv::The role of a message must be one of system, user, assistant, "
+        "tool, got 'usr' — Did you mean 'user'?"
+    )
+
+
+def test_settings_files_of_a_project_are_checked_with_it(write, tmp_path):
+    write(".agentv/config.yaml", "guideline_pattern: ['*.md']\n")
+    write(".agentv/targets.yaml", "targets:\n  - name: default\n    provider: moc\n")
+    write("evals/a.yaml", "evalcases: [{id: a, expected_outcome: x, input: q}]\n")
+    assert [(severity, line) for severity, line, _ in findings(tmp_path)] == [("warning", 1), ("error", 3)]
+
+
+def test_a_targets_file_under_another_name_is_known_by_its_list(write):
+    path = write("my-targets.yaml", "targets:\n  - name: a\n    provider: mock\n    respons: x\n")
+    assert findings(path) == [("error", 4, "Unknown field 'targets[0].respons'")]
+
+
+def test_naming_a_sidecar_checks_it_with_its_data(write):
+    write("a.jsonl", GOOD)
+    path = write("a.yaml", "executon: {}\nevaluator: llm_judge\n")
+    assert findings(path) == [("warning", 1, "Unknown field 'executon'")]
+
+
+def test_a_target_that_is_not_in_the_targets_file_is_an_error_with_a_suggestion(write):
+    write(".agentv/targets.yaml", "targets:\n  - name: default\n    provider: mock\n")
+    path = write("a.yaml", "execution: {target: defualt}\nevalcases: [{id: a, expected_outcome: x, input: q}]\n")
+    result = validate(path)
+    assert result.exit_code == 1
+    assert "The target 'defualt' is not in" in result.stdout
+    assert "Did you mean 'default'?" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "expected"),
+    [
+        ("{type: llm_judge, prompt: missing.md}", "File 'missing.md' was not found"),
+        (
+            "{type: llm_judge, prompt: 'Grade {{ candidate_anser }}'}",
+            "The prompt uses an unknown variable 'candidate_anser'",
+        ),
+        ("{type: llm_judge, prompt: 'Grade {{ question }}'}", "The prompt does not use the answer"),
+        ("{type: llm_judge, prompt: 'Grade {{ candidate_answer }'}", "The prompt is no valid template"),
+        ("{type: python, function: 'missing.py:score'}", "File 'missing.py' was not found"),
+        ("{type: 'mine.py:Check'}", "File 'mine.py' was not found"),
+        ("{type: code_judge, script: [python, gone.py]}", "The script 'gone.py' was not found"),
+        ("{type: llm_jugde}", "Unknown evaluator type 'llm_jugde'"),
+        ("{type: contains, valu: x}", "Unknown field 'evaluators[0].valu'"),
+    ],
+)
+def test_what_evaluators_refer_to_is_checked(write, evaluator, expected):
+    path = write(
+        "a.yaml", f"evalcases:\n  - id: a\n    expected_outcome: x\n    input: q\n    evaluators: [{evaluator}]\n"
+    )
+    assert expected in validate(path).stdout
+
+
+def test_agentmark_files_are_held_to_the_written_rules(write):
+    path = write(
+        "a.jsonl",
+        '{"input": {"userMessage": "x"}}\n'
+        "\n"
+        '{"input": {"userMessage": "y"}, "expected_output": {"a": 1}}\n'
+        "// a comment\n"
+        '{"input": {"text": "y"}}\n',
+    )
+    assert [(line, message) for _, line, message in findings(path)] == [
+        (2, "AgentMark datasets have no blank lines"),
+        (3, "AgentMark's 'expected_output' must be a string, got object"),
+        (4, "Invalid JSON - a comment is not JSON, at column 1"),
+        (5, "Field 'input' holds variables, and nothing says how to render them"),
+    ]
+
+
+def test_a_thousand_findings_are_listed_and_all_are_counted(write):
+    path = write("a.jsonl", GOOD + "x\n" * 1500)
+    report = json.loads(validate(path, "--json").stdout)
+    assert (report["errors"], len(report["findings"])) == (1500, 1000)
+    assert "1,500 errors" in validate(path).stderr
+
+
+def test_an_empty_folder_is_wrong_usage(tmp_path):
+    result = validate(tmp_path)
+    assert result.exit_code != 0
+    assert "No dataset found" in str(result.exception)

@@ -1,0 +1,121 @@
+"""The shape of the code: which way imports point, how large things are, what an import costs, what is public."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agentv
+
+SOURCE = Path(agentv.__file__).parent
+MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
+
+# A layer may import the layers to its right, itself, and the ground that everything stands on.
+GROUND = {"errors", "problems", "suggest", "settings", "globs", "registry", "__init__"}
+MAY_IMPORT = {
+    "model": set(),
+    "datasets": {"model"},
+    "targets": {"model"},
+    "evaluators": {"model"},
+    "config": {"model"},
+    "schemas": {"model", "datasets", "targets", "evaluators", "config"},
+    "validation": {"model", "datasets", "targets", "evaluators", "config"},
+    "starter": set(),
+    "cli": {"model", "datasets", "validation", "schemas", "starter"},
+    "__main__": {"cli"},
+}
+LONGEST_MODULE = 400
+LONGEST_FUNCTION = 60
+
+
+def layer_of(module: Path) -> str:
+    return module.parts[0].removesuffix(".py")
+
+
+def imported_layers(module: Path) -> set[str]:
+    """The layers of agentv that a module imports, whether at its top or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse((SOURCE / module).read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("agentv.")}
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_imports_point_one_way(module):
+    layer = layer_of(module)
+    if layer in GROUND:
+        allowed = GROUND | {"datasets", "model"} if layer == "__init__" else GROUND
+    else:
+        allowed = GROUND | {layer} | MAY_IMPORT[layer] | {"__version__"}
+    assert imported_layers(module) - allowed == set()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_a_module_opens_by_saying_what_it_is(module):
+    docstring = ast.get_docstring(ast.parse((SOURCE / module).read_text(encoding="utf-8")))
+    assert docstring, "no docstring"
+    assert len(docstring.splitlines()[0]) <= 120
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_modules_and_functions_fit_a_reader(module):
+    text = (SOURCE / module).read_text(encoding="utf-8")
+    assert text.count("\n") <= LONGEST_MODULE
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno - node.lineno < LONGEST_FUNCTION, f"{node.name} is too long"
+
+
+def imported_by(statement: str) -> set[str]:
+    code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_importing_agentv_imports_nothing_else():
+    assert {name.split(".")[0] for name in imported_by("import agentv")} <= {"agentv", "__future__", "typing"} | {
+        name.split(".")[0] for name in imported_by("import typing")
+    }
+
+
+def test_help_needs_click_and_none_of_the_heavy_parts():
+    loaded = imported_by("import agentv.cli; agentv.cli.cli.main(['--help'], standalone_mode=False)")
+    assert not loaded & {"msgspec", "yaml", "rich", "minijinja", "asyncio", "json", "difflib", "dataclasses"}
+
+
+def test_public_names_are_what_the_package_exports():
+    assert sorted(agentv.__all__) == dir(agentv)
+    for name in agentv.__all__:
+        assert getattr(agentv, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'load_case'"):
+        _ = agentv.load_case
+
+
+def test_the_types_the_checker_sees_are_the_names_that_are_exported():
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    checked = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("agentv.")
+        for alias in node.names
+    }
+    assert checked | {"__version__"} == set(agentv.__all__)
+
+
+def test_the_project_speaks_of_itself_only():
+    root = SOURCE.parent.parent
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False).stdout.split()
+    machine = str(Path.home()) + "/"
+    for name in listed:
+        path = root / name
+        if path.is_file() and path.suffix in {".py", ".md", ".toml", ".yaml", ".txt", ".json"}:
+            assert machine not in path.read_text(encoding="utf-8", errors="replace"), name
