@@ -52,7 +52,7 @@ class Problems(list[Problem]):
     @property
     def errors(self) -> list[Problem]:
         """The ones that must be mended."""
-        return [problem for problem in self if problem.severity == "error"]
+        return [problem for problem in self if problem.severity == "error"] if self else []
 
 
 def field_name(path: KeyPath) -> str:

@@ -136,7 +136,11 @@ TARGETS = Registry(
         "azure-openai": "azure",
         "google": "gemini",
         "google-gemini": "gemini",
+        "claude": "claude-code",
+        "claude-cli": "claude-code",
         "codex-cli": "codex",
+        "copilot": "copilot-cli",
         "pi": "pi-coding-agent",
+        "pi-cli": "pi-coding-agent",
     },
 )

@@ -22,6 +22,7 @@ from agentv.registry import EVALUATORS, TARGETS, Registry
 from agentv.settings import aliases_of
 from agentv.targets.agents import CodingAgent
 from agentv.targets.base import ModelApi, Target
+from agentv.targets.file import TargetsFile
 
 Schema = dict[str, Any]
 Kind = type[msgspec.Struct]
@@ -117,15 +118,9 @@ def _targets() -> Schema:
     }
     return {
         "description": "A targets file: what answers, and what judges.",
-        "type": "object",
-        "properties": {
-            "$schema": _STRING,
-            "version": {"type": ["string", "number"]},
-            "description": _STRING,
-            "targets": {"type": "array", "items": {"$ref": "#/$defs/target"}},
-        },
-        "required": ["targets"],
-        "$defs": {"target": entry, "variable": _VARIABLE, **definitions},
+        "$ref": "#/$defs/TargetsFile",
+        "properties": {"targets": {"type": "array", "items": {"$ref": "#/$defs/target"}}},
+        "$defs": {"target": entry, "variable": _VARIABLE, **_definitions([TargetsFile], strict=False), **definitions},
     }
 
 
@@ -151,7 +146,7 @@ def _dataset_definitions() -> dict[str, Schema]:
     definitions["CaseKeys"] = _case(definitions["CaseKeys"])
     variables = {"type": "object", "not": {"$ref": "#/$defs/message"}}
     return {
-        "case": {"$ref": "#/$defs/CaseKeys", "properties": {"id": {"not": _NULL}}, "required": ["id"]},
+        "case": {"$ref": "#/$defs/CaseKeys", **_given("id")},
         "agentmark_row": {"$ref": "#/$defs/CaseKeys", "properties": {"input": variables}, "required": ["input"]},
         "evaluator": {"anyOf": [_STRING, {"$ref": "#/$defs/evaluator_entry"}]},
         "evaluator_type": _evaluator_type(),
@@ -164,24 +159,28 @@ def _dataset_definitions() -> dict[str, Schema]:
 
 
 def _case(keys: Schema) -> Schema:
-    """A case. Beside a value under the new name, the one under the old name is not looked at."""
-    properties = keys["properties"]
-    properties["id"] = {"anyOf": [_NOT_BLANK, {"type": "integer"}, _NULL]}
-    properties["input"] = _nullable({"$ref": "#/$defs/input"})
-    for old in ("input_messages", "expected_messages"):
-        properties[old] = {"deprecated": True}
-    given = {"not": _NULL}
+    """A case. Beside a value under a new name, the one under an old name is not looked at."""
     messages = {"$ref": "#/$defs/messages"}
-    by_new_name = {"properties": {"input": given}, "required": ["input"]}
-    old_only = {"input": _NULL, "input_messages": messages | {"minItems": 1}}
-    by_old_name = {"properties": old_only, "required": ["input_messages"]}
-    has_new_reference = {"properties": {"expected_output": given}, "required": ["expected_output"]}
-    without_required = {key: value for key, value in keys.items() if key != "allOf"}
-    return without_required | {
-        "anyOf": [by_new_name, by_old_name],
-        "if": {"not": has_new_reference},
-        "then": {"properties": {"expected_messages": _nullable(messages)}},
+    old_names = {
+        "input_messages": (("input",), messages | {"minItems": 1}),
+        "expected_messages": (("expected_output",), _nullable(messages)),
+        "outcome": (("expected_outcome",), _nullable(_STRING)),
+        "criteria": (("expected_outcome", "outcome"), _nullable(_STRING)),
     }
+    properties = keys["properties"] | {
+        "id": {"anyOf": [_NOT_BLANK, {"type": "integer"}, _NULL]},
+        **{old: {"deprecated": True} if old in _OLD_NAMES else {} for old in old_names},
+    }
+    conditions = [
+        {"if": {"not": {"anyOf": [_given(name) for name in new]}}, "then": {"properties": {old: value}}}
+        for old, (new, value) in old_names.items()
+    ]
+    has_input = {"anyOf": [_given("input"), {"required": ["input_messages"]}]}
+    return keys | {"properties": properties, "allOf": [has_input, *conditions]}
+
+
+def _given(key: str) -> Schema:
+    return {"properties": {key: {"not": _NULL}}, "required": [key]}
 
 
 def _message() -> Schema:

@@ -55,8 +55,8 @@ def read_settings(
                 problems.warning((*path, key), f"Field '{name}' is ignored beside '{own}'")
             else:
                 values[field.name] = read
-    for field in msgspec.structs.fields(kind):
-        if field.required and field.name not in values:
+    for field in _required(kind):
+        if field.name not in values:
             problems.missing((*path, field.encode_name))
     return None if len(problems.errors) > before else kind(**values)
 
@@ -147,6 +147,11 @@ def _known_values(type_: Any, value: Any) -> str:
     if not words or not isinstance(value, str):
         return ""
     return did_you_mean(value, words) or f"Known values: {', '.join(map(str, words))}"
+
+
+@cache
+def _required(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return tuple(field for field in _fields(kind).values() if field.required)
 
 
 @cache

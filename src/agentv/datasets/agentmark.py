@@ -9,6 +9,7 @@ from typing import Any
 from agentv.datasets.ids import PackedIds
 from agentv.datasets.shorthand import is_message
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _OURS = ("id", "expected_outcome", "outcome", "criteria")
 
 
@@ -24,7 +25,7 @@ def holds_variables(row: Any) -> bool:
 
 def item_name(value: Any) -> str:
     """The name AgentMark gives an item: from its input alone, the same in both tools."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    text = _CANONICAL.encode(value)
     return hashlib.md5(text.encode("ascii"), usedforsecurity=False).hexdigest()[:12]
 
 

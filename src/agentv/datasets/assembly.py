@@ -11,8 +11,8 @@ from agentv.datasets.agentmark import ItemNames
 from agentv.datasets.files import FileFinder
 from agentv.datasets.header import Header, read_execution
 from agentv.datasets.keys import CaseKeys, ExecutionKeys, UserKeys, WorkspaceKeys
+from agentv.datasets.memo import Memo
 from agentv.datasets.prompts import Prompt, PromptError, read_prompt
-from agentv.datasets.rows import PlainRow
 from agentv.datasets.shorthand import MessageReader, is_message
 from agentv.datasets.yaml_scalars import WrittenInt
 from agentv.model.case import (
@@ -34,7 +34,7 @@ from agentv.suggest import did_you_mean
 _OUTCOMES = ("expected_outcome", "outcome", "criteria")
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
 _TURN_KEYS = ("input", "expected_output", *evaluators.LIST_KEYS)
-_MESSAGES_ONLY = "The old name takes an array of messages only; '{new}' takes shorthand too"
+_DETAIL_KEYS = frozenset({"description", "context", "rubrics", "turns", "user", "workspace"})
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -55,51 +55,6 @@ class CaseBuilder:
         self._header = rules.header
         self._messages = MessageReader(rules.finder)
         self._names = ItemNames()
-        self._is_first = True
-
-    @property
-    def takes_plain_rows(self) -> bool:
-        """Whether rows in the common shape need nothing beyond what their type has checked."""
-        return not self._rules.agentmark and not self._header.prompts
-
-    def plain(self, row: PlainRow, place: Place, offset: int) -> EvalCase | None:
-        """A case from a row in the common shape, or None when it needs the long way after all."""
-        expected: Any = row.expected_output
-        if row.id.isspace() or not row.id:
-            return None
-        if type(row.input) is not str and not _is_plain_text(row.input):
-            return None
-        if type(expected) is not str:
-            if expected is None:
-                expected = ()
-            elif type(expected) is dict:
-                if "role" in expected:
-                    return None
-            elif not _is_plain_text(expected):
-                return None
-        header, metadata = self._header, self._header.metadata
-        try:
-            if type(expected) is dict:
-                expected = (Message("assistant", freeze(expected)),)
-            if row.metadata is not None:
-                metadata = FrozenDict({**metadata, **freeze(row.metadata)})
-        except NestingError:
-            return None
-        self._is_first = False
-        return EvalCase(
-            row.id,
-            row.expected_outcome,
-            row.input,
-            expected,
-            row.conversation_id,
-            metadata,
-            header.tags if row.tags is None else tuple(dict.fromkeys((*header.tags, *row.tags))),
-            header.execution,
-            header.evaluators.specs,
-            NO_DETAILS,
-            place,
-            offset,
-        )
 
     def build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
         """A case from any row; None after noting at least one error."""
@@ -108,7 +63,6 @@ class CaseBuilder:
         except (NestingError, RecursionError):
             problems.error((), f"The case is {NestingError()}")
             case = None
-        self._is_first = False
         return None if problems.errors else case
 
     def _build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
@@ -128,7 +82,7 @@ class CaseBuilder:
             _typed(row, "conversation_id", str, problems),
             self._metadata(row, problems),
             self._tags(row, problems),
-            read_execution(execution_keys).over(header.execution),
+            header.execution if execution_keys is None else read_execution(execution_keys).over(header.execution),
             specs,
             self._details(row, variables, prompts, rubric, problems),
             place,
@@ -136,6 +90,8 @@ class CaseBuilder:
         )
 
     def _check_keys(self, row: dict[str, Any], problems: Problems) -> None:
+        if row.keys() <= _CASE_KEYS:
+            return
         for key in row:
             if key in _CASE_KEYS:
                 continue
@@ -192,7 +148,7 @@ class CaseBuilder:
         if self._rules.outcome_optional:
             return "Required fields: id, input, and one of criteria, expected_output, assertions"
         fields = "Required fields: id, expected_outcome, input"
-        if self._is_first and "id" in row and isinstance(row.get("input"), dict) and not is_message(row["input"]):
+        if "id" in row and isinstance(row.get("input"), dict) and not is_message(row["input"]):
             fields += (
                 f"\nRows of AgentMark may leave it out: write 'format: agentmark' into {self._rules.settings_file}"
             )
@@ -210,7 +166,7 @@ class CaseBuilder:
             return new, value
         problems.warning((old,), f"Field '{old}' is deprecated: use '{new}'", topic=f"deprecated {old}")
         if not isinstance(former, list):
-            problems.wrong_type((old,), "an array", former, _MESSAGES_ONLY.format(new=new))
+            problems.wrong_type((old,), "an array", former)
             return old, None
         return old, former
 
@@ -283,13 +239,7 @@ class CaseBuilder:
 
     def _execution_keys(self, row: dict[str, Any], problems: Problems) -> ExecutionKeys | None:
         execution = row.get("execution")
-        if execution is None:
-            return None
-        if not isinstance(execution, dict):
-            problems.wrong_type(("execution",), "an object", execution)
-            return None
-        known = {key: value for key, value in execution.items() if key != "evaluators"}
-        return read_settings(ExecutionKeys, known, ("execution",), problems)
+        return None if execution is None else _read_execution(execution, ("execution",), problems)
 
     def _evaluators(
         self, row: dict[str, Any], execution: ExecutionKeys | None, has_reference: bool, problems: Problems
@@ -311,11 +261,11 @@ class CaseBuilder:
         metadata = _typed(row, "metadata", dict[str, Any], problems)
         if metadata is None:
             return self._header.metadata
-        return FrozenDict({**self._header.metadata, **freeze(row["metadata"])})
+        return self._header.with_metadata(row["metadata"])
 
     def _tags(self, row: dict[str, Any], problems: Problems) -> tuple[str, ...]:
         tags = _typed(row, "tags", list[str], problems)
-        return self._header.tags if tags is None else tuple(dict.fromkeys((*self._header.tags, *tags)))
+        return self._header.tags if tags is None else self._header.with_tags(tags)
 
     def _details(
         self,
@@ -325,6 +275,8 @@ class CaseBuilder:
         rubric: Any,
         problems: Problems,
     ) -> CaseDetails:
+        if variables is None and _DETAIL_KEYS.isdisjoint(row):
+            return NO_DETAILS
         context = _typed(row, "context", str | list[str], problems)
         user = _typed(row, "user", UserKeys, problems)
         workspace = _typed(row, "workspace", WorkspaceKeys, problems)
@@ -370,9 +322,15 @@ class CaseBuilder:
         )
 
 
-def _is_plain_text(messages: Any) -> bool:
-    """Whether there is at least one message and none has anything but text: nothing to resolve or freeze."""
-    return bool(messages) and all(type(message.content) is str and not message.tool_calls for message in messages)
+def _execution_keys(execution: Any, path: KeyPath, problems: Problems) -> ExecutionKeys | None:
+    if not isinstance(execution, dict):
+        problems.wrong_type(path, "an object", execution)
+        return None
+    known = {key: value for key, value in execution.items() if key != "evaluators"}
+    return read_settings(ExecutionKeys, known, path, problems)
+
+
+_read_execution = Memo(_execution_keys)
 
 
 def _typed(row: dict[str, Any], key: str, type_: Any, problems: Problems) -> Any:

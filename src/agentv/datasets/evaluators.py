@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.datasets.memo import Memo
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
 from agentv.model.values import FrozenDict, freeze
 from agentv.problems import KeyPath, Problems, field_name
@@ -42,7 +43,7 @@ def read_level(data: dict[str, Any], execution: Any, path: KeyPath, problems: Pr
         names = " and ".join(f"'{field_name(place)}'" for place in places)
         problems.error(places[1], f"Two lists of evaluators on one level: {names}", "Keep one of them")
     if lists:
-        return Chosen(read_entries(lists[0], places[0], problems))
+        return Chosen(_remembered_entries(lists[0], places[0], problems))
     kind = data.get("evaluator")
     if kind is None:
         return None
@@ -103,6 +104,9 @@ def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[Evalu
         else:
             problems.wrong_type(place, "an object or a string", entry)
     return named(tuple(specs))
+
+
+_remembered_entries = Memo(read_entries)
 
 
 def named(specs: tuple[EvaluatorSpec, ...]) -> tuple[EvaluatorSpec, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -31,6 +32,15 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     format: str | None = None
     metadata: FrozenDict = FrozenDict()
     tags: tuple[str, ...] = ()
+
+    def with_metadata(self, metadata: dict[str, Any]) -> FrozenDict:
+        """A case's metadata over the dataset's, by key."""
+        frozen: FrozenDict = freeze(metadata)
+        return FrozenDict({**self.metadata, **frozen}) if self.metadata else frozen
+
+    def with_tags(self, tags: Iterable[str]) -> tuple[str, ...]:
+        """The dataset's tags and a case's, each once."""
+        return tuple(dict.fromkeys((*self.tags, *tags)))
 
 
 def read_header(data: dict[str, Any], default_name: str, finder: FileFinder, problems: Problems) -> Header:

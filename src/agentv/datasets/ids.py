@@ -14,6 +14,10 @@ class SeenIds(Protocol):
         """The positions in this batch of ids that were seen before, here or earlier; then all are seen."""
         ...
 
+    def expect(self, count: int) -> None:
+        """Makes room for so many ids at once."""
+        ...
+
 
 class IdSet:
     """Exact, for when the cases and so their ids are held anyway."""
@@ -33,6 +37,9 @@ class IdSet:
             self._seen.add(id)
         return found
 
+    def expect(self, count: int) -> None:
+        pass  # a set grows cheaply
+
 
 class PackedIds:
     """A hash table of 64-bit hashes without the ids. A repeat it reports must be confirmed: hashes can collide."""
@@ -42,7 +49,8 @@ class PackedIds:
         self._used = 0
 
     def repeats(self, ids: Sequence[str]) -> list[int]:
-        self._make_room(len(ids))
+        if (self._used + len(ids)) * 3 > len(self._slots) * 2:
+            self.expect(self._used + len(ids))
         slots, mask = self._slots, len(self._slots) - 1
         found = []
         for position, code in enumerate(map(hash, ids)):
@@ -57,10 +65,10 @@ class PackedIds:
         self._used += len(ids)
         return found
 
-    def _make_room(self, more: int) -> None:
-        """Grow so that at least a third of the slots stays free."""
+    def expect(self, count: int) -> None:
+        """Grows so that a third of the slots stays free. Known in advance, it saves moving everything every time."""
         size = len(self._slots)
-        while (self._used + more) * 3 > size * 2:
+        while count * 3 > size * 2:
             size *= 2
         if size == len(self._slots):
             return

@@ -18,6 +18,7 @@ from agentv.datasets.header import AGENTMARK, Header, is_header, read_header
 from agentv.datasets.ids import PackedIds, SeenIds
 from agentv.datasets.keys import CASE_LIST_KEYS
 from agentv.datasets.lines import MAX_LINE_BYTES
+from agentv.datasets.plain import PlainBuilder
 from agentv.datasets.rows import BadRow, Batch, Document, PlainRow, Reader, Row
 from agentv.datasets.source import Source
 from agentv.datasets.yaml_nodes import locate
@@ -69,6 +70,7 @@ class OpenDataset:
         self.finder = FileFinder(source.folder, self.root, allow_outside=options.allow_outside_files)
         self.header = self._read_header()
         self.agentmark = self._is_agentmark()
+        self._plain = PlainBuilder(self.header)
         self._warn_of_sidecar()
 
     def batches(self, seen: SeenIds | None) -> Iterator[list[EvalCase]]:
@@ -76,12 +78,16 @@ class OpenDataset:
         builder = CaseBuilder(self._rules())
         origins = {file: self._origin(file) for file in self.source.files}
         rows = self._reader.batches(
-            self.document, plain=builder.takes_plain_rows, max_line_bytes=self.options.max_line_bytes
+            self.document,
+            plain=not self.agentmark and not self.header.prompts,
+            max_line_bytes=self.options.max_line_bytes,
         )
         count = bad = 0
         for batch in rows:
             cases, errors = self._build(builder, batch, Place(origins[batch.file], batch.line))
             # An id used twice on an earlier line comes before whatever is wrong on a later one.
+            if seen is not None and not count:
+                seen.expect(self._estimated_cases(batch))
             kept = cases if seen is None else self._unique(cases, seen, count)
             count += len(cases)
             bad += len(errors)
@@ -93,14 +99,22 @@ class OpenDataset:
         if not count and not (bad and self._sink.wants_all):
             self._sink.bad_dataset([self._no_cases(bad)])
 
+    def _estimated_cases(self, first: Batch) -> int:
+        """About how many cases there are, judging by the first batch; of a compressed file, too few."""
+        size = sum(len(line) for line in first.lines if isinstance(line, bytes))
+        return sum(map(os.path.getsize, self.source.files)) * len(first.rows) // size if size else 0
+
     def _build(
         self, builder: CaseBuilder, batch: Batch, place: Place
     ) -> tuple[list[EvalCase], list[list[DatasetError]]]:
+        whole = self._plain.cases(batch.rows, place)
+        if whole is not None:
+            return whole, []
         cases: list[EvalCase] = []
         errors: list[list[DatasetError]] = []
         for offset, row in enumerate(batch.rows):
             if type(row) is PlainRow:
-                case = builder.plain(row, place, offset)
+                case = self._plain.case(row, place, offset)
                 if case is not None:
                     cases.append(case)
                     continue

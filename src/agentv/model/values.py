@@ -11,6 +11,9 @@ MAX_DEPTH = 256
 """Nesting beyond this is refused. Nothing real comes near it, and every walk below stays within Python's stack."""
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 class NestingError(ValueError):
     """A value nested deeper than MAX_DEPTH."""
 
@@ -61,6 +64,8 @@ def freeze(value: Any, depth: int = 0) -> Any:
     if depth >= MAX_DEPTH:
         raise NestingError
     if isinstance(value, dict):
+        if all(type(item) in _SCALARS for item in value.values()):
+            return FrozenDict(value)
         return FrozenDict({key: freeze(item, depth + 1) for key, item in value.items()})
     if isinstance(value, list | tuple):
         return FrozenList([freeze(item, depth + 1) for item in value])

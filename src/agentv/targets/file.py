@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from agentv.problems import KeyPath, Problem, Problems, field_name, type_word
 from agentv.registry import TARGETS
 from agentv.settings import declares, read_settings
 from agentv.suggest import did_you_mean
 from agentv.targets.base import INTERPOLATION, Target
 
-ROOT_KEYS = ("targets", "$schema", "version", "description")
+
+class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
+    """The whole file; its entries are held against the settings of their providers."""
+
+    schema: str | None = None
+    version: str | int | float | None = None
+    description: str | None = None
+    targets: list[Any]
 
 
 def check_targets(data: Any) -> Problems:
@@ -20,17 +29,11 @@ def check_targets(data: Any) -> Problems:
     if not isinstance(data, dict):
         problems.error((), f"A targets file must be an object with the list 'targets', got {type_word(data)}")
         return problems
-    for key in data:
-        if key not in ROOT_KEYS:
-            problems.warning((key,), f"Unknown field '{key}'", did_you_mean(key, ROOT_KEYS))
+    read_settings(TargetsFile, data, (), problems)
     entries = data.get("targets")
-    if entries is None:
-        problems.missing(("targets",))
-    elif not isinstance(entries, list):
-        problems.wrong_type(("targets",), "an array", entries)
-    else:
-        if not entries:
-            problems.warning(("targets",), "Field 'targets' has no entries")
+    if entries == []:
+        problems.warning(("targets",), "Field 'targets' has no entries")
+    if isinstance(entries, list):
         for index, entry in enumerate(entries):
             _check_entry(entry, ("targets", index), problems)
         _check_names(entries, problems)

@@ -1,0 +1,142 @@
+"""What the tests share: files written into a folder of their own, datasets loaded with their warnings, the command."""
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import agentv
+from agentv import AgentvError, DatasetWarning, EvalCase
+
+# The same examples on every machine and in every run, and no time limit that a busy machine could break.
+settings.register_profile(
+    "agentv", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("agentv")
+
+
+@dataclass
+class Loaded:
+    """Cases, and what was warned about on the way."""
+
+    cases: list[EvalCase]
+    warnings: list[DatasetWarning]
+
+    def __iter__(self) -> Iterator[EvalCase]:
+        return iter(self.cases)
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def __getitem__(self, index: int) -> EvalCase:
+        return self.cases[index]
+
+    @property
+    def ids(self) -> list[str]:
+        return [case.id for case in self.cases]
+
+    @property
+    def messages(self) -> list[str]:
+        """The warnings as text, but for the one about a sidecar, which most tests have no use for."""
+        texts = [str(warning) for warning in self.warnings]
+        return [text for text in texts if not text.startswith("Sidecar metadata file not found")]
+
+
+class Folder:
+    """A folder that is the working directory, so that paths and messages are relative and short."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, name: str, content: Any) -> str:
+        """Text and bytes as they are; a list of rows as JSON Lines; any other value as JSON, which is YAML too."""
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, list):
+            content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content)
+        elif isinstance(content, dict):
+            content = json.dumps(content, ensure_ascii=False)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return name
+
+    def load(self, *paths: str, **options: Any) -> Loaded:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            cases = agentv.load_cases(list(paths), **options)
+        return Loaded(cases, [found.message for found in caught if isinstance(found.message, DatasetWarning)])
+
+    def stream(self, *paths: str, **options: Any) -> Loaded:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            cases = list(agentv.stream_cases(list(paths), **options))
+        return Loaded(cases, [found.message for found in caught if isinstance(found.message, DatasetWarning)])
+
+    def error(self, *paths: str, **options: Any) -> Any:
+        """The error that loading ends in."""
+        with warnings.catch_warnings(), pytest.raises(AgentvError) as raised:
+            warnings.simplefilter("ignore", DatasetWarning)
+            agentv.load_cases(list(paths), **options)
+        return raised.value
+
+    def rows(self, *rows: dict[str, Any], sidecar: Any = None) -> Loaded:
+        """The cases of rows written as JSON Lines."""
+        self.write("rows.jsonl", list(rows))
+        if sidecar is not None:
+            self.write("rows.yaml", sidecar)
+        return self.load("rows.jsonl")
+
+    def row_error(self, *rows: dict[str, Any], sidecar: Any = None) -> Any:
+        """The error that rows written as JSON Lines end in."""
+        self.write("rows.jsonl", list(rows))
+        if sidecar is not None:
+            self.write("rows.yaml", sidecar)
+        return self.error("rows.jsonl")
+
+    def yaml(self, text: str, name: str = "cases.yaml") -> Loaded:
+        """The cases of a YAML document."""
+        return self.load(self.write(name, text))
+
+    def yaml_error(self, text: str, name: str = "cases.yaml") -> Any:
+        """The error that a YAML document ends in."""
+        return self.error(self.write(name, text))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    monkeypatch.chdir(tmp_path)
+    return Folder(tmp_path)
+
+
+@dataclass
+class Ended:
+    """How a command ended and what it said."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def printed(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stdout.split("\n") if line]
+
+
+@pytest.fixture
+def command(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`agentv` in this process, from its arguments to its exit code."""
+    from agentv.cli import cli
+    from agentv.cli.output import run
+
+    def agentv_command(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["agentv", *arguments])
+        capfdbinary.readouterr()
+        code = run(cli)
+        out, err = capfdbinary.readouterr()
+        return Ended(code, out.decode(), err.decode())
+
+    return agentv_command

@@ -1,0 +1,347 @@
+"""What each evaluator type accepts and refuses, read the way an entry of a dataset is read."""
+
+import math
+
+import pytest
+
+from agentv.evaluators.composite import member_names
+from agentv.evaluators.rubric import RubricItem, range_bounds, rubric_items
+from agentv.problems import Problems
+from agentv.registry import EVALUATORS
+from agentv.settings import read_settings
+
+
+def findings(type_, **settings):
+    """Everything wrong with a type's settings, as sentences."""
+    problems = Problems()
+    read = read_settings(EVALUATORS.find(type_), settings, (), problems)
+    return [problem.message for problem in problems] + (read.complaints() if read is not None else [])
+
+
+def read(type_, **settings):
+    problems = Problems()
+    result = read_settings(EVALUATORS.find(type_), settings, (), problems)
+    assert not problems, list(problems)
+    assert result.complaints() == []
+    return result
+
+
+MESSAGES = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "{{ candidate_answer }}"}]
+RANGES = {"0": "wrong", "3": "partly right", "8": "right"}
+RANGE_LIST = [
+    {"score_range": [0, 4], "expected_outcome": "weak"},
+    {"score_range": [5, 10], "description": "strong"},
+]
+
+ACCEPTED = {
+    "a judge without settings": ("llm_judge", {}),
+    "a prompt as text": ("llm_judge", {"prompt": "Is {{ candidate_answer }} polite?"}),
+    "a prompt as a file": ("llm_judge", {"prompt": "../prompts/safety-check.md"}),
+    "a prompt as messages": ("llm_judge", {"prompt": MESSAGES}),
+    "a prompt as a program's arguments": ("llm_judge", {"prompt": ["uv", "run", "prompt.py"]}),
+    "a prompt program with settings": (
+        "llm_judge",
+        {"prompt": {"script": ["bun", "p.ts"], "config": {"style": "terse"}}},
+    ),
+    "a prompt program in 4.x's words": ("llm_judge", {"prompt": {"command": "python p.py"}}),
+    "promptfoo's word for the prompt": ("llm_judge", {"rubricPrompt": "Grade {{ candidate_answer }}"}),
+    "rubrics on the judge itself": ("llm_judge", {"rubrics": ["Is polite", {"outcome": "Is short", "weight": 2}]}),
+    "votes": ("llm_judge", {"votes": 5, "temperature": 0.2, "model": "small"}),
+    "a rubric without items": ("rubric", {}),
+    "rubric items as texts": ("rubric", {"rubrics": ["Mentions the partition step", "States the complexity"]}),
+    "one text as the whole rubric": ("rubric", {"value": "Answers in French"}),
+    "rubric items in 4.x's words": (
+        "rubric",
+        {"criteria": [{"id": "a", "criteria": "Cites a source", "required": False}]},
+    ),
+    "an item with a number as id": ("rubric", {"rubrics": [{"id": 1, "expected_outcome": "Is correct"}]}),
+    "score ranges as a map": ("rubric", {"rubrics": [{"id": "a", "score_ranges": RANGES, "required_min_score": 8}]}),
+    "score ranges as a list": ("rubric", {"rubrics": [{"scoreRanges": RANGE_LIST}]}),
+    "a program as arguments": ("code_judge", {"script": ["uv", "run", "check.py"], "cwd": "."}),
+    "a program as a shell string": ("code_judge", {"command": "node check.js | tail -1", "timeout_seconds": 5}),
+    "a function in a file": ("python", {"function": "checks/format.py:grade"}),
+    "a function in a module": ("python", {"value": "my.checks:grade", "config": {"strict": True}}),
+    "a weighted composite": (
+        "composite",
+        {
+            "evaluators": [{"name": "safety", "type": "llm_judge"}, {"type": "equals"}],
+            "aggregator": {"type": "weighted_average", "weights": {"safety": 0.3, "equals": 0.7}},
+        },
+    ),
+    "a composite whose program is a path": (
+        "composite",
+        {"evaluators": ["Is polite"], "aggregator": {"type": "code_judge", "path": "node ../gate.js"}},
+    ),
+    "a composite that names its aggregator": (
+        "composite",
+        {"assertions": [{"type": "contains"}], "aggregator": "weighted_average"},
+    ),
+    "a composite in 4.x's words": (
+        "composite",
+        {"assert": ["Is polite"], "aggregator": {"type": "llm-grader", "prompt": "decide.md"}},
+    ),
+    "a share of members that must pass": (
+        "composite",
+        {"evaluators": ["Is polite"], "aggregator": {"type": "threshold", "threshold": 0.5}},
+    ),
+    "minimums": ("tool_trajectory", {"mode": "any_order", "minimums": {"knowledgeSearch": 2}}),
+    "a sequence with arguments": (
+        "tool_trajectory",
+        {"mode": "in_order", "expected": [{"tool": "load", "args": {"source": "a"}}, {"tool": "save", "args": "any"}]},
+    ),
+    "latency of one call": ("tool_trajectory", {"mode": "exact", "expected": [{"tool": "a", "maxDurationMs": 50}]}),
+    "4.x's matching of arguments": (
+        "tool_trajectory",
+        {"mode": "superset", "args_match": "ignore", "expected": [{"tool": "a", "args_match": ["path"]}]},
+    ),
+    "fields": (
+        "field_accuracy",
+        {
+            "fields": [
+                {"path": "invoice.total", "match": "numeric_tolerance", "tolerance": 0.01, "relative": True},
+                {"path": "lines[0].date", "match": "date", "formats": ["DD-MMM-YYYY"], "required": False, "weight": 2},
+                {"path": "supplier"},
+            ],
+            "aggregation": "all_or_nothing",
+        },
+    ),
+    "a time limit": ("latency", {"threshold": 2000}),
+    "a cost limit": ("cost", {"budget": 0.05}),
+    "promptfoo's word for a cost limit": ("cost", {"threshold": 0.05}),
+    "token limits in camelCase": ("token_usage", {"maxTotal": 1000, "maxOutput": 200}),
+    "several limits": ("execution_metrics", {"max_tool_calls": 5, "target_exploration_ratio": 0.6}),
+    "a number as the text to find": ("contains", {"value": 42}),
+    "an object that must be equal": ("equals", {"value": {"risk": "high"}}),
+    "several texts": ("contains_any", {"value": ["yes", 1, True]}),
+    "a pattern with flags": ("regex", {"pattern": r"^\d{4}$", "flags": "im"}),
+    "JavaScript's flags": ("regex", {"value": "ja", "flags": "gi"}),
+    "JSON with a schema": ("is_json", {"value": {"type": "object"}}),
+    "a schema in a file": ("json_schema", {"schema": "schemas/answer.json"}),
+    "a number of edits": ("levenshtein", {"value": "Paris", "max_distance": 2}),
+    "several near texts": ("similarity", {"value": ["Paris", "paris"], "threshold": 0.9}),
+}
+
+
+@pytest.mark.parametrize(("type_", "settings"), ACCEPTED.values(), ids=ACCEPTED)
+def test_settings_are_accepted(type_, settings):
+    read(type_, **settings)
+
+
+REFUSED = {
+    "a judge asked less than once": ("llm_judge", {"votes": 0}, "Field 'votes' must be an integer of at least 1"),
+    "a prompt that is a number": (
+        "llm_judge",
+        {"prompt": 3},
+        "Field 'prompt' must be a string or an object or an array, got integer",
+    ),
+    "a blank prompt": ("llm_judge", {"prompt": "  "}, "'prompt' is blank"),
+    "messages among arguments": ("llm_judge", {"prompt": ["a", MESSAGES[0]]}, "'prompt' mixes messages with strings"),
+    "a message without content": ("llm_judge", {"prompt": [{"role": "user"}]}, "'prompt[0]' is no message"),
+    "a program without arguments": ("llm_judge", {"prompt": {"script": []}}, "'prompt.script' must name a program"),
+    "a prompt object without a program": ("llm_judge", {"prompt": {}}, "Missing required field: 'prompt.script'"),
+    "a mistyped key": ("llm_judge", {"promt": "x"}, "Unknown field 'promt'"),
+    "a judge named as provider": ("llm_judge", {"provider": "openai:gpt"}, "Field 'provider' is not supported"),
+    "a minimum of another tool": ("contains", {"min_score": 0.5}, "Field 'min_score' is not supported"),
+    "an item that says nothing": ("rubric", {"rubrics": [{"id": "a"}]}, "'rubrics[0]' needs 'expected_outcome'"),
+    "a blank item": ("rubric", {"rubrics": ["ok", " "]}, "'rubrics[1]' needs 'expected_outcome'"),
+    "an empty rubric": ("rubric", {"rubrics": []}, "'rubrics' is an empty list"),
+    "an item of the wrong type": (
+        "rubric",
+        {"rubrics": [5]},
+        "Field 'rubrics[0]' must be a string or an object, got integer",
+    ),
+    "a mistyped key in an item": (
+        "rubric",
+        {"rubrics": ["ok", {"outcom": "x", "description": "y"}]},
+        "Unknown field 'rubrics[1].outcom'",
+    ),
+    "two items with one id": (
+        "rubric",
+        {"rubrics": [{"id": "a", "outcome": "x"}, {"id": "a", "outcome": "y"}]},
+        "'rubrics[1]' has the id 'a', which another item has too",
+    ),
+    "items that weigh nothing": ("rubric", {"rubrics": [{"outcome": "x", "weight": 0}]}, "has weight 0"),
+    "an infinite weight": (
+        "rubric",
+        {"rubrics": [{"outcome": "x", "weight": math.inf}]},
+        "Field 'rubrics[0].weight' must be a finite number",
+    ),
+    "a minimum above ten": (
+        "rubric",
+        {"rubrics": [{"outcome": "x", "required_min_score": 11}]},
+        "Field 'rubrics[0].required_min_score' must be an integer of at most 10",
+    ),
+    "a minimum that is no integer": (
+        "rubric",
+        {"rubrics": [{"outcome": "x", "required_min_score": 7.5}]},
+        "Field 'rubrics[0].required_min_score' must be an integer, got number",
+    ),
+    "ranges that start late": ("rubric", {"rubrics": [{"score_ranges": {"1": "a"}}]}, "that start at 1 instead of 0"),
+    "a range named by a word": ("rubric", {"rubrics": [{"score_ranges": {"low": "a"}}]}, "has 'low' in 'score_ranges'"),
+    "a range beyond ten": ("rubric", {"rubrics": [{"score_ranges": {"0": "a", "11": "b"}}]}, "not within 0 to 10"),
+    "ranges that overlap": (
+        "rubric",
+        {"rubrics": [{"score_ranges": [*RANGE_LIST, {"score_range": [4, 4], "outcome": "x"}]}]},
+        "that overlap at 4",
+    ),
+    "ranges with a gap": (
+        "rubric",
+        {"rubrics": [{"score_ranges": [{"score_range": [0, 3], "outcome": "a"}, RANGE_LIST[1]]}]},
+        "that leave out 4",
+    ),
+    "ranges that end early": ("rubric", {"rubrics": [{"score_ranges": RANGE_LIST[:1]}]}, "that end at 4 instead of 10"),
+    "a range that runs backwards": (
+        "rubric",
+        {"rubrics": [{"score_ranges": [{"score_range": [10, 0], "outcome": "a"}]}]},
+        "the range 10 to 0",
+    ),
+    "a judge without a program": ("code_judge", {"cwd": "."}, "Missing required field: 'script'"),
+    "a blank program": ("code_judge", {"script": " "}, "'script' is blank"),
+    "no time at all": (
+        "code_judge",
+        {"script": "x", "timeout_seconds": 0},
+        "Field 'timeout_seconds' must be a number greater than 0",
+    ),
+    "code instead of a function": ("python", {"value": "len(output) > 3"}, "code itself is not run"),
+    "a composite without members": (
+        "composite",
+        {"evaluators": [], "aggregator": "weighted_average"},
+        "needs at least one member",
+    ),
+    "a composite without an aggregator": ("composite", {"evaluators": ["x"]}, "Missing required field: 'aggregator'"),
+    "an unknown aggregator": (
+        "composite",
+        {"evaluators": ["x"], "aggregator": {"type": "median"}},
+        "Field 'aggregator.type' has an unknown value 'median'",
+    ),
+    "a threshold without a number": (
+        "composite",
+        {"evaluators": ["x"], "aggregator": {"type": "threshold"}},
+        "'aggregator': needs 'threshold'",
+    ),
+    "an aggregator without its program": (
+        "composite",
+        {"evaluators": ["x"], "aggregator": {"type": "code-grader"}},
+        "'aggregator': needs 'script'",
+    ),
+    "a weight for nobody": (
+        "composite",
+        {
+            "evaluators": [{"name": "safety", "type": "llm_judge"}],
+            "aggregator": {"type": "weighted_average", "weights": {"safty": 1}},
+        },
+        "names 'safty', which is no member. Did you mean 'safety'?",
+    ),
+    "a mode without a list": ("tool_trajectory", {"mode": "in_order"}, "Mode 'in_order' needs 'expected'"),
+    "any order without minimums": ("tool_trajectory", {"mode": "any_order"}, "Mode 'any_order' needs 'minimums'"),
+    "the list of another mode": (
+        "tool_trajectory",
+        {"mode": "exact", "expected": [{"tool": "a"}], "minimums": {"a": 1}},
+        "Mode 'exact' takes 'expected', not 'minimums'",
+    ),
+    "an unknown mode": ("tool_trajectory", {"mode": "inorder"}, "Field 'mode' has an unknown value 'inorder'"),
+    "a call without a tool": (
+        "tool_trajectory",
+        {"mode": "exact", "expected": [{"args": {}}]},
+        "Missing required field: 'expected[0].tool'",
+    ),
+    "a negative minimum": (
+        "tool_trajectory",
+        {"mode": "any_order", "minimums": {"a": -1}},
+        "must be an integer of at least 0",
+    ),
+    "no fields": ("field_accuracy", {"fields": []}, "'fields' is an empty list"),
+    "an unknown way to match": (
+        "field_accuracy",
+        {"fields": [{"path": "a", "match": "numeric"}]},
+        "Field 'fields[0].match' has an unknown value 'numeric'",
+    ),
+    "a field without a path": (
+        "field_accuracy",
+        {"fields": [{"match": "exact"}]},
+        "Missing required field: 'fields[0].path'",
+    ),
+    "no limit": ("token_usage", {}, "At least one limit is needed: max_total, max_input, max_output"),
+    "no limit among many": ("execution_metrics", {"exploration_tolerance": 0.1}, "At least one limit is needed"),
+    "a negative limit": ("latency", {"threshold": -1}, "Field 'threshold' must be a number of at least 0"),
+    "one text where several belong": (
+        "contains_all",
+        {"value": "a,b"},
+        "Field 'value' must be an array, got string",
+    ),
+    "no text where several belong": ("contains_any", {"value": []}, "Field 'value' must be an array that is not empty"),
+    "a broken pattern": ("regex", {"value": "(a"}, "'value' is no regular expression"),
+    "an unknown flag": ("regex", {"value": "a", "flags": "iq"}, "Unknown regex flag 'q'"),
+    "a check without its schema": ("json_schema", {}, "Missing required field: 'schema'"),
+    "edits as a threshold": ("levenshtein", {"threshold": 5}, "a number of edits goes into 'max_distance'"),
+    "two limits of nearness": ("levenshtein", {"threshold": 0.5, "max_distance": 2}, "not both"),
+    "a threshold beyond one": ("similarity", {"threshold": 1.5}, "Field 'threshold' must be a number of at most 1"),
+    "an embedding model": ("similarity", {"config": {"model": "e"}}, "Field 'config' is not supported"),
+}
+
+
+@pytest.mark.parametrize(("type_", "settings", "message"), REFUSED.values(), ids=REFUSED)
+def test_settings_are_refused(type_, settings, message):
+    found = findings(type_, **settings)
+    assert len(found) == 1
+    assert message in found[0]
+
+
+WITHOUT_VALUE = ("equals", "contains", "icontains", "starts_with", "ends_with", "regex", "levenshtein", "similarity")
+
+
+@pytest.mark.parametrize("type_", [*WITHOUT_VALUE, "factuality", "context_recall"])
+def test_a_reference_is_needed_only_without_a_value(type_):
+    assert read(type_).needs_reference
+    assert not read(type_, value="Paris").needs_reference
+
+
+@pytest.mark.parametrize("type_", ["contains_any", "contains_all", "icontains_any", "icontains_all"])
+def test_a_reference_is_needed_only_without_a_list(type_):
+    assert read(type_).needs_reference
+    assert not read(type_, value=["Paris"]).needs_reference
+
+
+@pytest.mark.parametrize(
+    ("type_", "settings", "needed"),
+    [
+        ("field_accuracy", {"fields": [{"path": "a"}]}, True),
+        ("llm_judge", {}, False),
+        ("rubric", {}, False),
+        ("faithfulness", {}, False),
+        ("is_json", {}, False),
+        ("latency", {"threshold": 1}, False),
+        ("composite", {"evaluators": ["x", {"type": "is-json"}], "aggregator": "weighted_average"}, False),
+        ("composite", {"evaluators": ["x", {"type": "not-equals"}], "aggregator": "weighted_average"}, True),
+        ("composite", {"evaluators": [{"type": "equals", "value": "a"}], "aggregator": "weighted_average"}, False),
+    ],
+)
+def test_other_types_say_whether_they_need_a_reference(type_, settings, needed):
+    assert read(type_, **settings).needs_reference is needed
+
+
+def test_further_keys_of_a_code_judge_are_its_own():
+    kind = EVALUATORS.find("code_judge")
+    assert kind.open_settings
+    assert not kind.unsupported
+
+
+def test_rubric_items_without_an_id_are_numbered():
+    items = rubric_items(["a", RubricItem(id="own", expected_outcome="b"), "c"])
+    assert [item.id for item in items] == ["rubric-1", "own", "rubric-3"]
+    assert [item.expected_outcome for item in items] == ["a", "b", "c"]
+
+
+def test_a_map_of_ranges_gives_each_its_highest_points():
+    assert range_bounds(RANGES) == [(0, 2), (3, 7), (8, 10)]
+
+
+def test_members_without_a_name_are_named_after_their_type():
+    entries = ["text", {"type": "llm-grader"}, {"type": "llm_judge"}, "more", {"metric": "mine", "type": "equals"}]
+    assert member_names(entries) == ["rubric", "llm_judge", "llm_judge-2", "mine"]
+
+
+def test_fields_that_may_name_files_are_declared_fields():
+    for name in EVALUATORS.names():
+        kind = EVALUATORS.find(name)
+        assert set(kind.files) <= set(kind.__struct_fields__), name

@@ -1,0 +1,255 @@
+"""The targets file: what is accepted, and what each mistake is called."""
+
+import pytest
+
+from agentv.targets.file import check_targets, target_names
+
+
+def entry(provider, **settings):
+    return {"targets": [{"name": "main", "provider": provider, **settings}]}
+
+
+def messages(data, severity="error"):
+    return [problem.message for problem in check_targets(data) if problem.severity == severity]
+
+
+ACCEPTED = {
+    "a model behind any compatible endpoint": ("openai", {"base_url": "http://localhost:8000/v1", "model": "m"}),
+    "the responses API": ("openai", {"model": "m", "api": "responses", "maxTokens": 100, "seed": 1}),
+    "a deployment in 2.x's words": (
+        "azure",
+        {"endpoint": "${{ AZURE_ENDPOINT }}", "api_key": "${{ KEY }}", "deploymentName": "gpt", "apiVersion": "v1"},
+    ),
+    "a resource instead of an address": ("azure-openai", {"resource": "mine", "model": "gpt"}),
+    "thinking": ("anthropic", {"variant": "opus", "api_key": "k", "thinking_budget": 1024}),
+    "a default model": ("google", {"api_key": "k"}),
+    "a region": ("bedrock", {"model": "m", "aws_region": "eu-west-1"}),
+    "a command in 2.x's words": ("cli", {"commandTemplate": "agent {PROMPT} {FILES} > {OUTPUT_FILE}"}),
+    "a command in 4.x's words": (
+        "cli",
+        {"command": "agent --file {PROMPT_FILE}", "healthcheck": {"command": "agent -v"}},
+    ),
+    "a shell's own variables": ("cli", {"command_template": "cd ${HOME} && run ${{ TOOL }} {EVAL_ID} {ATTEMPT}"}),
+    "a health check by address": (
+        "cli",
+        {"command_template": "x", "healthcheck": {"type": "http", "url": "http://x/health", "timeout_seconds": 5}},
+    ),
+    "the environment of a command": ("cli", {"command_template": "x", "env": {"A": "1"}, "pass_env": ["B_TOKEN"]}),
+    "many cases with one command": ("cli", {"command_template": "x {OUTPUT_FILE}", "provider_batching": True}),
+    "an agent": ("claude-code", {"model": "opus", "args": ["--verbose"], "cwd": "."}),
+    "an agent in 2.x's words": ("codex", {"binary": "codex", "arguments": ["${{ FLAG }}"], "log_format": "json"}),
+    "an agent that chooses its own API": ("pi", {"llm_provider": "openai", "pi_model": "m", "thinking": "low"}),
+    "an agent by 4.x's name": ("claude-cli", {}),
+    "a function in a file": ("python", {"function": "agents/echo.py:answer"}),
+    "a function in a module": ("python", {"function": "my.agents:answer"}),
+    "an address": ("http", {"url": "https://x/answer", "headers": {"A": "b"}, "body": {"q": "{{ prompt }}"}}),
+    "an earlier run": ("replay", {"from": ".agentv/results/r1"}),
+    "made-up answers": ("mock", {"responses": {"greet-*": "Hello"}, "delay_ms": [10, 20], "fault_rate": 0.5}),
+    "made-up tool calls": (
+        "mock",
+        {"tool_calls": [{"tool": "Read", "input": {"path": "a"}}], "token_usage": {"input": 3, "output": 4}},
+    ),
+    "settings that every provider has": (
+        "mock",
+        {
+            "workers": 4,
+            "timeout-seconds": 10,
+            "maxRetries": 0,
+            "retry_status_codes": [429],
+            "transform": {"strip": ["fences"]},
+        },
+    ),
+    "variables where numbers belong": (
+        "openai",
+        {"model": "${{ M }}", "temperature": "${{ T }}", "workers": "${{ W }}", "api": "${{ API }}"},
+    ),
+    "variables deep inside": (
+        "mock",
+        {"delay_ms": ["${{ LOW }}", 5], "token_usage": {"input": "${{ N }}", "output": 1}},
+    ),
+    "null as absent": ("mock", {"response": None, "workers": None}),
+    "a class of the user's own": ("my_targets.py:Echo", {"anything": True}),
+    "a provider that a variable names": ("${{ PROVIDER }}", {"model": "m"}),
+}
+
+
+@pytest.mark.parametrize(("provider", "settings"), ACCEPTED.values(), ids=ACCEPTED)
+def test_a_target_is_accepted(provider, settings):
+    assert check_targets(entry(provider, **settings)) == []
+
+
+REFUSED = {
+    "an unknown provider": ("opanai", {}, ("provider",), "Unknown provider 'opanai'"),
+    "a mistyped key": (
+        "openai",
+        {"model": "m", "temprature": 1},
+        ("temprature",),
+        "Unknown field 'targets[0].temprature'",
+    ),
+    "a mistyped key with a variable": (
+        "mock",
+        {"respones": "${{ A }}"},
+        ("respones",),
+        "Unknown field 'targets[0].respones'",
+    ),
+    "a mistyped key deep inside": (
+        "cli",
+        {"command": "x", "healthcheck": {"urll": "${{ URL }}"}},
+        ("healthcheck", "urll"),
+        "Unknown field 'targets[0].healthcheck.urll'",
+    ),
+    "delegation": (
+        "mock",
+        {"use_target": "${{ T }}"},
+        ("use_target",),
+        "Field 'targets[0].use_target' is not supported",
+    ),
+    "batching elsewhere": (
+        "openai",
+        {"model": "m", "providerBatching": True},
+        ("providerBatching",),
+        "is not supported",
+    ),
+    "no model": ("openai", {}, (), "Target 'main': Provider 'openai' needs 'model'"),
+    "no endpoint": ("azure", {"model": "m"}, (), "Target 'main': Provider 'azure' needs 'endpoint'"),
+    "a file as an address": ("openai", {"model": "m", "base_url": "localhost:8000"}, (), "must be an address"),
+    "an unknown API": ("openai", {"model": "m", "api": "chats"}, ("api",), "has an unknown value 'chats'"),
+    "no command": ("cli", {}, ("command_template",), "Missing required field: 'targets[0].command_template'"),
+    "a blank command": ("cli", {"command": " "}, (), "'command_template' is blank"),
+    "an unknown placeholder": (
+        "cli",
+        {"command": "x {PROMTP}"},
+        (),
+        "unknown placeholder {PROMTP}. Did you mean 'PROMPT'?",
+    ),
+    "a health check without anything": (
+        "cli",
+        {"command": "x", "healthcheck": {}},
+        (),
+        "needs 'url' or 'command_template'",
+    ),
+    "a health check of another type": (
+        "cli",
+        {"command": "x", "healthcheck": {"type": "http", "url": "http://x", "command": "y"}},
+        (),
+        "'command_template' does not belong to http",
+    ),
+    "a health check of no type": (
+        "cli",
+        {"command": "x", "healthcheck": {"type": "ping"}},
+        ("healthcheck", "type"),
+        "has an unknown value 'ping'",
+    ),
+    "a placeholder in a health check": (
+        "cli",
+        {"command": "x", "healthcheck": {"command": "y {FOO}"}},
+        (),
+        "'healthcheck.command_template' has an unknown placeholder {FOO}",
+    ),
+    "a function without a module": ("python", {"function": "answer"}, (), "must be of the form 'module:name'"),
+    "no address": ("http", {}, ("url",), "Missing required field: 'targets[0].url'"),
+    "an unknown method": ("http", {"url": "http://x", "method": "get"}, ("method",), "has an unknown value 'get'"),
+    "a body that cannot be sent": ("http", {"url": "http://x", "method": "GET", "body": "x"}, (), "has no 'body'"),
+    "nothing to replay": ("replay", {}, ("from",), "Missing required field: 'targets[0].from'"),
+    "more faults than calls": ("mock", {"fault_rate": 1.5}, ("fault_rate",), "must be a number of at most 1"),
+    "delays backwards": ("mock", {"delay_ms": [5, 1]}, (), "'delay_ms' must be a number, or the least and the most"),
+    "no workers": ("mock", {"workers": 0}, ("workers",), "must be an integer of at least 1"),
+    "an unknown transform": ("mock", {"transform": {"jq": "."}}, ("transform", "jq"), "Unknown field"),
+    "a variable without a name": ("mock", {"response": "a ${{ }} b"}, ("response",), "has a malformed variable"),
+    "a variable that does not end": ("mock", {"response": "${{ A }"}, ("response",), "has a malformed variable"),
+    "an unknown judge": ("mock", {"judge_target": "mian"}, ("judge_target",), "names 'mian', which is no target"),
+    "an unknown judge in 4.x's words": (
+        "mock",
+        {"grader_target": "x"},
+        ("grader_target",),
+        "names 'x', which is no target",
+    ),
+}
+
+
+@pytest.mark.parametrize(("provider", "settings", "place", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_target_is_refused_at_its_place(provider, settings, place, message):
+    [problem] = check_targets(entry(provider, **settings)).errors
+    assert problem.path == ("targets", 0, *place)
+    assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("provider", "settings", "hint"),
+    [
+        ("opanai", {}, "Did you mean 'openai'?"),
+        ("openai", {"model": "m", "temprature": 1}, "Did you mean 'temperature'?"),
+        ("openai", {"model": "m", "api": "chats"}, "Did you mean 'chat'?"),
+        ("http", {"url": "http://x", "method": "FETCH"}, "Known values: GET, POST, PUT, PATCH, DELETE"),
+        ("mock", {"judge_target": "mian"}, "Did you mean 'main'?"),
+        ("mock", {"use_target": "x"}, "Write the settings of that target out, or name it where this one is named"),
+    ],
+)
+def test_a_mistake_comes_with_what_to_do(provider, settings, hint):
+    assert check_targets(entry(provider, **settings)).errors[0].hint == hint
+
+
+ROOTS = [
+    (None, "A targets file must be an object with the list 'targets', got null"),
+    ([], "A targets file must be an object with the list 'targets', got array"),
+    ({}, "Missing required field: 'targets'"),
+    ({"targets": {}}, "Field 'targets' must be an array, got object"),
+    ({"targets": ["x"]}, "Field 'targets[0]' must be an object, got string"),
+    ({"targets": [{"provider": "mock"}]}, "Missing required field: 'targets[0].name'"),
+    ({"targets": [{"name": "a"}]}, "Missing required field: 'targets[0].provider'"),
+    ({"targets": [{"name": " ", "provider": "mock"}]}, "Field 'targets[0].name' is blank"),
+    ({"targets": [{"name": 1, "provider": "mock"}]}, "Field 'targets[0].name' must be a string, got integer"),
+    ({"targets": [{"name": "a", "provider": ""}]}, "Field 'targets[0].provider' is blank"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), ROOTS)
+def test_a_file_of_another_shape_is_refused(data, message):
+    assert messages(data) == [message]
+
+
+def test_a_name_used_twice_is_an_error_that_names_both_places():
+    data = {
+        "targets": [
+            {"name": "a", "provider": "mock"},
+            {"name": "b", "provider": "mock"},
+            {"name": "a", "provider": "mock"},
+        ]
+    }
+    [problem] = check_targets(data)
+    assert problem.path == ("targets", 2, "name")
+    assert problem.message == "Target name 'a' is used twice: at targets[0] and targets[2]"
+
+
+def test_a_judge_may_be_declared_after_the_target_it_judges():
+    data = {
+        "targets": [
+            {"name": "a", "provider": "mock", "judge_target": "judge"},
+            {"name": "judge", "provider": "mock"},
+            {"name": "b", "provider": "mock", "judge_target": "${{ JUDGE }}"},
+        ]
+    }
+    assert check_targets(data) == []
+
+
+def test_the_keys_around_the_list_are_known_and_others_are_warned_about():
+    data = {"$schema": "agentv-targets-v2.2", "version": 1, "description": "x", "targets": [], "target": []}
+    assert messages(data) == []
+    assert messages(data, "warning") == ["Unknown field 'target'", "Field 'targets' has no entries"]
+
+
+def test_of_two_names_of_one_setting_our_own_is_read():
+    data = entry("azure", deployment="old", model="new", endpoint="e")
+    assert messages(data) == []
+    assert messages(data, "warning") == ["Field 'targets[0].deployment' is ignored beside 'targets[0].model'"]
+
+
+def test_every_mistake_of_a_file_is_reported_at_once():
+    data = {"targets": [{"name": "a", "provider": "cli"}, {"name": "b", "provider": "mock", "workers": -1, "x": 1}, 3]}
+    assert len(messages(data)) == 4
+
+
+def test_the_names_of_a_file_are_those_it_declares():
+    assert target_names({"targets": [{"name": "a"}, {"name": ""}, 3, {"name": "b"}]}) == ["a", "b"]
+    assert target_names({"targets": "x"}) == []
+    assert target_names(None) == []

@@ -1,0 +1,240 @@
+"""The documentation, executed: what a page says happens, happens.
+
+A page is read from top to bottom, in a project of its own that holds a copy of `examples/`:
+
+    ```yaml evals/a.yaml      a block with a file name (yaml, jsonl, markdown) is written to that file
+    ```console                `$ command` lines are run; then comes what one prints; `…` is anything
+    ```console terminal       the same, with a terminal to print to
+    ```python                 runs after the Python before it on the page; `# → text` is what it prints
+
+A command that fails is followed by `$ echo $?`. `pip install` is left to whoever set this environment up.
+"""
+
+import importlib.util
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+
+from agentv.cli import cli
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+DOCS = REPOSITORY / "docs"
+PAGES = [REPOSITORY / "README.md", *sorted(DOCS.glob("*.md")), *sorted(REPOSITORY.glob("examples/*/README.md"))]
+ALL_PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted(DOCS.rglob("*.md")), *PAGES[1:]]
+FILES = ("yaml", "jsonl", "markdown")
+LANGUAGES = ("console", "python", "text", *FILES)
+
+_FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_INSTALL = re.compile(r"pip install (-q )?(-e )?\S+")
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, the file it is, its text, the line it starts on, and what stands before it."""
+
+    language: str
+    file: str
+    text: str
+    line: int
+    before: str
+
+
+def name_of(page):
+    return str(page.relative_to(REPOSITORY))
+
+
+def blocks_of(page):
+    text = page.read_text(encoding="utf-8")
+    for found in _FENCE.finditer(text):
+        language, _, file = found["info"].strip().partition(" ")
+        before = _FENCE.sub("", text[: found.start()]).rstrip().rsplit("\n\n", 1)[-1]
+        yield Block(language, file, found["body"], text.count("\n", 0, found.start()) + 1, before)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project with the examples in it, and `agentv` and `python` on the PATH as this test runs them."""
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    shutil.copytree(REPOSITORY / "examples", folder / "examples")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, arguments in {"agentv": " -m agentv", "python": ""}.items():
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY / "src"))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_tells_the_truth(page, project, capsys):
+    names = {}
+    for block in blocks_of(page):
+        place = f"{name_of(page)}, line {block.line}"
+        if block.language == "console":
+            run_console(block, place)
+        elif block.language == "python":
+            run_python(block, place, names, capsys)
+        elif block.file:
+            write_file(block, place, project)
+
+
+def write_file(block, place, project):
+    assert Path(block.file).name in block.before, f"{place}: the text before the block does not name {block.file}"
+    path = project / block.file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(block.text, encoding="utf-8", newline="\n")
+
+
+def run_console(block, place):
+    status = 0
+    for command, expected in commands_in(block.text, place):
+        assert status == 0 or command == "echo $?", f"{place}: exit code {status} before `{command}`"
+        command = without_install(command)
+        if command is None:
+            continue
+        status, printed = run(f"(exit {status}); {command}", on_terminal=block.file == "terminal")
+        assert matches(expected, printed), f"{place}: `{command}` prints\n{printed}\nand not\n{expected}"
+    assert status == 0, f"{place}: the last command ends with {status}"
+
+
+def run(command, *, on_terminal):
+    """How a command ends, and what it prints to either stream, without colours and spaces at the ends of lines."""
+    reader, writer = pty.openpty() if on_terminal else os.pipe()
+    process = subprocess.Popen(["sh", "-c", command], stdout=writer, stderr=writer, stdin=subprocess.DEVNULL)
+    os.close(writer)
+    printed = b"".join(iter(lambda: read_some(reader), b"")).decode()
+    os.close(reader)
+    lines = [line.rstrip() for line in _COLOUR.sub("", printed).splitlines()]
+    return process.wait(), "".join(f"{line}\n" for line in lines)
+
+
+def read_some(reader):
+    try:
+        return os.read(reader, 65536)
+    except OSError:  # how the end of a terminal shows
+        return b""
+
+
+def commands_in(text, place):
+    """The commands of a console block, each with what it prints."""
+    assert text.startswith("$ "), f"{place}: a console block starts with a command"
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
+
+
+def without_install(command):
+    """What is left of a command without its `pip install`; None for nothing, and for the tests, which are running."""
+    if not command.startswith("pip install "):
+        return command
+    _, _, rest = command.partition(" && ")
+    assert _INSTALL.match(command)
+    return None if rest in ("", "pytest") else rest
+
+
+def matches(expected, printed):
+    """Whether an output is as described: `…` stands for anything, on a line of its own for any lines."""
+    lines = [r"(?:[^\n]*\n)*" if line == "…" else re.escape(line) + "\n" for line in expected.splitlines()]
+    return re.fullmatch("".join(lines).replace("…", r"[^\n]*"), printed) is not None
+
+
+def run_python(block, place, names, capsys):
+    capsys.readouterr()
+    code = compile("\n" * block.line + block.text, place, "exec")
+    exec(code, names)
+    expected = re.findall(r"# → (.*)$", block.text, re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == expected, place
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_is_of_a_kind_that_is_executed(page):
+    for block in blocks_of(page):
+        place = f"{name_of(page)}, line {block.line}"
+        assert block.language in LANGUAGES, f"{place}: ```{block.language} is none of {', '.join(LANGUAGES)}"
+        if block.language in FILES:
+            assert block.file, f"{place}: ```{block.language} without the name of its file"
+        else:
+            assert block.file in ("", "terminal"), f"{place}: a file name belongs to {', '.join(FILES)}"
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=name_of)
+def test_links_lead_somewhere(page):
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in (found["target"] for found in _LINK.finditer(text)):
+        if target.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (page.parent / file).resolve() if file else page
+        assert path.exists(), f"{target} leads nowhere"
+        if anchor:
+            assert anchor in anchors_of(path), f"{target}: no such heading"
+
+
+def anchors_of(page):
+    headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_in_the_index():
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    missing = [page for page in DOCS.rglob("*.md") if f"({page.relative_to(DOCS)})" not in index]
+    assert missing == [DOCS / "index.md"]
+
+
+def test_the_reference_is_what_the_code_says():
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    written = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "reference").iterdir()}
+    assert written == generate.pages(), "run: python docs/generate.py"
+
+
+def commands():
+    context = click.Context(cli)
+    return {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_and_option_is_in_the_reference(name):
+    text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    section = text.partition(f"\n## agentv {name}\n")[2].partition("\n## ")[0]
+    options = [option for param in commands()[name].params for option in param.opts if option.startswith("-")]
+    assert section
+    assert [option for option in options if f"`{option}`" not in section] == []
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "fits"),
+    [
+        ("a\n", "a\n", True),
+        ("a\n", "b\n", False),
+        ("a…c\n", "abbc\n", True),
+        ("a…c\n", "ab\nbc\n", False),
+        ("a\n…\nd\n", "a\nb\nc\nd\n", True),
+        ("a\n…\nd\n", "a\nb\nc\n", False),
+        ("…\nd\n", "a\nd\n", True),
+        ("a\n…\n", "a\nb\nc\n", True),
+        ("", "a\n", False),
+    ],
+)
+def test_an_output_is_compared_as_the_convention_says(expected, printed, fits):
+    assert matches(expected, printed) == fits
+
+
+def test_an_install_is_left_out_and_what_follows_is_run():
+    assert without_install("pip install -e . && agentv cases x") == "agentv cases x"
+    assert without_install("pip install -e '.[dev]' && pytest") is None
+    assert without_install("agentv --version") == "agentv --version"
