@@ -164,10 +164,10 @@ class CaseBuilder:
         if value is not None:
             problems.warning((old,), f"Field '{old}' is ignored beside '{new}'", topic=f"ignored {old}")
             return new, value
-        problems.warning((old,), f"Field '{old}' is deprecated: use '{new}'", topic=f"deprecated {old}")
         if not isinstance(former, list):
             problems.wrong_type((old,), "an array", former)
             return old, None
+        problems.warning((old,), f"Field '{old}' is deprecated: use '{new}'", topic=f"deprecated {old}")
         return old, former
 
     def _input(

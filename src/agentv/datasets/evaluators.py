@@ -11,7 +11,7 @@ from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
 from agentv.model.values import FrozenDict, freeze
 from agentv.problems import KeyPath, Problems, field_name
 from agentv.registry import EVALUATORS
-from agentv.settings import read_settings, read_value
+from agentv.settings import field_of, read_settings, read_value
 
 _PLAIN_KEYS: dict[str, Any] = {"name": str, "negate": bool, "transform": dict[str, Any], "target": str | list[str]}
 _COMMON = ("type", "metric", "weight", "required", *_PLAIN_KEYS)
@@ -166,7 +166,7 @@ def _read_entry(
         negate=bool(common.get("negate", False)) != negated,
         transform=freeze(common["transform"]) if "transform" in common else None,
         target=tuple(target) if isinstance(target := common.get("target"), list) else target,
-        settings=freeze({key: value for key, value in own.items() if value is not None}),
+        settings=freeze({_canonical(type_, key): value for key, value in own.items() if value is not None}),
     )
 
 
@@ -247,6 +247,12 @@ def _check_own(
         problems.error(path, complaint)
     if type_ == "composite" and own.get("evaluators") is not None:
         read_entries(own["evaluators"], (*path, "evaluators"), problems)
+
+
+def _canonical(type_: str, key: str) -> str:
+    """The name of a setting, whichever of its spellings was used; a key that is the user's own stays as it is."""
+    field = None if ".py:" in type_ else field_of(EVALUATORS.find(type_), key)
+    return key if field is None else field.encode_name
 
 
 def _at(message: str, path: KeyPath, place: KeyPath) -> str:
