@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from agentv.config import ProjectConfig
+from agentv.config import ProjectConfig, check_config
 from agentv.datasets.keys import CaseKeys, HeaderKeys
 from agentv.model.result import Result
 from agentv.model.run import RunManifest, RunSummary
@@ -203,6 +203,21 @@ def test_no_union_holds_a_fixed_tuple_beside_a_bounded_value(kind):
     for union in unions_in(msgspec.inspect.type_info(kind)):
         if any(isinstance(option, msgspec.inspect.TupleType) for option in union.types):
             assert not any(bounded(option) for option in union.types)
+
+
+@pytest.mark.parametrize(
+    ("data", "findings"),
+    [
+        ({"guideline_patterns": ["**/*.md", " "]}, ["Field 'guideline_patterns[1]' is blank"]),
+        ({"guideline_patterns": []}, ["Field 'guideline_patterns' is empty: no file is a guideline"]),
+        ({"guideline_pattern": ["a"]}, ["Unknown field 'guideline_pattern'"]),
+        ({"execution": {"trials": 0}}, ["Field 'execution.trials' must be an integer of at least 1"]),
+        ([], ["A configuration must be an object, got array"]),
+        (None, []),
+    ],
+)
+def test_a_configuration_is_checked(data, findings):
+    assert [problem.message for problem in check_config(data)] == findings
 
 
 def test_a_result_always_says_its_version_its_score_and_its_verdict():

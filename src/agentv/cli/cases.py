@@ -86,8 +86,8 @@ def _print_table(cases: Iterable[EvalCase]) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("id", "dataset", "input", "target", "evaluators"):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=3 if heading == "input" else None)
+    for heading, narrowest in {"id": 14, "dataset": 10, "input": 20, "target": 7, "evaluators": 12}.items():
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=narrowest)
     total = 0
     for case in cases:
         total += 1

@@ -14,7 +14,7 @@ from agentv.registry import EVALUATORS
 from agentv.settings import field_of, read_settings, read_value
 
 _PLAIN_KEYS: dict[str, Any] = {"name": str, "negate": bool, "transform": dict[str, Any], "target": str | list[str]}
-_COMMON = ("type", "metric", "weight", "required", *_PLAIN_KEYS)
+_COMMON = ("type", "metric", "weight", "required", "min_score", *_PLAIN_KEYS)
 _MAX_WEIGHT = 1e100
 LIST_KEYS = ("evaluators", "assertions", "assert")
 
@@ -42,9 +42,11 @@ def read_level(data: dict[str, Any], execution: Any, path: KeyPath, problems: Pr
     if len(lists) > 1:
         names = " and ".join(f"'{field_name(place)}'" for place in places)
         problems.error(places[1], f"Two lists of evaluators on one level: {names}", "Keep one of them")
-    if lists:
-        return Chosen(_remembered_entries(lists[0], places[0], problems))
     kind = data.get("evaluator")
+    if lists:
+        if kind is not None:
+            problems.warning((*path, "evaluator"), f"Field 'evaluator' is ignored beside '{field_name(places[0])}'")
+        return Chosen(_remembered_entries(lists[0], places[0], problems))
     if kind is None:
         return None
     if not isinstance(kind, str):
@@ -153,8 +155,12 @@ def _read_entry(
     if found is None:
         return None
     type_, negated = found
-    common = _read_common(entry, path, problems)
     own = {key: value for key, value in entry.items() if key not in _COMMON}
+    if type_ == "code_judge" and isinstance(entry.get("target"), bool | dict):
+        # Here `target` does not name a judge: it lets the program ask a model, with a limit on how often.
+        own["target_proxy"] = entry["target"]
+        entry = {key: value for key, value in entry.items() if key != "target"}
+    common = _read_common(entry, path, problems)
     _check_own(type_, own, path, problems, place_of_rubrics)
     if len(problems.errors) > before:
         return None
@@ -203,6 +209,8 @@ def _read_common(entry: dict[str, Any], path: KeyPath, problems: Problems) -> di
         values["weight"] = _weight(given["weight"], path, problems)
     if "required" in given:
         values["required"] = _required(given["required"], path, problems)
+    if "min_score" in given:
+        values["required"] = _min_score(given, path, problems)
     return values
 
 
@@ -215,6 +223,15 @@ def _weight(value: Any, path: KeyPath, problems: Problems) -> float:
     if value > _MAX_WEIGHT:
         problems.error((*path, "weight"), f"Field '{field_name((*path, 'weight'))}' is too large")
     return float(min(value, _MAX_WEIGHT))
+
+
+def _min_score(given: dict[str, Any], path: KeyPath, problems: Problems) -> bool | float:
+    """AgentV 4.x writes the minimum of a required evaluator apart; without `required` it decides nothing."""
+    minimum = _required(given["min_score"], path, problems)
+    if given.get("required") is True:
+        return minimum
+    problems.warning((*path, "min_score"), "Field 'min_score' has no effect without 'required: true'")
+    return bool(given.get("required", False))
 
 
 def _required(value: Any, path: KeyPath, problems: Problems) -> bool | float:
@@ -245,8 +262,9 @@ def _check_own(
         problems.append(msgspec.structs.replace(problem, path=place, message=_at(problem.message, problem.path, place)))
     for complaint in settings.complaints() if settings is not None else ():
         problems.error(path, complaint)
-    if type_ == "composite" and own.get("evaluators") is not None:
-        read_entries(own["evaluators"], (*path, "evaluators"), problems)
+    for key in LIST_KEYS if type_ == "composite" else ():
+        if own.get(key) is not None:
+            read_entries(own[key], (*path, key), problems)
 
 
 def _canonical(type_: str, key: str) -> str:

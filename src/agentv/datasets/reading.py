@@ -27,6 +27,9 @@ from agentv.model.case import EvalCase, Origin, Place
 from agentv.problems import Problem, Problems
 from agentv.registry import READERS
 
+_MOST_EXPECTED = 1 << 20
+"""Ids to make room for at once: a file may begin with small lines and go on with large ones."""
+
 
 class Sink(Protocol):
     """Is told what is wrong. Loading raises, skipping counts, validation collects.
@@ -102,7 +105,8 @@ class OpenDataset:
     def _estimated_cases(self, first: Batch) -> int:
         """About how many cases there are, judging by the first batch; of a compressed file, too few."""
         size = sum(len(line) for line in first.lines if isinstance(line, bytes))
-        return sum(map(os.path.getsize, self.source.files)) * len(first.rows) // size if size else 0
+        estimate = sum(map(os.path.getsize, self.source.files)) * len(first.rows) // size if size else 0
+        return min(estimate, _MOST_EXPECTED)
 
     def _build(
         self, builder: CaseBuilder, batch: Batch, place: Place

@@ -30,7 +30,8 @@ class Source(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """The name it has when it says none."""
-        return os.path.basename(self.base) or "dataset"
+        name = os.path.basename(self.base)
+        return os.fsencode(name).decode("utf-8", "replace") or "dataset"
 
     @property
     def folder(self) -> str:

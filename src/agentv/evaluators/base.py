@@ -7,11 +7,13 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-RESERVED = ("type", "name", "metric", "weight", "required", "negate", "transform", "target")
+from agentv.model.judgement import Judgement
+from agentv.model.score import Score
+
+RESERVED = ("type", "name", "metric", "weight", "required", "min_score", "negate", "transform", "target")
 """Keys of an entry that every type has; the rest are the type's own."""
 
 OTHER_TOOLS = {
-    "min_score": "Write the minimum into `required`: `required: 0.7`; `required: true` is the pass limit",
     "threshold": "Write the minimum into `required`: `required: 0.7`; `required: true` is the pass limit",
     "provider": "Name the judge in `target`; targets are declared in the targets file",
     "preprocessors": "Use `transform` of the evaluator or of the target",
@@ -39,6 +41,14 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
     unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
     open_settings: ClassVar[bool] = False
     files: ClassVar[tuple[str, ...]] = ()
+
+    def score(self, judgement: Judgement) -> Score:
+        """Scores at once, for types that need not wait for anything; they are called without an event loop's detour."""
+        raise NotImplementedError
+
+    async def evaluate(self, judgement: Judgement) -> Score:
+        """Scores an answer, or raises EvaluatorFailure. Types that wait for something override this one."""
+        return self.score(judgement)
 
     def complaints(self) -> list[str]:
         """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""
@@ -77,9 +87,7 @@ def program_complaints(field: str, program: str | list[str]) -> list[str]:
     """What is wrong with a program given as a shell string or as a list of arguments."""
     if isinstance(program, str):
         return [] if program.strip() else [f"'{field}' is blank"]
-    if not program or not all(argument.strip() for argument in program[:1]):
-        return [f"'{field}' must name a program"]
-    return []
+    return [] if program and program[0].strip() else [f"'{field}' must name a program"]
 
 
 def prompt_complaints(prompt: Prompt | None) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from agentv.model.response import Responder
+
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 NonNegative = Annotated[float, Meta(ge=0)]
@@ -58,6 +60,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     retry_max_delay_ms: Count = 60000
     retry_backoff_factor: Positive = 2.0
     retry_status_codes: tuple[int, ...] = (408, 429, 500, 502, 503, 504)
+
+    def open(self, home: str) -> Responder:
+        """The target alive, ready to answer. `home` is the folder of the targets file, for paths in its settings."""
+        raise NotImplementedError
 
     def complaints(self) -> list[str]:
         """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""

@@ -1,0 +1,99 @@
+"""What an evaluator is given: one answered case, under the names that prompts, programs and functions use."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import Any
+
+from agentv.model.case import EvalCase
+from agentv.model.message import Message, message_to_data
+from agentv.model.response import Request, Response, content_text
+from agentv.model.result import ExecutionMetrics, TraceSummary
+from agentv.model.values import to_json
+
+Ask = Callable[[str | None, tuple[Message, ...]], Awaitable[Response]]
+
+
+class Judgement:
+    """One answer to be scored. `question` is the rendered prompt, `candidate_answer` the text after `transform`.
+
+    `ask(target, messages)` reaches a judge model through the run's own limits, retries and records; `workdir` is the
+    dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        response: Response,
+        *,
+        candidate_answer: str,
+        workdir: str = ".",
+        find_file: Callable[[str], str] = str,
+        ask: Ask | None = None,
+        trace_summary: TraceSummary | None = None,
+        execution_metrics: ExecutionMetrics | None = None,
+    ) -> None:
+        self.request = request
+        self.response = response
+        self.candidate_answer = candidate_answer
+        self.workdir = workdir
+        self.find_file = find_file
+        self.ask = ask
+        self.trace_summary = trace_summary
+        self.execution_metrics = execution_metrics
+
+    @property
+    def case(self) -> EvalCase:
+        return self.request.case
+
+    @property
+    def question(self) -> str:
+        return self.request.prompt
+
+    @property
+    def expected_outcome(self) -> str:
+        return self.case.expected_outcome
+
+    @cached_property
+    def reference_answer(self) -> str:
+        """The last expected message: its text, JSON when it is no text, its tool calls when it has no content."""
+        expected = self.case.expected_output
+        if not expected:
+            return ""
+        last = expected[-1]
+        if last.content is not None:
+            return content_text(last.content)
+        return to_json(message_to_data(last).get("tool_calls", [])).decode()
+
+    @property
+    def has_reference(self) -> bool:
+        return bool(self.case.expected_output)
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        return self.case.context
+
+    @cached_property
+    def input_messages(self) -> list[dict[str, Any]]:
+        return [message_to_data(message) for message in self.request.messages]
+
+    @cached_property
+    def expected_messages(self) -> list[dict[str, Any]]:
+        return [message_to_data(message) for message in self.case.expected_output]
+
+    @cached_property
+    def output_messages(self) -> list[dict[str, Any]]:
+        return [message_to_data(message) for message in self.response.messages]
+
+    @property
+    def guideline_files(self) -> tuple[str, ...]:
+        return self.request.guideline_files
+
+    @property
+    def input_files(self) -> tuple[str, ...]:
+        return self.request.files
+
+    @property
+    def workspace_path(self) -> str | None:
+        return self.request.workspace

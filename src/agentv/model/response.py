@@ -1,0 +1,117 @@
+"""What a target is asked and what comes back: a request, and a response or a failure that is never a score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from agentv.model.case import EvalCase
+from agentv.model.message import Message, TextPart
+from agentv.model.result import ErrorClass, TokenUsage
+from agentv.model.values import to_json
+
+
+class Request(Protocol):
+    """One question to a target, in every form that targets take it; each form is made when it is asked for.
+
+    `messages` are chat messages with the contents of files put in and images as data URIs; `prompt` is the same as one
+    text; `prompt_with_references` names files instead of holding them, for agents that open them. Guidelines come
+    first in all three. `files` are the paths of file parts, guidelines not among them.
+    """
+
+    case: EvalCase
+    trial: int
+    attempt: int
+    timeout_s: float
+
+    @property
+    def messages(self) -> tuple[Message, ...]: ...
+
+    @property
+    def prompt(self) -> str: ...
+
+    @property
+    def prompt_with_references(self) -> str: ...
+
+    @property
+    def guidelines(self) -> str: ...
+
+    @property
+    def files(self) -> tuple[str, ...]: ...
+
+    @property
+    def guideline_files(self) -> tuple[str, ...]: ...
+
+    @property
+    def workspace(self) -> str | None: ...
+
+
+class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a target answered: messages with their tool calls, and what the answer took as far as the target said."""
+
+    messages: tuple[Message, ...]
+    usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    id: str | None = None
+    model: str | None = None
+    stop_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the last assistant message that has any; data as compact JSON; empty when there is none."""
+        for message in reversed(self.messages):
+            if message.role == "assistant" and message.content not in (None, ()):
+                return content_text(message.content)
+        return ""
+
+
+class TargetFailure(Exception):
+    """A target that did not answer. Its class decides whether trying again makes sense; it is never a score."""
+
+    def __init__(
+        self, error_class: ErrorClass, message: str, *, status: int | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.error_class = error_class
+        self.message = message
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[Callable[..., TargetFailure], tuple[object, ...]]:
+        return _failure, (self.error_class, self.message, self.status, self.retry_after_s)
+
+
+class Responder(Protocol):
+    """A target that is alive: built from its settings where the jobs run, closed when they are done.
+
+    `endpoint` names what its calls compete for: targets and judges with the same endpoint share one limit.
+    """
+
+    endpoint: str
+
+    async def respond(self, request: Request) -> Response:
+        """Answers, or raises TargetFailure."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+def content_text(content: Any) -> str:
+    """The content of a message as text: parts joined by lines, data as compact JSON."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, tuple):
+        return "\n".join(part.value for part in content if isinstance(part, TextPart))
+    return to_json(content).decode()
+
+
+def answer(text: str, **known: Any) -> Response:
+    """A response that is one text."""
+    return Response(messages=(Message("assistant", text),), **known)
+
+
+def _failure(error_class: ErrorClass, message: str, status: int | None, retry_after_s: float | None) -> TargetFailure:
+    return TargetFailure(error_class, message, status=status, retry_after_s=retry_after_s)
