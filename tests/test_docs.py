@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -194,13 +195,23 @@ def anchors_of(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_map_of_the_source_is_complete_and_true():
+def test_the_map_of_the_source_names_what_is_there():
     block = next(block for block in blocks_of(REPOSITORY / "README.md") if block.text.startswith("src/agentv/"))
-    top = re.findall(r"^  (\S+)", block.text, re.MULTILINE)
-    modules = {f"{path.name}/" if path.is_dir() else path.name for path in (REPOSITORY / "src/agentv").iterdir()}
-    assert set(top) == modules - {"py.typed", "__pycache__/"}
-    for name in re.findall(r"^    (\S+\.py)", block.text, re.MULTILINE):
-        assert (REPOSITORY / "src/agentv/datasets" / name).is_file(), name
+    folder = REPOSITORY / "src/agentv"
+    for indent, name in re.findall(r"^( +)(\S+)", block.text, re.MULTILINE):
+        path = folder / name if len(indent) == 2 else folder / "datasets" / name
+        assert path.exists(), f"{name} is not there"
+
+
+def test_every_dependency_has_its_reason():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [
+        *project["dependencies"],
+        *(name for extra in project["optional-dependencies"].values() for name in extra),
+    ]
+    names = {re.match(r"[\w.-]+", requirement)[0] for requirement in wanted} - {"agentv"}
+    reasons = (REPOSITORY / "DECISIONS.md").read_text(encoding="utf-8")
+    assert sorted(name for name in names if f"`{name}`" not in reasons) == []
 
 
 def test_every_page_is_in_the_index():

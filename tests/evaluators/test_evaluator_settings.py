@@ -141,7 +141,6 @@ REFUSED = {
     "a prompt object without a program": ("llm_judge", {"prompt": {}}, "Missing required field: 'prompt.script'"),
     "a mistyped key": ("llm_judge", {"promt": "x"}, "Unknown field 'promt'"),
     "a judge named as provider": ("llm_judge", {"provider": "openai:gpt"}, "Field 'provider' is not supported"),
-    "a minimum of another tool": ("contains", {"min_score": 0.5}, "Field 'min_score' is not supported"),
     "an item that says nothing": ("rubric", {"rubrics": [{"id": "a"}]}, "'rubrics[0]' needs 'expected_outcome'"),
     "a blank item": ("rubric", {"rubrics": ["ok", " "]}, "'rubrics[1]' needs 'expected_outcome'"),
     "an empty rubric": ("rubric", {"rubrics": []}, "'rubrics' is an empty list"),

@@ -41,6 +41,8 @@ def _chunks(stream: IO[bytes], limit: int) -> Iterator[tuple[list[Line], bool]]:
         assert isinstance(first, bytes) and isinstance(last, bytes)
         size += len(first)
         lines[0] = b"".join([*pieces, first]) if size <= limit else TOO_LONG
+        if limit < len(chunk):
+            lines[1:] = [line if isinstance(line, bytes) and len(line) <= limit else TOO_LONG for line in lines[1:]]
         pieces, size = [last], len(last)
         yield lines, False
     if size:

@@ -46,6 +46,16 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         """Scores at once, for types that need not wait for anything; they are called without an event loop's detour."""
         raise NotImplementedError
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether `score` is the way to ask."""
+        return type(self).evaluate is Evaluator.evaluate
+
+    @property
+    def can_run(self) -> bool:
+        """Whether this type can score at all; one that cannot is refused before anything is called."""
+        return type(self).score is not Evaluator.score or not self.is_plain
+
     async def evaluate(self, judgement: Judgement) -> Score:
         """Scores an answer, or raises EvaluatorFailure. Types that wait for something override this one."""
         return self.score(judgement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any
@@ -42,6 +43,12 @@ class Judgement:
         self.ask = ask
         self.trace_summary = trace_summary
         self.execution_metrics = execution_metrics
+
+    def with_answer(self, text: str) -> Judgement:
+        """The same with another text as the answer, for an evaluator that cleans it first."""
+        other = copy.copy(self)
+        other.candidate_answer = text
+        return other
 
     @property
     def case(self) -> EvalCase:

@@ -1,0 +1,94 @@
+"""Scores → a verdict. Pure: an evaluator that failed leaves the job without a score, never with a zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.execution import Verdicts
+from agentv.model.result import ErrorInfo, EvaluatorResult, Status, Verdict
+from agentv.model.score import Score
+
+_DEFAULT = Verdicts()
+
+
+class Grade(msgspec.Struct, frozen=True, gc=False):
+    """What the evaluators of one job come to."""
+
+    status: Status
+    score: float | None = None
+    verdict: Verdict | None = None
+    partial_score: float | None = None
+    error: ErrorInfo | None = None
+
+
+def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | None) -> EvaluatorResult:
+    """One evaluator's score, negated where the entry says so, with its own verdict."""
+    value = 1.0 - score.score if spec.negate else score.score
+    hits, misses = (score.misses, score.hits) if spec.negate else (score.hits, score.misses)
+    verdict = "fail" if score.gate_failed or _below_required(spec, value, verdicts) else verdict_of(value, verdicts)
+    return EvaluatorResult(
+        name=spec.name,
+        type=spec.type,
+        score=value,
+        weight=spec.weight,
+        verdict=verdict,
+        hits=hits,
+        misses=misses,
+        reasoning=score.reasoning,
+        details=score.details,
+        token_usage=score.token_usage,
+        cost_usd=score.cost_usd,
+        evaluator_provider_request=score.request,
+        evaluator_results=score.members,
+    )
+
+
+def failed_result(spec: EvaluatorSpec, message: str) -> EvaluatorResult:
+    """An evaluator that could not score: an error in the place of a score, whatever `negate` says."""
+    error = ErrorInfo("evaluator", message, "evaluator")
+    return EvaluatorResult(name=spec.name, type=spec.type, score=None, weight=spec.weight, verdict=None, error=error)
+
+
+def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], verdicts: Verdicts | None) -> Grade:
+    """The weighted mean of the scores; an error when one that counts is missing; unscored when nothing counts."""
+    total = math.fsum(result.weight for result in results)
+    failed = [result for result in results if result.error is not None and result.weight > 0]
+    scored = [(result.weight, result.score) for result in results if result.score is not None]
+    weight = math.fsum(each for each, _ in scored)
+    mean = math.fsum(each * score for each, score in scored) / weight if weight else None
+    if failed:
+        names = ", ".join(result.name for result in failed)
+        first = failed[0].error
+        message = f"{names}: {first.message if first else ''}"
+        return Grade("error", partial_score=mean, error=ErrorInfo("evaluator", message, "evaluator"))
+    if not total or mean is None:
+        return Grade("unscored")
+    gated = any(_gates(spec, result, verdicts) for spec, result in zip(specs, results, strict=True))
+    return Grade("ok", mean, "fail" if gated else verdict_of(mean, verdicts))
+
+
+def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:
+    """Pass, borderline or fail, by the limits of the case."""
+    limits = verdicts or _DEFAULT
+    # A mean of weighted scores may miss its exact value by the last bit; that bit decides nothing.
+    rounded = round(score, 12)
+    return "pass" if rounded >= limits.passing else "borderline" if rounded >= limits.borderline else "fail"
+
+
+def _gates(spec: EvaluatorSpec, result: EvaluatorResult, verdicts: Verdicts | None) -> bool:
+    """Whether a required evaluator is below its minimum, or failed by a gate of its own in spite of its score."""
+    if spec.required is False or result.score is None:
+        return False
+    own_gate = result.verdict == "fail" and verdict_of(result.score, verdicts) != "fail"
+    return own_gate or _below_required(spec, result.score, verdicts)
+
+
+def _below_required(spec: EvaluatorSpec, score: float, verdicts: Verdicts | None) -> bool:
+    if spec.required is False:
+        return False
+    minimum = (verdicts or _DEFAULT).passing if spec.required is True else float(spec.required)
+    return round(score, 12) < minimum

@@ -1,0 +1,28 @@
+"""What an answer did: its tool calls, counted and timed. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from agentv.model.message import Message
+from agentv.model.result import TraceSummary
+
+
+def summarise_trace(messages: Sequence[Message]) -> TraceSummary | None:
+    """The tool calls of an answer by name; None when it made none."""
+    counts = Counter(call.tool for message in messages for call in message.tool_calls)
+    if not counts:
+        return None
+    names = tuple(sorted(counts))
+    return TraceSummary(sum(counts.values()), names, {name: counts[name] for name in names})
+
+
+def tool_durations(messages: Sequence[Message]) -> dict[str, list[float]]:
+    """How long each call of each tool took, as far as the target said so, in milliseconds."""
+    durations: dict[str, list[float]] = {}
+    for message in messages:
+        for call in message.tool_calls:
+            if call.duration_ms is not None:
+                durations.setdefault(call.tool, []).append(call.duration_ms)
+    return durations

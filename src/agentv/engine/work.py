@@ -1,0 +1,179 @@
+"""Runs one job: asks the target, scores the answer, makes the record. A failure becomes part of the record."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from agentv.datasets.files import FileFinder
+from agentv.engine.calls import Answered, LiveTarget, Targets
+from agentv.engine.grading import Grade, evaluator_result, failed_result, grade
+from agentv.engine.job import Job, RunSpec
+from agentv.engine.question import Question
+from agentv.engine.trace import summarise_trace, tool_durations
+from agentv.evaluators.base import Evaluator
+from agentv.evaluators.build import build
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.judgement import Judgement
+from agentv.model.message import Message, message_to_data
+from agentv.model.response import Response, TargetFailure
+from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
+from agentv.model.score import EvaluatorFailure
+from agentv.transform import apply_transform
+
+
+class Worker:
+    """Runs the jobs of one run in this process; built from the run's spec alone."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self.targets = Targets(spec)
+        self._evaluators: dict[EvaluatorSpec, Evaluator] = {}
+        self._finders: dict[str, FileFinder] = {}
+
+    async def run(self, job: Job) -> Result:
+        """The record of one job, whatever happens in it."""
+        target = self.targets.get(job.target)
+        question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
+        answered = await target.call(question, job.case.execution.timeout_seconds)
+        if answered.response is None:
+            return self._failed(job, answered)
+        response = answered.response
+        try:
+            text = apply_transform(response.text, _transform_of(target))
+        except ValueError as error:
+            failure = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
+            return self._failed(job, Answered(None, failure, answered.attempts))
+        judgement = self._judgement(question, response, text)
+        specs = job.case.evaluators if self._spec.evaluators is None else self._spec.evaluators
+        results = [await self._score(spec, judgement, job) for spec in specs]
+        return self._record(job, answered, judgement, tuple(results), specs)
+
+    async def aclose(self) -> None:
+        """Closes the targets."""
+        await self.targets.aclose()
+
+    async def _score(self, spec: EvaluatorSpec, judgement: Judgement, job: Job) -> EvaluatorResult:
+        evaluator = self._evaluators.get(spec)
+        if evaluator is None:
+            evaluator = self._evaluators[spec] = build(spec)
+        try:
+            if spec.transform is not None:
+                judgement = judgement.with_answer(apply_transform(judgement.candidate_answer, spec.transform))
+            # Types that wait for nothing are called plainly: an event loop's detour costs more than the check.
+            score = evaluator.score(judgement) if evaluator.is_plain else await evaluator.evaluate(judgement)
+        except (EvaluatorFailure, TargetFailure, ValueError) as failure:
+            return failed_result(spec, str(failure))
+        return evaluator_result(spec, score, job.case.execution.verdicts)
+
+    def _judgement(self, question: Question, response: Response, text: str) -> Judgement:
+        metrics = ExecutionMetrics(
+            response.usage, response.cost_usd, response.duration_ms, tool_durations(response.messages)
+        )
+        origin = question.case.place.origin
+        return Judgement(
+            question,
+            response,
+            candidate_answer=text,
+            workdir=origin.base_dir or ".",
+            find_file=lambda value: self._find_file(origin.base_dir or ".", origin.root or ".", value),
+            ask=self._ask,
+            trace_summary=summarise_trace(response.messages),
+            execution_metrics=metrics,
+        )
+
+    def _find_file(self, folder: str, root: str, value: str) -> str:
+        finder = self._finders.get(folder)
+        if finder is None:
+            finder = self._finders[folder] = FileFinder(folder, root)
+        return finder.find(value).path
+
+    async def _ask(self, target: str | None, messages: tuple[Message, ...]) -> Response:
+        """A judge's question to a model, through the same limits and retries as the target's."""
+        name = self._spec.judge or target
+        if name is None:
+            raise EvaluatorFailure("No judge: name one with --judge, `target` of the evaluator or `judge_target`")
+        live: LiveTarget = self.targets.get(name)
+        answered = await live.call(_JudgeQuestion(messages))
+        if answered.response is None:
+            assert answered.failure is not None
+            raise EvaluatorFailure(f"The judge {name} failed ({answered.failure.error_class}): {answered.failure}")
+        return answered.response
+
+    def _failed(self, job: Job, answered: Answered) -> Result:
+        failure = answered.failure
+        assert failure is not None
+        error = ErrorInfo(failure.error_class, failure.message, "target")
+        return self._result(job, Grade("error", error=error), answered)
+
+    def _record(
+        self,
+        job: Job,
+        answered: Answered,
+        judgement: Judgement,
+        results: tuple[EvaluatorResult, ...],
+        specs: tuple[EvaluatorSpec, ...],
+    ) -> Result:
+        return self._result(
+            job,
+            grade(results, specs, job.case.execution.verdicts),
+            answered,
+            hits=tuple(hit for result in results for hit in result.hits),
+            misses=tuple(miss for result in results for miss in result.misses),
+            reasoning=" | ".join(f"{each.name}: {each.reasoning}" for each in results if each.reasoning) or None,
+            candidate_answer=judgement.candidate_answer,
+            output_messages=_output_messages(judgement.response),
+            evaluator_results=results,
+            trace_summary=judgement.trace_summary,
+            execution_metrics=judgement.execution_metrics,
+        )
+
+    def _result(self, job: Job, graded: Grade, answered: Answered, **known: Any) -> Result:
+        case = job.case
+        return Result(
+            timestamp=now(),
+            run_id=self._spec.run_id,
+            eval_id=case.id,
+            dataset=case.dataset,
+            dataset_path=case.path,
+            conversation_id=case.conversation_id,
+            target=job.target,
+            prompt=job.prompt,
+            trial=job.trial,
+            status=graded.status,
+            score=graded.score,
+            verdict=graded.verdict,
+            partial_score=graded.partial_score,
+            error=graded.error,
+            attempts=answered.attempts,
+            fingerprint=case.fingerprint,
+            tags=case.tags,
+            metadata=case.metadata,
+            **known,
+        )
+
+
+class _JudgeQuestion(Question):
+    """Messages that an evaluator made, asked like a case."""
+
+    def __init__(self, messages: tuple[Message, ...]) -> None:
+        from agentv.model.case import EvalCase
+
+        super().__init__(EvalCase("judge", input=messages))
+
+
+def now() -> str:
+    """The moment, UTC, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _transform_of(target: LiveTarget) -> Any:
+    return target.settings.transform
+
+
+def _output_messages(response: Response) -> tuple[dict[str, Any], ...]:
+    """The messages, when they say more than the answer's text does."""
+    messages = response.messages
+    if len(messages) == 1 and isinstance(messages[0].content, str) and not messages[0].tool_calls:
+        return ()
+    return tuple(message_to_data(message) for message in messages)

@@ -1,0 +1,192 @@
+"""§1.10: filter, sample, shard and limit, in that order; the same cases every time."""
+
+import pytest
+
+from agentv.datasets.select import selection
+
+WAYS = ["load", "stream"]
+SAMPLE_OF_FIVE = ["even-14", "odd-37", "odd-41", "odd-93", "even-98"]
+
+
+def case(id, **fields):
+    return {"id": id, "expected_outcome": "It works", "input": "Hello"} | fields
+
+
+@pytest.fixture
+def numbered(folder):
+    """A hundred cases: tags odd and even, metadata n, level.deep, flag and list."""
+    rows = [
+        case(
+            f"{'odd' if n % 2 else 'even'}-{n:02d}",
+            tags=["odd" if n % 2 else "even", f"mod3-{n % 3}"],
+            metadata={"n": n, "level": {"deep": str(n % 5)}, "flag": n % 4 == 0, "list": ["x", n % 7], "a.b": "dotted"},
+        )
+        for n in range(100)
+    ]
+    folder.write("d.jsonl", rows)
+    folder.write("d.yaml", "dataset: d\n")
+    return folder
+
+
+@pytest.fixture(params=WAYS)
+def select(request, numbered):
+    def ids(**options):
+        return getattr(numbered, request.param)("d.jsonl", **options).ids
+
+    return ids
+
+
+class TestFilter:
+    @pytest.mark.parametrize(
+        ("filter", "count"),
+        [
+            ("odd-*", 50),
+            ("*-1?", 10),
+            ("even-00", 1),
+            ("*-[0-2]0", 3),
+            ("*-0[!02468]", 5),
+            ("*", 100),
+            ("tag=odd", 50),
+            ("tag=mod3-*", 100),
+            ("tag=mod3-0", 34),
+            ("metadata.n=7", 1),
+            ("metadata.n=07", None),
+            ("metadata.level.deep=3", 20),
+            ("metadata.flag=true", 25),
+            ("metadata.flag=false", 75),
+            ("metadata.list=x", 100),
+            ("metadata.list=6", 14),
+            ("metadata.a.b=dot*", 100),
+            ("metadata.none=x", None),
+            ("metadata.level=x", None),
+            (["odd-*", "tag=mod3-0"], 17),
+            (["odd-*", "tag=even"], None),
+            ("ODD-*", None),
+        ],
+    )
+    def test_all_filters_must_hold(self, select, filter, count, numbered):
+        if count is None:
+            error = numbered.error("d.jsonl", filter=filter)
+            assert error.headline.startswith("No case matches the filter ")
+        else:
+            assert len(select(filter=filter)) == count
+
+    def test_a_filter_that_matches_nothing_is_an_error_when_streaming_too(self, numbered, command):
+        with pytest.raises(Exception, match="No case matches the filter 'nothing'"):
+            numbered.stream("d.jsonl", filter="nothing")
+        ended = command("cases", "d.jsonl", "--filter", "nothing")
+        assert (ended.code, ended.stdout) == (2, "")
+        assert "Error: No case matches the filter 'nothing'" in ended.stderr
+
+    def test_the_order_of_the_file_is_kept(self, select):
+        assert select(filter="*-0[135]") == ["odd-01", "odd-03", "odd-05"]
+
+    def test_a_filter_matches_in_any_of_several_datasets(self, numbered):
+        numbered.write("e.yaml", {"evalcases": [case("other")]})
+        assert numbered.load("d.jsonl", "e.yaml", filter="other").ids == ["other"]
+
+
+class TestSample:
+    def test_a_number_gives_so_many_and_a_share_its_part(self, select):
+        assert len(select(sample=7)) == 7
+        assert len(select(sample=0.25)) == 25
+        assert len(select(sample=1.0)) == 100
+        assert len(select(sample=0.001)) == 1
+        assert len(select(sample=1)) == 1
+
+    def test_more_than_there_are_gives_all(self, select):
+        assert len(select(sample=1000)) == 100
+
+    def test_the_same_seed_gives_the_same_cases_in_the_order_of_the_file(self, select):
+        chosen = select(sample=20, seed=7)
+        assert chosen == select(sample=20, seed=7)
+        assert chosen == sorted(chosen, key=select().index)
+
+    def test_another_seed_gives_others(self, select):
+        assert select(sample=20, seed=1) != select(sample=20, seed=2)
+
+    def test_a_smaller_sample_is_part_of_a_larger_one(self, select):
+        assert set(select(sample=10)) <= set(select(sample=11)) <= set(select(sample=0.5))
+
+    def test_it_is_the_same_sample_in_every_process_and_version(self, select):
+        assert select(sample=5) == SAMPLE_OF_FIVE
+
+    def test_other_cases_do_not_change_whether_a_case_comes_before_another(self, numbered):
+        chosen = set(numbered.load("d.jsonl", sample=30).ids)
+        odd = numbered.load("d.jsonl", filter="odd-*", sample=len([id for id in chosen if id.startswith("odd")])).ids
+        assert set(odd) == {id for id in chosen if id.startswith("odd")}
+
+
+class TestShard:
+    @pytest.mark.parametrize("count", [1, 2, 3, 7, 200])
+    def test_shards_are_a_partition(self, select, count):
+        parts = [select(shard=(index, count)) for index in range(1, count + 1)]
+        together = [id for part in parts for id in part]
+        assert len(together) == 100
+        assert set(together) == set(select())
+        assert all(part == sorted(part, key=select().index) for part in parts[:3])
+
+    def test_an_empty_shard_is_fine(self, select):
+        parts = [select(shard=(index, 500)) for index in range(1, 30)]
+        assert [] in parts
+
+    def test_a_case_stays_in_its_shard_whatever_else_is_there(self, numbered, select):
+        before = set(select(shard=(1, 4)))
+        odd = numbered.load("d.jsonl", filter="odd-*", shard=(1, 4)).ids
+        assert set(odd) == {id for id in before if id.startswith("odd")}
+
+
+class TestTogether:
+    def test_limit_takes_the_first(self, select):
+        assert select(limit=3) == ["even-00", "odd-01", "even-02"]
+        assert len(select(limit=1000)) == 100
+
+    def test_they_are_applied_in_order(self, numbered, select):
+        filtered = select(filter="odd-*")
+        sampled = select(filter="odd-*", sample=20, seed=3)
+        sharded = select(filter="odd-*", sample=20, seed=3, shard=(2, 3))
+        limited = select(filter="odd-*", sample=20, seed=3, shard=(2, 3), limit=2)
+        assert set(sampled) <= set(filtered)
+        assert len(sampled) == 20
+        assert sharded == [id for id in sampled if id in select(shard=(2, 3))]
+        assert limited == sharded[:2]
+
+    def test_a_sample_is_taken_over_all_datasets(self, numbered):
+        numbered.write("e.yaml", {"evalcases": [case(f"e-{n}") for n in range(50)]})
+        both = numbered.load("d.jsonl", "e.yaml", sample=60).ids
+        assert len(both) == 60
+        assert numbered.stream("d.jsonl", "e.yaml", sample=60).ids == both
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"sample": 0},
+            {"sample": -1},
+            {"sample": 1.5},
+            {"sample": 0.0},
+            {"sample": True},
+            {"shard": (0, 3)},
+            {"shard": (4, 3)},
+            {"limit": 0},
+        ],
+    )
+    def test_values_that_make_no_sense_are_usage_errors(self, numbered, options):
+        error = numbered.error("d.jsonl", **options)
+        assert type(error).__name__ == "UsageError"
+        assert error.exit_code == 2
+
+    def test_the_command_takes_the_same(self, numbered, command):
+        def ids(*options):
+            return [printed["id"] for printed in command("cases", "d.jsonl", *options).printed]
+
+        assert ids("-f", "odd-*", "--tag", "mod3-0") == numbered.load("d.jsonl", filter=["odd-*", "tag=mod3-0"]).ids
+        assert ids("--sample", "10", "--seed", "4") == numbered.load("d.jsonl", sample=10, seed=4).ids
+        assert ids("--sample", "10%") == ids("--sample", "0.1") == numbered.load("d.jsonl", sample=0.1).ids
+        assert ids("--shard", "2/3", "--limit", "5") == numbered.load("d.jsonl", shard=(2, 3), limit=5).ids
+        assert command("cases", "d.jsonl", "--count", "--tag", "odd").stdout == "50\n"
+        for option in (("--sample", "many"), ("--shard", "2"), ("--shard", "a/b")):
+            assert command("cases", "d.jsonl", *option).code == 2
+
+    def test_nothing_selected_means_everything(self, select):
+        assert selection().needs_two_passes is False
+        assert len(select()) == 100
