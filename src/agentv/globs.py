@@ -34,7 +34,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         elif token == "," and depth:
             regex += "|"
         elif token[0] == "[" and len(token) > 2:
-            regex += "[" + token[1:-1].replace("!", "^", 1).replace("\\", r"\\") + "]"
+            regex += "(?!/)[" + token[1:-1].replace("!", "^", 1).replace("\\", r"\\") + "]"
         else:
             regex += re.escape(token)
     try:

@@ -14,7 +14,7 @@ def run(*arguments, **options):
 def test_the_starter_project_is_accepted_by_validate_without_a_word(tmp_path):
     assert run("init", tmp_path).exit_code == 0
     report = json.loads(run("validate", tmp_path, "--json", "--strict").stdout)
-    assert report == {"files": 4, "cases": 6, "errors": 0, "warnings": 0, "findings": [], "notes": []}
+    assert report == {"files": 5, "cases": 6, "errors": 0, "warnings": 0, "findings": [], "notes": []}
 
 
 def test_its_cases_load(tmp_path):

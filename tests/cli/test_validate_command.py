@@ -166,6 +166,65 @@ def test_a_thousand_findings_are_listed_and_all_are_counted(write):
     assert "1,500 errors" in validate(path).stderr
 
 
+def test_a_bad_case_is_checked_for_everything_else_too(write):
+    write(".agentv/targets.yaml", "targets:\n  - name: default\n    provider: mock\n")
+    bad = '{"id": "a", "input": "q", "execution": {"target": "gone"}}\n'
+    messages = [message for _, _, message in findings(write("d.jsonl", GOOD + bad))]
+    assert messages[0] == "Missing required field: 'expected_outcome'"
+    assert messages[1].startswith("The target 'gone' is not in")
+    assert messages[2] == "Duplicate id 'a': first used at line 1"
+
+
+def test_references_are_reported_where_they_are_written(write):
+    write(".agentv/targets.yaml", "targets:\n  - name: default\n    provider: mock\n")
+    text = (
+        "execution:\n  target: gone\nevalcases:\n  - id: a\n    expected_outcome: x\n    input: q\n"
+        "  - id: b\n    expected_outcome: x\n    input: q\n    execution:\n      target: lost\n"
+    )
+    assert [line for _, line, _ in findings(write("d.yaml", text))] == [2, 11]
+
+
+def test_yaml_of_other_tools_in_a_folder_is_passed_over(write, tmp_path):
+    write("cloud.yaml", "Resources:\n  Queue: !Ref Name\n")
+    write("many.yaml", "a: 1\n---\nb: 2\n")
+    write("d.jsonl", GOOD)
+    result = validate(tmp_path)
+    assert result.exit_code == 0
+    assert "cloud.yaml: passed over, no list of cases" in result.stderr
+
+
+def test_yaml_that_looks_like_a_dataset_and_cannot_be_read_is_an_error(write, tmp_path):
+    write("d.yaml", "evalcases:\n  - id: a\n\tinput: q\n")
+    assert validate(tmp_path).exit_code == 1
+
+
+def test_the_settings_folder_itself_can_be_named(write, tmp_path):
+    write(".agentv/config.yaml", "guideline_patterns: 5\n")
+    assert [line for _, line, _ in findings(tmp_path / ".agentv")] == [1]
+
+
+def test_naming_the_sidecar_of_shards_checks_all_of_them(write):
+    for index in range(2):
+        write(f"d-0000{index}-of-00002.jsonl", GOOD.replace('"a"', f'"{index}"'))
+    report = json.loads(validate(write("d.yaml", "evaluator: equals\n"), "--json").stdout)
+    assert (report["files"], report["cases"], report["findings"]) == (3, 2, [])
+
+
+def test_the_same_data_twice_in_a_folder_is_an_error(write, tmp_path):
+    write("d.jsonl", GOOD)
+    write("d.ndjson", GOOD)
+    result = validate(tmp_path, "--json")
+    assert result.exit_code == 1
+    assert "Two datasets of one name" in result.stdout or "Each of them has cases" in result.stdout
+
+
+def test_a_prompt_that_never_ends_is_an_error(write):
+    loops = "{% for a in range(90000) %}{% for b in range(90000) %}x{% endfor %}{% endfor %}"
+    write("d.yaml", f'prompt: "{loops}"\n')
+    path = write("d.jsonl", '{"input": {"a": 1}}\n')
+    assert "The prompt cannot be rendered" in findings(path)[0][2]
+
+
 def test_an_empty_folder_is_wrong_usage(tmp_path):
     result = validate(tmp_path)
     assert result.exit_code != 0

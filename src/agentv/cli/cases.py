@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _SPOOL_BYTES = 16 * 1024 * 1024
 _TABLE_ROWS = 200
+_HEADINGS = ("id", "dataset", "input", "target", "evaluators")
+_WIDEST = (24, 16, 200, 12, 40)
+_INPUT = 2
 
 
 @click.command(
@@ -62,6 +65,8 @@ def command(paths: tuple[str, ...], resolve: bool, count: bool, as_json: bool, *
         _print_table(cases)
     else:
         _print_lines(cases, resolve)
+    if source.sink.skipped and not quiet:
+        output.note(f"{source.sink.skipped:,} bad cases were skipped")
 
 
 def _print_lines(cases: Iterable[EvalCase], resolve: bool) -> None:
@@ -81,23 +86,33 @@ def _print_lines(cases: Iterable[EvalCase], resolve: bool) -> None:
 
 def _print_table(cases: Iterable[EvalCase]) -> None:
     """The first cases as a table, with the number of the rest."""
-    from rich.console import Console  # late: a quarter of a second that only a terminal needs
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, narrowest in {"id": 14, "dataset": 10, "input": 20, "target": 7, "evaluators": 12}.items():
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=narrowest)
+    rows: list[tuple[str, ...]] = [_HEADINGS]
     total = 0
     for case in cases:
         total += 1
         if total <= _TABLE_ROWS:
-            table.add_row(*(Text(cell) for cell in _cells(case)))
-    console = Console()
-    console.print(table)
+            rows.append(_cells(case))
+    for position, line in enumerate(_laid_out(rows, shutil.get_terminal_size().columns)):
+        click.echo(click.style(line, bold=True) if position == 0 else line)
     more = f", the first {_TABLE_ROWS} shown" if total > _TABLE_ROWS else ""
     summary = f"{total:,} {'case' if total == 1 else 'cases'}{more}; --json prints them whole"
-    console.print(summary, style="dim", highlight=False)
+    click.echo(click.style(summary, dim=True))
+
+
+def _laid_out(rows: list[tuple[str, ...]], width: int) -> Iterator[str]:
+    """Lines of columns that fit: the input takes what the others leave."""
+    from rich.cells import cell_len, set_cell_size  # late: characters of double width count twice
+
+    widths = [
+        min(max(map(cell_len, column)), most) for column, most in zip(zip(*rows, strict=True), _WIDEST, strict=True)
+    ]
+    widths[_INPUT] = min(widths[_INPUT], max(10, width - sum(widths) + widths[_INPUT] - 2 * len(widths)))
+    for row in rows:
+        cells = (
+            set_cell_size(cell, size) if cell_len(cell) <= size else set_cell_size(cell, size - 1) + "…"
+            for cell, size in zip(row, widths, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
 
 
 def _cells(case: EvalCase) -> tuple[str, ...]:

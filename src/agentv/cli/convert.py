@@ -18,7 +18,10 @@ from agentv.errors import UsageError
 @click.argument("target", type=click.Path(dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option("--allow-outside-files", is_flag=True, help="Let the dataset read files outside its project.")
-@click.option("--max-line-bytes", type=click.IntRange(min=1), default=MAX_LINE_BYTES, hidden=True)
+@click.option(
+    "--max-line-bytes", type=click.IntRange(min=1), default=MAX_LINE_BYTES, show_default=True,
+    help="The longest line of JSONL that is read.",
+)  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Hide warnings and notes.")
 def command(source: str, target: str, force: bool, allow_outside_files: bool, max_line_bytes: int, quiet: bool) -> None:
     """Write a dataset in another format, without loss.

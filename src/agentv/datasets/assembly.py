@@ -57,13 +57,13 @@ class CaseBuilder:
         self._names = ItemNames()
 
     def build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
-        """A case from any row; None after noting at least one error."""
+        """A case from any row. With errors in `problems` it is as much of the case as could be built, or None."""
         try:
             case = self._build(row, place, offset, problems)
         except (NestingError, RecursionError):
             problems.error((), f"The case is {NestingError()}")
             case = None
-        return None if problems.errors else case
+        return case
 
     def _build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
         self._check_keys(row, problems)

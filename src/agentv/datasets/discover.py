@@ -6,15 +6,18 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 from agentv import globs
 from agentv.datasets.jsonl import first_row, sidecar_of
-from agentv.datasets.source import Source, base_of, kind_of, require_kind, shard_of
+from agentv.datasets.keys import CASE_LIST_KEYS
+from agentv.datasets.source import Source, base_of, data_files, dataset_base, kind_of, require_kind, shard_of
 from agentv.datasets.yaml_document import case_list_key, parse_yaml_file
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError
+from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, DatasetWarning, InvalidDatasetError
 from agentv.suggest import nearest
 
 _MAGIC = re.compile(r"[*?\[{]")
+_CASE_LIST = re.compile(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 Warn = Callable[[DatasetWarning], None]
 Note = Callable[[str], None]
@@ -53,13 +56,14 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
 
 
 def _existing(path: str) -> str:
-    require_kind(path)
-    if not os.path.exists(path):
+    if os.path.exists(path):
+        require_kind(path)
+    else:
         folder = os.path.dirname(path) or "."
         names = os.listdir(folder) if os.path.isdir(folder) else []
         near = nearest(os.path.basename(path), names)
         hint = f"Did you mean '{os.path.join(os.path.dirname(path), near)}'?" if near else ""
-        raise DatasetNotFoundError(f"No such file: {path}", hint=hint, path=path)
+        raise DatasetNotFoundError(f"No such file{'' if kind_of(path) else ' or folder'}: {path}", hint=hint, path=path)
     return path
 
 
@@ -114,11 +118,11 @@ def _braces(pattern: str) -> Iterator[str]:
 
 def _datasets_only(candidates: list[str], named: set[str], note: Note, fail: Fail) -> set[str]:
     """What a folder or glob found, without sidecars, other YAML and files of results."""
-    data_files = {_dataset_base(path): path for path in [*candidates, *named] if kind_of(path) == "jsonl"}
+    by_base = {dataset_base(path): path for path in [*candidates, *named] if kind_of(path) == "jsonl"}
     kept = set()
     for path in candidates:
         try:
-            reason = _why_not(path, data_files)
+            reason = _why_not(path, by_base)
         except DatasetError as error:
             fail(error)
             continue
@@ -129,34 +133,39 @@ def _datasets_only(candidates: list[str], named: set[str], note: Note, fail: Fai
     return kept
 
 
-def _why_not(path: str, data_files: dict[str, str]) -> str | None:
+def _why_not(path: str, by_base: dict[str, str]) -> str | None:
     """Why a file is no dataset; empty for a sidecar, which goes without saying; None for a dataset."""
     if kind_of(path) == "jsonl":
-        return "a file of results" if _holds_results(path) else None
+        if _holds_results(path):
+            return "a file of results"
+        other = by_base[dataset_base(path)]
+        if other != path and not (shard_of(path) and shard_of(other)):
+            raise _two_of_one_name(path, other)
+        return None
     base = base_of(path)
-    has_cases = case_list_key(parse_yaml_file(path)) is not None
-    if has_cases and base in data_files:
-        headline = f"Two datasets of one name: {path} and {data_files[base]}"
-        hint = "Name the one you mean, or rename one of the two"
-        raise InvalidDatasetError(headline, "Each of them has cases", hint, path=path)
+    has_cases = _lists_cases(path)
+    if has_cases and base in by_base:
+        raise _two_of_one_name(path, by_base[base])
     if has_cases:
         return None
-    return "" if sidecar_of(base) == path and jsonl_beside(base) else "no list of cases"
+    return "" if sidecar_of(base) == path and data_files(base) else "no list of cases"
 
 
-def _dataset_base(path: str) -> str:
-    shard = shard_of(path)
-    return shard.base if shard else base_of(path)
+def _two_of_one_name(path: str, other: str) -> InvalidDatasetError:
+    hint = "Name the one you mean, or rename one of the two"
+    return InvalidDatasetError(
+        f"Two datasets of one name: {path} and {other}", "Each of them has cases", hint, path=path
+    )
 
 
-def jsonl_beside(base: str) -> str | None:
-    """The data file, or first shard, that a YAML file of this base is the sidecar of."""
-    folder = os.path.dirname(base) or "."
-    name = os.path.basename(base)
-    for file in sorted(os.listdir(folder)):
-        if kind_of(file) == "jsonl" and _dataset_base(file) == name:
-            return os.path.join(os.path.dirname(base), file)
-    return None
+def _lists_cases(path: str) -> bool:
+    """Whether a YAML file has a list of cases. One that cannot be read counts only if it looks as if it had one."""
+    try:
+        return case_list_key(parse_yaml_file(path)) is not None
+    except DatasetParseError:
+        if _CASE_LIST.search(Path(path).read_bytes()):
+            raise
+        return False
 
 
 def _holds_results(path: str) -> bool:

@@ -105,7 +105,10 @@ class FileFinder:
                 return Found(real, hashlib.blake2b(_read(real, value), digest_size=16).hexdigest())
             outside = True
         if outside:
-            hint = "A dataset reads only files inside its project; --allow-outside-files lifts that for files you trust"
+            hint = (
+                "A dataset reads only files inside its project: the nearest folder with .git, else the outermost with "
+                ".agentv/config.yaml. --allow-outside-files lifts that for files you trust"
+            )
             raise FileError(f"File '{value}' is outside the project root {self._root}, and was not read", hint)
         if tried and os.path.isdir(tried[0]):
             raise FileError(f"'{value}' is a folder, not a file")

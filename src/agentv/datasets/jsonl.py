@@ -16,10 +16,12 @@ from agentv.datasets.rows import BadRow, Batch, Document, PlainRow, Row
 from agentv.datasets.source import YAML_SUFFIXES, Source
 from agentv.datasets.yaml_document import parse_yaml_file
 from agentv.errors import DatasetNotFoundError, DatasetParseError, InvalidDatasetError
+from agentv.model.values import MAX_DEPTH
 from agentv.problems import type_word
 
 _BLANK = b" \t\r"
 _LFS = b"version https://git-lfs.github.com/spec/"
+_DEPTH_HINT = f"At most {MAX_DEPTH} levels are read"
 _HINT = "Each line must be a complete JSON object"
 _ARRAY_HINT = f"{_HINT}; jq -c '.[]' writes the items of an array so"
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -171,7 +173,7 @@ def first_row(source: Source) -> Any:
 def explain(line: bytes, error: Exception) -> BadRow:
     """Why a line is no JSON, in words, with the column in characters."""
     if isinstance(error, RecursionError):
-        return BadRow("nested too deeply", hint=_HINT)
+        return BadRow("nested too deeply", hint=_DEPTH_HINT)
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as problem:
@@ -185,7 +187,7 @@ def explain(line: bytes, error: Exception) -> BadRow:
     except json.JSONDecodeError as problem:
         return _from_json_error(text, problem)
     except RecursionError:
-        return BadRow("nested too deeply", hint=_HINT)
+        return BadRow("nested too deeply", hint=_DEPTH_HINT)
     except ValueError as problem:
         constant = str(problem)
         place = _column(text, lambda token: token == constant)

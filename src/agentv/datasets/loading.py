@@ -37,7 +37,7 @@ class Stopping:
     def bad_dataset(self, errors: list[DatasetError]) -> None:
         raise errors[0]
 
-    def bad_case(self, errors: list[DatasetError]) -> None:
+    def bad_case(self, errors: list[DatasetError], case: EvalCase | None) -> None:  # noqa: ARG002
         raise errors[0]
 
 
@@ -46,7 +46,7 @@ class Skipping(Stopping):
 
     stops_at_first = False
 
-    def bad_case(self, errors: list[DatasetError]) -> None:
+    def bad_case(self, errors: list[DatasetError], case: EvalCase | None) -> None:  # noqa: ARG002
         error = errors[0]
         self.skipped += 1
         what = error.detail.split("\n", 1)[0].removeprefix(f"Line {error.line}: ")
@@ -60,7 +60,7 @@ class CaseSource(msgspec.Struct, frozen=True):
     sources: tuple[Source, ...]
     options: Options
     selection: Selection
-    sink: Sink
+    sink: Stopping
 
     def stream(self) -> Iterator[EvalCase]:
         """The selected cases, one at a time, in memory that does not grow with the files."""

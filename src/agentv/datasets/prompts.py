@@ -15,6 +15,9 @@ from agentv.model.values import to_json
 from agentv.problems import KeyPath, Problems
 from agentv.suggest import did_you_mean
 
+_FUEL = 1_000_000
+"""Steps a prompt may take, so that loops inside loops end as an error and not as a hang."""
+
 _FILE_ENDINGS = (".md", ".txt", ".prompt.mdx")
 
 
@@ -148,13 +151,15 @@ def _as_text(value: Any) -> Any:
 
 @cache
 def _environment() -> minijinja.Environment:
-    return minijinja.Environment(
+    environment = minijinja.Environment(
         undefined_behavior="strict",
         finalizer=_as_text,
         auto_escape_callback=lambda _: False,
         keep_trailing_newline=True,
         pycompat=False,
     )
+    environment.fuel = _FUEL
+    return environment
 
 
 def _first_line(error: minijinja.TemplateError) -> str:

@@ -44,11 +44,16 @@ class Sink(Protocol):
 
     def bad_dataset(self, errors: list[DatasetError]) -> None: ...
 
-    def bad_case(self, errors: list[DatasetError]) -> None: ...
+    def bad_case(self, errors: list[DatasetError], case: EvalCase | None) -> None:
+        """A case with errors, and as much of it as could be built in spite of them."""
+        ...
 
 
 class MissingSidecarWarning(DatasetWarning):
     """A JSONL file without a sidecar: worth a line when it is loaded, and no fault of the file."""
+
+
+BadCase = tuple[list[DatasetError], EvalCase | None]
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -87,15 +92,15 @@ class OpenDataset:
         )
         count = bad = 0
         for batch in rows:
-            cases, errors = self._build(builder, batch, Place(origins[batch.file], batch.line))
+            cases, bad_ones = self._build(builder, batch, Place(origins[batch.file], batch.line))
             # An id used twice on an earlier line comes before whatever is wrong on a later one.
             if seen is not None and not count:
                 seen.expect(self._estimated_cases(batch))
             kept = cases if seen is None else self._unique(cases, seen, count)
             count += len(cases)
-            bad += len(errors)
-            for case_errors in errors:
-                self._sink.bad_case(case_errors)
+            bad += len(bad_ones)
+            for errors, case in bad_ones:
+                self._sink.bad_case(errors, case)
             if kept:
                 yield kept
         # Whoever wants everything has been told of each bad case already.
@@ -108,14 +113,12 @@ class OpenDataset:
         estimate = sum(map(os.path.getsize, self.source.files)) * len(first.rows) // size if size else 0
         return min(estimate, _MOST_EXPECTED)
 
-    def _build(
-        self, builder: CaseBuilder, batch: Batch, place: Place
-    ) -> tuple[list[EvalCase], list[list[DatasetError]]]:
+    def _build(self, builder: CaseBuilder, batch: Batch, place: Place) -> tuple[list[EvalCase], list[BadCase]]:
         whole = self._plain.cases(batch.rows, place)
         if whole is not None:
             return whole, []
         cases: list[EvalCase] = []
-        errors: list[list[DatasetError]] = []
+        bad: list[BadCase] = []
         for offset, row in enumerate(batch.rows):
             if type(row) is PlainRow:
                 case = self._plain.case(row, place, offset)
@@ -125,14 +128,14 @@ class OpenDataset:
                 row = msgspec.json.decode(batch.lines[offset])
             if row is None:
                 continue
-            case, found = self._build_one(builder, row, place, offset)
-            if case is not None:
-                cases.append(case)
-            if found:
-                errors.append(found)
+            case, errors = self._build_one(builder, row, place, offset)
+            if errors:
+                bad.append((errors, case))
                 if self._sink.stops_at_first:
                     break
-        return cases, errors
+            elif case is not None:
+                cases.append(case)
+        return cases, bad
 
     def _build_one(
         self, builder: CaseBuilder, row: Row, place: Place, offset: int
@@ -161,7 +164,7 @@ class OpenDataset:
             first = self._first_use(cases[position].id, before + position)
             if first is not None:
                 dropped.add(position)
-                self._sink.bad_case([_duplicate(cases[position], *first)])
+                self._sink.bad_case([_duplicate(cases[position], *first)], None)
         return [case for position, case in enumerate(cases) if position not in dropped]
 
     def _first_use(self, id: str, before: int) -> tuple[str, int] | None:
@@ -298,7 +301,7 @@ class Quiet:
     def bad_dataset(self, errors: list[DatasetError]) -> None:
         pass
 
-    def bad_case(self, errors: list[DatasetError]) -> None:
+    def bad_case(self, errors: list[DatasetError], case: EvalCase | None) -> None:
         pass
 
 

@@ -77,11 +77,13 @@ def selection(
     """A Selection from what a caller gave. Raises UsageError for values that make no sense."""
     filters = (filter,) if isinstance(filter, str) else tuple(filter or ())
     if sample is not None and (isinstance(sample, bool) or sample <= 0 or (isinstance(sample, float) and sample > 1)):
-        raise UsageError(f"sample must be a number of cases or a share above 0 and up to 1, got {sample!r}")
+        raise UsageError(f"A sample is a number of cases, or a share above 0 and up to 1; got {sample!r}")
     if shard is not None and not 1 <= shard[0] <= shard[1]:
-        raise UsageError(f"shard must be (i, n) with 1 ≤ i ≤ n, got {shard!r}")
+        raise UsageError(
+            f"There is no part {shard[0]} of {shard[1]}: the first of three parts is 1 of 3, the last 3 of 3"
+        )
     if limit is not None and limit < 1:
-        raise UsageError(f"limit must be at least 1, got {limit!r}")
+        raise UsageError(f"A limit is at least 1, got {limit!r}")
     return Selection(filters, sample, seed, shard, limit)
 
 

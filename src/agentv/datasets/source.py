@@ -71,7 +71,7 @@ def require_kind(path: str) -> str:
         raise DatasetNotFoundError(
             f"Unsupported file format: {path}",
             f"The extension {suffix or '(none)'} is not one of .yaml, .yml, .jsonl, .ndjson, .jsonl.gz, .jsonl.zst",
-            "Rename the file, or bring another tool's dataset in with `agentv convert`",
+            "Datasets are YAML documents or JSON Lines; rename the file if it is one of them",
             path=path,
         )
     return kind
@@ -97,3 +97,17 @@ def shard_of(path: str) -> Shard | None:
         return None
     base = os.path.join(os.path.dirname(path), found["name"])
     return Shard(base, int(found["index"]), int(found["count"]))
+
+
+def dataset_base(path: str) -> str:
+    """A path without suffix and shard: what the files of one dataset, and its sidecar, have in common."""
+    shard = shard_of(path)
+    return shard.base if shard else base_of(path)
+
+
+def data_files(base: str) -> list[str]:
+    """The data files, one or the shards, that a YAML file of this base would be the sidecar of."""
+    folder = os.path.dirname(base)
+    names = sorted(os.listdir(folder or "."))
+    found = [os.path.join(folder, name) for name in names if kind_of(name) == "jsonl"]
+    return [path for path in found if dataset_base(path) == base]

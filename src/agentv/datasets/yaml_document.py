@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from agentv.datasets.keys import CASE_LIST_KEYS
 from agentv.datasets.rows import BadRow, Batch, Document
-from agentv.datasets.source import Source, base_of
+from agentv.datasets.source import Source, base_of, data_files
 from agentv.datasets.yaml_nodes import Map, Seq, YamlError, locate, parse_yaml
 from agentv.errors import DatasetNotFoundError, DatasetParseError, InvalidDatasetError
 from agentv.problems import type_word
+from agentv.suggest import nearest
 
 _LFS = b"version https://git-lfs.github.com/spec/"
 
@@ -29,7 +29,7 @@ def open_document(source: Source) -> Document:
             f"Invalid dataset: {path}", f"Expected a mapping with 'evalcases', {found}", hint, path=path, line=1
         )
     if key is None:
-        raise _missing_list(path)
+        raise _missing_list(path, data)
     if sum(name in data for name in CASE_LIST_KEYS) > 1:
         raise _two_lists(path, data)
     if not isinstance(data[key], Seq):
@@ -91,11 +91,15 @@ def _two_lists(path: str, data: Map) -> InvalidDatasetError:
     )
 
 
-def _missing_list(path: str) -> InvalidDatasetError:
+def _missing_list(path: str, data: Map) -> InvalidDatasetError:
     hint = f"List the cases under 'evalcases:' ({', '.join(CASE_LIST_KEYS[1:])} are read as the same)"
-    data_file = base_of(path) + ".jsonl"
-    if os.path.exists(data_file):
-        hint = f"This is the sidecar of {data_file}: name that file instead"
+    beside = data_files(base_of(path))
+    near = next((key for key in data if nearest(key, CASE_LIST_KEYS)), None)
+    if beside:
+        those = "that file" if len(beside) == 1 else "those files"
+        hint = f"This is the sidecar of {', '.join(beside[:3])}: name {those} instead"
+    elif near:
+        hint = f"Did you mean '{nearest(near, CASE_LIST_KEYS)}' by '{near}'?"
     return InvalidDatasetError(
         f"Invalid dataset: {path}", "Missing required field: 'evalcases'", hint, path=path, line=1, field="evalcases"
     )

@@ -7,41 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from agentv.config import check_config
-from agentv.datasets.discover import files_in, find_datasets, jsonl_beside
-from agentv.datasets.ids import PackedIds
-from agentv.datasets.reading import MissingSidecarWarning, OpenDataset, Options
-from agentv.datasets.source import Source, base_of, kind_of
+from agentv.datasets.discover import files_in, find_datasets
+from agentv.datasets.jsonl import sidecar_of
+from agentv.datasets.reading import Options
+from agentv.datasets.source import base_of, data_files, kind_of
 from agentv.datasets.yaml_document import case_list_key, parse_yaml_file
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning
+from agentv.errors import DatasetError, DatasetNotFoundError
 from agentv.problems import Problems
 from agentv.targets.file import check_targets
-from agentv.validation.finding import Finding, Report, from_error, from_problem, from_warning
-from agentv.validation.references import References
-from agentv.validation.written_rules import agentmark_rules, repeated_keys
+from agentv.validation.dataset import Collecting, check_dataset
+from agentv.validation.finding import Finding, Report, from_error, from_problem
 
 _TARGETS_NAMES = ("targets.yaml", "targets.yml")
 _CONFIG_NAMES = ("config.yaml", "config.yml")
 _CHECKS = {"targets": check_targets, "config": check_config}
-
-
-class Collecting:
-    """Keeps what a dataset is told, whatever it is, and lets the reading go on."""
-
-    wants_all = True
-    stops_at_first = False
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-
-    def warning(self, warning: DatasetWarning) -> None:
-        if not isinstance(warning, MissingSidecarWarning):
-            self.findings.append(from_warning(warning))
-
-    def bad_dataset(self, errors: list[DatasetError]) -> None:
-        self.findings += map(from_error, errors)
-
-    def bad_case(self, errors: list[DatasetError]) -> None:
-        self.findings += map(from_error, errors)
 
 
 def validate(paths: Sequence[str], options: Options = Options()) -> Report:
@@ -65,8 +44,8 @@ def validate(paths: Sequence[str], options: Options = Options()) -> Report:
     report.notes = [note for note in report.notes if not any(note.startswith(f"{path}:") for path in settings)]
     report.add(sink.findings)
     for source in sources:
-        report.files += len(source.files)
-        cases, findings = _check_dataset(source, options)
+        report.files += len(source.files) + (source.kind == "jsonl" and sidecar_of(source.base) is not None)
+        cases, findings = check_dataset(source, options)
         report.cases += cases
         report.add(findings)
     return report
@@ -85,14 +64,18 @@ def _sorted_out(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if kind is not None:
             settings[path] = kind
         else:
-            rest.append(_data_file_of(path))
+            rest += _data_files_of(path)
     return settings, rest
 
 
 def _settings_in(folder: str) -> Iterator[tuple[str, str]]:
     places = {folder, *(os.path.dirname(path) for path in files_in(folder))}
     for parent in sorted(places):
-        for name in (*(os.path.join(".agentv", name) for name in (*_CONFIG_NAMES, *_TARGETS_NAMES)), *_TARGETS_NAMES):
+        for name in (
+            *(os.path.join(".agentv", name) for name in (*_CONFIG_NAMES, *_TARGETS_NAMES)),
+            *_CONFIG_NAMES,
+            *_TARGETS_NAMES,
+        ):
             path = os.path.join(parent, name)
             kind = _settings_kind(path)
             if kind is not None and os.path.isfile(path):
@@ -117,11 +100,11 @@ def _kind_by_content(path: str) -> str | None:
     return "targets" if isinstance(data.get("targets"), list) else None
 
 
-def _data_file_of(path: str) -> str:
-    """The data file, when the user names its sidecar: both are checked together."""
+def _data_files_of(path: str) -> list[str]:
+    """The data files, when the user names their sidecar: all are checked together."""
     if kind_of(path) != "yaml" or not os.path.isfile(path) or case_list_key(_quietly_parsed(path)) is not None:
-        return path
-    return jsonl_beside(base_of(path)) or path
+        return [path]
+    return data_files(base_of(path)) or [path]
 
 
 def _quietly_parsed(path: str) -> Any:
@@ -138,23 +121,3 @@ def _check_settings(path: str, kind: str) -> Iterable[Finding]:
         return [from_error(error)]
     problems: Problems = _CHECKS[kind](document)
     return [from_problem(problem, path, document) for problem in problems]
-
-
-def _check_dataset(source: Source, options: Options) -> tuple[int, list[Finding]]:
-    """The number of cases that are right, and everything that is wrong, in the order of lines."""
-    sink = Collecting()
-    count = 0
-    try:
-        dataset = OpenDataset(source, options, sink)
-        references = References(dataset.finder, source.folder, dataset.root)
-        for cases in dataset.batches(PackedIds()):
-            count += len(cases)
-            for case in cases:
-                sink.findings += references.check(case)
-        for file in source.files if source.kind == "jsonl" else ():
-            sink.findings += repeated_keys(file, options.max_line_bytes)
-            if dataset.agentmark:
-                sink.findings += agentmark_rules(file, options.max_line_bytes)
-    except DatasetError as error:
-        sink.bad_dataset([error])
-    return count, sorted(sink.findings, key=lambda finding: (finding.path, finding.line or 0, finding.column or 0))

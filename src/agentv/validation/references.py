@@ -9,12 +9,15 @@ from typing import Any
 
 import minijinja
 
-from agentv.datasets.files import FileError, FileFinder, read_text, upward
+from agentv.datasets.files import FileError, read_text, upward
 from agentv.datasets.prompts import is_file_name
+from agentv.datasets.reading import OpenDataset
 from agentv.datasets.yaml_document import parse_yaml_file
+from agentv.datasets.yaml_nodes import locate
 from agentv.errors import DatasetError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.problems import KeyPath, Severity
 from agentv.suggest import did_you_mean
 from agentv.targets.file import target_names
 from agentv.validation.finding import Finding
@@ -44,11 +47,13 @@ _TARGETS_FILES = (
 class References:
     """Checks what the cases of one dataset refer to; what many cases share is checked once."""
 
-    def __init__(self, finder: FileFinder, folder: str, root: str) -> None:
-        self._finder = finder
-        self._folder = folder
-        self._targets_file, self._targets = _known_targets(folder, root)
+    def __init__(self, dataset: OpenDataset) -> None:
+        self._finder = dataset.finder
+        self._folder = dataset.source.folder
+        self._targets_file, self._targets = _known_targets(self._folder, dataset.root)
         self._checked: set[object] = set()
+        self._document = dataset.document
+        self._rows = {mark.line: row for row in dataset.document.cases or () if (mark := locate(row, ()))}
 
     def check(self, case: EvalCase) -> Iterator[Finding]:
         """The findings about one case that no earlier case has had."""
@@ -69,7 +74,7 @@ class References:
         if self._targets is not None and name not in self._targets:
             hint = did_you_mean(name, self._targets) or f"Known targets: {', '.join(self._targets) or 'none'}"
             message = f"The target '{name}' is not in {self._targets_file}"
-            yield Finding("error", case.path, message, case.line, None, "execution.target", hint)
+            yield self._finding("error", message, case, name, "execution.target", hint)
 
     def _check_evaluator(self, spec: EvaluatorSpec, case: EvalCase, field: str) -> Iterator[Finding]:
         settings = spec.settings
@@ -93,23 +98,22 @@ class References:
             try:
                 text = read_text(self._finder.find(name).path, name)
             except FileError as error:
-                yield Finding("error", case.path, error.message, case.line, None, field, error.hint)
+                yield self._finding("error", error.message, case, prompt, field, error.hint)
                 return
         try:
             names = _template_names(text)
         except minijinja.TemplateError as error:
             first = str(error).split("\n", 1)[0]
-            yield Finding("error", case.path, f"The prompt is no valid template: {first}", case.line, None, field)
+            yield self._finding("error", f"The prompt is no valid template: {first}", case, prompt, field)
             return
         for name in sorted(names - set(JUDGE_VARIABLES)):
             hint = did_you_mean(name, JUDGE_VARIABLES) or f"Known: {', '.join(JUDGE_VARIABLES)}"
-            yield Finding(
-                "error", case.path, f"The prompt uses an unknown variable '{name}'", case.line, None, field, hint
-            )
+            message = f"The prompt uses an unknown variable '{name}'"
+            yield self._finding("error", message, case, prompt, field, hint)
         if not names & _ANSWER_VARIABLES:
             hint = "Put {{ candidate_answer }} where the judge is to read it"
             message = "The prompt does not use the answer, so the judge will not see it"
-            yield Finding("warning", case.path, message, case.line, None, field, hint)
+            yield self._finding("warning", message, case, prompt, field, hint)
 
     def _check_function(self, reference: str, case: EvalCase, field: str) -> Iterator[Finding]:
         file, _, _ = reference.rpartition(":")
@@ -118,7 +122,7 @@ class References:
         try:
             self._finder.find(file)
         except FileError as error:
-            yield Finding("error", case.path, error.message, case.line, None, field, error.hint)
+            yield self._finding("error", error.message, case, reference, field, error.hint)
 
     def _check_script(self, settings: dict[str, Any], case: EvalCase, field: str) -> Iterator[Finding]:
         """A script that is not there may still be made before the run, so this is a warning."""
@@ -129,7 +133,37 @@ class References:
         for word in words:
             if word.endswith(_SCRIPT_ENDINGS) and not os.path.exists(os.path.join(folder, word)):
                 message = f"The script '{word}' was not found in {folder}"
-                yield Finding("warning", case.path, message, case.line, None, f"{field}.script")
+                yield self._finding("warning", message, case, word, f"{field}.script")
+
+    def _finding(
+        self, severity: Severity, message: str, case: EvalCase, value: str, field: str, hint: str = ""
+    ) -> Finding:
+        """A finding about a value, on the line where it is written: in the case, or in the settings around it."""
+        path, line, column = case.path, case.line, None
+        for file, document in (
+            (case.path, self._rows.get(case.line)),
+            (self._document.header_path, self._document.header),
+        ):
+            where = _path_to(document, value)
+            mark = None if where is None else locate(document, where)
+            if mark is not None:
+                path, line, column = file or path, mark.line, mark.column
+                break
+        return Finding(severity, path, message, line, column, field, hint)
+
+
+def _path_to(document: Any, value: str) -> KeyPath | None:
+    """The keys that lead to a text in parsed YAML."""
+    stack: list[tuple[KeyPath, Any]] = [((), document)]
+    while stack:
+        path, node = stack.pop()
+        if isinstance(node, str) and node == value:
+            return path
+        if isinstance(node, dict):
+            stack += [((*path, key), item) for key, item in node.items()]
+        elif isinstance(node, list):
+            stack += [((*path, index), item) for index, item in enumerate(node)]
+    return None
 
 
 @cache

@@ -1,0 +1,1 @@
+"""What people are shown of a run. Decides nothing; the figures come from `results` and `stats`."""

@@ -1,0 +1,264 @@
+"""AgentV's own result rows, of its 2.x to 5.x, as results. Knows their names for things; nothing else here does."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from agentv.model.result import (
+    ErrorClass,
+    ErrorInfo,
+    EvaluatorResult,
+    ExecutionMetrics,
+    Result,
+    Stage,
+    Status,
+    TokenUsage,
+    TraceSummary,
+    Verdict,
+)
+
+PASS_FROM, BORDERLINE_FROM = 0.8, 0.6
+
+_STAGES: dict[str, Stage] = {
+    "setup": "setup",
+    "repo_setup": "setup",
+    "agent": "target",
+    "evaluator": "evaluator",
+    "teardown": "teardown",
+}
+# AgentV keeps an error as a sentence; these words are all there is to tell its class by.
+_CLASSES: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
+    ("timeout", re.compile(r"time[d]?[\s_-]?out", re.I)),
+    ("rate_limit", re.compile(r"\b429\b|rate[\s_-]?limit|too many requests", re.I)),
+    ("auth", re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|api[\s_-]?key", re.I)),
+    ("server", re.compile(r"\b5\d\d\b|overloaded|server[\s_]error", re.I)),
+    ("network", re.compile(r"ECONN|ENOTFOUND|EAI_AGAIN|network|fetch failed|socket", re.I)),
+    ("invalid_response", re.compile(r"JSON|parse|missing (?:batch )?(?:id|output)", re.I)),
+)
+
+
+class _Usage(msgspec.Struct):
+    input: float = 0
+    output: float = 0
+    cached: float | None = None
+
+
+class _Assertion(msgspec.Struct):
+    text: str = ""
+    passed: bool = False
+
+
+class _Figures(msgspec.Struct):
+    """What a row says of its cost, inside `trace_summary` or at its top."""
+
+    token_usage: _Usage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+
+
+class _Trace(_Figures):
+    event_count: int = 0
+    tool_names: tuple[str, ...] = ()
+    tool_calls_by_name: dict[str, int] | None = None
+    tool_calls: dict[str, int] | None = None
+    error_count: int = 0
+    tool_durations: dict[str, list[float]] | None = None
+
+
+class _Scored(_Figures):
+    """What rows and the evaluators inside them share."""
+
+    score: float | None | msgspec.UnsetType = msgspec.UNSET
+    verdict: str | None = None
+    hits: tuple[str, ...] | None = None
+    misses: tuple[str, ...] | None = None
+    assertions: tuple[_Assertion, ...] | None = None
+    reasoning: str | None = None
+    evaluator_results: tuple[_Evaluator, ...] | None = None
+    scores: tuple[_Evaluator, ...] | None = None
+
+
+class _Evaluator(_Scored):
+    name: str | None = None
+    type: str | None = None
+    weight: float | None = None
+    details: Any = None
+    evaluator_provider_request: dict[str, Any] | None = None
+
+
+class _Row(_Scored):
+    eval_id: str | int | None = None
+    test_id: str | int | None = None
+    timestamp: str | None = None
+    dataset: str | None = None
+    suite: str | None = None
+    conversation_id: str | None = None
+    target: str | None = None
+    candidate_answer: str | None = None
+    answer: str | None = None
+    output: Any = None
+    error: Any = None
+    execution_status: str | None = None
+    failure_stage: str | None = None
+    failure_reason_code: str | None = None
+    target_error_kind: str | None = None
+    sample_index: int | None = None
+    trace_summary: _Trace | None = None
+    tags: tuple[str, ...] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+def result_from_row(data: dict[str, Any], run_id: str) -> Result:
+    """A result from one row. Raises ValueError that says what keeps it from being one."""
+    try:
+        row = msgspec.convert(data, _Row)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"Not a result: {error}") from error
+    id = row.eval_id if row.eval_id is not None else row.test_id
+    if id is None:
+        raise ValueError("Not a result: neither 'eval_id' nor 'test_id'")
+    error = _error(row)
+    score = None if error else _score(row.score)
+    status: Status = "error" if error else "ok" if score is not None else "unscored"
+    hits, misses = _findings(row)
+    output = row.output if isinstance(row.output, list) else []
+    return Result(
+        timestamp=row.timestamp or "",
+        run_id=run_id,
+        eval_id=str(id),
+        dataset=row.dataset or row.suite or "",
+        dataset_path="",
+        conversation_id=row.conversation_id,
+        target=row.target or "default",
+        trial=1 + (row.sample_index or 0),
+        status=status,
+        score=score,
+        verdict=_verdict(row, score),
+        # What an error row has there repeats the error, in place of an answer.
+        hits=() if error else hits,
+        misses=() if error else misses,
+        reasoning=row.reasoning,
+        candidate_answer=None if error else _answer(row),
+        output_messages=tuple(message for message in output if isinstance(message, dict)),
+        evaluator_results=_evaluators(row),
+        error=error,
+        trace_summary=_trace(row.trace_summary),
+        execution_metrics=_metrics(row),
+        tags=row.tags or (),
+        metadata=row.metadata or {},
+    )
+
+
+def _error(row: _Row) -> ErrorInfo | None:
+    message = _message(row.error)
+    failed = row.execution_status == "execution_error" if row.execution_status else bool(message)
+    if not failed:
+        return None
+    stage = _STAGES.get(row.failure_stage or "", "target")
+    message = message or row.failure_reason_code or "no message"
+    return ErrorInfo(_error_class(row, stage, message), message, stage)
+
+
+def _message(error: Any) -> str:
+    if isinstance(error, dict):
+        return str(error.get("message") or error)
+    return str(error) if error else ""
+
+
+def _error_class(row: _Row, stage: Stage, message: str) -> ErrorClass:
+    if stage == "evaluator":
+        return "evaluator"
+    said = " ".join(filter(None, (row.target_error_kind, row.failure_reason_code, message)))
+    return next((name for name, words in _CLASSES if words.search(said)), "process")
+
+
+def _score(score: float | None | msgspec.UnsetType) -> float | None:
+    if isinstance(score, msgspec.UnsetType):
+        raise ValueError("Not a result: no 'score' and no 'error'")
+    if score is not None and not 0 <= score <= 1:
+        raise ValueError(f"Not a result: a score is from 0 to 1, got {score:g}")
+    return score
+
+
+def _verdict(row: _Scored, score: float | None) -> Verdict | None:
+    if score is None:
+        return None
+    if row.verdict in ("pass", "borderline", "fail"):
+        return row.verdict
+    # From 4.x on the status holds the verdict, against a limit that the row does not name.
+    told = getattr(row, "execution_status", None)
+    if told in ("ok", "quality_failure"):
+        return "pass" if told == "ok" else "fail"
+    return "pass" if score >= PASS_FROM else "borderline" if score >= BORDERLINE_FROM else "fail"
+
+
+def _findings(scored: _Scored) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    checks = scored.assertions or ()
+    hits = tuple(check.text for check in checks if check.passed)
+    misses = tuple(check.text for check in checks if not check.passed)
+    return (scored.hits if scored.hits is not None else hits), (scored.misses if scored.misses is not None else misses)
+
+
+def _answer(row: _Row) -> str | None:
+    if row.candidate_answer is not None:
+        return row.candidate_answer
+    return row.answer if row.answer is not None else row.output if isinstance(row.output, str) else None
+
+
+def _evaluators(scored: _Scored) -> tuple[EvaluatorResult, ...]:
+    return tuple(map(_evaluator, scored.evaluator_results or scored.scores or ()))
+
+
+def _evaluator(entry: _Evaluator) -> EvaluatorResult:
+    hits, misses = _findings(entry)
+    # A grader that failed is a score of 0 with the verdict `skip` there. Here it is an error and no score.
+    skipped = entry.verdict == "skip" or entry.score in (None, msgspec.UNSET)
+    score = None if skipped else _score(entry.score)
+    return EvaluatorResult(
+        name=entry.name or entry.type or "evaluator",
+        type=(entry.type or entry.name or "evaluator").replace("-", "_"),
+        score=score,
+        weight=1.0 if entry.weight is None else entry.weight,
+        verdict=_verdict(entry, score),
+        hits=hits,
+        misses=misses,
+        reasoning=entry.reasoning,
+        details=entry.details,
+        error=ErrorInfo("evaluator", entry.reasoning or "skipped", "evaluator") if skipped else None,
+        token_usage=_usage(entry.token_usage),
+        cost_usd=entry.cost_usd,
+        evaluator_provider_request=entry.evaluator_provider_request,
+        evaluator_results=_evaluators(entry),
+    )
+
+
+def _usage(usage: _Usage | None) -> TokenUsage | None:
+    if usage is None:
+        return None
+    return TokenUsage(int(usage.input), int(usage.output), None if usage.cached is None else int(usage.cached))
+
+
+def _trace(trace: _Trace | None) -> TraceSummary | None:
+    if trace is None:
+        return None
+    calls = trace.tool_calls_by_name or trace.tool_calls or {}
+    return TraceSummary(
+        event_count=trace.event_count,
+        tool_names=trace.tool_names or tuple(sorted(calls)),
+        tool_calls_by_name=calls,
+        error_count=trace.error_count,
+    )
+
+
+def _metrics(row: _Row) -> ExecutionMetrics | None:
+    trace = row.trace_summary or _Trace()
+    metrics = ExecutionMetrics(
+        token_usage=_usage(row.token_usage or trace.token_usage),
+        cost_usd=trace.cost_usd if row.cost_usd is None else row.cost_usd,
+        duration_ms=trace.duration_ms if row.duration_ms is None else row.duration_ms,
+        tool_durations=trace.tool_durations or {},
+    )
+    return None if metrics == ExecutionMetrics() else metrics
