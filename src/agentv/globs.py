@@ -34,10 +34,17 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         elif token == "," and depth:
             regex += "|"
         elif token[0] == "[" and len(token) > 2:
-            regex += "(?!/)[" + token[1:-1].replace("!", "^", 1).replace("\\", r"\\") + "]"
+            regex += _set(token[1:-1])
         else:
             regex += re.escape(token)
     try:
         return re.compile(regex + ")" * depth, re.DOTALL)
     except re.error:
         return re.compile(re.escape(pattern))
+
+
+def _set(inside: str) -> str:
+    """One character of a set, `!` before it for one of all others; never a slash."""
+    sign = "^" if inside[0] in "!^" else ""
+    characters = re.sub(r"[\\\[\]^&~|]|--", lambda found: re.escape(found[0]), inside[len(sign) :])
+    return f"(?!/)[{sign}{characters}]"

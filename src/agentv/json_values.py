@@ -1,0 +1,93 @@
+"""JSON values: paths into them, and an equality that tells true from 1. Knows nothing of where they come from."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+Step = str | int
+
+_STEP = re.compile(
+    r"""\.?(?P<name>[^.\[\]*?'"]+) | \[(?P<index>-?\d+)\] | \[(?P<quote>['"])(?P<key>.*?)(?P=quote)\]""", re.VERBOSE
+)
+
+
+class _Missing:
+    """What stands for a value that is not there; null is a value that is."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+
+@lru_cache(maxsize=1024)
+def steps_of(path: str) -> tuple[Step, ...]:
+    """The steps of a path such as `order.lines[0].price`, `$.order` or `['a key']`. Raises ValueError for others."""
+    text = path.strip()
+    if text == "$":
+        return ()
+    if text.startswith(("$.", "$[")):
+        text = text[1:]
+    steps: list[Step] = []
+    position = 0
+    while position < len(text):
+        found = _STEP.match(text, position)
+        # A name follows a dot, except at the start, where no dot may stand unless `$` came before it.
+        if found is None or (found["name"] and (text[position] == ".") == (position == 0 and text == path.strip())):
+            raise ValueError(f"'{path}' is no path: names, [0] and ['a key'] are known, as in 'order.lines[0].price'")
+        steps.append(_step(found))
+        position = found.end()
+    if not steps:
+        raise ValueError("the path is blank")
+    return tuple(steps)
+
+
+def value_at(value: Any, path: str) -> Any:
+    """What a path leads to, or MISSING. A name of digits also counts through a list."""
+    for step in steps_of(path):
+        value = _inside(value, step)
+        if value is MISSING:
+            return MISSING
+    return value
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal: 1 is 1.0, and neither is true."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        if len(left) != len(right):
+            return False
+        for key, value in left.items():
+            if key not in right or not same(value, right[key]):
+                return False
+        return True
+    if isinstance(left, list) and isinstance(right, list):
+        if len(left) != len(right):
+            return False
+        for one, other in zip(left, right, strict=True):
+            if not same(one, other):
+                return False
+        return True
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    return bool(left == right)
+
+
+def _step(found: re.Match[str]) -> Step:
+    if found["name"] is not None:
+        return found["name"]
+    return int(found["index"]) if found["index"] is not None else found["key"]
+
+
+def _inside(value: Any, step: Step) -> Any:
+    if isinstance(value, dict):
+        return value.get(step, MISSING) if isinstance(step, str) else MISSING
+    if not isinstance(value, list):
+        return MISSING
+    if isinstance(step, str):
+        if not step.isdecimal():
+            return MISSING
+        step = int(step)
+    return value[step] if -len(value) <= step < len(value) else MISSING
