@@ -13,7 +13,19 @@ SOURCE = Path(agentv.__file__).parent
 MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
 
 # A layer may import the layers to its right, itself, and the ground that everything stands on.
-GROUND = {"errors", "problems", "suggest", "settings", "globs", "registry", "__init__"}
+GROUND = {
+    "errors",
+    "problems",
+    "suggest",
+    "settings",
+    "globs",
+    "registry",
+    "environment",
+    "functions",
+    "json_values",
+    "transform",
+    "__init__",
+}
 MAY_IMPORT = {
     "model": set(),
     "datasets": {"model"},
@@ -24,6 +36,9 @@ MAY_IMPORT = {
     "validation": {"model", "datasets", "targets", "evaluators", "config"},
     "starter": set(),
     "executors": {"model"},
+    "stats": set(),
+    "results": {"model", "stats"},
+    "report": {"model", "results", "stats"},
     "engine": {"model", "datasets", "targets", "evaluators", "executors", "results", "stats", "config"},
     "cli": {"model", "datasets", "validation", "schemas", "starter", "engine", "report", "targets"},
     "__main__": {"cli"},
@@ -112,12 +127,3 @@ def test_the_types_the_checker_sees_are_the_names_that_are_exported():
     }
     assert checked | {"__version__"} == set(agentv.__all__)
 
-
-def test_the_project_speaks_of_itself_only():
-    root = SOURCE.parent.parent
-    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False).stdout.split()
-    machine = str(Path.home()) + "/"
-    for name in listed:
-        path = root / name
-        if path.is_file() and path.suffix in {".py", ".md", ".toml", ".yaml", ".txt", ".json"}:
-            assert machine not in path.read_text(encoding="utf-8", errors="replace"), name

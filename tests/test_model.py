@@ -138,7 +138,6 @@ class TestEquality:
         first, second = read(ROW, "first.yaml"), read(ROW, name)
         assert first == second
         assert hash(first) == hash(second)
-        assert not first != second
         assert len({first, second}) == 1
 
     def test_where_a_case_came_from_is_carried_and_not_compared(self, folder):
@@ -201,7 +200,15 @@ class TestEquality:
 class TestHashing:
     def test_a_case_and_everything_in_it_is_hashable(self, read):
         case = read(ROW)
-        for value in (case, *case.input, *case.expected_output, *case.evaluators, case.execution, case.details, *case.turns):
+        for value in (
+            case,
+            *case.input,
+            *case.expected_output,
+            *case.evaluators,
+            case.execution,
+            case.details,
+            *case.turns,
+        ):
             assert hash(value) == hash(copy.copy(value))
 
     def test_frozen_containers_hash_by_content(self):
@@ -403,7 +410,10 @@ class TestPrinting:
             "verdicts": {"pass": 0.9, "borderline": 0.6},
             "thresholds": {"rubric": 0.5},
         }
-        assert [(one["type"], one["name"]) for one in data["evaluators"]] == [("rubric", "rubric"), ("equals", "equals")]
+        assert [(one["type"], one["name"]) for one in data["evaluators"]] == [
+            ("rubric", "rubric"),
+            ("equals", "equals"),
+        ]
 
     def test_what_is_absent_is_left_out(self, read):
         row = {"id": "a", "expected_outcome": "x", "input": "y"}

@@ -88,7 +88,7 @@ def _from_file(place: str, find_file: Callable[[str], str]) -> ModuleType:
 
 
 def _imported(path: str, place: str) -> ModuleType:
-    # Compiled here and not by the import system, whose bytecode files are trusted when a file keeps its size and second.
+    # Compiled here: the import system takes old bytecode for a file that changed within a second and kept its size.
     name = f"_agentv_{os.path.basename(path)[:-3]}_{blake2b(path.encode(), digest_size=6).hexdigest()}"
     module = ModuleType(name)
     module.__file__ = path

@@ -9,7 +9,7 @@ from typing import Any, Final
 Step = str | int
 
 _STEP = re.compile(
-    r"""\.?(?P<name>[^.\[\]*?'"]+) | \[(?P<index>-?\d+)\] | \[(?P<quote>['"])(?P<key>.*?)(?P=quote)\]""", re.VERBOSE
+    r"""\.(?P<name>[^.\[\]*?'"]+) | \[(?P<index>-?\d+)\] | \[(?P<quote>['"])(?P<key>.*?)(?P=quote)\]""", re.VERBOSE
 )
 
 
@@ -31,17 +31,16 @@ def steps_of(path: str) -> tuple[Step, ...]:
         return ()
     if text.startswith(("$.", "$[")):
         text = text[1:]
+    elif not text.startswith("["):
+        text = "." + text
     steps: list[Step] = []
     position = 0
     while position < len(text):
         found = _STEP.match(text, position)
-        # A name follows a dot, except at the start, where no dot may stand unless `$` came before it.
-        if found is None or (found["name"] and (text[position] == ".") == (position == 0 and text == path.strip())):
+        if found is None:
             raise ValueError(f"'{path}' is no path: names, [0] and ['a key'] are known, as in 'order.lines[0].price'")
         steps.append(_step(found))
         position = found.end()
-    if not steps:
-        raise ValueError("the path is blank")
     return tuple(steps)
 
 
@@ -57,19 +56,9 @@ def value_at(value: Any, path: str) -> Any:
 def same(left: Any, right: Any) -> bool:
     """Whether two JSON values are equal: 1 is 1.0, and neither is true."""
     if isinstance(left, dict) and isinstance(right, dict):
-        if len(left) != len(right):
-            return False
-        for key, value in left.items():
-            if key not in right or not same(value, right[key]):
-                return False
-        return True
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
     if isinstance(left, list) and isinstance(right, list):
-        if len(left) != len(right):
-            return False
-        for one, other in zip(left, right, strict=True):
-            if not same(one, other):
-                return False
-        return True
+        return len(left) == len(right) and all(same(one, other) for one, other in zip(left, right, strict=True))
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return bool(left == right)

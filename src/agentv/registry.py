@@ -12,10 +12,11 @@ from agentv.suggest import did_you_mean
 class Registry:
     """The kinds of one seam. A kind is one row here and one module; other spellings lead to the same row."""
 
-    def __init__(self, group: str, rows: Mapping[str, str], aliases: Mapping[str, str]) -> None:
+    def __init__(self, group: str, rows: Mapping[str, str], aliases: Mapping[str, str], noun: str = "types") -> None:
         self._group = group
         self._rows = rows
         self._aliases = aliases
+        self._noun = noun
 
     def names(self) -> list[str]:
         """The built-in kinds, in the order of the table."""
@@ -45,7 +46,7 @@ class Registry:
     def suggestion(self, name: str) -> str:
         """A did-you-mean for an unknown kind, or the list of known ones."""
         known = [*self._rows, *self._aliases]
-        return did_you_mean(name, known) or f"Known types: {', '.join(self._rows)}"
+        return did_you_mean(name, known) or f"Known {self._noun}: {', '.join(self._rows)}"
 
     def _plugins(self) -> dict[str, Any]:
         from importlib.metadata import entry_points  # late: scanning installed packages takes milliseconds
@@ -112,6 +113,7 @@ EVALUATORS = Registry(
 
 TARGETS = Registry(
     "agentv.targets",
+    noun="providers",
     rows={
         "openai": "agentv.targets.openai:OpenAI",
         "azure": "agentv.targets.azure:Azure",

@@ -1,7 +1,8 @@
 """Reads settings that users write into the struct that declares them, and says of every key what is wrong with it.
 
-A struct's fields are its schema: evaluators, targets, execution and configuration are all checked here. Two
-class attributes refine a struct: `aliases` (other spelling → field) and `unsupported` (key of another tool → why).
+A struct's fields are its schema: evaluators, targets, execution and configuration are all checked here. Three
+class attributes refine a struct: `aliases` (other spelling → field), `unsupported` (key of another tool →
+why) and `hints` (field → what to do when its value is wrong).
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def read_settings(
         if field is None:
             _note_unknown(kind, key, (*path, key), problems, strict)
         elif value is not None:
+            noted = len(problems)
             read = read_value(field.type, value, (*path, key), problems, strict=strict)
+            _add_hint(kind, field.name, problems, noted)
             if key != field.encode_name and (field.name in values or data.get(field.encode_name) is not None):
                 name, own = field_name((*path, key)), field_name((*path, field.encode_name))
                 problems.warning((*path, key), f"Field '{name}' is ignored beside '{own}'")
@@ -157,6 +160,14 @@ def _required(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ..
 @cache
 def _fields(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
+
+
+def _add_hint(kind: type[msgspec.Struct], field: str, problems: Problems, first: int) -> None:
+    """Puts the hint that a struct gives for a field behind errors of type that have none of their own."""
+    hint = getattr(kind, "hints", {}).get(field)
+    for position in range(first, len(problems)) if hint else ():
+        if not problems[position].hint and ", got " in problems[position].message:
+            problems[position] = msgspec.structs.replace(problems[position], hint=hint)
 
 
 def _note_unknown(kind: type[msgspec.Struct], key: str, path: KeyPath, problems: Problems, strict: bool) -> None:

@@ -19,9 +19,7 @@ from agentv.json_values import MISSING, steps_of, value_at
 from agentv.problems import Problems
 from agentv.settings import read_settings
 
-_BLOCK = re.compile(r"<(think|thinking|thought)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-_CLOSING = re.compile(r".*</(think|thinking|thought)>", re.DOTALL | re.IGNORECASE)
-_OPENING = re.compile(r"\s*<(think|thinking|thought)>", re.IGNORECASE)
+_THINKING = re.compile(r"<(?P<closing>/?)(?P<name>think|thinking|thought)>", re.IGNORECASE)
 _FENCED = re.compile(r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<text>.*?)\n?[ \t]*(?P=fence)", re.DOTALL)
 
 
@@ -97,9 +95,21 @@ _remembered_steps = lru_cache(maxsize=256)(_read)
 
 def _without_thinking(text: str) -> str:
     """Blocks of thinking taken out: also one whose opening stood in the prompt, and one that was never closed."""
-    text = _BLOCK.sub("", text)
-    text = _CLOSING.sub("", text, count=1)
-    return "" if _OPENING.match(text) else text.strip()
+    kept: list[str] = []
+    start, opening = 0, None
+    for tag in _THINKING.finditer(text):
+        if tag["closing"] and opening is None:
+            kept.clear()
+            start = tag.end()
+        elif opening is None:
+            kept.append(text[start : tag.start()])
+            start, opening = tag.start(), tag
+        elif tag["closing"] and tag["name"].lower() == opening["name"].lower():
+            start, opening = tag.end(), None
+    # A tag that nothing closes is thinking cut short where the answer would begin, and a word of the answer elsewhere.
+    if opening is None or "".join(kept).strip():
+        kept.append(text[start:])
+    return "".join(kept).strip()
 
 
 def _without_fences(text: str) -> str:

@@ -113,7 +113,9 @@ class TestNames:
 
 class TestScoring:
     def test_with_a_reference_the_judge_is_asked_and_without_one_nobody(self, folder):
-        loaded = folder.rows({"input": {"userMessage": "Hi"}, "expected_output": "Hello"}, {"input": {"userMessage": "Bye"}})
+        loaded = folder.rows(
+            {"input": {"userMessage": "Hi"}, "expected_output": "Hello"}, {"input": {"userMessage": "Bye"}}
+        )
         assert [[spec.type for spec in read.evaluators] for read in loaded] == [["llm_judge"], []]
 
     def test_null_is_no_reference_and_any_other_json_is_one(self, folder):
@@ -125,7 +127,10 @@ class TestScoring:
     def test_without_a_reference_only_named_evaluators_that_need_none_score(self, folder):
         evaluators = [{"type": "contains", "value": "x"}, {"type": "equals"}, {"type": "is_json"}]
         row = {"input": {"userMessage": "Hi"}}
-        for loaded in (folder.rows(row | {"evaluators": evaluators}), folder.rows(row, sidecar={"evaluators": evaluators})):
+        for loaded in (
+            folder.rows(row | {"evaluators": evaluators}),
+            folder.rows(row, sidecar={"evaluators": evaluators}),
+        ):
             assert [spec.type for spec in loaded[0].evaluators] == ["contains", "is_json"]
 
     def test_with_a_reference_all_named_evaluators_score(self, folder):
@@ -293,7 +298,9 @@ class TestRendering:
         row = case(input={"topic": attack, "secret": "s3cret", "list": [attack], "deep": {"k": attack}})
         loaded = folder.rows(row, sidecar={"prompt": "{{ topic }}|{{ list[0] }}|{{ deep.k }}"})
         assert loaded[0].input[0].content == "|".join([attack] * 3)
-        plain = folder.rows(case(input=attack, expected_output=attack, metadata={"k": attack}), sidecar={"dataset": "rows"})
+        plain = folder.rows(
+            case(input=attack, expected_output=attack, metadata={"k": attack}), sidecar={"dataset": "rows"}
+        )
         assert plain[0].input[0].content == plain[0].expected_output[0].content == plain[0].metadata["k"] == attack
         user = folder.rows(case(input={"userMessage": attack}), sidecar={"dataset": "rows"})
         assert user[0].input[0].content == attack
@@ -317,13 +324,13 @@ class TestRendering:
 
     @pytest.mark.parametrize("name", ["name", "source", "template", "ctx", "range", "loop", "items", "é"])
     def test_a_variable_may_have_any_name(self, folder, name):
-        loaded = folder.rows(case(input={name: "value"}), sidecar={"prompt": "{{ %s }}" % name})
+        loaded = folder.rows(case(input={name: "value"}), sidecar={"prompt": "{{ " + name + " }}"})
         assert loaded[0].input[0].content == "value"
 
     def test_control_flow_and_filters_are_the_templates_own(self, folder):
-        prompt = "{% for bird in birds %}{{ loop.index }}. {{ bird.name | upper }}\n{% endfor %}{% if more is defined %}x{% endif %}"
-        row = case(input={"birds": [{"name": "owl"}, {"name": "tit"}]})
-        assert folder.rows(row, sidecar={"prompt": prompt})[0].input[0].content == "1. OWL\n2. TIT\n"
+        prompt = "{% for bird in birds %}{{ loop.index }}. {{ bird | upper }}\n{% endfor %}{{ more | default('none') }}"
+        row = case(input={"birds": ["owl", "tit"]})
+        assert folder.rows(row, sidecar={"prompt": prompt})[0].input[0].content == "1. OWL\n2. TIT\nnone"
 
     def test_variables_keep_their_types(self, folder):
         variables = {"topic": "x", "n": 1.0, "deep": {"k": [None, True]}}

@@ -82,7 +82,9 @@ def test_a_field_of_the_wrong_type_is_an_error_that_says_what_was_expected_and_f
     assert error.field.startswith(field)
 
 
-@pytest.mark.parametrize(("id", "read_as"), [("a b", "a b"), (" a", " a"), ("日本", "日本"), (7, "7"), (-7, "-7"), (0, "0")])
+@pytest.mark.parametrize(
+    ("id", "read_as"), [("a b", "a b"), (" a", " a"), ("日本", "日本"), (7, "7"), (-7, "-7"), (0, "0")]
+)
 def test_an_id_is_taken_as_it_is_written(folder, id, read_as):
     assert folder.rows(case(id=id)).ids == [read_as]
 
@@ -113,7 +115,10 @@ def test_all_optional_fields_are_kept(folder):
             tags=["fast", "math", "fast"],
             user={"goal": "Buy a ticket", "persona": "In a hurry", "target": "sim", "max_turns": 5, "stop": "DONE"},
             workspace={"template": "repo", "setup": ["make"], "teardown": "make clean", "keep": True},
-            turns=[{"input": "And then?", "expected_output": "Then this", "evaluators": ["Is brief"]}, {"input": "Bye"}],
+            turns=[
+                {"input": "And then?", "expected_output": "Then this", "evaluators": ["Is brief"]},
+                {"input": "Bye"},
+            ],
         )
     )
     assert given.messages == []

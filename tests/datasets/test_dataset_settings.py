@@ -55,7 +55,13 @@ class TestNames:
 
     @pytest.mark.parametrize(
         ("file", "name"),
-        [("math.jsonl", "math"), ("math.v2.jsonl", "math.v2"), ("math.jsonl.gz", "math"), ("a/b/math.ndjson", "math"), ("Math.JSONL", "Math")],
+        [
+            ("math.jsonl", "math"),
+            ("math.v2.jsonl", "math.v2"),
+            ("math.jsonl.gz", "math"),
+            ("a/b/math.ndjson", "math"),
+            ("Math.JSONL", "Math"),
+        ],
     )
     def test_the_base_name_is_without_its_suffixes(self, folder, file, name):
         folder.write(file, [case()])
@@ -218,6 +224,14 @@ class TestSidecars:
         loaded = folder.rows(case(), sidecar="# nothing yet\n")
         assert loaded[0].dataset == "rows"
         assert "Sidecar metadata file not found" not in str(loaded.warnings)
+
+    def test_a_file_of_somebody_else_is_taken_as_one_with_one_warning(self, folder):
+        loaded = folder.rows(case(), sidecar={"services": {"web": {}}, "volumes": {}})
+        assert loaded[0].dataset == "rows"
+        assert loaded.messages == ["rows.yaml has none of the keys of a sidecar, and is taken as one for its name"]
+
+    def test_a_key_of_another_version_is_an_error_even_when_it_is_alone(self, folder):
+        assert folder.row_error(case(), sidecar={"depends_on": ["x"]}).detail == "Field 'depends_on' is not supported"
 
     def test_an_error_in_a_sidecar_names_the_sidecar_and_its_line(self, folder):
         error = folder.row_error(case(), sidecar="dataset: rows\nexecution:\n  trials: none\n")

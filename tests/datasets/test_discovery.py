@@ -68,7 +68,13 @@ class TestNames:
 
 class TestFolders:
     def test_a_folder_gives_one_dataset_per_file_in_path_order(self, folder, find):
-        for name in ("evals/b.jsonl", "evals/a.yaml", "evals/a/z.yml", "evals/a-b/c.ndjson", "evals/sub/deep/d.jsonl.gz"):
+        for name in (
+            "evals/b.jsonl",
+            "evals/a.yaml",
+            "evals/a/z.yml",
+            "evals/a-b/c.ndjson",
+            "evals/sub/deep/d.jsonl.gz",
+        ):
             folder.write(name, [case()] if "jso" in name else document("a"))
         assert find("evals")[0] == [
             ["evals/a/z.yml"],

@@ -142,7 +142,10 @@ class TestRubrics:
 
     def test_rubrics_go_before_another_kind(self, folder):
         assert types(folder.rows(case(rubrics=["Is polite"], evaluator="is_json"))) == ["rubric", "is_json"]
-        assert types(folder.rows(case(rubrics=["Is polite"]), sidecar={"evaluator": "is_json"})) == ["rubric", "is_json"]
+        assert types(folder.rows(case(rubrics=["Is polite"]), sidecar={"evaluator": "is_json"})) == [
+            "rubric",
+            "is_json",
+        ]
 
     def test_rubrics_stand_alone_beside_an_empty_list(self, folder):
         assert types(folder.rows(case(rubrics=["Is polite"], evaluators=[]))) == ["rubric"]
@@ -206,10 +209,16 @@ class TestEntries:
         assert (spec.type, spec.name, spec.weight, spec.required, spec.negate) == ("contains", "has it", 3.0, 0.5, True)
         assert (spec.target, spec.transform, spec.settings) == (("a", "b"), {"regex": "x"}, {"value": "y"})
 
-    @pytest.mark.parametrize(("written", "type_"), [("is-json", "is_json"), ("llm-judge", "llm_judge"), ("rubrics", "rubric"), ("script", "code_judge")])
+    @pytest.mark.parametrize(
+        ("written", "type_"),
+        [("is-json", "is_json"), ("llm-judge", "llm_judge"), ("rubrics", "rubric"), ("script", "code_judge")],
+    )
     def test_other_spellings_of_a_type(self, folder, written, type_):
         entry = {"type": written} | ({"script": "./check.py"} if type_ == "code_judge" else {})
         assert types(folder.rows(case(evaluators=[entry]))) == [type_]
+
+    def test_a_weight_may_be_nothing(self, folder):
+        assert folder.rows(case(evaluators=[{"type": "is_json", "weight": 0}]))[0].evaluators[0].weight == 0
 
     def test_not_before_a_type_negates_it(self, folder):
         spec = folder.rows(case(evaluators=[{"type": "not-contains", "value": "x"}]))[0].evaluators[0]
@@ -233,7 +242,11 @@ class TestEntries:
             ({"type": "is_json", "negate": "yes"}, "Field 'evaluators[0].negate' must be a boolean, got string", ""),
             ({"type": "json_schema"}, "Missing required field: 'evaluators[0].schema'", ""),
             ({"type": "regex", "value": "("}, None, None),
-            ({"type": "composite", "aggregator": {"type": "weighted_average"}, "evaluators": [{"type": "nope"}]}, "Unknown evaluator type 'nope'", None),
+            (
+                {"type": "composite", "aggregator": {"type": "weighted_average"}, "evaluators": [{"type": "nope"}]},
+                "Unknown evaluator type 'nope'",
+                None,
+            ),
         ],
     )
     def test_a_wrong_entry_is_an_error_that_names_its_place(self, folder, entry, detail, hint):
@@ -261,7 +274,10 @@ class TestEntries:
         rows = [case(id=str(n), evaluators=[{"type": "equals", "value": n % 2}]) for n in range(4)]
         loaded = folder.rows(*rows)
         assert [read.evaluators[0].settings["value"] for read in loaded] == [0, 1, 0, 1]
-        mixed = [case(id="a", evaluators=[{"type": "equals", "value": 1}]), case(id="b", evaluators=[{"type": "equals", "value": True}])]
+        mixed = [
+            case(id="a", evaluators=[{"type": "equals", "value": 1}]),
+            case(id="b", evaluators=[{"type": "equals", "value": True}]),
+        ]
         assert [type(read.evaluators[0].settings["value"]) for read in folder.rows(*mixed)] == [int, bool]
 
 

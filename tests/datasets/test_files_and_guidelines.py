@@ -7,7 +7,9 @@ import pytest
 
 from agentv.datasets.files import project_root
 
-PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 def asking(*parts, id="a"):
@@ -99,6 +101,11 @@ class TestSearchOrder:
         (folder.path / "project/evals/sub").mkdir()
         assert found("project/evals/d.jsonl", name) == "project/evals/notes.md"
 
+    def test_a_name_that_leads_up_is_tried_from_each_parent_too(self, folder, found):
+        folder.write("project/.git/HEAD", "")
+        folder.write("project/features/basic/notes.md", "beside the parent")
+        assert found("project/features/other/evals/d.jsonl", "../basic/notes.md") == "project/features/basic/notes.md"
+
     def test_a_leading_slash_means_the_root(self, folder, found):
         folder.write("project/.git/HEAD", "")
         folder.write("project/docs/notes.md", "root")
@@ -123,7 +130,14 @@ class TestSearchOrder:
         assert error.field == "input[0].content[1].value"
         assert error.line == 1
 
-    @pytest.mark.parametrize(("name", "detail"), [("sub", "'sub' is a folder, not a file"), ("", "The name of the file is empty"), ("a\0b", "'a\0b' is not the name of a file")])
+    @pytest.mark.parametrize(
+        ("name", "detail"),
+        [
+            ("sub", "'sub' is a folder, not a file"),
+            ("", "The name of the file is empty"),
+            ("a\0b", "'a\0b' is not the name of a file"),
+        ],
+    )
     def test_what_is_no_file_is_an_error(self, folder, name, detail):
         (folder.path / "sub").mkdir()
         folder.write("d.jsonl", [asking(file(name))])
@@ -238,7 +252,14 @@ class TestContents:
 
     @pytest.mark.parametrize(
         ("name", "media_type"),
-        [("a.png", "image/png"), ("a.JPG", "image/jpeg"), ("a.jpeg", "image/jpeg"), ("a.gif", "image/gif"), ("a.webp", "image/webp"), ("a.svg", "image/svg+xml")],
+        [
+            ("a.png", "image/png"),
+            ("a.JPG", "image/jpeg"),
+            ("a.jpeg", "image/jpeg"),
+            ("a.gif", "image/gif"),
+            ("a.webp", "image/webp"),
+            ("a.svg", "image/svg+xml"),
+        ],
     )
     def test_images_become_data_uris_with_their_media_type(self, folder, command, name, media_type):
         folder.write(name, PNG)
@@ -281,7 +302,9 @@ class TestGuidelines:
 
     def test_patterns_match_paths_relative_to_the_root(self, folder, command):
         folder.write(".git/HEAD", "")
-        folder.write(".agentv/config.yaml", "guideline_patterns: ['**/*.instructions.md', 'rules/**', 'evals/{x,y}.md']\n")
+        folder.write(
+            ".agentv/config.yaml", "guideline_patterns: ['**/*.instructions.md', 'rules/**', 'evals/{x,y}.md']\n"
+        )
         for name in ("evals/a.instructions.md", "rules/deep/b.txt", "evals/x.md", "evals/z.md"):
             folder.write(name, "x")
         parts = [file(name) for name in ("a.instructions.md", "/rules/deep/b.txt", "x.md", "z.md")]

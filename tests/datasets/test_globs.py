@@ -34,6 +34,9 @@ def test_a_pattern_fits_these_paths_and_not_those(pattern, fitting, others):
     assert [path for path in others if matches(pattern, path)] == []
 
 
-@pytest.mark.parametrize(("text", "expected"), [("a.md", False), ("a/b-c.jsonl", False), ("*.md", True), ("a?", True), ("[a]", True), ("{a,b}", True)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a.md", False), ("a/b-c.jsonl", False), ("*.md", True), ("a?", True), ("[a]", True), ("{a,b}", True)],
+)
 def test_what_is_a_pattern(text, expected):
     assert has_magic(text) is expected

@@ -107,6 +107,12 @@ def with_value(key, text):
     return json.dumps(row(**{key: "PLACE"})).replace('"PLACE"', text) + "\n"
 
 
+def document(line, **settings):
+    """A line as the one case of a YAML document."""
+    head = "".join(f"{key}: {value}\n" for key, value in settings.items())
+    return head + "evalcases:\n  - " + line.replace('":', '": ')
+
+
 def test_a_line_of_50_megabytes_is_a_case(folder):
     folder.write("long.jsonl", json.dumps(row(input="x" * 50_000_000)) + "\n" + json.dumps(row(id="b")))
     loaded = folder.load("long.jsonl")
@@ -134,7 +140,17 @@ def test_a_line_beyond_64_mebibytes_is_refused_without_an_option(folder):
     assert "the line is longer than 67,108,864 bytes" in error.detail
 
 
-DEEP_PLACES = ("metadata", "input", "expected_output", "context", "execution", "evaluators", "rubrics", "turns", "other")
+DEEP_PLACES = (
+    "metadata",
+    "input",
+    "expected_output",
+    "context",
+    "execution",
+    "evaluators",
+    "rubrics",
+    "turns",
+    "other",
+)
 
 
 @pytest.mark.parametrize("key", DEEP_PLACES)
@@ -168,14 +184,14 @@ def test_nesting_that_parses_and_is_too_deep_for_a_case_is_an_error_of_the_case(
 
 def test_deep_variables_of_an_agentmark_row_are_an_error(folder):
     for depth in (300, 985, 990):
-        folder.write("deep.jsonl", '{"input": {"userMessage": "x", "y": %s1%s}}' % ("[" * depth, "]" * depth))
+        folder.write("deep.jsonl", '{"input": {"userMessage": "x", "y": ' + "[" * depth + "]" * depth + "}}")
         assert folder.error("deep.jsonl").line == 1
 
 
 def test_200_levels_are_read_in_both_formats_and_are_equal(folder):
     value = '{"x":' * 200 + "1" + "}" * 200
     folder.write("deep.jsonl", with_value("metadata", value))
-    folder.write("other.yaml", '{"evalcases": [%s]}' % with_value("metadata", value).replace(":", ": "))
+    folder.write("other.yaml", document(with_value("metadata", value)))
     assert folder.load("deep.jsonl").cases == folder.load("other.yaml").cases
 
 
@@ -206,7 +222,7 @@ def with_number(place, digits):
 def test_integers_of_4000_digits_are_exact_in_both_formats(folder, place, command):
     line = with_number(place, "7" * 4_000)
     folder.write("big.jsonl", line)
-    folder.write("other.yaml", '{"dataset": "big", "evalcases": [%s]}' % line.replace('":', '": '))
+    folder.write("other.yaml", document(line, dataset="big"))
     loaded = folder.load("big.jsonl")
     assert loaded.cases == folder.load("other.yaml").cases
     assert loaded[0].fingerprint == folder.load("other.yaml")[0].fingerprint
@@ -216,15 +232,18 @@ def test_integers_of_4000_digits_are_exact_in_both_formats(folder, place, comman
 
 
 @pytest.mark.parametrize("place", PLACES_OF_NUMBERS)
-def test_integers_of_5000_digits_are_a_line_error(folder, place):
-    line = with_number(place, "7" * 5_000)
+@pytest.mark.parametrize("digits", [4_301, 5_000])
+def test_integers_of_5000_digits_are_a_line_error(folder, place, digits):
+    line = with_number(place, "7" * digits)
     folder.write("big.jsonl", json.dumps(row(id="b")) + "\n" + line)
     error = folder.error("big.jsonl")
     assert error.detail == f"Line 2: Invalid JSON - a number is out of range, at column {line.index('7777') + 1}"
     assert error.hint == "Write very large numbers as strings"
 
 
-@pytest.mark.parametrize("digits", ["7" * 5_000, "-" + "7" * 5_000, "0x" + "f" * 5_000, "0o" + "7" * 5_000, "7" * 4_301])
+@pytest.mark.parametrize(
+    "digits", ["7" * 5_000, "-" + "7" * 5_000, "0x" + "f" * 5_000, "0o" + "7" * 5_000, "7" * 4_301]
+)
 def test_integers_of_5000_digits_are_an_error_in_yaml(folder, digits):
     error = folder.yaml_error(f"evalcases:\n  - {{id: a, expected_outcome: x, input: y, metadata: {{n: {digits}}}}}\n")
     assert error.detail.startswith("Line 2: Invalid YAML - found an integer of more than 4,300 digits, at column ")

@@ -10,12 +10,12 @@ from functools import lru_cache
 from itertools import chain
 
 import pytest
-from backports import zstd
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import agentv
 from agentv import AgentvError, EvalCase, globs
+from agentv.datasets.compressed import open_for_writing
 from agentv.datasets.files import is_guideline
 from agentv.datasets.ids import IdSet, PackedIds
 from agentv.datasets.keys import CaseKeys, ExecutionKeys, HeaderKeys
@@ -60,10 +60,15 @@ def printed(cases):
 
 # The same cases in both formats.
 
-tool_calls = st.lists(st.fixed_dictionaries({"tool": texts}, optional={"input": json_values, "output": json_values}), max_size=2)
+tool_calls = st.lists(
+    st.fixed_dictionaries({"tool": texts}, optional={"input": json_values, "output": json_values}), max_size=2
+)
 parts = texts | st.fixed_dictionaries({"type": st.just("text"), "value": texts})
 messages = st.fixed_dictionaries(
-    {"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": texts | json_objects | st.lists(parts, max_size=3)},
+    {
+        "role": st.sampled_from(["system", "user", "assistant", "tool"]),
+        "content": texts | json_objects | st.lists(parts, max_size=3),
+    },
     optional={"name": texts, "tool_calls": tool_calls},
 )
 rows = st.fixed_dictionaries(
@@ -78,7 +83,9 @@ rows = st.fixed_dictionaries(
         "rubrics": st.lists(names, min_size=1, max_size=3, unique=True),
         "evaluators": st.lists(st.sampled_from([{"type": "is_json"}, {"type": "equals", "value": "x"}]), max_size=3),
         "execution": st.fixed_dictionaries({}, optional={"target": texts, "trials": st.integers(1, 9)}),
-        "turns": st.lists(st.fixed_dictionaries({"input": texts}, optional={"expected_output": json_values}), max_size=2),
+        "turns": st.lists(
+            st.fixed_dictionaries({"input": texts}, optional={"expected_output": json_values}), max_size=2
+        ),
     },
 )
 datasets = st.lists(rows, min_size=1, max_size=4, unique_by=lambda row: row["id"])
@@ -124,7 +131,9 @@ def test_line_ends_blank_lines_and_a_byte_order_mark_change_no_case(place, rows,
     expected = load(place / "jsonl/d.jsonl")
     assert load(place / "jsonl/e.jsonl") == expected
     assert load(place / "jsonl/f.jsonl.gz") == expected
-    assert list(agentv.stream_cases(place / "jsonl/e.jsonl")) == expected
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert list(agentv.stream_cases(place / "jsonl/e.jsonl")) == expected
 
 
 @given(value=json_values)
@@ -143,11 +152,45 @@ def same(left, right):
 KNOWN = sorted({*CaseKeys.__struct_fields__, *CaseKeys.aliases, *CaseKeys.unsupported, "userMessage"})
 HEADER = sorted({*HeaderKeys.__struct_fields__, *HeaderKeys.aliases, *HeaderKeys.unsupported, "evalcases", "tests"})
 INNER = sorted(
-    {*ExecutionKeys.__struct_fields__, "role", "content", "tool_calls", "type", "value", "tool", "input", "id", "prompt"}
-    | {"goal", "template", "rubrics", "evaluators", "aggregator", "userMessage", "weight", "required", "expected_outcome"}
+    {
+        *ExecutionKeys.__struct_fields__,
+        "role",
+        "content",
+        "tool_calls",
+        "type",
+        "value",
+        "tool",
+        "input",
+        "id",
+        "prompt",
+    }
+    | {
+        "goal",
+        "template",
+        "rubrics",
+        "evaluators",
+        "aggregator",
+        "userMessage",
+        "weight",
+        "required",
+        "expected_outcome",
+    }
 )
 WORDS = st.sampled_from(
-    ["user", "assistant", "text", "file", "image", "x.md", "../x", "agentmark", "{{ x }}", "{{", "a", *EVALUATORS.names()]
+    [
+        "user",
+        "assistant",
+        "text",
+        "file",
+        "image",
+        "x.md",
+        "../x",
+        "agentmark",
+        "{{ x }}",
+        "{{",
+        "a",
+        *EVALUATORS.names(),
+    ]
 )
 inner = st.recursive(
     scalars | WORDS,
@@ -159,10 +202,15 @@ any_row = st.dictionaries(st.sampled_from(KNOWN), inner, max_size=6).map(
 )
 any_header = st.dictionaries(st.sampled_from(HEADER), inner, max_size=5)
 
-VALID = b'{"id": "a", "expected_outcome": "x", "input": [{"role": "user", "content": "\xc3\xa9"}], "metadata": {"n": 1.5}}\n'
-VALID_YAML = b"dataset: d\nevalcases:\n  - id: &a x\n    expected_outcome: [*a]\n    input: |\n      text\n    tags: {a: 'b'}\n"
-YAML_PIECES = [b": ", b"- ", b"\n", b"\n  ", b"&a ", b"*a", b"!", b"!!str ", b"<<: ", b"'", b'"', b"|", b">", b"#", b"---", b"...", b"[", b"]", b"{", b"}", b",", b"? ", b"\t", b"%", b"@", b"evalcases:", b"id", b"0x", b".inf", b"\xef\xbb\xbf", b"\xc2\x85", b"\xe2\x80\xa8"]
-JSON_PIECES = [b"{", b"}", b"[", b"]", b'"', b":", b",", b"\n", b"\\", b"\\ud800", b"NaN", b"1e999", b"null", b'"id"', b'"input"', b"\r", b"\x00", b"\xff", b"-", b"//", b"#"]
+VALID = b'{"id": "a", "expected_outcome": "x", "input": [{"role": "user", "content": "\xc3\xa9"}], "tags": ["t"]}\n'
+VALID_YAML = (
+    b"dataset: d\nevalcases:\n  - id: &a x\n    expected_outcome: [*a]\n    input: |\n      text\n    tags: {a: 'b'}\n"
+)
+YAML_PIECES = (
+    b": ~- ~\n~\n  ~&a ~*a~!~!!str ~<<: ~'~\"~|~>~#~---~...~[~]~{~}~,~? ~\t~%~@~evalcases:~id~0x~.inf~"
+    b"\xef\xbb\xbf~\xc2\x85~\xe2\x80\xa8"
+).split(b"~")
+JSON_PIECES = b'{~}~[~]~"~:~,~\n~\\~\\ud800~NaN~1e999~null~"id"~"input"~\r~\x00~\xff~-~//~#'.split(b"~")
 
 
 def edited(valid, pieces):
@@ -178,8 +226,12 @@ def edited(valid, pieces):
     return st.lists(st.tuples(st.integers(0, 400), st.integers(0, 9), st.sampled_from(pieces)), max_size=4).map(edit)
 
 
-json_bytes = st.binary(max_size=200) | edited(VALID * 2, JSON_PIECES) | st.lists(st.sampled_from(JSON_PIECES)).map(b"".join)
-yaml_bytes = st.binary(max_size=200) | edited(VALID_YAML, YAML_PIECES) | st.lists(st.sampled_from(YAML_PIECES)).map(b"".join)
+json_bytes = (
+    st.binary(max_size=200) | edited(VALID * 2, JSON_PIECES) | st.lists(st.sampled_from(JSON_PIECES)).map(b"".join)
+)
+yaml_bytes = (
+    st.binary(max_size=200) | edited(VALID_YAML, YAML_PIECES) | st.lists(st.sampled_from(YAML_PIECES)).map(b"".join)
+)
 
 
 def assert_cases_or_a_clean_error(path, **options):
@@ -234,9 +286,11 @@ def test_any_bytes_as_yaml_give_cases_or_a_clean_error(place, data):
 @given(data=json_bytes, cut=st.integers(0, 40), noise=st.binary(max_size=4), flip=st.integers(0, 500))
 @settings(max_examples=150)
 def test_any_bytes_compressed_or_broken_give_cases_or_a_clean_error(place, data, cut, noise, flip):
-    for suffix, compress in (("gz", gzip.compress), ("zst", zstd.compress)):
-        packed = bytearray(compress(data))
+    for suffix in ("gz", "zst"):
         file = place / f"jsonl/any.jsonl.{suffix}"
+        with open_for_writing(str(file)) as stream:
+            stream.write(data)
+        packed = bytearray(file.read_bytes())
         file.write_bytes(bytes(packed[: max(0, len(packed) - cut)]) + noise)
         assert_cases_or_a_clean_error(file)
         packed[flip % len(packed)] ^= 0x55
@@ -351,9 +405,11 @@ def test_packed_ids_and_sets_tell_the_same_repeats(batches):
 
 segments = st.lists(st.sampled_from(["a", "b", "ab", ".", "-"]), min_size=1, max_size=3).map("".join)
 paths = st.lists(segments, min_size=1, max_size=4).map("/".join)
-glob_segments = st.lists(
-    st.sampled_from(["a", "b", "*", "?", "[ab]", "[!a]", "[a-b]", ".", "-"]), min_size=1, max_size=3
-).map("".join).filter(lambda text: "**" not in text)
+glob_segments = (
+    st.lists(st.sampled_from(["a", "b", "*", "?", "[ab]", "[!a]", "[a-b]", ".", "-"]), min_size=1, max_size=3)
+    .map("".join)
+    .filter(lambda text: "**" not in text)
+)
 patterns = st.lists(glob_segments | st.just("**"), min_size=1, max_size=4).map("/".join)
 
 

@@ -282,11 +282,7 @@ class TestErrors:
 
     def test_a_place_in_a_merged_mapping_is_that_of_the_merge(self, folder):
         text = (
-            "metadata: {shared: &shared {input: 5}}\n"
-            "evalcases:\n"
-            "  - id: a\n"
-            "    expected_outcome: x\n"
-            "    <<: *shared\n"
+            "metadata: {shared: &shared {input: 5}}\nevalcases:\n  - id: a\n    expected_outcome: x\n    <<: *shared\n"
         )
         assert folder.yaml_error(text).line == 5
 

@@ -90,7 +90,9 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "messages"), [("Hi", (Message("user", "Hi"),)), ("", (Message("user", ""),)), *MESSAGES])
+@pytest.mark.parametrize(
+    ("value", "messages"), [("Hi", (Message("user", "Hi"),)), ("", (Message("user", ""),)), *MESSAGES]
+)
 def test_input_becomes_messages(read, value, messages):
     assert read(case(input=value))[0].input == messages
 
@@ -228,8 +230,7 @@ MALFORMED = [
         "input",
         [{"role": "assistant", "tool_calls": ["Read"]}],
         "input[0].tool_calls[0]",
-        "Field 'input[0].tool_calls[0]' must be an object such as "
-        '{"tool": "Read", "input": {…}}, got string',
+        'Field \'input[0].tool_calls[0]\' must be an object such as {"tool": "Read", "input": {…}}, got string',
         "",
     ),
     (
@@ -282,7 +283,13 @@ MALFORMED = [
         "",
     ),
     ("input_messages", "Hi", "input_messages", "Field 'input_messages' must be an array, got string", ""),
-    ("input_messages", {"role": "user", "content": "Hi"}, "input_messages", "Field 'input_messages' must be an array, got object", ""),
+    (
+        "input_messages",
+        {"role": "user", "content": "Hi"},
+        "input_messages",
+        "Field 'input_messages' must be an array, got object",
+        "",
+    ),
     ("input_messages", ["Hi"], "input_messages[0]", "Field 'input_messages[0]' must be a message, got string", SHAPES),
     ("expected_messages", "Hi", "expected_messages", "Field 'expected_messages' must be an array, got string", ""),
     ("expected_messages", {"a": 1}, "expected_messages", "Field 'expected_messages' must be an array, got object", ""),
@@ -372,9 +379,7 @@ def test_a_null_new_name_leaves_the_old_one_to_be_read(read, new, old):
 def test_a_deprecated_name_is_mentioned_once_per_file(folder):
     messages = [{"role": "user", "content": "Hi"}]
     rows = [{"id": str(n), "expected_outcome": "x", "input_messages": messages} for n in range(5)]
-    assert folder.rows(*rows).messages == [
-        "rows.jsonl, line 1: Field 'input_messages' is deprecated: use 'input'"
-    ]
+    assert folder.rows(*rows).messages == ["rows.jsonl, line 1: Field 'input_messages' is deprecated: use 'input'"]
 
 
 def test_file_parts_carry_where_they_were_found_and_compare_by_name_and_content(folder):

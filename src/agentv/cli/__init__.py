@@ -15,6 +15,7 @@ COMMANDS = {
     "validate": "Check datasets, sidecars, targets and configuration.",
     "convert": "Write a dataset in another format, without loss.",
     "schema": "Print the JSON Schema of a file format.",
+    "targets": "List targets, and check that they answer.",
     "init": "Set up a starter project that works.",
     "completion": "Print the completion script of a shell.",
 }

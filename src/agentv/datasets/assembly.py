@@ -34,6 +34,19 @@ from agentv.suggest import did_you_mean
 _OUTCOMES = ("expected_outcome", "outcome", "criteria")
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
 _TURN_KEYS = ("input", "expected_output", *evaluators.LIST_KEYS)
+_FOREIGN = {
+    "reference_answer": "expected_output",
+    "reference": "expected_output",
+    "expected": "expected_output",
+    "ideal": "expected_output",
+    "answer": "expected_output",
+    "question": "input",
+    "query": "input",
+    "messages": "input",
+    "inputs": "input",
+}
+"""What other tools call the same thing."""
+
 _DETAIL_KEYS = frozenset({"description", "context", "rubrics", "turns", "user", "workspace"})
 
 
@@ -90,7 +103,7 @@ class CaseBuilder:
         )
 
     def _check_keys(self, row: dict[str, Any], problems: Problems) -> None:
-        if row.keys() <= _CASE_KEYS:
+        if row.keys() <= _CASE_KEYS or _is_result(row):
             return
         for key in row:
             if key in _CASE_KEYS:
@@ -99,7 +112,8 @@ class CaseBuilder:
                 if row[key] is not None:
                     problems.error((key,), f"Field '{key}' is not supported", CaseKeys.unsupported[key])
                 continue
-            hint = did_you_mean(key, _CASE_KEYS) or "Keep data of your own under 'metadata'"
+            meant = f"Did you mean '{_FOREIGN[key]}'?" if key in _FOREIGN else did_you_mean(key, _CASE_KEYS)
+            hint = meant or "Keep data of your own under 'metadata'"
             problems.warning((key,), f"Unknown field '{key}'", hint)
 
     def _id(self, row: dict[str, Any], problems: Problems) -> str:
@@ -152,7 +166,7 @@ class CaseBuilder:
             fields += (
                 f"\nRows of AgentMark may leave it out: write 'format: agentmark' into {self._rules.settings_file}"
             )
-        if row.get("score") is not None and ("eval_id" in row or "test_id" in row):
+        if _is_result(row):
             fields += "\nThis looks like a file of results, not of cases"
         return fields
 
@@ -221,7 +235,7 @@ class CaseBuilder:
             problems.error(
                 ("input",), message, did_you_mean(variables["role"], ("system", "user", "assistant", "tool"))
             )
-        elif not problems.errors:
+        elif not problems.errors and not self._header.prompt_failed:
             where = f" in {self._rules.settings_file}" if self._rules.settings_file else ""
             hint = (
                 f"Add a string 'userMessage' to 'input', or give the dataset a 'prompt'{where} that uses the variables"
@@ -320,6 +334,10 @@ class CaseBuilder:
             (Message("assistant", expected),) if isinstance(expected, str) else expected,
             chosen.specs if chosen else (),
         )
+
+
+def _is_result(row: dict[str, Any]) -> bool:
+    return "score" in row and ("eval_id" in row or "test_id" in row)
 
 
 def _execution_keys(execution: Any, path: KeyPath, problems: Problems) -> ExecutionKeys | None:

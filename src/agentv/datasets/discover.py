@@ -69,11 +69,22 @@ def _existing(path: str) -> str:
 
 def files_in(folder: str) -> list[str]:
     """The files below a folder that may be datasets, in path order."""
-    found = []
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not _is_skipped(parent, name))
-        found += [os.path.join(parent, name) for name in files if kind_of(name) and not name.startswith(".")]
+    found = [
+        os.path.join(parent, name)
+        for parent in folders_in(folder)
+        for name in os.listdir(parent)
+        if kind_of(name) and not name.startswith(".") and os.path.isfile(os.path.join(parent, name))
+    ]
     return sorted(found, key=lambda path: path.split(os.sep))
+
+
+def folders_in(folder: str) -> list[str]:
+    """A folder and those below it, without hidden ones and those that hold other people's code."""
+    found = []
+    for parent, folders, _ in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not _is_skipped(parent, name))
+        found.append(parent)
+    return found
 
 
 def _is_skipped(parent: str, name: str) -> bool:

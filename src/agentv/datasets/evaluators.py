@@ -162,6 +162,9 @@ def _read_entry(
         entry = {key: value for key, value in entry.items() if key != "target"}
     common = _read_common(entry, path, problems)
     _check_own(type_, own, path, problems, place_of_rubrics)
+    for key in LIST_KEYS if type_ == "composite" else ():
+        if own.get(key) is not None:
+            own[key] = [member.to_data() for member in read_entries(own[key], (*path, key), problems)]
     if len(problems.errors) > before:
         return None
     return EvaluatorSpec(
@@ -262,9 +265,6 @@ def _check_own(
         problems.append(msgspec.structs.replace(problem, path=place, message=_at(problem.message, problem.path, place)))
     for complaint in settings.complaints() if settings is not None else ():
         problems.error(path, complaint)
-    for key in LIST_KEYS if type_ == "composite" else ():
-        if own.get(key) is not None:
-            read_entries(own[key], (*path, key), problems)
 
 
 def _canonical(type_: str, key: str) -> str:

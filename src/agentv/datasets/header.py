@@ -29,6 +29,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     inherit_evaluators: bool = False
     prompts: tuple[Prompt, ...] = ()
     several_prompts: bool = False
+    prompt_failed: bool = False
     format: str | None = None
     metadata: FrozenDict = FrozenDict()
     tags: tuple[str, ...] = ()
@@ -52,14 +53,16 @@ def read_header(data: dict[str, Any], default_name: str, finder: FileFinder, pro
     if execution.target is None and not execution.targets and keys.target is not None:
         execution = msgspec.structs.replace(execution, target=keys.target)
     name = (keys.dataset or "").strip()
+    prompts = _read_prompts(data, keys, finder, problems)
     return Header(
         dataset=name or default_name,
         description=keys.description or "",
         execution=execution,
         evaluators=evaluators.read_level(data, data.get("execution"), (), problems) or evaluators.DEFAULT,
         inherit_evaluators=keys.execution is not None and keys.execution.inherit_evaluators,
-        prompts=_read_prompts(data, keys, finder, problems),
+        prompts=prompts,
         several_prompts=keys.prompts is not None,
+        prompt_failed=bool(data.get("prompt") or data.get("prompts")) and not prompts,
         format=keys.format,
         metadata=freeze(keys.metadata or {}),
         tags=tuple(dict.fromkeys(keys.tags or ())),
@@ -76,8 +79,8 @@ def read_execution(keys: ExecutionKeys | None) -> Execution:
 
 
 def is_header(data: dict[str, Any]) -> bool:
-    """Whether a mapping has at least one key that a sidecar may have."""
-    known = {*known_keys(HeaderKeys), *aliases_of(HeaderKeys)}
+    """Whether a mapping has at least one key that a sidecar may have, or that is known to belong into one elsewhere."""
+    known = {*known_keys(HeaderKeys), *aliases_of(HeaderKeys), *HeaderKeys.unsupported, *HeaderKeys.informational}
     return any(key in known for key in data)
 
 

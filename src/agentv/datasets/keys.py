@@ -31,6 +31,8 @@ class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
         "threshold": f"{_FOUR} Use `verdicts: {{pass: …}}` here, or `agentv eval --threshold`",
     }
 
+    hints: ClassVar[dict[str, str]] = {"trials": "AgentV 4.x's `{count: 2}` is written `trials: 2` here"}
+
     target: str | None = None
     targets: tuple[str, ...] = ()
     evaluators: list[str | JsonObject] | None = None
@@ -68,6 +70,7 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
         "evaluate_options": f"{_FOUR} Use the options of `agentv eval`",
         "timeout_seconds": f"{_FOUR} Use `execution.timeout_seconds`",
         "threshold": f"{_FOUR} Use `execution.verdicts`, or `agentv eval --threshold`",
+        "experiment": f"{_FOUR} Use `execution.target`, and `metadata` for a note",
         "derived_metrics": f"{_FOUR} Use an evaluator of type `composite`",
         "output_path": f"{_FOUR} Use `agentv eval --out`",
         "env": f"{_FOUR} Set the variables in the environment or in `.env`",
@@ -77,7 +80,8 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
         "imports": f"{_FOUR} Give several files on the command line",
         "vars": f"{_FOUR} Use an object `input` with a `prompt`",
     }
-    informational: ClassVar[tuple[str, ...]] = ("category", "author", "license", "requires", "governance", "experiment")
+    hints: ClassVar[dict[str, str]] = {"prompts": "Each of them is `{id: …, prompt: …}`"}
+    informational: ClassVar[tuple[str, ...]] = ("category", "author", "license", "requires", "governance")
 
     dataset: str | None = None
     description: str | None = None

@@ -48,6 +48,10 @@ def batches(document: Document, *, plain: bool, max_line_bytes: int) -> Iterator
 def _row(case: Any) -> Any:
     if isinstance(case, Map):
         return case
+    if isinstance(case, str):
+        return BadRow(
+            "Expected an object, got string", hint="Cases in other files are not read: name those files instead"
+        )
     return BadRow(
         f"Expected an object, got {type_word(case)}", hint="Each case is a mapping with 'id', 'input' and so on"
     )

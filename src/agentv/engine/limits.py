@@ -2,7 +2,7 @@
 
 Two controls work together. The limit on calls in flight doubles until the first refusal, then follows the classic
 additive increase and halving. The pace (calls started per second) is unlimited until a refusal shows that the endpoint
-counts requests over time; then it starts at the rate that was really served and creeps up to the last refusal.
+counts requests over time; then it starts at the rate that was really let through and creeps up from there.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-_WINDOW_S = 2.0
-_PROBE_AFTER_S = 30.0
+_WINDOW_S = 3.0
+_QUIET_S = 30.0
+_UNLIMITED = float("inf")
 
 
 class Limiter:
@@ -70,11 +71,11 @@ class Limiter:
         now = self._clock()
         if refused:
             self._back_off(now, retry_after_s)
-        elif ok:
-            self._pace.served(now)
-            if self._in_flight + 1 >= self.limit - 1 and self._limit < self._most:
-                # One more per answer doubles the limit every round trip; after a refusal, one more per round trip.
-                self._limit = min(self._most, self._limit + (1.0 / self._limit if self._refused else 1.0))
+        elif ok and self._in_flight + 1 >= self.limit - 1 and self._limit < self._most:
+            # One more per answer doubles the limit every round trip. After a refusal it is one more per round trip,
+            # unless the pace already keeps the calls apart.
+            slow = self._refused and not self._pace.is_limited
+            self._limit = min(self._most, self._limit + (1.0 / self._limit if slow else 1.0))
         if self._waiting:
             self._wake()
 
@@ -112,51 +113,73 @@ class Limiter:
 
 
 class _Pace:
-    """Calls started per second. Unlimited until the first refusal."""
+    """Calls started per second. Unlimited until a refusal; then what was let through, and slowly more.
+
+    A rate that two refusals agree on is near the truth and left alone for long; before that it grows fast.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._rate = float("inf")
-        self._ceiling = float("inf")
+        self._rate = _UNLIMITED
+        self._ceiling = _UNLIMITED
+        self._estimates = 0
+        self._confirmed = False
         self._next_start = 0.0
         self._grown_at = 0.0
-        self._refused_at = float("-inf")
-        self._served: deque[float] = deque(maxlen=4096)
+        self._refused_at = self._estimated_at = float("-inf")
+        self._starts: deque[float] = deque(maxlen=4096)
+        self._refusals: deque[float] = deque(maxlen=4096)
+
+    @property
+    def is_limited(self) -> bool:
+        return self._rate != _UNLIMITED
 
     def delay(self, now: float) -> float:
-        if self._rate == float("inf"):
+        if self._rate == _UNLIMITED:
             return 0.0
         self._grow(now)
         return self._next_start - now
 
     def started(self) -> None:
-        if self._rate != float("inf"):
-            self._next_start = max(self._clock(), self._next_start) + 1.0 / self._rate
-
-    def served(self, now: float) -> None:
-        self._served.append(now)
+        now = self._clock()
+        self._starts.append(now)
+        if self._rate != _UNLIMITED:
+            self._next_start = max(now, self._next_start) + 1.0 / self._rate
 
     def refused(self, now: float) -> None:
-        if now - self._refused_at < 0.5:
-            self._refused_at = now
+        self._refusals.append(now)
+        self._refused_at = now
+        if now - self._estimated_at < 1.0:
             return
-        self._refused_at = self._grown_at = now
-        while self._served and self._served[0] < now - _WINDOW_S:
-            self._served.popleft()
-        # Too few answers to know a rate by: the limit on calls in flight has to do.
-        if len(self._served) >= 5:
-            span = max(now - self._served[0], 0.1)
-            self._ceiling = len(self._served) / span
-            self._rate = 0.97 * self._ceiling
+        # The latest second tells most while the rate is changing; few calls need a longer look.
+        window = min(max(10.0 / self._rate, 1.0), _WINDOW_S)
+        let_through = max(1, _recent(self._starts, now, window) - _recent(self._refusals, now, window))
+        estimate = let_through / min(max(now - self._starts[0], 1.0), window)
+        self._confirmed = self.is_limited and abs(estimate - self._ceiling) <= 0.15 * self._ceiling
+        self._estimates += 1
+        self._ceiling = estimate
+        self._rate = estimate * (0.97 if self._confirmed else 0.9)
+        self._estimated_at = self._grown_at = now
 
     def _grow(self, now: float) -> None:
-        """Closes half of the gap to the last refusal every five seconds; past it, slowly, only after a long quiet."""
         elapsed = now - self._grown_at
-        if elapsed < 0.25:
+        if elapsed < 0.1:
             return
         self._grown_at = now
-        if self._rate < 0.995 * self._ceiling:
-            self._rate += (self._ceiling - self._rate) * min(1.0, elapsed * 0.14)
-        elif now - self._refused_at > _PROBE_AFTER_S:
-            self._rate *= 1.0 + 0.02 * elapsed
-            self._ceiling = max(self._ceiling, self._rate)
+        quiet = now - self._refused_at
+        if not self._confirmed:
+            # The first estimate may be made from a handful of calls and far too low; later ones are close.
+            if quiet > 1.5:
+                self._rate *= 1.0 + (0.6 if self._estimates == 1 else 0.15) * elapsed
+        elif self._rate < self._ceiling:
+            self._rate += (self._ceiling - self._rate) * min(1.0, elapsed * 0.1)
+        if self._confirmed and quiet > _QUIET_S:
+            self._rate *= 1.0 + 0.01 * elapsed
+        self._ceiling = max(self._ceiling, self._rate)
+
+
+def _recent(moments: deque[float], now: float, window: float) -> int:
+    """How many moments lie within the window; those out of every window are forgotten, but for the last of them."""
+    while len(moments) > 1 and moments[1] < now - _WINDOW_S:
+        moments.popleft()
+    return sum(moment >= now - window for moment in moments)

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from agentv.evaluators.base import OTHER_TOOLS, Count, Evaluator, Limit
+from agentv.evaluators.scoring import at_most, cut, missed
+from agentv.json_values import MISSING, same, value_at
+from agentv.model.judgement import Judgement
+from agentv.model.message import ToolCall
+from agentv.model.score import Score
 
 ArgumentMatch = Literal["exact", "superset", "subset", "ignore"] | list[str]
 """`superset`: listed arguments are there and equal, others may be; a list: only these arguments are compared."""
+
+Pairs = list[tuple[int, int]]
+"""Places in the list of expected calls, each with the place of the call that stands for it."""
+
+_MOST_SHOWN = 20
 
 
 class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,3 +59,169 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         if any(not call.tool.strip() for call in self.expected or ()):
             complaints.append("A call in 'expected' has a blank 'tool'")
         return complaints
+
+    def score(self, judgement: Judgement) -> Score:
+        """Holds the calls of the answer, in the order in which they were made, against what the mode asks."""
+        calls = [call for message in judgement.response.messages for call in message.tool_calls]
+        if not calls:
+            return missed("No trace available for evaluation")
+        if self.mode == "any_order":
+            return _counted(calls, self.minimums or {})
+        expected = self.expected or []
+        aligned = self._aligned(expected, calls)
+        misses = self._misses(expected, calls, aligned)
+        if misses:
+            hits = tuple(_found(expected, number, at) for number, at in aligned)
+            return Score(0.0, hits, tuple(misses), reasoning=_shown(calls))
+        return _timed(expected, calls, aligned)
+
+    def _aligned(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
+        """Which call stands for which expected one; under `subset` several may stand for the same."""
+        if self.mode == "exact":
+            pairs = range(min(len(expected), len(calls)))
+            return [(place, place) for place in pairs if self._fits(expected[place], calls[place])]
+        if self.mode == "in_order":
+            return self._earliest(expected, calls)
+        if self.mode == "superset":
+            return self._paired(expected, calls)
+        fitting = (self._first_fitting(expected, call) for call in calls)
+        return [(number, at) for at, number in enumerate(fitting) if number is not None]
+
+    def _first_fitting(self, expected: list[ExpectedCall], call: ToolCall) -> int | None:
+        return next((number for number, item in enumerate(expected) if self._fits(item, call)), None)
+
+    def _earliest(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
+        """Each expected call at the first fitting one after its predecessor; other calls may stand between."""
+        aligned: Pairs = []
+        at = 0
+        for number, item in enumerate(expected):
+            while at < len(calls) and not self._fits(item, calls[at]):
+                at += 1
+            if at == len(calls):
+                break
+            aligned.append((number, at))
+            at += 1
+        return aligned
+
+    def _paired(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
+        """As many pairs as there can be, no call twice: one that two could have goes where it is needed."""
+        taken: dict[int, int] = {}
+
+        def place(number: int, tried: set[int]) -> bool:
+            for at, call in enumerate(calls):
+                if at in tried or not self._fits(expected[number], call):
+                    continue
+                tried.add(at)
+                if at not in taken or place(taken[at], tried):
+                    taken[at] = number
+                    return True
+            return False
+
+        for number in range(len(expected)):
+            place(number, set())
+        return sorted((number, at) for at, number in taken.items())
+
+    def _misses(self, expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) -> list[str]:
+        if self.mode == "subset":
+            allowed = {at for _, at in aligned}
+            return [
+                f"call {at + 1}, {_call(call)}, is not expected" for at, call in enumerate(calls) if at not in allowed
+            ]
+        made = {number for number, _ in aligned}
+        misses = [
+            f"expected call {number + 1}, {_expected(item)}, {self._instead(number, item, calls)}"
+            for number, item in enumerate(expected)
+            if number not in made
+        ]
+        if self.mode == "exact" and len(calls) > len(expected):
+            misses.append(f"{len(expected)} calls expected, {len(calls)} made")
+        return misses
+
+    def _instead(self, number: int, item: ExpectedCall, calls: list[ToolCall]) -> str:
+        """What was found in the place of an expected call."""
+        if self.mode == "exact":
+            return f"but call {number + 1} is {_call(calls[number])}" if number < len(calls) else "was not made"
+        if any(self._fits(item, call) for call in calls):
+            return "was not made in this order" if self.mode == "in_order" else "was not made so often"
+        named = next((call for call in calls if call.tool == item.tool), None)
+        return f"was made as {_call(named)}" if named is not None else "was not made"
+
+    def _fits(self, item: ExpectedCall, call: ToolCall) -> bool:
+        return item.tool == call.tool and _arguments_fit(item, call.input, item.args_match or self.args_match)
+
+
+def _arguments_fit(item: ExpectedCall, given: Any, match: ArgumentMatch) -> bool:
+    wanted = item.args
+    if wanted is None or wanted == "any" or match == "ignore":
+        return True
+    if not isinstance(given, Mapping):
+        return given is None and not wanted
+    if isinstance(match, list):
+        return all(_same_at(path, wanted, given) for path in match)
+    if match == "exact":
+        return same(wanted, dict(given))
+    # With `superset` the call has all that is listed, with `subset` it has nothing that is not.
+    smaller, larger = (wanted, given) if match == "superset" else (given, wanted)
+    return all(key in larger and same(value, larger[key]) for key, value in smaller.items())
+
+
+def _same_at(path: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Whether both have the same at a path, or at a key of that name; what is not wanted is not compared."""
+    if path in wanted:
+        return path in given and same(wanted[path], given[path])
+    value = value_at(wanted, path)
+    return value is MISSING or same(value, value_at(given, path))
+
+
+def _counted(calls: list[ToolCall], minimums: dict[str, int]) -> Score:
+    """The share of tools that were called as often as they should be."""
+    made = Counter(call.tool for call in calls)
+    hits = [
+        f"{tool}: {made[tool]} of at least {least} calls" for tool, least in minimums.items() if made[tool] >= least
+    ]
+    misses = [
+        f"{tool}: {made[tool]} of at least {least} calls" for tool, least in minimums.items() if made[tool] < least
+    ]
+    return Score(len(hits) / len(minimums) if minimums else 1.0, tuple(hits), tuple(misses), reasoning=_shown(calls))
+
+
+def _timed(expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) -> Score:
+    """The score of calls that are as expected: one part for that, one for each time limit that can be checked."""
+    hits = [_found(expected, number, at) for number, at in aligned]
+    misses: list[str] = []
+    notes = [_shown(calls)]
+    kept = checked = 0
+    for number, at in aligned:
+        limit, taken = expected[number].max_duration_ms, calls[at].duration_ms
+        if limit is None:
+            continue
+        if taken is None:
+            notes.append(f"Warning: call {at + 1}, {calls[at].tool}, has no duration; its limit was not checked")
+            continue
+        checked += 1
+        holds = at_most(taken, limit)
+        kept += holds
+        sentence = f"call {at + 1}, {calls[at].tool}, took {taken:g} ms of at most {limit:g}"
+        (hits if holds else misses).append(sentence)
+    return Score((1 + kept) / (1 + checked), tuple(hits), tuple(misses), reasoning="; ".join(notes))
+
+
+def _found(expected: list[ExpectedCall], number: int, at: int) -> str:
+    return f"expected call {number + 1}, {_expected(expected[number])}, is call {at + 1}"
+
+
+def _expected(item: ExpectedCall) -> str:
+    return cut(item.tool if item.args is None or item.args == "any" else f"{item.tool}({_json(item.args)})")
+
+
+def _call(call: ToolCall) -> str:
+    return cut(f"{call.tool}({'' if call.input is None else _json(call.input)})")
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _shown(calls: list[ToolCall]) -> str:
+    more = f" and {len(calls) - _MOST_SHOWN} more" if len(calls) > _MOST_SHOWN else ""
+    return f"Calls: {', '.join(call.tool for call in calls[:_MOST_SHOWN])}{more}"

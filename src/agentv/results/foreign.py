@@ -22,6 +22,7 @@ from agentv.model.result import (
 
 PASS_FROM, BORDERLINE_FROM = 0.8, 0.6
 
+_VERDICTS: dict[str | None, Verdict] = {"pass": "pass", "borderline": "borderline", "fail": "fail"}
 _STAGES: dict[str, Stage] = {
     "setup": "setup",
     "repo_setup": "setup",
@@ -71,7 +72,7 @@ class _Trace(_Figures):
 class _Scored(_Figures):
     """What rows and the evaluators inside them share."""
 
-    score: float | None | msgspec.UnsetType = msgspec.UNSET
+    score: float | msgspec.UnsetType | None = msgspec.UNSET
     verdict: str | None = None
     hits: tuple[str, ...] | None = None
     misses: tuple[str, ...] | None = None
@@ -115,8 +116,8 @@ def result_from_row(data: dict[str, Any], run_id: str) -> Result:
     """A result from one row. Raises ValueError that says what keeps it from being one."""
     try:
         row = msgspec.convert(data, _Row)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"Not a result: {error}") from error
+    except msgspec.ValidationError as problem:
+        raise ValueError(f"Not a result: {problem}") from problem
     id = row.eval_id if row.eval_id is not None else row.test_id
     if id is None:
         raise ValueError("Not a result: neither 'eval_id' nor 'test_id'")
@@ -175,7 +176,7 @@ def _error_class(row: _Row, stage: Stage, message: str) -> ErrorClass:
     return next((name for name, words in _CLASSES if words.search(said)), "process")
 
 
-def _score(score: float | None | msgspec.UnsetType) -> float | None:
+def _score(score: float | msgspec.UnsetType | None) -> float | None:
     if isinstance(score, msgspec.UnsetType):
         raise ValueError("Not a result: no 'score' and no 'error'")
     if score is not None and not 0 <= score <= 1:
@@ -186,8 +187,8 @@ def _score(score: float | None | msgspec.UnsetType) -> float | None:
 def _verdict(row: _Scored, score: float | None) -> Verdict | None:
     if score is None:
         return None
-    if row.verdict in ("pass", "borderline", "fail"):
-        return row.verdict
+    if row.verdict in _VERDICTS:
+        return _VERDICTS[row.verdict]
     # From 4.x on the status holds the verdict, against a limit that the row does not name.
     told = getattr(row, "execution_status", None)
     if told in ("ok", "quality_failure"):

@@ -14,7 +14,6 @@ _decode = msgspec.json.Decoder(Result).decode
 
 _DEEPEST = 200
 _LARGEST = 2**63
-_UNSET = object()
 
 
 class RecordError(ValueError):
@@ -68,7 +67,9 @@ def _object_in(line: bytes) -> dict[str, Any]:
 
 
 def _unknown_version(version: object) -> RecordError:
-    return RecordError(f"schema_version is {version!r}, and this agentv reads {SCHEMA_VERSION}; it may be too old for this run")
+    return RecordError(
+        f"schema_version is {version!r}, and this agentv reads {SCHEMA_VERSION}; it may be too old for this run"
+    )
 
 
 def _plain(value: Any, depth: int = 0) -> Any:

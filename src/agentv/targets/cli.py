@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar, Literal
 
 import msgspec
 
+from agentv.model.response import Responder
 from agentv.suggest import did_you_mean
 from agentv.targets.base import COMMON_ALIASES, INTERPOLATION, Positive, Target, address_complaints
+from agentv.targets.template import PLACEHOLDER, PLACEHOLDERS, unknown_placeholders
 
-PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
-PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>[A-Z][A-Z0-9_]*)\}")
-"""`{UPPER}`; a shell's own `${UPPER}` is left to the shell."""
+__all__ = ["PLACEHOLDER", "PLACEHOLDERS", "Cli", "Healthcheck"]
 
 
 class Healthcheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +62,12 @@ class Cli(Target, frozen=True, kw_only=True):
     keep_temp_files: bool = False
     verbose: bool = False
 
+    def open(self, home: str) -> Responder:
+        """Commands, run where the dataset is, or in `cwd`, or in the workspace of a case."""
+        from agentv.targets.command import CommandResponder  # late: settings are checked without asyncio
+
+        return CommandResponder(self, home)
+
     def complaints(self) -> list[str]:
         """A blank command, an unknown placeholder, a health check of no known form."""
         complaints = _placeholder_complaints("command_template", self.command_template)
@@ -74,11 +79,9 @@ class Cli(Target, frozen=True, kw_only=True):
 
 
 def _placeholder_complaints(field: str, template: str) -> list[str]:
-    used = dict.fromkeys(found["name"] for found in PLACEHOLDER.finditer(INTERPOLATION.sub("", template)))
     return [
         f"'{field}' has an unknown placeholder {{{name}}}. {did_you_mean(name, PLACEHOLDERS) or _KNOWN}"
-        for name in used
-        if name not in PLACEHOLDERS
+        for name in unknown_placeholders(INTERPOLATION.sub("", template))
     ]
 
 

@@ -9,8 +9,8 @@
     refused           an error whose code says that a filter stopped the question            no
     invalid_response  any other status; an answer that came whole and cannot be used         no
 
-An answer whose end only the closing of the connection marks may have been cut off unnoticed: if it cannot be read, it is
-`network`. Redirects are not followed, because headers with keys would go along.
+An answer that ends where the connection ends may have been cut off unnoticed: if it cannot be read, it is `network`.
+Redirects are not followed, because headers with keys would go along.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CLASS_BY_STATUS: dict[int, ErrorClass] = {
     408: "timeout",
     429: "rate_limit",
 }
-_CLASS_BY_CODE: dict[object, ErrorClass] = {
+_CLASS_BY_CODE: dict[str, ErrorClass] = {
     # Sent with 429, but no waiting brings the money back.
     "insufficient_quota": "auth",
     "billing_hard_limit_reached": "auth",
@@ -85,22 +85,22 @@ class HttpClient:
 
     def __init__(self, url: str, headers: Mapping[str, str], secrets: Iterable[str] = ()) -> None:
         self._headers = {"User-Agent": f"agentv/{__version__}", **headers}
-        self._secrets = sorted({*_secrets(self._headers), *secrets} - {""}, key=len, reverse=True)
+        self._secrets = tuple(value for value in {*_keys_in(self._headers), *secrets} if len(value) >= _SHORTEST_SECRET)
         self._proxy = proxy_for(url)
         self._tls = _tls_context(_ca_bundle()) if url.startswith("https:") or _is_https(self._proxy) else True
         self._session: aiohttp.ClientSession | None = None
 
     async def send(
-        self, method: str, url: URL, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None = None
+        self, method: str, url: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Reply:
-        """The answer with a status below 300. Everything else is raised as a TargetFailure, and its socket is closed."""
+        """The answer, if its status is below 300. Raises TargetFailure for everything else."""
         reply = await self._exchange(method, url, body, timeout_s, headers)
         if reply.status >= 300:
-            raise self._refusal(reply)
+            raise self._reported(reply)
         return reply
 
     async def _exchange(
-        self, method: str, url: URL, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None
+        self, method: str, url: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None
     ) -> Reply:
         session = self._session or self._open()
         try:
@@ -126,11 +126,9 @@ class HttpClient:
             error_class, what = _explained(error)
             raise self.failure(error_class, f"{_origin(url)}: {what}") from None
 
-    def failure(self, error_class: ErrorClass, message: str, **known: Any) -> TargetFailure:
+    def failure(self, error_class: ErrorClass, message: str, *, status: int | None = None) -> TargetFailure:
         """A failure in words that hold none of this client's secrets."""
-        for secret in self._secrets:
-            message = message.replace(secret, "[redacted]")
-        return TargetFailure(error_class, message, **known)
+        return TargetFailure(error_class, self._redacted(message), status=status)
 
     def unreadable(self, reply: Reply, why: str) -> TargetFailure:
         """The failure of an answer with a good status and a body that is not what was asked for."""
@@ -138,31 +136,33 @@ class HttpClient:
             return self.failure("network", f"The connection ended before the answer did: {why}", status=reply.status)
         return self.failure("invalid_response", why, status=reply.status)
 
-    def refusal(self, status: int, headers: Mapping[str, str], error: Any) -> TargetFailure:
+    def reported(self, error: Any, status: int, headers: Mapping[str, str]) -> TargetFailure:
         """The failure that an API reports: its own words, its class, and how long it asks to wait."""
         message, codes = api_error(error)
-        by_code = next((_CLASS_BY_CODE[code] for code in codes if code in _CLASS_BY_CODE), None)
-        # Cut after redaction: half a secret would not be found.
-        failure = self.failure(
-            by_code or error_class_of(status),
-            " ".join(message.split()),
-            status=status,
-            retry_after_s=retry_after_s(headers, time.time()),
-        )
-        failure.message = f"HTTP {status}: {failure.message[:_MESSAGE_CHARACTERS]}".removesuffix(": ")
-        failure.args = (failure.message,)
-        return failure
+        # Redacted before it is cut, for half a secret would not be found.
+        words = f"HTTP {status}: {self._redacted(' '.join(message.split()))[:_MESSAGE_CHARACTERS] or 'no message'}"
+        for code in codes:
+            if code in _CLASS_BY_CODE:
+                # Without the status, by which some of these would be tried again.
+                return TargetFailure(_CLASS_BY_CODE[code], words)
+        wait_s = retry_after_s(headers, time.time())
+        return TargetFailure(error_class_of(status), words, status=status, retry_after_s=wait_s)
 
-    def _refusal(self, reply: Reply) -> TargetFailure:
+    def _reported(self, reply: Reply) -> TargetFailure:
         location = reply.headers.get("location")
         if reply.status < 400 and location:
-            where = location.partition("?")[0]
-            return self.refusal(reply.status, reply.headers, f"moved to {where}; write that address into the settings")
+            moved = f"moved to {location.partition('?')[0]}; redirects are not followed, so write that address"
+            return self.reported(moved, reply.status, reply.headers)
         try:
             error = msgspec.json.decode(reply.body)
         except (msgspec.DecodeError, UnicodeDecodeError):
             error = reply.body.decode(errors="replace")
-        return self.refusal(reply.status, reply.headers, error)
+        return self.reported(error, reply.status, reply.headers)
+
+    def _redacted(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "[redacted]")
+        return text
 
     async def aclose(self) -> None:
         """Closes every connection. The client can be used again; it then opens a new session."""
@@ -188,7 +188,7 @@ def error_class_of(status: int) -> ErrorClass:
     return _CLASS_BY_STATUS.get(status, "invalid_response")
 
 
-def api_error(error: Any) -> tuple[str, tuple[object, ...]]:
+def api_error(error: Any) -> tuple[str, tuple[str, ...]]:
     """The message of an error body and its codes, in the forms of the usual APIs; a text is its own message."""
     if isinstance(error, list) and error:
         error = error[0]
@@ -294,14 +294,13 @@ def _explained(error: aiohttp.ClientError) -> tuple[ErrorClass, str]:
     return "network", f"the connection broke: {type(error).__name__}"
 
 
-def _origin(url: URL) -> str:
-    return str(url.origin())
+def _origin(url: str) -> str:
+    return str(URL(url).origin())
 
 
-def _secrets(headers: Mapping[str, str]) -> Iterable[str]:
+def _keys_in(headers: Mapping[str, str]) -> list[str]:
     """The values of headers that hold keys; of `Bearer x` the x."""
-    values = (value.rpartition(" ")[2] for name, value in headers.items() if _SECRET_HEADER.search(name))
-    return (value for value in values if len(value) >= _SHORTEST_SECRET)
+    return [value.rpartition(" ")[2] for name, value in headers.items() if _SECRET_HEADER.search(name)]
 
 
 def _json_text(value: Any) -> str:

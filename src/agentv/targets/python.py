@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+from agentv.model.response import Responder
 from agentv.targets.base import COMMON_ALIASES, INTERPOLATION, Target
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
 
 class PythonFunction(Target, frozen=True, kw_only=True):
-    """A function, plain or async, named as `module:name` or `file.py:name`."""
+    """A function, plain or async, named as `module:name` or `file.py:name`; `name` may lead to a method: `agent.ask`.
+
+    It may take `messages`, `prompt`, `case`, `variables` and `trial` by name; one other parameter gets the prompt.
+    """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "callable": "function"}
 
     function: str
+
+    def open(self, home: str) -> Responder:
+        """Imports the function, its file relative to `home`. A class is made into an object, once."""
+        from agentv.targets.functions import FunctionResponder  # late: settings are checked without asyncio
+        from agentv.targets.importing import built, import_reference
+
+        call = import_reference(self.function, home)
+        if isinstance(call, type):
+            call = built(call, self.function, home)
+        return FunctionResponder(call, self.function, home)
 
     def complaints(self) -> list[str]:
         """A function named in no known form."""
         if _FUNCTION.fullmatch(self.function) or INTERPOLATION.search(self.function):
             return []
         return [f"'function' must be of the form 'module:name' or 'file.py:name', got '{self.function}'"]
+
+
+class GivenFunction(Target, frozen=True, kw_only=True):
+    """A function itself instead of its name, for `agentv.evaluate`. It travels only where the function can."""
+
+    call: Callable[..., Any]
+
+    def open(self, home: str) -> Responder:
+        """The function as a target."""
+        from agentv.targets.functions import FunctionResponder  # late: as above
+
+        return FunctionResponder(self.call, getattr(self.call, "__qualname__", self.name), home or os.getcwd())

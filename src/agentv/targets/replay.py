@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from agentv.model.response import Responder
 from agentv.targets.base import COMMON_ALIASES, Target
 
 
 class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
-    """`from` is a run's folder, a file of results, or a recording."""
+    """`from` is a run's folder, a file of results, or a recording; `PATH:target` picks one of several targets in it."""
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "path": "from", "recording": "from"}
 
     source: str
+
+    def open(self, home: str) -> Responder:
+        """Reads the file once for where each answer stands."""
+        from agentv.targets.recorded import RecordedResponder  # late: only runs need it
+
+        return RecordedResponder(self.source, self.name, home)
 
     def complaints(self) -> list[str]:
         """A blank source."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from agentv.config import check_config
-from agentv.datasets.discover import files_in, find_datasets
+from agentv.datasets.discover import find_datasets, folders_in
 from agentv.datasets.jsonl import sidecar_of
 from agentv.datasets.reading import Options
 from agentv.datasets.source import base_of, data_files, kind_of
@@ -69,8 +69,7 @@ def _sorted_out(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _settings_in(folder: str) -> Iterator[tuple[str, str]]:
-    places = {folder, *(os.path.dirname(path) for path in files_in(folder))}
-    for parent in sorted(places):
+    for parent in folders_in(folder):
         for name in (
             *(os.path.join(".agentv", name) for name in (*_CONFIG_NAMES, *_TARGETS_NAMES)),
             *_CONFIG_NAMES,

@@ -17,6 +17,7 @@ from agentv.datasets.yaml_nodes import locate
 from agentv.errors import DatasetError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.values import FrozenDict
 from agentv.problems import KeyPath, Severity
 from agentv.suggest import did_you_mean
 from agentv.targets.file import target_names
@@ -33,6 +34,16 @@ JUDGE_VARIABLES = (
     "output_messages",
     "rubrics",
 )
+_OTHER_NAMES = {
+    "criteria": "expected_outcome",
+    "input": "question",
+    "output": "candidate_answer",
+    "output_text": "candidate_answer",
+    "answer": "candidate_answer",
+    "expected_output": "reference_answer",
+}
+"""What AgentV 4.x calls the same in a judge's prompt."""
+
 _ANSWER_VARIABLES = frozenset({"candidate_answer", "output_messages"})
 _JUDGES = frozenset({"llm_judge", "factuality", "faithfulness", "answer_relevance", "context_recall"})
 _SCRIPT_ENDINGS = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
@@ -60,7 +71,7 @@ class References:
         for name in (*case.execution.targets, case.execution.target):
             if name is not None and self._is_new(("target", name)):
                 yield from self._check_target(name, case)
-        for index, spec in enumerate(case.evaluators):
+        for index, spec in enumerate((*case.evaluators, *(spec for turn in case.turns for spec in turn.evaluators))):
             if self._is_new(spec):
                 yield from self._check_evaluator(spec, case, f"evaluators[{index}]")
 
@@ -86,9 +97,13 @@ class References:
             yield from self._check_function(spec.type, case, f"{field}.type")
         if spec.type == "code_judge":
             yield from self._check_script(settings, case, field)
-        for index, member in enumerate(settings.get("evaluators") or () if spec.type == "composite" else ()):
+        if spec.type == "composite":
+            yield from self._check_members(settings, case, field)
+
+    def _check_members(self, settings: FrozenDict, case: EvalCase, field: str) -> Iterator[Finding]:
+        for index, member in enumerate(settings.get("evaluators") or ()):
             if isinstance(member, dict):
-                inner = EvaluatorSpec(type=str(member.get("type")), name="", settings=member)  # type: ignore[arg-type]
+                inner = EvaluatorSpec(type=str(member.get("type")), name="", settings=FrozenDict(member))
                 yield from self._check_evaluator(inner, case, f"{field}.evaluators[{index}]")
 
     def _check_prompt(self, prompt: str, case: EvalCase, field: str) -> Iterator[Finding]:
@@ -107,7 +122,10 @@ class References:
             yield self._finding("error", f"The prompt is no valid template: {first}", case, prompt, field)
             return
         for name in sorted(names - set(JUDGE_VARIABLES)):
-            hint = did_you_mean(name, JUDGE_VARIABLES) or f"Known: {', '.join(JUDGE_VARIABLES)}"
+            meant = (
+                f"Here it is '{_OTHER_NAMES[name]}'" if name in _OTHER_NAMES else did_you_mean(name, JUDGE_VARIABLES)
+            )
+            hint = meant or f"Known: {', '.join(JUDGE_VARIABLES)}"
             message = f"The prompt uses an unknown variable '{name}'"
             yield self._finding("error", message, case, prompt, field, hint)
         if not names & _ANSWER_VARIABLES:
@@ -129,7 +147,7 @@ class References:
         script = settings.get("script", settings.get("command"))
         words = script.split() if isinstance(script, str) else [word for word in script or () if isinstance(word, str)]
         cwd = settings.get("cwd")
-        folder = os.path.join(self._folder, cwd) if isinstance(cwd, str) else self._folder
+        folder = os.path.normpath(os.path.join(self._folder, cwd) if isinstance(cwd, str) else self._folder)
         for word in words:
             if word.endswith(_SCRIPT_ENDINGS) and not os.path.exists(os.path.join(folder, word)):
                 message = f"The script '{word}' was not found in {folder}"
@@ -171,14 +189,19 @@ def _template_names(text: str) -> frozenset[str]:
     return frozenset(minijinja.Environment().undeclared_variables_in_str(text))
 
 
+def _names_in(path: str) -> list[str] | None:
+    try:
+        data = parse_yaml_file(path)
+    except DatasetError:
+        return None
+    return target_names(data) if isinstance(data, dict) and isinstance(data.get("targets"), list) else None
+
+
 def _known_targets(folder: str, root: str) -> tuple[str, list[str] | None]:
     """The nearest targets file and the names in it; None without one, or when it cannot be read."""
     for parent in [*upward(folder, root), os.getcwd()]:
         for name in _TARGETS_FILES:
             path = os.path.join(parent, name)
             if os.path.isfile(path):
-                try:
-                    return os.path.relpath(path), target_names(parse_yaml_file(path))
-                except DatasetError:
-                    return path, None
+                return os.path.relpath(path), _names_in(path)
     return "", None

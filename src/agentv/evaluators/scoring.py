@@ -1,0 +1,72 @@
+"""What the types that score share: sentences about an answer, numbers that are scores, files of the user's."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from agentv.model.judgement import Judgement
+from agentv.model.score import EvaluatorFailure, Score
+
+LONGEST_SENTENCE = 200
+_LAST_BITS = 1e-9
+"""A mean of parts may miss 1 or a limit by the last bits; these decide nothing."""
+
+
+def quoted(value: Any) -> str:
+    """A value as a sentence shows it: on one line, in quotes, cut when it is long."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return f"'{cut(' '.join(text[: 4 * LONGEST_SENTENCE].split()))}'"
+
+
+def cut(text: str, longest: int = LONGEST_SENTENCE) -> str:
+    """The text, or its beginning with an ellipsis."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def passed(*sentences: str) -> Score:
+    """The full score, and what was found."""
+    return Score(1.0, hits=sentences)
+
+
+def missed(*sentences: str) -> Score:
+    """No score, and what was not found."""
+    return Score(0.0, misses=sentences)
+
+
+def at_most(value: float, limit: float) -> bool:
+    """Whether a value keeps within a limit, the last bits of a sum aside."""
+    return value <= limit or math.isclose(value, limit, rel_tol=_LAST_BITS, abs_tol=0.0)
+
+
+def as_share(value: Any, source: str) -> float:
+    """A number from 0 to 1 that `source` gave as its score. Anything else raises EvaluatorFailure."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise EvaluatorFailure(f"{source} gave no number as its score: {quoted(repr(value))}")
+    if not -_LAST_BITS <= value <= 1 + _LAST_BITS:
+        raise EvaluatorFailure(f"{source} gave {value} as its score; a score is a number from 0 to 1")
+    return min(1.0, max(0.0, float(value)))
+
+
+def as_sentences(value: Any, source: str) -> tuple[str, ...]:
+    """Hits or misses that `source` gave: a list of texts, or one text; null is none."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list | tuple):
+        raise EvaluatorFailure(f"{source} must be a list of texts, got {type(value).__name__}")
+    return tuple(item if isinstance(item, str) else msgspec.json.encode(item).decode() for item in value)
+
+
+def file_finder(judgement: Judgement) -> Callable[[str], str]:
+    """Finds a file that settings name; what the dataset's lookup leaves relative counts from the dataset's folder."""
+
+    def find(value: str) -> str:
+        return os.path.join(judgement.workdir, judgement.find_file(value))
+
+    return find

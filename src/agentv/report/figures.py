@@ -1,0 +1,80 @@
+"""Figures as people read them: shares, money, durations, intervals, bars. Plain text without control characters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_DIGITS = "12345678"
+NONE = "-"
+
+
+def number(value: float | None) -> str:
+    """A score or a mean."""
+    return NONE if value is None else f"{value:.3f}"
+
+
+def interval(bounds: tuple[float, float] | None) -> str:
+    """Its two ends."""
+    return NONE if bounds is None else f"{bounds[0]:.3f} to {bounds[1]:.3f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of something whose size is told beside it."""
+    return NONE if share is None else f"{share * 100:.1f} %"
+
+
+def percent_interval(bounds: tuple[float, float] | None) -> str:
+    """Its two ends, as whole percent."""
+    return NONE if bounds is None else f"{bounds[0] * 100:.0f} to {bounds[1] * 100:.0f} %"
+
+
+def usd(amount: float | None) -> str:
+    """Money; parts of a cent where it is little."""
+    if amount is None:
+        return NONE
+    return f"${amount:.2f}" if amount >= 1 or amount == 0 else f"${amount:.4f}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """Two units at most: `812 ms`, `3.4 s`, `2m 05s`, `1h 02m`."""
+    if milliseconds is None:
+        return NONE
+    if milliseconds < 999.5:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m {rest:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """`rate_limit 30, timeout 10`, the most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{name} {count}" for name, count in ordered)
+
+
+def bars(counts: Sequence[int], drawn: bool) -> str:
+    """One character a bin, its height relative to the fullest; digits where blocks cannot be shown."""
+    most = max(counts, default=0)
+    if not most:
+        return ""
+    marks = _BLOCKS if drawn else _DIGITS
+    # A bin with anything in it is higher than an empty one.
+    return "".join(" " if drawn and not n else "0" if not n else marks[round(7 * n / most)] for n in counts)
+
+
+def one_line(text: str, longest: int) -> str:
+    """Text of models and users on one line, without control characters that a terminal would obey."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * longest]).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def can_show_bars(encoding: str | None) -> bool:
+    """Whether a stream's encoding has the block characters."""
+    try:
+        _BLOCKS.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

@@ -1,0 +1,154 @@
+"""Where a run stands, while it runs: a line that is redrawn on a terminal, a plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TextIO
+
+from agentv.report.figures import counted, duration, usd
+from agentv.results.summary import Snapshot
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+REDRAWS_PER_SECOND = 4
+PLAIN_INTERVAL_S = 5.0
+
+_WINDOW_S = 30.0
+_BAR_WIDTH = 24
+
+
+class Progress:
+    """Draws on a timer of its own from what `snapshot` says, so that a case costs nothing."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        stream: TextIO,
+        interactive: bool,
+        *,
+        plain_interval_s: float = PLAIN_INTERVAL_S,
+    ) -> None:
+        self._snapshot = snapshot
+        self._stream = stream
+        self._interactive = interactive
+        self._interval_s = plain_interval_s
+        self._pace = Pace()
+        self._live: Live | None = None
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        self._last_line = ""
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Begins to draw."""
+        self._pace.rate(self._snapshot().done, monotonic())
+        if self._interactive:
+            self._start_live()
+        else:
+            self._thread = threading.Thread(target=self._print_lines, name="agentv-progress", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ends drawing; the line on a terminal goes away, a plain one is the last. A second time does nothing."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+            self._thread = None
+            self._print_line()
+
+    def note(self, text: str) -> None:
+        """Shows something at once, above the line: the first error, a warning."""
+        with self._lock:
+            if self._live is not None:
+                self._live.console.print(text, markup=False, highlight=False)
+            else:
+                self._stream.write(text + "\n")
+                self._stream.flush()
+
+    def __enter__(self) -> Progress:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _line(self) -> str:
+        snapshot = self._snapshot()
+        return status_line(snapshot, self._pace.rate(snapshot.done, monotonic()))
+
+    def _print_lines(self) -> None:
+        while not self._ended.wait(self._interval_s):
+            self._print_line()
+
+    def _print_line(self) -> None:
+        line = self._line()
+        if line != self._last_line:
+            self._last_line = line
+            self.note(line)
+
+    def _start_live(self) -> None:
+        from rich.console import Console  # late: it takes 50 ms
+        from rich.live import Live
+
+        self._live = Live(
+            console=Console(file=self._stream, highlight=False),
+            get_renderable=self._drawn,
+            refresh_per_second=REDRAWS_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,  # data on stdout is for programs and stays there
+        )
+        self._live.start()
+
+    def _drawn(self) -> Any:
+        from rich.text import Text
+
+        snapshot = self._snapshot()
+        text = Text(no_wrap=True, overflow="ellipsis")
+        if snapshot.total:
+            full = round(_BAR_WIDTH * min(1.0, snapshot.done / snapshot.total))
+            text.append("━" * full, "green").append("━" * (_BAR_WIDTH - full), "dim").append(" ")
+        return text.append(status_line(snapshot, self._pace.rate(snapshot.done, monotonic())))
+
+
+class Pace:
+    """Jobs a second over the last half minute, so that a slow start does not spoil the rest."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def rate(self, done: int, now: float) -> float | None:
+        """Takes in how far it is, and gives the rate; None while there is nothing to tell it by."""
+        self._seen.append((now, done))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= _WINDOW_S:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        return (done - before) / (now - since) if now > since and done > before else None
+
+
+def status_line(snapshot: Snapshot, rate: float | None) -> str:
+    """All of it on one line: done, rate, passes, errors by class, cost, time left, how many at once."""
+    done, total = snapshot.done, snapshot.total
+    parts = [f"{done}/{total} ({100 * done // total} %)" if total else str(done)]
+    if rate is not None:
+        parts.append(f"{rate:.1f}/s" if rate < 100 else f"{rate:.0f}/s")
+    if snapshot.scored:
+        parts.append(f"passed {100 * snapshot.passed / snapshot.scored:.0f} % of {snapshot.scored}")
+    if snapshot.errors:
+        parts.append(f"errors {sum(snapshot.errors.values())} ({counted(snapshot.errors)})")
+    if snapshot.cost_usd is not None:
+        parts.append(usd(snapshot.cost_usd))
+    if rate and total and total > done:
+        parts.append(f"ETA {duration(1000 * (total - done) / rate)}")
+    if snapshot.concurrency is not None:
+        parts.append(f"{snapshot.concurrency} at once")
+    return " · ".join(parts)

@@ -1,0 +1,177 @@
+"""The end of a run as people see it: per target the mean with its interval and everything it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TextIO
+
+import msgspec
+
+from agentv.model.run import RunSummary, TargetSummary
+from agentv.report.figures import (
+    bars,
+    can_show_bars,
+    counted,
+    duration,
+    interval,
+    number,
+    one_line,
+    percent,
+    percent_interval,
+    usd,
+)
+from agentv.results.summary import CaseNote, TargetDetails
+
+_LONGEST_NAME = 40
+_LONGEST_REASON = 100
+
+Line = tuple[str, str]
+"""Text, and how it looks on a terminal; an empty style where it looks like the rest."""
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown when a run is over. `notes` are lines before the figures, `commands` what to type next."""
+
+    summary: RunSummary
+    details: Mapping[str, TargetDetails]
+    duration_ms: float | None = None
+    notes: Sequence[str] = ()
+    commands: Sequence[str] = ()
+
+
+def print_ending(ending: Ending, stream: TextIO, interactive: bool) -> None:
+    """The summary: coloured and cut to the width of a terminal, or as plain lines."""
+    lines = summary_lines(ending, can_show_bars(stream.encoding))
+    if not interactive:
+        encoding = stream.encoding or "ascii"
+        for text, _ in lines:
+            stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        return
+    from rich.console import Console  # late: it takes 50 ms
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False, soft_wrap=False)
+    for text, style in lines:
+        console.print(Text(text, style=style, no_wrap=True, overflow="ellipsis"))
+
+
+def summary_lines(ending: Ending, drawn: bool) -> list[Line]:
+    """All that is shown, line by line. `drawn` says whether the stream can show bars."""
+    lines: list[Line] = [(note, "") for note in ending.notes]
+    if lines:
+        lines.append(("", ""))
+    lines += _overview(ending)
+    for name, summary in ending.summary.targets.items():
+        lines += [("", ""), *_target(name, summary, ending.details.get(name), drawn)]
+    if ending.commands:
+        lines += [("", ""), ("Next", "bold"), *((f"  {command}", "cyan") for command in ending.commands)]
+    return lines
+
+
+def _overview(ending: Ending) -> list[Line]:
+    """One row a target, so that several can be compared at a glance."""
+    rows = [["target", "mean", "95 % interval", "scored", "passed", "errors", "cost"]]
+    for name, target in ending.summary.targets.items():
+        details = ending.details.get(name)
+        passed = details.passed if details else round((target.pass_rate or 0) * target.scored)
+        rows.append(
+            [
+                one_line(name, _LONGEST_NAME),
+                number(target.mean),
+                interval(target.ci95),
+                f"{target.scored} of {target.cases}",
+                f"{percent(target.pass_rate)} ({passed} of {target.scored})" if target.scored else percent(None),
+                str(target.errors),
+                usd(_total_cost(target)),
+            ]
+        )
+    head, *body = _aligned(rows)
+    took = "" if ending.duration_ms is None else f" in {duration(ending.duration_ms)}"
+    return [(f"Run {ending.summary.run_id}{took}", "bold"), ("", ""), (head, "dim"), *((row, "") for row in body)]
+
+
+def _target(name: str, target: TargetSummary, details: TargetDetails | None, drawn: bool) -> Iterator[Line]:
+    yield one_line(name, _LONGEST_NAME), "bold"
+    left_out = {"errors": target.errors, "unscored": target.unscored, "skipped": target.skipped}
+    counts = ", ".join(f"{count} {what}" for what, count in left_out.items() if count)
+    yield f"  scored      {target.scored} of {target.cases} cases" + (f"; left out: {counts}" if counts else ""), ""
+    yield f"  mean        {number(target.mean)} (95 % interval {interval(target.ci95)}, n = {target.scored})", ""
+    if details is not None and target.scored:
+        share = f"{percent(target.pass_rate)}, {details.passed} of {target.scored}"
+        yield f"  passed      {share} (95 % interval {percent_interval(details.pass_ci95)})", ""
+        yield f"  scores    0 {bars(details.bins, drawn)} 1", ""
+    yield from _use(target, details)
+    yield from _evaluators(target)
+    if details is not None:
+        yield from _errors(target, details)
+        yield from _cases("worst", details.worst, "score")
+        yield from _cases("slowest", details.slowest, "time")
+
+
+def _use(target: TargetSummary, details: TargetDetails | None) -> Iterator[Line]:
+    """Cost and time, with the number of jobs that they are known of."""
+    if target.cost_usd is not None:
+        known = f" (of {details.priced} jobs)" if details else ""
+        yield f"  cost        {usd(target.cost_usd)}{known}", ""
+    if target.judge_cost_usd is not None:
+        known = f" (of {details.judge_priced} jobs)" if details else ""
+        yield f"  judges      {usd(target.judge_cost_usd)}{known}", ""
+    if target.duration_ms is not None and details is not None and details.timed:
+        mean = duration(target.duration_ms / details.timed)
+        yield f"  time        {mean} a job, {duration(target.duration_ms)} in all (of {details.timed} jobs)", ""
+
+
+def _evaluators(target: TargetSummary) -> Iterator[Line]:
+    if not target.evaluators:
+        return
+    yield "  evaluators", ""
+    rows = [
+        [
+            "   ",
+            one_line(name, _LONGEST_NAME),
+            number(found.mean),
+            f"(95 % interval {interval(found.ci95)}, n = {found.n})",
+        ]
+        for name, found in target.evaluators.items()
+    ]
+    yield from ((row, "") for row in _aligned(rows))
+
+
+def _errors(target: TargetSummary, details: TargetDetails) -> Iterator[Line]:
+    if not target.errors:
+        return
+    yield f"  errors      {target.errors} of {target.cases}: {counted(details.error_classes)}", "red"
+    rows = [
+        ["   ", name, _named(note), one_line(note.reason, _LONGEST_REASON)] for name, note in details.errors.items()
+    ]
+    yield from ((row, "red") for row in _aligned(rows))
+
+
+def _cases(title: str, notes: Sequence[CaseNote], measure: str) -> Iterator[Line]:
+    if not notes:
+        return
+    yield f"  {title}", ""
+    rows = []
+    for note in notes:
+        figure = number(note.score) if measure == "score" else duration(note.duration_ms)
+        rows.append(["   ", figure, _named(note), one_line(note.reason, _LONGEST_REASON)])
+    yield from ((row, "yellow" if measure == "score" else "") for row in _aligned(rows))
+
+
+def _named(note: CaseNote) -> str:
+    """A case by its id, and by prompt and trial where those tell it from others."""
+    further = [note.prompt] if note.prompt else []
+    if note.trial > 1:
+        further.append(f"trial {note.trial}")
+    return one_line(note.eval_id, _LONGEST_NAME) + (f" ({', '.join(further)})" if further else "")
+
+
+def _total_cost(target: TargetSummary) -> float | None:
+    known = [cost for cost in (target.cost_usd, target.judge_cost_usd) if cost is not None]
+    return sum(known) if known else None
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Cells under one another, two blanks apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

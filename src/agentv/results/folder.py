@@ -1,0 +1,164 @@
+"""The folder of a run: its files, its name, its manifest written whole or not at all, and who may write to it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from agentv.errors import AgentvError, UsageError
+from agentv.model.result import SCHEMA_VERSION
+from agentv.model.run import RunManifest, RunSummary
+from agentv.results.lock import LOCK_NAME, FolderLock, is_locked
+from agentv.results.writer import Redact
+
+RESULTS_FOLDER = Path(".agentv", "results")
+
+_TEMPORARY = ".tmp"
+Document = TypeVar("Document", RunManifest, RunSummary)
+
+
+def new_run_id(now: datetime | None = None) -> str:
+    """A name for a run: the time in UTC, so that names sort as runs began, and four hex digits."""
+    moment = now or datetime.now(UTC)
+    return f"{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+class RunFolder:
+    """One run on disk. `redact` is applied to everything that is written through it."""
+
+    def __init__(self, path: Path | str, redact: Redact | None = None) -> None:
+        self.path = Path(path)
+        self.redact = redact
+
+    @classmethod
+    def create(cls, path: Path | str, redact: Redact | None = None) -> RunFolder:
+        """A new folder, parents included. An empty one may be there already, anything else is refused."""
+        folder = cls(path, redact)
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            # A lock and half a manifest are what a process leaves that was killed before its run began.
+            taken = any(name != LOCK_NAME and not name.endswith(_TEMPORARY) for name in os.listdir(folder.path))
+        except FileExistsError:
+            raise UsageError(f"Not a folder: {folder.path}", hint="Name another place with --out") from None
+        except OSError as error:
+            raise AgentvError(f"Cannot create the run folder {folder.path}", error.strerror or str(error)) from error
+        if taken:
+            hint = "Go on with the run that is there with --resume, or name another folder with --out"
+            raise UsageError(f"The run folder exists already: {folder.path}", hint=hint)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path | str, redact: Redact | None = None) -> RunFolder:
+        """A folder that holds a run."""
+        folder = cls(path, redact)
+        if not folder.manifest_path.is_file():
+            raise UsageError(f"Not a run folder: {folder.path}", f"There is no {folder.manifest_path.name} in it")
+        return folder
+
+    @property
+    def manifest_path(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def cases_path(self) -> Path:
+        return self.path / "cases.jsonl"
+
+    @property
+    def results_path(self) -> Path:
+        return self.path / "results.jsonl"
+
+    @property
+    def summary_path(self) -> Path:
+        return self.path / "summary.json"
+
+    def lock(self) -> FolderLock:
+        """The right to write here, until it is closed. Raises UsageError when another process has it."""
+        return FolderLock(self.path)
+
+    def read_manifest(self) -> RunManifest:
+        return _read(self.manifest_path, RunManifest)
+
+    def write_manifest(self, manifest: RunManifest) -> None:
+        self._write(self.manifest_path, manifest)
+
+    def read_summary(self) -> RunSummary:
+        return _read(self.summary_path, RunSummary)
+
+    def write_summary(self, summary: RunSummary) -> None:
+        self._write(self.summary_path, summary)
+
+    def _write(self, path: Path, document: RunManifest | RunSummary) -> None:
+        data = msgspec.json.encode(document)
+        if self.redact is not None:
+            data = self.redact(data)
+        write_whole(path, msgspec.json.format(data, indent=2) + b"\n")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file so that it has the old content or the new one at any moment, a power cut included."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{_TEMPORARY}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
+
+
+def run_folders(root: Path | str) -> Iterator[RunFolder]:
+    """The runs under `.agentv/results` of a project, the newest first."""
+    results = Path(root) / RESULTS_FOLDER
+    names = sorted(os.listdir(results), reverse=True) if results.is_dir() else []
+    for name in names:
+        if (results / name / "run.json").is_file():
+            yield RunFolder(results / name)
+
+
+def last_unfinished(root: Path | str) -> RunFolder | None:
+    """The newest run that has not ended; one that a process is writing to only when there is no other."""
+    busy = None
+    for folder in run_folders(root):
+        try:
+            unfinished = folder.read_manifest().finished_at is None
+        except AgentvError:
+            continue  # a manifest of another version: not ours to go on with
+        if unfinished and not is_locked(folder.path):
+            return folder
+        if unfinished:
+            busy = busy or folder
+    return busy
+
+
+def _read(path: Path, kind: type[Document]) -> Document:
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise AgentvError(f"Cannot read {path}", str(error)) from error
+    if document.schema_version > SCHEMA_VERSION:
+        detail = f"schema_version is {document.schema_version}, and this agentv reads {SCHEMA_VERSION}"
+        raise AgentvError(f"Cannot read {path}", detail, "Update agentv")
+    return document
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return  # elsewhere a folder cannot be opened
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,133 @@
+"""Runs read back: results from a run folder, from a file of records, or from what AgentV wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agentv.errors import AgentvError, UsageError
+from agentv.model.result import Result
+from agentv.model.run import RunManifest
+from agentv.results.folder import RESULTS_FOLDER, RunFolder
+from agentv.results.record import RecordError, decode_record, record_from_data
+
+LINES = (".jsonl", ".ndjson")
+YAML = (".yaml", ".yml")
+
+_RECORD_FILES = ("results.jsonl", "index.jsonl", ".internal/index.jsonl")
+"""Where the records of a run folder are: ours first, then AgentV's of 4.x and 5.x."""
+
+
+class FoundRun(msgspec.Struct, frozen=True):
+    """A run on disk. AgentV's have no manifest."""
+
+    path: Path
+    run_id: str
+    manifest: RunManifest | None = None
+
+
+def read_run(path: Path | str) -> Iterator[Result]:
+    """The results of a run, one at a time: `path` is its folder or a file of records. Looks at the path at once."""
+    path = Path(path)
+    file = _records_of(path) if path.is_dir() else path
+    if file is None:
+        return iter(())
+    run_id = path.name if path.is_dir() else path.name.removesuffix(path.suffix)
+    kind = file.suffix.lower()
+    if kind not in LINES + YAML:
+        raise UsageError(f"Not a run: {path}", f"Supported files: {', '.join(LINES + YAML)}")
+    if not file.is_file():
+        raise UsageError(f"No such run: {path}", hint=f"Runs are kept in {RESULTS_FOLDER}")
+    return _read_yaml(file, run_id) if kind in YAML else _read_lines(file, run_id)
+
+
+def find_runs(root: Path | str) -> list[FoundRun]:
+    """The runs that a project keeps, AgentV's among them, the newest first."""
+    folder = Path(root) / RESULTS_FOLDER
+    found = [_found(path) for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted((run for run in found if run), key=lambda run: run.run_id, reverse=True)
+
+
+def _found(path: Path) -> FoundRun | None:
+    if path.is_file():
+        return FoundRun(path, path.stem) if path.name.startswith("eval_") and path.suffix in LINES + YAML else None
+    folder = RunFolder(path)
+    if folder.manifest_path.is_file():
+        try:
+            return FoundRun(path, path.name, folder.read_manifest())
+        except AgentvError:
+            return FoundRun(path, path.name)  # of another version; opening it says so
+    return FoundRun(path, path.name) if any((path / name).is_file() for name in _RECORD_FILES) else None
+
+
+def _records_of(folder: Path) -> Path | None:
+    for name in _RECORD_FILES:
+        if (folder / name).is_file():
+            return folder / name
+    if RunFolder(folder).manifest_path.is_file():
+        return None  # stopped before its first result, and a run all the same
+    raise UsageError(f"Not a run folder: {folder}", "There are no results in it")
+
+
+def _read_lines(path: Path, run_id: str) -> Iterator[Result]:
+    try:
+        with open(path, "rb", buffering=1 << 18) as file:
+            for number, line in enumerate(file, 1):
+                if line.isspace():
+                    continue
+                try:
+                    yield decode_record(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, run_id)
+                except RecordError as error:
+                    # The last line of a run that was killed, or is being written, can be half there.
+                    if not line.endswith(b"\n") and path.name == _RECORD_FILES[0]:
+                        return
+                    raise _refused(path, f"line {number}", error) from error
+    except OSError as error:
+        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+
+
+def _read_yaml(path: Path, run_id: str) -> Iterator[Result]:
+    """A file of documents, one a result."""
+    import yaml  # late: runs are hardly ever kept this way
+
+    try:
+        with open(path, "rb") as file:
+            for number, data in enumerate(yaml.load_all(file, Loader=_plain_loader()), 1):
+                if not isinstance(data, dict):
+                    raise _refused(path, f"document {number}", RecordError("Expected an object"))
+                try:
+                    yield record_from_data(data, run_id)
+                except RecordError as error:
+                    raise _refused(path, f"document {number}", error) from error
+    except OSError as error:
+        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+    except yaml.YAMLError as error:
+        raise AgentvError(f"Cannot read {path}", str(error)) from error
+
+
+def _plain_loader() -> Any:
+    """PyYAML's safe loader without its own ideas: times stay text, and only true and false are booleans."""
+    import re
+
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        yaml_implicit_resolvers: dict[str, Any] = {}
+
+    scalars = {"null": "~nN", "bool": "tf", "int": "-0123456789", "float": "-.0123456789"}
+    patterns = {
+        "null": r"~|null",
+        "bool": r"true|false",
+        "int": r"-?(?:0|[1-9][0-9]*)",
+        "float": r"-?(?:0|[1-9][0-9]*)?(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?",
+    }
+    for name, first in scalars.items():
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"^(?:{patterns[name]})$"), list(first))
+    return Loader
+
+
+def _refused(path: Path, place: str, error: RecordError) -> AgentvError:
+    return AgentvError(f"Not a result at {place} in {path}", str(error))

@@ -1,0 +1,176 @@
+"""Which jobs of a run are done: one pass over `results.jsonl` that decodes the keys only and keeps hashes of them."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from agentv.errors import AgentvError
+from agentv.model.result import Result, Status
+
+_BATCH_BYTES = 512 * 1024
+_MOST_SHOWN = 10
+
+
+class JobKey(NamedTuple):
+    """What a job is known by inside its run."""
+
+    dataset_path: str
+    eval_id: str
+    target: str
+    prompt: str | None
+    trial: int
+
+
+class _Keys(msgspec.Struct, gc=False):
+    dataset_path: str
+    eval_id: str
+    target: str
+    trial: int
+    status: Status
+    prompt: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Keys).decode
+
+
+class DoneJobs:
+    """The jobs that have a record, and which of those are errors, in 12 to 24 bytes a job.
+
+    A hash stands for each key; among a million jobs the chance that two share one is about one in thirty million.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[Status, int] = {"ok": 0, "unscored": 0, "error": 0}
+        self.repeated: list[JobKey] = []
+        self.repeats = 0
+        self._done = _HashTable()
+        self._failed = _HashTable()
+
+    def __len__(self) -> int:
+        return sum(self.counts.values()) - self.repeats
+
+    def __contains__(self, key: tuple[str, str, str, str | None, int]) -> bool:
+        return hash(key) in self._done
+
+    def failed(self, key: tuple[str, str, str, str | None, int]) -> bool:
+        """Whether a record of the job is an error."""
+        return hash(key) in self._failed
+
+    def expect(self, count: int) -> None:
+        """Makes room for so many jobs at once."""
+        self._done.expect(count)
+
+    def add(self, result: Result) -> None:
+        self._add(
+            [_Keys(result.dataset_path, result.eval_id, result.target, result.trial, result.status, result.prompt)]
+        )
+
+    def _add(self, records: list[_Keys]) -> None:
+        codes = [hash((key.dataset_path, key.eval_id, key.target, key.prompt, key.trial)) for key in records]
+        repeated = self._done.add(codes)
+        statuses = [key.status for key in records]
+        for status in self.counts:
+            self.counts[status] += statuses.count(status)
+        if "error" in statuses:
+            self._failed.add([code for code, status in zip(codes, statuses, strict=True) if status == "error"])
+        self.repeats += len(repeated)
+        for code in repeated[: _MOST_SHOWN - len(self.repeated)]:
+            key = records[codes.index(code)]
+            self.repeated.append(JobKey(key.dataset_path, key.eval_id, key.target, key.prompt, key.trial))
+
+
+def scan(path: Path | str) -> DoneJobs:
+    """The done jobs of a `results.jsonl`; a last line without its newline counts as not written."""
+    done = DoneJobs()
+    first = 1
+    for lines, share in _batches(Path(path)):
+        try:
+            records = list(map(_decode, lines))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            records = list(_one_by_one(lines, first, path))
+        done.expect(int((len(done) + len(records)) / share))
+        done._add(records)
+        first += len(lines)
+    return done
+
+
+def _batches(path: Path) -> Iterator[tuple[list[bytes], float]]:
+    """The lines in batches, each with the share of the file that was read so far."""
+    try:
+        with open(path, "rb", buffering=_BATCH_BYTES) as file:
+            size = os.fstat(file.fileno()).st_size
+            while lines := file.readlines(_BATCH_BYTES):
+                if not lines[-1].endswith(b"\n"):
+                    lines.pop()
+                yield lines, min(1.0, file.tell() / size)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+
+
+def _one_by_one(lines: list[bytes], first: int, path: Path | str) -> Iterator[_Keys]:
+    """A batch with something else among its records: blank lines are passed over, the first other one is an error."""
+    for number, line in enumerate(lines, first):
+        if line.isspace():
+            continue
+        try:
+            yield _decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            hint = "Take the line out to have its job run again"
+            raise AgentvError(f"Not a result record at line {number} in {path}", str(error), hint) from error
+
+
+class _HashTable:
+    """A set of 64-bit numbers without an object for each."""
+
+    def __init__(self) -> None:
+        self._slots = array("q", bytes(8 * 1024))
+        self._used = 0
+
+    def __contains__(self, code: int) -> bool:
+        slots, mask = self._slots, len(self._slots) - 1
+        slot = code & mask
+        while held := slots[slot]:
+            if held == code:
+                return True
+            slot = (slot + 1) & mask
+        return False
+
+    def add(self, codes: list[int]) -> list[int]:
+        """Takes all in and gives back those that were there before."""
+        self.expect(self._used + len(codes))
+        slots, mask = self._slots, len(self._slots) - 1
+        repeated = []
+        for code in codes:
+            slot = code & mask
+            while held := slots[slot]:
+                if held == code:
+                    repeated.append(code)
+                    break
+                slot = (slot + 1) & mask
+            else:
+                slots[slot] = code
+        self._used += len(codes) - len(repeated)
+        return repeated
+
+    def expect(self, count: int) -> None:
+        """Grows so that a third of the slots stays free. Known in advance, it saves moving everything every time."""
+        size = len(self._slots)
+        while count * 3 > size * 2:
+            size *= 2
+        if size == len(self._slots):
+            return
+        slots, mask = array("q", bytes(8 * size)), size - 1
+        for code in filter(None, self._slots):
+            slot = code & mask
+            while slots[slot]:
+                slot = (slot + 1) & mask
+            slots[slot] = code
+        self._slots = slots

@@ -1,0 +1,281 @@
+"""The figures of a run, kept up to date one result at a time: memory grows with targets and evaluators, not results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from heapq import heappush, heappushpop
+
+import msgspec
+
+from agentv.model.result import EvaluatorResult, Result
+from agentv.model.run import EvaluatorSummary, Interval, RunSummary, TargetSummary
+from agentv.stats.intervals import MeanAccumulator, wilson
+
+BINS = 10
+SHOWN = 5
+LONGEST_REASON = 300
+
+
+class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A case worth looking at, and why."""
+
+    eval_id: str
+    dataset: str
+    prompt: str | None
+    trial: int
+    score: float | None
+    duration_ms: float | None
+    reason: str
+
+
+class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What people want to know of a target beyond `summary.json`; each count is the denominator of a figure there.
+
+    `priced`, `judge_priced` and `timed` are the jobs whose cost and time is known. `bins` counts scores by tenths. The
+    first error of each class stands in `errors`.
+    """
+
+    passed: int
+    pass_ci95: Interval | None
+    priced: int
+    judge_priced: int
+    timed: int
+    error_classes: dict[str, int]
+    bins: tuple[int, ...]
+    worst: tuple[CaseNote, ...]
+    slowest: tuple[CaseNote, ...]
+    errors: dict[str, CaseNote]
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stands at one moment. `total` and `concurrency` are None where nobody knows them."""
+
+    done: int
+    total: int | None = None
+    scored: int = 0
+    passed: int = 0
+    errors: dict[str, int] = {}
+    cost_usd: float | None = None
+    concurrency: int | None = None
+
+
+class SummaryBuilder:
+    """Takes results in any order.
+
+    `jobs_per_case` is how often a target is asked each case: trials times prompts. Above 1, the results of a case are
+    one cluster of the statistics, as those of a conversation always are; that takes memory for each case.
+    """
+
+    def __init__(self, run_id: str, jobs_per_case: int = 1) -> None:
+        self._run_id = run_id
+        self._by_case = jobs_per_case > 1
+        self._targets: dict[str, _Target] = {}
+
+    def add(self, result: Result) -> None:
+        target = self._targets.get(result.target)
+        if target is None:
+            target = self._targets[result.target] = _Target(self._by_case)
+        target.add(result)
+
+    def add_all(self, results: Iterable[Result]) -> SummaryBuilder:
+        for result in results:
+            self.add(result)
+        return self
+
+    def build(self, planned: Mapping[str, int] | None = None) -> RunSummary:
+        """What goes into `summary.json`. Of the `planned` jobs of each target, those without a result were skipped."""
+        planned = planned or {}
+        names = [*planned, *(name for name in self._targets if name not in planned)]
+        found = {name: self._targets.get(name) or _Target(False) for name in names}
+        return RunSummary(
+            run_id=self._run_id,
+            targets={name: target.summary(planned.get(name, target.done)) for name, target in found.items()},
+        )
+
+    def details(self) -> dict[str, TargetDetails]:
+        """What the terminal shows besides, by target."""
+        return {name: target.details() for name, target in self._targets.items()}
+
+    def snapshot(self, total: int | None = None, concurrency: int | None = None) -> Snapshot:
+        """The figures so far. Cheap, and may be called from another thread."""
+        targets = list(self._targets.values())
+        errors: Counter[str] = Counter()
+        for target in targets:
+            errors.update(dict(target.error_classes))
+        costs = [target.cost + target.judge_cost for target in targets if target.priced or target.judge_priced]
+        return Snapshot(
+            done=sum(target.done for target in targets),
+            total=total,
+            scored=sum(target.scores.n for target in targets),
+            passed=sum(target.passed for target in targets),
+            errors=dict(errors),
+            cost_usd=sum(costs) if costs else None,
+            concurrency=concurrency,
+        )
+
+
+class _Target:
+    """The running figures of one target."""
+
+    def __init__(self, by_case: bool) -> None:
+        self.done = self.errors = self.unscored = self.passed = 0
+        self.priced = self.judge_priced = self.timed = 0
+        self.cost = self.judge_cost = self.duration_ms = 0.0
+        self.scores = MeanAccumulator()
+        self.evaluators: dict[str, MeanAccumulator] = {}
+        self.error_classes: dict[str, int] = {}
+        self._first_errors: dict[str, CaseNote] = {}
+        self._bins = [0] * BINS
+        self._worst = _Ranking()
+        self._slowest = _Ranking()
+        self._by_case = by_case
+        self._clusters: dict[object, int] = {}
+
+    def add(self, result: Result) -> None:
+        self.done += 1
+        self._add_use(result)
+        if result.status == "error":
+            self._add_error(result)
+            return
+        cluster = self._cluster(result)
+        score = result.score
+        if score is None:
+            self.unscored += 1
+        else:
+            self.scores.add(score, cluster)
+            self._bins[min(int(score * BINS), BINS - 1)] += 1
+            if result.verdict == "pass":
+                self.passed += 1
+            elif self._worst.wants(-score):
+                self._worst.add(-score, _note(result, _why(result)))
+        for found in result.evaluator_results:
+            if found.score is not None:
+                mean = self.evaluators.get(found.name)
+                if mean is None:
+                    mean = self.evaluators[found.name] = MeanAccumulator()
+                mean.add(found.score, cluster)
+
+    def _add_use(self, result: Result) -> None:
+        metrics = result.execution_metrics
+        if metrics is not None:
+            if metrics.cost_usd is not None:
+                self.priced += 1
+                self.cost += metrics.cost_usd
+            if metrics.duration_ms is not None:
+                self.timed += 1
+                self.duration_ms += metrics.duration_ms
+                if self._slowest.wants(metrics.duration_ms):
+                    self._slowest.add(metrics.duration_ms, _note(result, ""))
+        judged = _judge_cost(result.evaluator_results)
+        if judged is not None:
+            self.judge_priced += 1
+            self.judge_cost += judged
+
+    def _add_error(self, result: Result) -> None:
+        self.errors += 1
+        error = result.error
+        name = error.error_class if error else "unknown"
+        self.error_classes[name] = self.error_classes.get(name, 0) + 1
+        if name not in self._first_errors:
+            self._first_errors[name] = _note(result, error.message if error else "")
+
+    def _cluster(self, result: Result) -> int | None:
+        if result.conversation_id is not None:
+            key: object = result.conversation_id
+        elif self._by_case:
+            key = hash((result.dataset_path, result.dataset, result.eval_id))
+        else:
+            return None
+        return self._clusters.setdefault(key, len(self._clusters))
+
+    def summary(self, planned: int) -> TargetSummary:
+        skipped = max(0, planned - self.done)
+        scored = self.scores.n
+        return TargetSummary(
+            cases=self.done + skipped,
+            scored=scored,
+            errors=self.errors,
+            unscored=self.unscored,
+            skipped=skipped,
+            mean=self.scores.mean,
+            ci95=self.scores.ci95,
+            pass_rate=self.passed / scored if scored else None,
+            cost_usd=self.cost if self.priced else None,
+            judge_cost_usd=self.judge_cost if self.judge_priced else None,
+            duration_ms=self.duration_ms if self.timed else None,
+            evaluators={
+                name: EvaluatorSummary(n=scores.n, mean=scores.mean, ci95=scores.ci95)
+                for name, scores in self.evaluators.items()
+            },
+        )
+
+    def details(self) -> TargetDetails:
+        scored = self.scores.n
+        return TargetDetails(
+            passed=self.passed,
+            pass_ci95=wilson(self.passed / scored, scored) if scored else None,
+            priced=self.priced,
+            judge_priced=self.judge_priced,
+            timed=self.timed,
+            error_classes=dict(sorted(self.error_classes.items(), key=lambda item: (-item[1], item[0]))),
+            bins=tuple(self._bins),
+            worst=self._worst.notes(),
+            slowest=self._slowest.notes(),
+            errors=dict(self._first_errors),
+        )
+
+
+class _Ranking:
+    """The few highest by a measure; of equals, the first that came."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, CaseNote]] = []
+        self._order = 0
+
+    def wants(self, measure: float) -> bool:
+        return len(self._heap) < SHOWN or measure > self._heap[0][0]
+
+    def add(self, measure: float, note: CaseNote) -> None:
+        self._order -= 1
+        entry = (measure, self._order, note)
+        if len(self._heap) < SHOWN:
+            heappush(self._heap, entry)
+        else:
+            heappushpop(self._heap, entry)
+
+    def notes(self) -> tuple[CaseNote, ...]:
+        return tuple(note for _, _, note in sorted(self._heap, key=lambda entry: entry[:2], reverse=True))
+
+
+def _note(result: Result, reason: str) -> CaseNote:
+    metrics = result.execution_metrics
+    return CaseNote(
+        eval_id=result.eval_id,
+        dataset=result.dataset,
+        prompt=result.prompt,
+        trial=result.trial,
+        score=result.score,
+        duration_ms=metrics.duration_ms if metrics else None,
+        reason=reason[:LONGEST_REASON],
+    )
+
+
+def _why(result: Result) -> str:
+    """The reason for a score that did not pass: what was missed, else what the evaluators say."""
+    if result.misses:
+        return result.misses[0]
+    low = [found for found in result.evaluator_results if found.verdict not in (None, "pass")]
+    missed = next((found.misses[0] for found in low if found.misses), None)
+    said = next((found.reasoning for found in low if found.reasoning), None)
+    return missed or result.reasoning or said or ", ".join(found.name for found in low)
+
+
+def _judge_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
+    """What evaluators cost; a composite that names no cost of its own costs what its members do."""
+    total = None
+    for found in results:
+        cost = found.cost_usd if found.cost_usd is not None else _judge_cost(found.evaluator_results)
+        if cost is not None:
+            total = cost + (total or 0.0)
+    return total

@@ -1,0 +1,129 @@
+"""A file that only grows, by one whole line at a time. What was written survives a kill; a torn line is cut off."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import NoReturn
+
+from agentv.errors import AgentvError
+from agentv.model.result import Result
+from agentv.results.record import encode_record
+
+SYNC_INTERVAL_S = 1.0
+"""How much of the last work a power cut can take. A killed process loses nothing that was written."""
+
+Redact = Callable[[bytes], bytes]
+
+_BLOCK = 64 * 1024
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+class ResultWriter:
+    """Appends lines of JSON to one file, which is made when it is not there. One writer a file: hold the folder's lock.
+
+    `cut_bytes` is the length of a torn last line that was there and was cut off; its job has no record.
+    """
+
+    def __init__(self, path: Path | str, redact: Redact | None = None) -> None:
+        self.path = Path(path)
+        self._redact = redact
+        self._torn = False
+        self._synced_at = monotonic()
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+            self._file = os.open(self.path, flags, 0o666)
+        except OSError as error:
+            self._fail(error)
+        try:
+            size = os.fstat(self._file).st_size
+            self._size = end_of_last_line(self._file, size)
+            self.cut_bytes = size - self._size
+            if self.cut_bytes:
+                os.ftruncate(self._file, self._size)
+        except OSError as error:
+            os.close(self._file)
+            self._fail(error)
+
+    def emit(self, result: Result) -> None:
+        """Adds a record."""
+        self.write(encode_record(result))
+
+    def write(self, line: bytes) -> None:
+        """Adds a line that ends in a newline. Raises AgentvError when it could not; then nothing of it is there."""
+        if self._redact is not None:
+            line = self._redact(line)
+        if self._torn:
+            self._cut_back()
+        length = len(line)
+        try:
+            written = os.write(self._file, line)
+            while written < length:
+                self._torn = True
+                written += os.write(self._file, line[written:])
+        except OSError as error:
+            self._cut_back()
+            self._fail(error)
+        self._torn = False
+        self._size += length
+        if monotonic() - self._synced_at >= SYNC_INTERVAL_S:
+            self.sync()
+
+    def sync(self) -> None:
+        """Sees to it that what was written survives a power cut too."""
+        self._synced_at = monotonic()
+        try:
+            _sync(self._file)
+        except OSError as error:
+            self._fail(error)
+
+    def close(self) -> None:
+        """Syncs and closes; a second time does nothing."""
+        if self._file < 0:
+            return
+        try:
+            self.sync()
+        finally:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> ResultWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _cut_back(self) -> None:
+        """Takes off what was written of a line that could not be finished. While that fails, nothing more is added."""
+        self._torn = True
+        try:
+            os.ftruncate(self._file, self._size)
+        except OSError as error:
+            self._fail(error)
+        self._torn = False
+
+    def _fail(self, error: OSError) -> NoReturn:
+        raise AgentvError(
+            f"Cannot write {self.path}",
+            error.strerror or str(error),
+            "What was written before is whole; make room or mend the cause, then go on with --resume",
+        ) from error
+
+
+def end_of_last_line(file: int, size: int) -> int:
+    """The offset behind the last newline; 0 when there is none."""
+    end = size
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        os.lseek(file, start, os.SEEK_SET)
+        block = os.read(file, end - start)
+        found = block.rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0

@@ -1,0 +1,164 @@
+"""What users' programs and functions return → a response: text, messages, or the object with either and its metrics."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from agentv.model.message import PART_KINDS, ROLES, ImagePart, Message, Part, TextPart, ToolCall
+from agentv.model.response import Response, TargetFailure, answer
+from agentv.model.result import TokenUsage
+from agentv.model.values import to_json
+
+_CALL_FIELDS = ("output", "id", "timestamp", "duration_ms")
+
+
+def response_from_text(text: str) -> Response:
+    """What a program printed: a JSON object with `output_messages` or `text`, anything else as the answer's text."""
+    if text.lstrip().startswith("{"):
+        try:
+            data = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            return answer(text)
+        if is_answer_object(data):
+            return response_from_object(data)
+    return answer(text)
+
+
+def response_from_value(value: Any) -> Response:
+    """What a function returned: a response, text, messages, the object of a program, or data as the answer."""
+    if isinstance(value, Response):
+        return value
+    if isinstance(value, str):
+        return answer(str(value))
+    if value is None:
+        raise _invalid("The function returned nothing", "return a text, messages, or an object with 'text'")
+    try:
+        data = msgspec.to_builtins(value)
+        to_json(data)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _invalid(f"The function returned {type(value).__name__}, which is no JSON: {error}") from None
+    if is_answer_object(data):
+        return response_from_object(data)
+    if _is_message(data):
+        return Response(messages=(message_from_data(data, "message"),))
+    if isinstance(data, list) and data and _is_message(data[0]):
+        return Response(messages=_messages(data, "messages"))
+    return Response(messages=(Message("assistant", data),))
+
+
+def is_answer_object(data: Any) -> bool:
+    """Whether a value is the object that a program answers with."""
+    return isinstance(data, dict) and (bool(data.get("output_messages")) or data.get("text") is not None)
+
+
+def response_from_object(data: dict[str, Any]) -> Response:
+    """The object with `output_messages` or `text`; `token_usage`, `cost_usd` and `duration_ms` where it has them."""
+    said = data.get("output_messages")
+    if said:
+        messages = _messages(said, "output_messages")
+    else:
+        text = data["text"]
+        messages = (Message("assistant", text if isinstance(text, str) else to_json(text).decode()),)
+    return Response(
+        messages=messages,
+        usage=_usage(data.get("token_usage")),
+        cost_usd=_number(data, "cost_usd"),
+        duration_ms=_number(data, "duration_ms"),
+    )
+
+
+def message_from_data(data: Any, where: str) -> Message:
+    """One message that a target said. Keys that messages do not have here (times, metadata) are left."""
+    if not isinstance(data, dict) or data.get("role") not in ROLES:
+        raise _invalid(f"'{where}' is no message: it needs a 'role', one of {', '.join(ROLES)}")
+    calls = data.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise _invalid(f"'{where}.tool_calls' must be an array")
+    name = data.get("name")
+    return Message(
+        data["role"],
+        _content(data.get("content"), f"{where}.content"),
+        tuple(_tool_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)),
+        name if isinstance(name, str) else None,
+    )
+
+
+def _is_message(data: Any) -> bool:
+    return isinstance(data, dict) and data.get("role") in ROLES and ("content" in data or "tool_calls" in data)
+
+
+def _messages(data: Any, where: str) -> tuple[Message, ...]:
+    if not isinstance(data, list):
+        raise _invalid(f"'{where}' must be an array of messages")
+    return tuple(message_from_data(item, f"{where}[{index}]") for index, item in enumerate(data))
+
+
+def _content(content: Any, where: str) -> Any:
+    if isinstance(content, list):
+        return tuple(_part(part, f"{where}[{index}]") for index, part in enumerate(content))
+    return content
+
+
+def _part(data: Any, where: str) -> Part:
+    if isinstance(data, str):
+        return TextPart(data)
+    kind = data.get("type") if isinstance(data, dict) else None
+    if kind == "image_url" and isinstance(data["image_url"], dict):
+        return ImagePart(str(data["image_url"].get("url", "")))
+    value = data.get("value", data.get("text")) if isinstance(data, dict) else None
+    if kind not in PART_KINDS or not isinstance(value, str):
+        raise _invalid(f"'{where}' is no part: it needs a 'type', one of {', '.join(PART_KINDS)}, and a 'value'")
+    return PART_KINDS[kind](value)
+
+
+def _tool_call(data: Any, where: str) -> ToolCall:
+    """A call in our form, or in that of chat APIs (`function` with `name` and `arguments`)."""
+    if not isinstance(data, dict):
+        raise _invalid(f"'{where}' must be an object")
+    function = data.get("function")
+    fields = {key: data[key] for key in _CALL_FIELDS if data.get(key) is not None}
+    if isinstance(function, dict):
+        fields |= {"tool": function.get("name"), "input": _arguments(function.get("arguments"))}
+    else:
+        fields |= {"tool": data.get("tool"), "input": data.get("input")}
+    try:
+        return msgspec.convert(fields, ToolCall)
+    except msgspec.ValidationError as error:
+        raise _invalid(f"'{where}' is no tool call: {error}") from None
+
+
+def _arguments(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def _usage(data: Any) -> TokenUsage | None:
+    if data is None:
+        return None
+    try:
+        usage = msgspec.convert(data, TokenUsage)
+    except msgspec.ValidationError as error:
+        raise _invalid(f"'token_usage' must have the numbers 'input' and 'output': {error}") from None
+    if min(usage.input, usage.output, usage.cached or 0) < 0:
+        raise _invalid("'token_usage' has a negative number")
+    return usage
+
+
+def _number(data: dict[str, Any], key: str) -> float | None:
+    value = data.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise _invalid(f"'{key}' must be a number that is not negative")
+    return float(value)
+
+
+def _invalid(message: str, hint: str = "") -> TargetFailure:
+    return TargetFailure("invalid_response", f"{message}; {hint}" if hint else message)

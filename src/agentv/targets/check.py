@@ -1,0 +1,97 @@
+"""Tries targets out: one tiny call each, and how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from agentv.environment import redacted
+from agentv.errors import AgentvError
+from agentv.model.case import EvalCase
+from agentv.model.message import Message
+from agentv.model.response import Responder, TargetFailure
+from agentv.model.result import TokenUsage
+from agentv.targets.base import Target
+from agentv.targets.loading import Targets
+
+QUESTION = "Answer with the single word: ok"
+LONGEST_S = 60.0
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a call went. `error` is the class of a failure, or `settings` for a target that cannot be opened."""
+
+    name: str
+    provider: str
+    ok: bool
+    duration_ms: float | None = None
+    token_usage: TokenUsage | None = None
+    answer: str | None = None
+    error: str | None = None
+    message: str | None = None
+
+
+class TinyQuestion:
+    """The shortest request there is."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.case = EvalCase("agentv-check", input=QUESTION)
+        self.trial = 1
+        self.attempt = 1
+        self.timeout_s = timeout_s
+        self.prompt = self.prompt_with_references = QUESTION
+        self.messages: tuple[Message, ...] = self.case.input
+        self.guidelines = ""
+        self.files: tuple[str, ...] = ()
+        self.guideline_files: tuple[str, ...] = ()
+        self.workspace: str | None = None
+
+
+async def check_targets(targets: Targets, names: Iterable[str]) -> list[Check]:
+    """Calls each target once, all at the same time; the checks in the order of the names."""
+    checks = await asyncio.gather(*(_check(targets, name) for name in names))
+    return [_redacted(check, targets.secrets) for check in checks]
+
+
+async def _check(targets: Targets, name: str) -> Check:
+    provider = str(targets.raw(name)["provider"])
+    try:
+        settings = targets.get(name)
+        responder = settings.open(targets.home)
+    except AgentvError as error:
+        return _failed(name, provider, "settings", error.detail or error.headline)
+    except NotImplementedError:
+        message = f"Targets of provider '{provider}' cannot be called in this version"
+        return _failed(name, provider, "settings", message)
+    try:
+        return await _call(settings, responder)
+    finally:
+        await responder.aclose()
+
+
+async def _call(settings: Target, responder: Responder) -> Check:
+    if settings.provider == "replay":
+        # It has answers to its own cases only; that its file was read is all there is to check.
+        return Check(name=settings.name, provider=settings.provider, ok=True)
+    started = time.perf_counter()
+    try:
+        response = await responder.respond(TinyQuestion(min(settings.timeout_seconds or LONGEST_S, LONGEST_S)))
+    except TargetFailure as failure:
+        check = _failed(settings.name, settings.provider, failure.error_class, failure.message)
+    else:
+        check = Check(
+            name=settings.name, provider=settings.provider, ok=True, token_usage=response.usage, answer=response.text
+        )
+    return msgspec.structs.replace(check, duration_ms=round((time.perf_counter() - started) * 1000, 1))
+
+
+def _failed(name: str, provider: str, error: str, message: str) -> Check:
+    return Check(name=name, provider=provider, ok=False, error=error, message=message)
+
+
+def _redacted(check: Check, secrets: frozenset[str]) -> Check:
+    texts = {key: redacted(text, secrets) for key in ("answer", "message") if (text := getattr(check, key))}
+    return msgspec.structs.replace(check, **texts)

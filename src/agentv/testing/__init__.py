@@ -1,0 +1,45 @@
+"""For tests: a model server on loopback that fails as asked, and requests to put to targets. Imported on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentv.testing.chat import ChatCompletions
+    from agentv.testing.faults import Fault
+    from agentv.testing.request import SampleRequest
+    from agentv.testing.script import Answer, RawReply
+    from agentv.testing.server import Counts, FaultyServer
+    from agentv.testing.wire import Asked, WireFormat
+
+__all__ = [
+    "Answer",
+    "Asked",
+    "ChatCompletions",
+    "Counts",
+    "Fault",
+    "FaultyServer",
+    "RawReply",
+    "SampleRequest",
+    "WireFormat",
+]
+
+_HOMES = {
+    "Answer": "script",
+    "Asked": "wire",
+    "ChatCompletions": "chat",
+    "Counts": "server",
+    "Fault": "faults",
+    "FaultyServer": "server",
+    "RawReply": "script",
+    "SampleRequest": "request",
+    "WireFormat": "wire",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agentv.testing' has no attribute {name!r}")
+    from importlib import import_module  # late: pytest imports this package wherever agentv is installed
+
+    return getattr(import_module(f"agentv.testing.{_HOMES[name]}"), name)

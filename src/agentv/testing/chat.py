@@ -1,0 +1,142 @@
+"""OpenAI's chat completions as the model server speaks them, plain and streaming."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from agentv.model.message import ToolCall
+from agentv.testing.script import Answer
+from agentv.testing.wire import Asked, NotUnderstood
+
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_TYPES = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}
+_WRONG_USAGE = {"prompt_tokens": "many", "completion_tokens": -1, "total_tokens": None}
+
+
+class ChatCompletions:
+    """`…/chat/completions`, under whatever address."""
+
+    def serves(self, path: str) -> bool:
+        """Whether the path is that of chat completions."""
+        return path.endswith("/chat/completions")
+
+    def read(self, asked: Asked) -> Asked:
+        """Last message of the user, answers since, model; refuses what OpenAI would refuse."""
+        messages = asked.body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise NotUnderstood("'messages' must be a list with at least one message")
+        _check(messages)
+        texts = [_text(message.get("content")) for message in messages]
+        asking = [index for index, message in enumerate(messages) if message["role"] == "user"]
+        last = asking[-1] if asking else -1
+        return replace(
+            asked,
+            prompt=texts[last] if asking else "",
+            turn=sum(message["role"] == "assistant" for message in messages[last + 1 :]),
+            model=str(asked.body.get("model", "")),
+            stream=bool(asked.body.get("stream")),
+            words=sum(len(text.split()) for text in texts),
+        )
+
+    def whole(self, asked: Asked, answer: Answer) -> dict[str, Any]:
+        """One completion with one choice."""
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": answer.refusal}
+        if answer.tool_calls:
+            message["tool_calls"] = [_call(call, asked, index) for index, call in enumerate(answer.tool_calls)]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _stop_reason(answer)}
+        return {**_head(asked, "chat.completion"), "choices": [choice], "usage": _usage(asked, answer)}
+
+    def pieces(self, asked: Asked, answer: Answer) -> Iterable[bytes]:
+        """Server-sent events: a delta each, usage where it is asked for, and the mark of the end."""
+        head = _head(asked, "chat.completion.chunk")
+        for delta in _deltas(asked, answer):
+            yield _event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+        yield _event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _stop_reason(answer)}]})
+        if (asked.body.get("stream_options") or {}).get("include_usage"):
+            yield _event({**head, "choices": [], "usage": _usage(asked, answer)})
+        yield b"data: [DONE]\n\n"
+
+    def error(self, status: int, message: str) -> dict[str, Any]:
+        """An error in OpenAI's form."""
+        return {"error": {"message": message, "type": _TYPES.get(status, "server_error"), "param": None, "code": None}}
+
+
+def _check(messages: list[Any]) -> None:
+    """The order that OpenAI insists on: every tool call is followed by its result, every result follows its call."""
+    waiting: set[str] = set()
+    for message in messages:
+        role = message.get("role") if isinstance(message, dict) else None
+        if role not in _ROLES:
+            raise NotUnderstood(f"A message has the role {role!r}")
+        if role == "tool":
+            if message.get("tool_call_id") not in waiting:
+                raise NotUnderstood("A message of role 'tool' must follow the call that it answers")
+            waiting.remove(message["tool_call_id"])
+        elif waiting:
+            raise NotUnderstood(f"No result follows the tool calls {', '.join(sorted(waiting))}")
+        waiting |= {call["id"] for call in message.get("tool_calls") or ()}
+    if waiting:
+        raise NotUnderstood(f"No result follows the tool calls {', '.join(sorted(waiting))}")
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(part.get("text", "") for part in content if isinstance(part, dict) and "text" in part)
+    return content if isinstance(content, str) else ""
+
+
+def _head(asked: Asked, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{asked.number}", "object": kind, "created": int(time.time()), "model": asked.model}
+
+
+def _call(call: ToolCall, asked: Asked, index: int) -> dict[str, Any]:
+    arguments = call.input if isinstance(call.input, str) else msgspec.json.encode(call.input or {}).decode()
+    id = call.id or f"call_{asked.number}_{index}"
+    return {"id": id, "type": "function", "function": {"name": call.tool, "arguments": arguments}}
+
+
+def _deltas(asked: Asked, answer: Answer) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": None if answer.text is None else ""}
+    if answer.refusal is not None:
+        yield {"refusal": answer.refusal}
+    for word in _pieces_of(answer.text or ""):
+        yield {"content": word}
+    for index, call in enumerate(answer.tool_calls):
+        wire = _call(call, asked, index)
+        arguments = wire["function"]["arguments"]
+        yield {"tool_calls": [{"index": index, **wire, "function": {"name": call.tool, "arguments": ""}}]}
+        for piece in (arguments[: len(arguments) // 2], arguments[len(arguments) // 2 :]):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def _pieces_of(text: str) -> list[str]:
+    """A text cut after its spaces: nothing is lost when the pieces are put together."""
+    words = text.split(" ")
+    return [f"{word} " for word in words[:-1]] + words[-1:] if text else []
+
+
+def _stop_reason(answer: Answer) -> str:
+    return answer.stop_reason or ("tool_calls" if answer.tool_calls else "stop")
+
+
+def _usage(asked: Asked, answer: Answer) -> dict[str, Any]:
+    if answer.wrong_usage:
+        return _WRONG_USAGE
+    given = answer.usage
+    input, output = (given.input, given.output) if given else (asked.words, len((answer.text or "").split()))
+    cached = given.cached if given and given.cached is not None else 0
+    return {
+        "prompt_tokens": input,
+        "completion_tokens": output,
+        "total_tokens": input + output,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+def _event(data: dict[str, Any]) -> bytes:
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"

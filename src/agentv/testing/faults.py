@@ -1,0 +1,125 @@
+"""What goes wrong at the model server and when: by rate with a seed, by script, and a cap on requests a second."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+KINDS = ("latency", "hang", "half_closed", "reset", "truncated", "wrong_usage", "slow_drip")
+"""The kinds of fault beside the statuses 400 to 599."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that goes wrong with one request.
+
+    - a status such as `429` or `503`, with `retry_after_s` (both `Retry-After` and `retry-after-ms`) and `headers`
+    - `latency`: the answer comes `delay_s` later
+    - `hang`: no answer, until the caller gives up
+    - `half_closed`: half of an answer, then the server's side of the connection is shut
+    - `reset`: no answer and a reset of the connection
+    - `truncated`: an answer that is whole as HTTP, with half of its JSON
+    - `wrong_usage`: a good answer with nonsense for token counts
+    - `slow_drip`: the answer in twenty pieces, `delay_s` between them
+    """
+
+    kind: str
+    delay_s: float = 0.05
+    retry_after_s: float | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS and self.status is None:
+            raise ValueError(f"Unknown fault '{self.kind}': a status such as '503', or {', '.join(KINDS)}")
+
+    @property
+    def status(self) -> int | None:
+        """The status that is answered, when the fault is one."""
+        is_status = len(self.kind) == 3 and self.kind.isdecimal() and "400" <= self.kind < "600"
+        return int(self.kind) if is_status else None
+
+    def wait_headers(self) -> dict[str, str]:
+        """How long to wait as headers: whole seconds, as the standard has it, and exactly, as OpenAI does."""
+        return {**_wait_headers(self.retry_after_s), **self.headers}
+
+
+Faults = Mapping[str | Fault, float] | Sequence[str | Fault | None]
+"""Rates that add up to at most 1, or a script: the fault of each request in the order they come, None for none."""
+
+
+class FaultPlan:
+    """Decides for each request. By rate, the seed, the body and how often it came decide, and not the order of arrival:
+    a run gets the same faults again however its requests overlap."""
+
+    def __init__(self, faults: Faults, seed: int) -> None:
+        self._seed = str(seed).encode()
+        self._script: list[Fault | None] = []
+        self._bounds: list[tuple[float, Fault]] = []
+        self._seen: dict[bytes, int] = {}
+        if isinstance(faults, Mapping):
+            total = 0.0
+            for fault, rate in faults.items():
+                total += rate
+                self._bounds.append((total, _fault(fault)))
+            if total > 1 + 1e-9:
+                raise ValueError(f"The rates of faults add up to {total:g}, which is more than 1")
+        else:
+            self._script = [None if fault is None else _fault(fault) for fault in reversed(faults)]
+
+    def next(self, body: bytes) -> Fault | None:
+        """The fault of the request that has just come."""
+        if self._script:
+            return self._script.pop()
+        if not self._bounds:
+            return None
+        key = hashlib.blake2b(body, digest_size=16, key=self._seed).digest()
+        times = self._seen[key] = self._seen.get(key, 0) + 1
+        drawn = hashlib.blake2b(key + times.to_bytes(8, "big"), digest_size=8).digest()
+        share = int.from_bytes(drawn, "big") / 2**64
+        return next((fault for bound, fault in self._bounds if share < bound), None)
+
+
+class RequestCap:
+    """At most so many requests a second: a bucket of tokens that fills at that rate and holds `burst` of them."""
+
+    def __init__(self, requests_per_s: float, burst: float) -> None:
+        self._rate = requests_per_s
+        self._burst = burst
+        self._tokens = burst
+        self._filled_at = time.monotonic()
+
+    def wait_s(self) -> float:
+        """0 for a request that may pass, which takes a token; else the seconds until there is one."""
+        now = time.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
+        self._filled_at = now
+        if self._tokens < 1:
+            return (1 - self._tokens) / self._rate
+        self._tokens -= 1
+        return 0.0
+
+    def headers(self) -> dict[str, str]:
+        """What is left, as OpenAI says it."""
+        reset_ms = math.ceil(max(0.0, self._burst - self._tokens) / self._rate * 1000)
+        return {
+            "x-ratelimit-limit-requests": f"{self._burst:.0f}",
+            "x-ratelimit-remaining-requests": f"{math.floor(self._tokens)}",
+            "x-ratelimit-reset-requests": f"{reset_ms}ms",
+        }
+
+    def refused(self, wait_s: float) -> Fault:
+        """The answer to a request that came too early."""
+        return Fault("429", retry_after_s=wait_s, headers=self.headers())
+
+
+def _fault(fault: str | Fault) -> Fault:
+    return Fault(fault) if isinstance(fault, str) else fault
+
+
+def _wait_headers(wait_s: float | None) -> dict[str, str]:
+    if wait_s is None:
+        return {}
+    return {"Retry-After": str(math.ceil(wait_s)), "retry-after-ms": str(math.ceil(wait_s * 1000))}

@@ -1,0 +1,39 @@
+"""A request to put to a target in a test, without a dataset around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agentv.model.case import EvalCase
+from agentv.model.message import Message
+from agentv.model.response import content_text
+
+
+@dataclass
+class SampleRequest:
+    """What `agentv.model.response.Request` asks for: messages, or a text that becomes the user's message."""
+
+    asked: str | tuple[Message, ...] = "Hello"
+    case: EvalCase = field(default_factory=lambda: EvalCase("sample"))
+    timeout_s: float = 10.0
+    trial: int = 1
+    attempt: int = 1
+    workspace: str | None = None
+    guidelines: str = ""
+    files: tuple[str, ...] = ()
+    guideline_files: tuple[str, ...] = ()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages."""
+        return (Message("user", self.asked),) if isinstance(self.asked, str) else self.asked
+
+    @property
+    def prompt(self) -> str:
+        """The texts of the messages, one below the other."""
+        return "\n\n".join(content_text(message.content) for message in self.messages if message.content is not None)
+
+    @property
+    def prompt_with_references(self) -> str:
+        """The same: no files are looked up here."""
+        return self.prompt

@@ -1,0 +1,218 @@
+"""A model server on loopback that answers by script and fails as asked: for our tests and for users'."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import msgspec
+from aiohttp import web
+
+from agentv.testing.chat import ChatCompletions
+from agentv.testing.faults import Fault, FaultPlan, Faults, RequestCap
+from agentv.testing.script import Answers, RawReply, answer_to
+from agentv.testing.sending import reset, send_stream, send_whole
+from agentv.testing.wire import Asked, NotUnderstood, WireFormat
+
+_PATIENCE_S = 10.0
+_BACKLOG = 4096
+"""Hundreds of callers connect at the same moment; one that does not fit in the queue would wait a second."""
+
+
+@dataclass
+class Counts:
+    """What the server has seen. `disconnected` are callers that left before their answer was out."""
+
+    requests: int = 0
+    by_status: Counter[int] = field(default_factory=Counter)
+    by_fault: Counter[str] = field(default_factory=Counter)
+    over_cap: int = 0
+    disconnected: int = 0
+    at_once: int = 0
+    most_at_once: int = 0
+
+
+class FaultyServer:
+    """`with FaultyServer(answers="Paris") as server:` serves at `server.url` from a thread of its own.
+
+    `async with` serves from the loop that is running. `answers` and `faults` are described where their types are;
+    `latency_s` holds every answer back; `requests_per_s` caps requests, of which `burst` may come at once (by default
+    those of one second). `requests` keeps the last `keep` requests as they were understood, `counts` counts all.
+    """
+
+    def __init__(
+        self,
+        answers: Answers = None,
+        *,
+        faults: Faults = (),
+        seed: int = 0,
+        latency_s: float = 0.0,
+        requests_per_s: float | None = None,
+        burst: float | None = None,
+        formats: Sequence[WireFormat] = (),
+        tls: ssl.SSLContext | None = None,
+        keep: int = 1000,
+    ) -> None:
+        self.counts = Counts()
+        self.requests: deque[Asked] = deque(maxlen=keep)
+        self._answers = answers
+        self._plan = FaultPlan(faults, seed)
+        self._latency_s = latency_s
+        self._cap = RequestCap(requests_per_s, burst or max(1.0, requests_per_s)) if requests_per_s else None
+        self._formats = (*formats, ChatCompletions())
+        self._tls = tls
+        self._port = 0
+        self._runner: web.ServerRunner | None = None
+        self._stopping: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
+
+    @property
+    def url(self) -> str:
+        """The base address that OpenAI's clients take."""
+        return f"{self.origin}/v1"
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open now, idle ones among them."""
+        server = self._runner.server if self._runner else None
+        return len(server.connections) if server else 0
+
+    def __enter__(self) -> Self:
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._in_thread, args=(ready,), name="agentv-faulty-server", daemon=True)
+        self._thread.start()
+        if not ready.wait(_PATIENCE_S) or not self._port:
+            raise RuntimeError("The model server did not start")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._thread is not None and self._loop is not None and self._stopping is not None
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(_PATIENCE_S)
+
+    async def __aenter__(self) -> Self:
+        await self._start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stop()
+
+    def _in_thread(self, ready: threading.Event) -> None:
+        async def serve() -> None:
+            try:
+                await self._start()
+            finally:
+                ready.set()
+            assert self._stopping is not None
+            await self._stopping.wait()
+            await self._stop()
+
+        asyncio.run(serve())
+
+    async def _start(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        server = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls, backlog=_BACKLOG).start()
+        self._port = self._runner.addresses[0][1]
+
+    async def _stop(self) -> None:
+        assert self._runner is not None and self._stopping is not None
+        self._stopping.set()
+        await self._runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        counts = self.counts
+        counts.requests += 1
+        counts.at_once += 1
+        counts.most_at_once = max(counts.most_at_once, counts.at_once)
+        try:
+            return await self._reply(request, counts.requests)
+        except asyncio.CancelledError:
+            counts.disconnected += self._stopping is not None and not self._stopping.is_set()
+            raise
+        finally:
+            counts.at_once -= 1
+
+    async def _reply(self, request: web.BaseRequest, number: int) -> web.StreamResponse:
+        raw = await request.content.read()
+        wire = next((wire for wire in self._formats if wire.serves(request.path)), None)
+        if wire is None:
+            return self._error(self._formats[0], 404, f"Nothing is served at {request.path}")
+        fault = self._next_fault(raw)
+        try:
+            asked = wire.read(Asked(number, request.path, request.headers, _object(raw)))
+        except NotUnderstood as error:
+            return self._error(wire, 400, str(error))
+        self.requests.append(asked)
+        if fault is not None and fault.status is not None:
+            return self._error(wire, fault.status, "This failure was asked for", fault.wait_headers())
+        return await self._answer(request, wire, asked, fault)
+
+    def _next_fault(self, raw: bytes) -> Fault | None:
+        wait_s = self._cap.wait_s() if self._cap else 0.0
+        if self._cap and wait_s:
+            self.counts.over_cap += 1
+            return self._cap.refused(wait_s)
+        fault = self._plan.next(raw)
+        if fault is not None:
+            self.counts.by_fault[fault.kind] += 1
+        return fault
+
+    async def _answer(
+        self, request: web.BaseRequest, wire: WireFormat, asked: Asked, fault: Fault | None
+    ) -> web.StreamResponse:
+        kind = fault.kind if fault else None
+        delay_s = self._latency_s + (fault.delay_s if fault and kind == "latency" else 0.0)
+        if delay_s:
+            await asyncio.sleep(delay_s)
+        if kind == "hang":
+            assert self._stopping is not None
+            await self._stopping.wait()
+        if kind == "reset":
+            return reset(request)
+        try:
+            answer = answer_to(asked, self._answers)
+        except Exception as error:
+            return self._error(wire, 500, f"The script of answers failed: {error!r}")
+        if isinstance(answer, RawReply):
+            self.counts.by_status[answer.status] += 1
+            return web.Response(body=answer.body, status=answer.status, headers=answer.headers)
+        if kind == "wrong_usage":
+            answer = replace(answer, wrong_usage=True)
+        self.counts.by_status[200] += 1
+        if asked.stream:
+            return await send_stream(request, list(wire.pieces(asked, answer)), fault)
+        response = await send_whole(request, msgspec.json.encode(wire.whole(asked, answer)), fault)
+        if self._cap and not response.prepared:
+            response.headers.update(self._cap.headers())
+        return response
+
+    def _error(
+        self, wire: WireFormat, status: int, message: str, headers: Mapping[str, str] | None = None
+    ) -> web.StreamResponse:
+        self.counts.by_status[status] += 1
+        body = msgspec.json.encode(wire.error(status, message))
+        return web.Response(body=body, status=status, headers=headers, content_type="application/json")
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        body = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise NotUnderstood("The body is no JSON") from None
+    if not isinstance(body, dict):
+        raise NotUnderstood("The body is no JSON object")
+    return body

@@ -1,0 +1,62 @@
+"""An answered case without a run around it, and evaluators built from entries as a run builds them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentv.engine.question import Question
+from agentv.evaluators.base import Evaluator
+from agentv.evaluators.build import build
+from agentv.model.case import EvalCase
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.judgement import Judgement
+from agentv.model.message import Message
+from agentv.model.response import Response
+from agentv.model.score import EvaluatorFailure, Score
+from agentv.model.values import freeze
+
+NOTHING = object()
+
+
+class Scoring:
+    """Judges answers by entries. `expected` is what a dataset may write as `expected_output`."""
+
+    def judgement(self, answer: str = "", expected: Any = NOTHING, **more: Any) -> Judgement:
+        messages = more.pop("messages", None) or (Message("assistant", answer),)
+        figures = {key: more.pop(key) for key in ("usage", "cost_usd", "duration_ms") if key in more}
+        case = EvalCase(
+            id="one",
+            expected_outcome=more.pop("outcome", "It works"),
+            input=more.pop("input", "What is asked?"),
+            expected_output=() if expected is NOTHING else (Message("assistant", freeze(expected)),),
+            details=more.pop("details", EvalCase("x").details),
+        )
+        response = Response(messages=tuple(messages), **figures)
+        return Judgement(Question(case), response, candidate_answer=answer, **more)
+
+    def evaluator(self, type_: str, **settings: Any) -> Evaluator:
+        return build(EvaluatorSpec(type=type_, name=type_, settings=freeze(settings)))
+
+    def score(
+        self, type_: str, settings: dict[str, Any], answer: str = "", expected: Any = NOTHING, **more: Any
+    ) -> Score:
+        return self.run(self.evaluator(type_, **settings), self.judgement(answer, expected, **more))
+
+    def run(self, evaluator: Evaluator, judgement: Judgement) -> Score:
+        """Asks as a run does: plain types plainly, the others in an event loop."""
+        score = evaluator.score(judgement) if evaluator.is_plain else asyncio.run(evaluator.evaluate(judgement))
+        assert 0 <= score.score <= 1
+        assert all(isinstance(sentence, str) for sentence in (*score.hits, *score.misses))
+        return score
+
+    def failure(self, *arguments: Any, **more: Any) -> str:
+        """What an evaluator that cannot score says."""
+        with pytest.raises(EvaluatorFailure) as raised:
+            self.score(*arguments, **more)
+        return str(raised.value)
+
+
+@pytest.fixture
+def scoring() -> Scoring:
+    return Scoring()

@@ -1,0 +1,379 @@
+"""The OpenAI target: what it sends is what OpenAI's SDK sends, what comes back is a response or a failure of its class."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import warnings
+
+import msgspec
+import pytest
+
+from agentv.errors import UsageError
+from agentv.model.message import ImagePart, Message, TextPart, ToolCall
+from agentv.model.response import Response, TargetFailure
+from agentv.model.result import TokenUsage
+from agentv.targets.chat_completions import wire_messages
+from agentv.targets.openai import OPENAI_URL, OpenAI
+from agentv.testing import Answer, FaultyServer, RawReply, SampleRequest
+
+KEY = "sk-planted-0123456789"
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+WEATHER = {"name": "weather", "description": "The weather", "parameters": {"type": "object", "properties": {}}}
+SCHEMA = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "city",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}},
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+    },
+}
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+def target(server, **settings):
+    return OpenAI(**{"name": "m", "provider": "openai", "model": "gpt", "base_url": server.url, **settings})
+
+
+def ask(server, request=None, **settings) -> Response:
+    async def once():
+        responder = target(server, **settings).open(".")
+        try:
+            return await responder.respond(request or SampleRequest())
+        finally:
+            await responder.aclose()
+
+    return asyncio.run(once())
+
+
+def failure(answers, **settings) -> TargetFailure:
+    with FaultyServer(answers) as server, pytest.raises(TargetFailure) as raised:
+        ask(server, **settings)
+    return raised.value
+
+
+def test_an_answer_has_text_usage_id_model_and_why_it_stopped():
+    with FaultyServer(Answer("Paris", usage=TokenUsage(12, 3, 4))) as server:
+        response = ask(server)
+    assert response.text == "Paris"
+    assert response.usage == TokenUsage(12, 3, 4)
+    assert (response.id, response.model, response.stop_reason) == ("chatcmpl-1", "gpt", "stop")
+    assert response.duration_ms > 0
+
+
+def test_usage_that_is_missing_or_nonsense_does_not_cost_the_answer():
+    for usage in (None, {}, {"prompt_tokens": "many"}, {"prompt_tokens": -1}, "none", [1]):
+        body = {"choices": [{"message": {"content": "Paris"}}], "usage": usage}
+        with FaultyServer(RawReply(json.dumps(body).encode())) as server:
+            response = ask(server)
+        assert (response.text, response.usage) == ("Paris", None)
+    with FaultyServer("Paris", faults=["wrong_usage"]) as server:
+        assert ask(server).usage is None
+
+
+def test_a_reported_cost_is_kept():
+    body = {"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 1, "cost": 0.25}}
+    with FaultyServer(RawReply(json.dumps(body).encode())) as server:
+        assert ask(server).cost_usd == 0.25
+
+
+def test_tool_calls_come_back_with_their_arguments_as_data():
+    calls = (ToolCall("weather", {"city": "Oslo"}, id="a"), ToolCall("note", "not { json", id="b"))
+    with FaultyServer(Answer(tool_calls=calls)) as server:
+        response = ask(server)
+    assert response.messages == (Message("assistant", None, calls),)
+    assert response.stop_reason == "tool_calls"
+
+
+def test_content_in_parts_is_one_text():
+    body = {"choices": [{"message": {"content": [{"type": "text", "text": "Pa"}, {"type": "text", "text": "ris"}]}}]}
+    with FaultyServer(RawReply(json.dumps(body).encode())) as server:
+        assert ask(server).text == "Paris"
+
+
+@pytest.mark.parametrize(
+    ("request_of_ours", "settings", "call_of_the_sdk"),
+    [
+        pytest.param(
+            SampleRequest(),
+            {"system_prompt": "Be brief", "temperature": 0.0, "max_output_tokens": 9, "seed": 7, "reasoning": "low"},
+            {
+                "messages": [{"role": "system", "content": "Be brief"}, *HELLO],
+                "temperature": 0.0,
+                "max_tokens": 9,
+                "seed": 7,
+                "reasoning_effort": "low",
+            },
+            id="text",
+        ),
+        pytest.param(
+            SampleRequest((Message("user", (TextPart("What is it?"), ImagePart(PIXEL))),)),
+            {},
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [
+                            {"type": "text", "text": "What is it?"},
+                            {"type": "image_url", "image_url": {"url": PIXEL}},
+                        ],
+                    }
+                ]
+            },
+            id="image",
+        ),
+        pytest.param(
+            SampleRequest(
+                (
+                    Message("user", "Weather?"),
+                    Message("assistant", None, (ToolCall("weather", {"city": "Oslo"}, {"c": -3}, "w1"),)),
+                    Message("user", "And?"),
+                )
+            ),
+            {"tools": (WEATHER, {"type": "function", "function": WEATHER})},
+            {
+                "messages": [
+                    {"role": "user", "content": "Weather?"},
+                    {
+                        "role": "assistant",
+                        "content": None,
+                        "tool_calls": [
+                            {
+                                "id": "w1",
+                                "type": "function",
+                                "function": {"name": "weather", "arguments": '{"city":"Oslo"}'},
+                            }
+                        ],
+                    },
+                    {"role": "tool", "tool_call_id": "w1", "content": '{"c":-3}'},
+                    {"role": "user", "content": "And?"},
+                ],
+                "tools": [{"type": "function", "function": WEATHER}] * 2,
+            },
+            id="tools",
+        ),
+        pytest.param(
+            SampleRequest(),
+            {"response_format": SCHEMA},
+            {"messages": HELLO, "response_format": SCHEMA},
+            id="structured output",
+        ),
+        pytest.param(
+            SampleRequest(),
+            {"response_format": "json", "extra_body": {"top_p": 0.5, "own": [1]}},
+            {"messages": HELLO, "response_format": {"type": "json_object"}, "extra_body": {"top_p": 0.5, "own": [1]}},
+            id="JSON and fields of the server's own",
+        ),
+    ],
+)
+def test_the_request_is_the_one_that_openais_sdk_sends(request_of_ours, settings, call_of_the_sdk):
+    import openai
+
+    with FaultyServer() as server:
+        with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0) as sdk:
+            sdk.chat.completions.create(model="gpt", **call_of_the_sdk)
+        ask(server, request_of_ours, api_key=KEY, **settings)
+    theirs, ours = server.requests
+    assert ours.body == theirs.body
+    assert ours.path == theirs.path
+    for name in ("Authorization", "Content-Type", "Accept-Encoding"):
+        assert (name in ours.headers) == (name in theirs.headers)
+    assert ours.headers["Authorization"] == theirs.headers["Authorization"]
+
+
+def test_reasoning_may_be_an_object_and_headers_the_users_own():
+    with FaultyServer() as server:
+        ask(server, reasoning={"effort": "high"}, api_key=KEY, headers={"authorization": "Basic abc", "X-Team": "a"})
+        ask(server, reasoning={"max_tokens": 100})
+    first, second = server.requests
+    assert first.body["reasoning_effort"] == "high"
+    assert second.body["reasoning"] == {"max_tokens": 100}
+    assert first.headers.getall("Authorization") == ["Basic abc"]
+    assert first.headers["X-Team"] == "a"
+    assert "Authorization" not in second.headers
+
+
+def test_texts_in_parts_and_data_are_sent_as_text():
+    parts = Message("system", (TextPart("one"), TextPart("two")))
+    assert wire_messages((parts, Message("user", {"a": [1]}))) == [
+        {"role": "system", "content": "one\ntwo"},
+        {"role": "user", "content": '{"a":[1]}'},
+    ]
+
+
+def test_every_tool_call_gets_an_id_and_a_result():
+    messages = (
+        Message("user", "?"),
+        Message("assistant", "Looking", (ToolCall("find", {"q": 1}), ToolCall("read", None, "text", "call_1"))),
+        Message("tool", "found it", name="find"),
+        Message("assistant", None, (ToolCall("stop"),)),
+        Message("user", "Well?"),
+    )
+    wire = wire_messages(messages)
+    calls = [call for message in wire for call in message.get("tool_calls", ())]
+    assert [(call["id"], call["function"]["arguments"]) for call in calls] == [
+        ("call_2", '{"q":1}'),
+        ("call_1", "{}"),
+        ("call_3", "{}"),
+    ]
+    results = {message["tool_call_id"]: message["content"] for message in wire if message["role"] == "tool"}
+    assert results == {"call_1": "text", "call_2": "found it", "call_3": ""}
+
+
+def test_a_result_without_a_call_gets_one_and_results_may_stand_in_the_tools_message():
+    asked = Message("assistant", None, (ToolCall("a", id="1"), ToolCall("b", id="2")))
+    answered = Message("tool", None, (ToolCall("b", output=[2], id="2"), ToolCall("a", output="one", id="1")))
+    wire = wire_messages((Message("user", "?"), asked, answered, Message("tool", "stray")))
+    assert [message.get("tool_call_id") for message in wire] == [None, None, "2", "1", None, "call_1"]
+    assert wire[4]["tool_calls"][0]["function"]["name"] == "tool"
+    with FaultyServer() as server:  # which refuses what OpenAI would refuse
+        ask(server, SampleRequest((Message("user", "?"), asked, answered, Message("tool", "stray"))))
+
+
+@pytest.mark.parametrize("answer", [Answer(refusal="I cannot help"), Answer("Half an", stop_reason="content_filter")])
+def test_a_refusal_is_a_failure_and_no_answer(answer):
+    assert failure(answer).error_class == "refused"
+
+
+def test_a_question_that_a_filter_stopped_is_refused():
+    body = {"error": {"code": "content_filter", "message": "The prompt was filtered", "innererror": {}}}
+    refused = failure(RawReply(json.dumps(body).encode(), 400))
+    assert (refused.error_class, refused.message) == ("refused", "HTTP 400: The prompt was filtered")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b"<html>",
+        b"\xff\xfe",
+        b'{"choices": []}',
+        b'{"choices": {}}',
+        b'{"choices": [{}]}',
+        b'{"choices": [{"message": null}]}',
+        b'{"choices": [{"message": {"content": 5}}]}',
+        b'{"choices": [{"message": {"tool_calls": [{"id": "x"}]}}]}',
+        b'{"choices": [{"message": {"content": "cut o',
+    ],
+)
+def test_an_answer_of_another_shape_is_invalid(body):
+    invalid = failure(RawReply(body))
+    assert (invalid.error_class, invalid.status) == ("invalid_response", 200)
+
+
+def test_an_error_under_status_200_has_the_class_of_its_code():
+    body = {"error": {"code": 429, "message": "Provider busy"}}
+    limited = failure(RawReply(json.dumps(body).encode(), headers={"Retry-After": "3"}))
+    assert (limited.error_class, limited.status, limited.retry_after_s) == ("rate_limit", 429, 3.0)
+    body = {"choices": [{"message": {"content": ""}, "error": {"code": 502, "message": "Lost it"}}]}
+    assert failure(RawReply(json.dumps(body).encode())).error_class == "server"
+
+
+def test_a_quota_that_is_used_up_is_not_worth_waiting_for():
+    body = {"error": {"code": "insufficient_quota", "type": "insufficient_quota", "message": "You exceeded it"}}
+    spent = failure(RawReply(json.dumps(body).encode(), 429))
+    assert (spent.error_class, spent.status) == ("auth", None)
+
+
+@pytest.mark.parametrize("settings", [{"api_key": KEY}, {"headers": {"X-Api-Key": KEY}}])
+def test_a_key_that_the_server_repeats_is_in_no_message(settings):
+    for status in (200, 400, 401, 500):
+        body = json.dumps({"error": {"message": f"{'x' * 490} {KEY}"}}).encode()
+        told = failure(RawReply(body, status), **settings)
+        for text in (str(told), repr(told), told.message):
+            assert KEY[:8] not in text
+
+
+def test_the_endpoint_tells_keys_apart_without_holding_them():
+    def endpoint(**settings):
+        return OpenAI(name="m", provider="openai", model="gpt", **settings).open(".").endpoint
+
+    ours = endpoint(base_url="http://h/v1", api_key=KEY)
+    assert (
+        ours
+        == endpoint(base_url="http://h/v1/", api_key=KEY)
+        == endpoint(base_url="http://h/v1/chat/completions", api_key=KEY)
+    )
+    assert ours != endpoint(base_url="http://h/v1", api_key=KEY + "1")
+    assert KEY not in ours and ours.startswith("http://h/v1#")
+
+
+def test_the_responses_api_is_refused_at_open():
+    with pytest.raises(UsageError, match=r"Target 'm': 'api: responses' is not supported yet"):
+        OpenAI(name="m", provider="openai", model="gpt", base_url="http://h", api="responses").open(".")
+
+
+def test_openais_own_key_goes_to_openai_alone(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    plain = OpenAI(name="m", provider="openai", model="gpt")
+    assert plain.open(str(tmp_path)).endpoint.startswith(f"{OPENAI_URL}#")
+    with FaultyServer() as server:
+        ask(server)
+    assert "Authorization" not in server.requests[0].headers
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(UsageError, match="Target 'm' has no 'api_key'"):
+        plain.open(str(tmp_path))
+
+
+def test_openai_itself_is_told_the_token_limit_under_its_new_name(monkeypatch):
+    settings = {"name": "m", "provider": "openai", "model": "gpt", "api_key": KEY, "max_output_tokens": 5}
+    from agentv.targets.chat_completions import constant_body
+
+    assert constant_body(OpenAI(**settings), "max_completion_tokens") == {"model": "gpt", "max_completion_tokens": 5}
+    assert OpenAI(**settings).open(".")._body == {"model": "gpt", "max_completion_tokens": 5}
+
+
+def test_a_query_in_the_address_stays_behind_the_path():
+    with FaultyServer() as server:
+        ask(server, base_url=f"{server.url}?api-version=1")
+    assert server.requests[0].path == "/v1/chat/completions"
+
+
+def test_many_calls_at_once_share_connections():
+    async def many(server):
+        responder = target(server).open(".")
+        try:
+            for _ in range(3):
+                asked = [responder.respond(SampleRequest(str(number))) for number in range(50)]
+                assert [answer.text for answer in await asyncio.gather(*asked)] == [str(n) for n in range(50)]
+            return server.connections
+        finally:
+            await responder.aclose()
+
+    with FaultyServer(latency_s=0.02) as server:
+        assert asyncio.run(many(server)) == 50
+        assert server.counts.most_at_once == 50
+
+
+def test_a_large_body_is_sent_without_a_warning():
+    with warnings.catch_warnings(), FaultyServer("seen") as server:
+        warnings.simplefilter("error")
+        image = ImagePart("data:image/png;base64," + "A" * 3_000_000)
+        assert ask(server, SampleRequest((Message("user", (image,)),))).text == "seen"
+
+
+def test_reading_settings_does_not_import_the_client():
+    code = "import sys, agentv.targets.openai, agentv.targets.http; print({'aiohttp', 'asyncio'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_a_failure_travels_between_processes():
+    import pickle
+
+    told = pickle.loads(pickle.dumps(failure(RawReply(b"{}", 429, {"Retry-After": "2"}))))
+    assert (told.error_class, told.status, told.retry_after_s) == ("rate_limit", 429, 2.0)
+
+
+def test_settings_survive_being_written_and_read():
+    settings = OpenAI(name="m", provider="openai", model="gpt", base_url="http://h")
+    assert msgspec.json.decode(msgspec.json.encode(settings), type=OpenAI) == settings
