@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "schemas": {"model", "datasets", "targets", "evaluators", "config"},
     "validation": {"model", "datasets", "targets", "evaluators", "config"},
     "starter": set(),
+    "testing": {"model"},
     "executors": {"model"},
     "stats": set(),
     "results": {"model", "stats"},

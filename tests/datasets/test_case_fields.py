@@ -37,6 +37,20 @@ def test_a_required_field_that_is_missing_or_null_is_an_error(fail, key):
         assert str(error).endswith(f"\n\n  {REQUIRED}")
 
 
+@pytest.mark.parametrize(
+    ("row", "is_result"),
+    [
+        ({"eval_id": "a", "score": 0}, True),
+        ({"test_id": "a", "score": 0.5}, True),
+        ({"score": 0.5}, False),
+        ({"eval_id": "a"}, False),
+        ({"eval_id": "a", "score": None}, False),
+    ],
+)
+def test_a_row_that_looks_like_a_result_is_called_one(fail, row, is_result):
+    assert ("This looks like a file of results" in fail(row).hint) is is_result
+
+
 def test_the_first_missing_field_is_reported_in_the_order_of_the_table(fail):
     assert fail({}).field == "id"
     assert fail({"id": "a"}).field == "expected_outcome"

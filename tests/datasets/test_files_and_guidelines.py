@@ -332,6 +332,13 @@ class TestGuidelines:
         folder.write("evals/d.jsonl", [asking(file("a.md"))])
         assert self.resolved(folder, command) == {"a.md": False}
 
+    @pytest.mark.parametrize("config", ["", "# nothing yet\n", "- a list\n", "version: 1\n", "guideline_patterns:\n"])
+    def test_a_configuration_without_patterns_makes_nothing_a_guideline(self, folder, command, config):
+        folder.write(".agentv/config.yaml", config)
+        folder.write("evals/a.instructions.md", "x")
+        folder.write("evals/d.jsonl", [asking(file("a.instructions.md"))])
+        assert self.resolved(folder, command) == {"a.instructions.md": False}
+
     def test_wrong_patterns_are_an_error_at_their_line(self, folder):
         folder.write(".agentv/config.yaml", "version: 1\nguideline_patterns: '*.md'\n")
         folder.write("evals/d.jsonl", [asking("x")])

@@ -1,4 +1,4 @@
-"""The OpenAI target: what it sends is what OpenAI's SDK sends, what comes back is a response or a failure of its class."""
+"""The OpenAI target: it sends what OpenAI's SDK sends, and what comes back is a response or a failure of its class."""
 
 import asyncio
 import json
@@ -335,7 +335,7 @@ def test_openai_itself_is_told_the_token_limit_under_its_new_name(monkeypatch):
 def test_a_query_in_the_address_stays_behind_the_path():
     with FaultyServer() as server:
         ask(server, base_url=f"{server.url}?api-version=1")
-    assert server.requests[0].path == "/v1/chat/completions"
+    assert (server.requests[0].path, server.requests[0].query) == ("/v1/chat/completions", "api-version=1")
 
 
 def test_many_calls_at_once_share_connections():

@@ -11,11 +11,12 @@ import click
 from agentv import __version__
 
 COMMANDS = {
+    "eval": "Answer, score and record every case.",
     "cases": "Print the cases of datasets, resolved, as JSON Lines.",
     "validate": "Check datasets, sidecars, targets and configuration.",
     "convert": "Write a dataset in another format, without loss.",
     "schema": "Print the JSON Schema of a file format.",
-    "targets": "List targets, and check that they answer.",
+    "targets": "List the targets of a project; `check` calls them.",
     "init": "Set up a starter project that works.",
     "completion": "Print the completion script of a shell.",
 }

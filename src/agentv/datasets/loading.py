@@ -66,6 +66,10 @@ class CaseSource(msgspec.Struct, frozen=True):
         """The selected cases, one at a time, in memory that does not grow with the files."""
         return self.selection.apply(self._all(self.sink), lambda: self._all(Quiet()))
 
+    def stream_again(self) -> Iterator[EvalCase]:
+        """The same cases once more, without a word about what was said the first time."""
+        return self.selection.apply(self._all(Quiet()), lambda: self._all(Quiet()))
+
     def load(self) -> list[EvalCase]:
         """The selected cases of files that were all read to the end."""
         everything: list[EvalCase] = []

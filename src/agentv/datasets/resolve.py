@@ -13,6 +13,8 @@ from agentv.model.message import FilePart, ImagePart, Message
 def resolved_data(case: EvalCase) -> dict[str, Any]:
     """As `case_to_data`, each file part with its `text`, each image with its data URI, guidelines marked."""
     data = case_to_data(case)
+    if not case.names_files:
+        return data
     _fill(case, case.input, data.get("input", []))
     _fill(case, case.expected_output, data.get("expected_output", []))
     for prompt, written in zip(case.prompts, data.get("prompts", []), strict=True):

@@ -48,7 +48,7 @@ def batches(document: Document, *, plain: bool, max_line_bytes: int) -> Iterator
 def _row(case: Any) -> Any:
     if isinstance(case, Map):
         return case
-    if isinstance(case, str):
+    if isinstance(case, str) and case.startswith("file://"):
         return BadRow(
             "Expected an object, got string", hint="Cases in other files are not read: name those files instead"
         )

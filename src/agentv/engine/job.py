@@ -18,6 +18,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     target: str
     prompt: str | None = None
     trial: int = 1
+    fingerprint: str | None = None
 
     @property
     def key(self) -> JobKey:

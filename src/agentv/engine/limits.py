@@ -38,6 +38,11 @@ class Limiter:
         return max(1, int(self._limit))
 
     @property
+    def most(self) -> int:
+        """Calls that may ever be in flight."""
+        return self._most
+
+    @property
     def in_flight(self) -> int:
         """Calls that are in flight now."""
         return self._in_flight

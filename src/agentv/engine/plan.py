@@ -37,17 +37,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def jobs(self) -> Iterator[Job]:
         """Every job, in the order of the files; the jobs of one case stand together."""
-        for case in self.cases.stream():
+        for case in self.cases.stream_again():
             yield from self.jobs_of(case)
 
-    def jobs_of(self, case: EvalCase) -> Iterator[Job]:
+    def jobs_of(self, case: EvalCase, fingerprint: str | None = None) -> Iterator[Job]:
         """The jobs of one case."""
         trials = self.trials or case.execution.trials or 1
         prompts: list[str | None] = [prompt.id for prompt in case.prompts] or [None]
         for target in self.targets_of(case):
             for prompt in prompts:
                 for trial in range(1, trials + 1):
-                    yield Job(case, target, prompt, trial)
+                    yield Job(case, target, prompt, trial, fingerprint)
 
     def targets_of(self, case: EvalCase) -> tuple[str, ...]:
         """The targets that answer a case: the command's, else its own, else the default."""
@@ -84,10 +84,12 @@ def check(plan: Plan) -> Checked:
     jobs: Counter[str] = Counter()
     per_dataset: Counter[str] = Counter()
     names: dict[str, str] = {}
+    sources = {file: source.path for source in plan.cases.sources for file in source.files}
     for case in plan.cases.stream():
         checker.check(case)
-        per_dataset[_source_of(plan, case.path).path] += 1
-        names[_source_of(plan, case.path).path] = case.dataset
+        source = sources[case.path]
+        per_dataset[source] += 1
+        names[source] = case.dataset
         for target in plan.targets_of(case):
             trials = plan.trials or case.execution.trials or 1
             jobs[target] += trials * max(1, len(case.prompts))
@@ -143,10 +145,6 @@ class _Checker:
             message = f"Evaluators of type '{spec.type}' cannot be run in this version"
             hint = "Give the case or the dataset other evaluators, for example `{type: contains, value: …}`"
             raise _case_error(case, message, hint, "evaluators")
-
-
-def _source_of(plan: Plan, path: str) -> Source:
-    return next(source for source in plan.cases.sources if path in source.files)
 
 
 def _case_error(case: EvalCase, message: str, hint: str, field: str) -> InvalidCaseError:

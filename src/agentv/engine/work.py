@@ -13,6 +13,7 @@ from agentv.engine.question import Question
 from agentv.engine.trace import summarise_trace, tool_durations
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
+from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.judgement import Judgement
 from agentv.model.message import Message, message_to_data
@@ -28,7 +29,7 @@ class Worker:
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self.targets = Targets(spec)
-        self._evaluators: dict[EvaluatorSpec, Evaluator] = {}
+        self._evaluators: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
         self._finders: dict[str, FileFinder] = {}
 
     async def run(self, job: Job) -> Result:
@@ -40,7 +41,9 @@ class Worker:
             return self._failed(job, answered)
         response = answered.response
         try:
-            text = apply_transform(response.text, _transform_of(target))
+            text = response.text
+            if target.settings.transform is not None:
+                text = apply_transform(text, target.settings.transform)
         except ValueError as error:
             failure = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
             return self._failed(job, Answered(None, failure, answered.attempts))
@@ -54,9 +57,11 @@ class Worker:
         await self.targets.aclose()
 
     async def _score(self, spec: EvaluatorSpec, judgement: Judgement, job: Job) -> EvaluatorResult:
-        evaluator = self._evaluators.get(spec)
-        if evaluator is None:
-            evaluator = self._evaluators[spec] = build(spec)
+        # By identity: cases share their specs, and hashing one takes longer than a check does.
+        known = self._evaluators.get(id(spec))
+        if known is None:
+            known = self._evaluators[id(spec)] = (spec, build(spec, judgement.find_file))
+        evaluator = known[1]
         try:
             if spec.transform is not None:
                 judgement = judgement.with_answer(apply_transform(judgement.candidate_answer, spec.transform))
@@ -146,9 +151,9 @@ class Worker:
             partial_score=graded.partial_score,
             error=graded.error,
             attempts=answered.attempts,
-            fingerprint=case.fingerprint,
+            fingerprint=job.fingerprint or case.fingerprint,
             tags=case.tags,
-            metadata=case.metadata,
+            metadata=case.metadata or {},
             **known,
         )
 
@@ -157,18 +162,12 @@ class _JudgeQuestion(Question):
     """Messages that an evaluator made, asked like a case."""
 
     def __init__(self, messages: tuple[Message, ...]) -> None:
-        from agentv.model.case import EvalCase
-
         super().__init__(EvalCase("judge", input=messages))
 
 
 def now() -> str:
     """The moment, UTC, as records have it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _transform_of(target: LiveTarget) -> Any:
-    return target.settings.transform
 
 
 def _output_messages(response: Response) -> tuple[dict[str, Any], ...]:

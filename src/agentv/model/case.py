@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -194,6 +194,12 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     @property
     def fingerprint(self) -> str:
         """A hash of the question and of what its answer is held against. Key order, file and format do not matter."""
+        return self.fingerprints[1]
+
+    @property
+    def fingerprints(self) -> tuple[str, str]:
+        """`input_fingerprint` and `fingerprint`, for those who need both."""
+        question = _question(self)
         held_against: dict[str, Any] = {
             "expected_output": _hashable(self.expected_output),
             "expected_outcome": self.expected_outcome,
@@ -202,7 +208,15 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         }
         if any(turn.expected_output for turn in self.turns):
             held_against["expected_of_turns"] = [_hashable(turn.expected_output) for turn in self.turns]
-        return digest(_question(self) | held_against)
+        return digest(question), digest(question | held_against)
+
+    @property
+    def names_files(self) -> bool:
+        """Whether any message may name files; the many cases of which none does need no second look."""
+        if self.details is not NO_DETAILS:
+            return True
+        stored = (_stored_input(self), _stored_expected_output(self))
+        return any(type(each) is not str and any(message.parts for message in each) for each in stored)
 
     def _compared(self) -> tuple[object, ...]:
         return (
@@ -234,6 +248,8 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
 def case_to_data(case: EvalCase) -> dict[str, Any]:
     """A case as `agentv cases` prints it: new names only, in a fixed order, absent values left out."""
     details = case.details
+    if details is NO_DETAILS:
+        return _plain_to_data(case)
     data: dict[str, Any] = {
         "id": case.id,
         "dataset": case.dataset,
@@ -245,7 +261,7 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
         "context": details.context,
         "variables": details.variables,
         "execution": execution_to_data(case.execution),
-        "evaluators": [evaluator.to_data() for evaluator in case.evaluators],
+        "evaluators": _evaluators_to_data(case.evaluators),
         "turns": [_turn_to_data(turn) for turn in details.turns],
         "user": msgspec.to_builtins(details.user),
         "workspace": msgspec.to_builtins(details.workspace),
@@ -256,6 +272,37 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
     # An empty list of evaluators says that the case is not scored, and empty variables that it has a form.
     kept = ("evaluators", "variables")
     return {key: value for key, value in data.items() if value or (key in kept and value is not None)}
+
+
+def _plain_to_data(case: EvalCase) -> dict[str, Any]:
+    """The same for a case without details, which most are: only what there is to say is looked at."""
+    data: dict[str, Any] = {"id": case.id}
+    if case.dataset:
+        data["dataset"] = case.dataset
+    if case.conversation_id:
+        data["conversation_id"] = case.conversation_id
+    if case.expected_outcome:
+        data["expected_outcome"] = case.expected_outcome
+    for key, messages in (("input", case.input), ("expected_output", case.expected_output)):
+        if messages:
+            data[key] = [message_to_data(message) for message in messages]
+    data["execution"] = execution_to_data(case.execution)
+    data["evaluators"] = _evaluators_to_data(case.evaluators)
+    if case.metadata:
+        data["metadata"] = case.metadata
+    if case.tags:
+        data["tags"] = case.tags
+    return data
+
+
+def _evaluators_to_data(specs: tuple[EvaluatorSpec, ...]) -> list[dict[str, Any]]:
+    """Specs as data. The cases of a dataset share one tuple of them, so the last one is remembered."""
+    if _last_specs[0] is not specs:
+        _last_specs[:] = (specs, [spec.to_data() for spec in specs])
+    return cast("list[dict[str, Any]]", _last_specs[1])
+
+
+_last_specs: list[Any] = [None, []]
 
 
 def _turn_to_data(turn: Turn) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -27,7 +26,7 @@ Document = TypeVar("Document", RunManifest, RunSummary)
 def new_run_id(now: datetime | None = None) -> str:
     """A name for a run: the time in UTC, so that names sort as runs began, and four hex digits."""
     moment = now or datetime.now(UTC)
-    return f"{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
 class RunFolder:

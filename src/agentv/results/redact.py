@@ -15,6 +15,9 @@ REPLACEMENT = "[redacted]"
 
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _ENCODED = re.compile(rb"%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}")
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
+# JSON in JSON doubles them each time. A pattern begins with a fixed character to be fast, and has an end to stay so.
+_SLASHES = r"\\\\{0,31}"
 _ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 
 # What a record is found by, and values from closed sets. They stay as they are even where a weak password such as
@@ -72,7 +75,8 @@ class Redactor:
     def __init__(self, secrets: Iterable[str]) -> None:
         values = {form for secret in secrets for form in (secret, secret.strip()) if len(form) >= SHORTEST}
         self._values = sorted(values, key=len, reverse=True)
-        self._needles = tuple({needle for value in self._values for needle in _needles(value)})
+        # The longest part of each that looks the same however it is escaped; empty, and so in every line, if none does.
+        self._runs = tuple({max(_PLAIN.findall(value), key=len, default="").encode() for value in self._values})
         self._pattern: re.Pattern[str] | None = None
 
     def redact_text(self, text: str) -> str:
@@ -91,13 +95,14 @@ class Redactor:
         return msgspec.json.encode(self._redacted(data, isinstance(data, dict))) + ending
 
     def _occurs_in(self, line: bytes) -> bool:
-        """Whether there is anything to do, which there hardly ever is: a search for each value and no more."""
-        if any(map(line.__contains__, self._needles)):
-            return True
-        # One character is looked for ten times as fast as two or a pattern.
-        if not self._needles or not (b"%" in line or b"\\" in line) or not _ENCODED.search(line):
+        """Whether there is anything to do, which there hardly ever is: then it costs a search for each value."""
+        if not self._values:
             return False
-        return self._compiled().search(line.decode("utf-8", "replace")) is not None
+        found = any(map(line.__contains__, self._runs))
+        # One character is looked for ten times as fast as two or a pattern.
+        if not found and (b"%" in line or b"\\" in line):
+            found = _ENCODED.search(line) is not None
+        return found and self._compiled().search(line.decode("utf-8", "replace")) is not None
 
     def _compiled(self) -> re.Pattern[str]:
         if self._pattern is None:
@@ -123,34 +128,21 @@ class Redactor:
         return key, self._redacted(value, key in _RECORDS)
 
 
-def _needles(value: str) -> list[bytes]:
-    """The value as it stands in text, in JSON, in JSON inside JSON, and so on. Most values look the same in all."""
-    forms = [value, value.replace(" ", "+"), value.replace("/", "\\/")]
-    found = []
-    for form in forms:
-        for _ in range(4):
-            found.append(form.encode("utf-8", "surrogateescape"))
-            form = _escaped(form)
-    return found
-
-
-def _escaped(text: str) -> str:
-    return msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode()[1:-1]
-
-
 def _spellings(character: str) -> str:
     """A pattern for one character in every way it can be written."""
     code = ord(character)
-    ways = [re.escape(character)]
-    ways.append("(?i:" + "".join(f"%{byte:02x}" for byte in character.encode("utf-8", "replace")) + ")")
-    units = [code] if code < 0x10000 else [0xD800 + (code - 0x10000 >> 10), 0xDC00 + (code & 0x3FF)]
-    ways.append("".join(rf"\\\\*u(?i:{unit:04x})" for unit in units))
+    units = [code] if code < 0x10000 else [0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF)]
+    ways = [
+        re.escape(character),
+        "(?i:" + "".join(f"%{byte:02x}" for byte in character.encode("utf-8", "replace")) + ")",
+        "".join(f"{_SLASHES}u(?i:{unit:04x})" for unit in units),
+    ]
     if character in '"/':
-        ways.append(rf"\\\\*{character}")
+        ways.append(_SLASHES + character)
     elif character == "\\":
-        ways.append(r"\\\\*")
+        ways.append(_SLASHES)
     elif character == " ":
         ways.append(r"\+")
     elif character in _ESCAPES:
-        ways.append(rf"\\\\*{_ESCAPES[character]}")
+        ways.append(_SLASHES + _ESCAPES[character])
     return f"(?:{'|'.join(ways)})"

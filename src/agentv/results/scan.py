@@ -74,11 +74,11 @@ class DoneJobs:
     def _add(self, records: list[_Keys]) -> None:
         codes = [hash((key.dataset_path, key.eval_id, key.target, key.prompt, key.trial)) for key in records]
         repeated = self._done.add(codes)
-        statuses = [key.status for key in records]
-        for status in self.counts:
-            self.counts[status] += statuses.count(status)
-        if "error" in statuses:
-            self._failed.add([code for code, status in zip(codes, statuses, strict=True) if status == "error"])
+        others = [position for position, key in enumerate(records) if key.status != "ok"]
+        self.counts["ok"] += len(records) - len(others)
+        for position in others:
+            self.counts[records[position].status] += 1
+        self._failed.add([codes[position] for position in others if records[position].status == "error"])
         self.repeats += len(repeated)
         for code in repeated[: _MOST_SHOWN - len(self.repeated)]:
             key = records[codes.index(code)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -39,11 +40,7 @@ class ResultWriter:
         except OSError as error:
             self._fail(error)
         try:
-            size = os.fstat(self._file).st_size
-            self._size = end_of_last_line(self._file, size)
-            self.cut_bytes = size - self._size
-            if self.cut_bytes:
-                os.ftruncate(self._file, self._size)
+            self.cut_bytes = self._cut_torn_line()
         except OSError as error:
             os.close(self._file)
             self._fail(error)
@@ -56,19 +53,17 @@ class ResultWriter:
         """Adds a line that ends in a newline. Raises AgentvError when it could not; then nothing of it is there."""
         if self._redact is not None:
             line = self._redact(line)
-        if self._torn:
-            self._cut_back()
-        length = len(line)
         try:
+            if self._torn:
+                self._cut_torn_line()
             written = os.write(self._file, line)
-            while written < length:
-                self._torn = True
-                written += os.write(self._file, line[written:])
+            if written < len(line):
+                self._write_rest(line[written:])
         except OSError as error:
-            self._cut_back()
+            self._torn = True
+            with suppress(OSError):
+                self._cut_torn_line()
             self._fail(error)
-        self._torn = False
-        self._size += length
         if monotonic() - self._synced_at >= SYNC_INTERVAL_S:
             self.sync()
 
@@ -98,14 +93,20 @@ class ResultWriter:
     ) -> None:
         self.close()
 
-    def _cut_back(self) -> None:
-        """Takes off what was written of a line that could not be finished. While that fails, nothing more is added."""
+    def _write_rest(self, rest: bytes) -> None:
         self._torn = True
-        try:
-            os.ftruncate(self._file, self._size)
-        except OSError as error:
-            self._fail(error)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
         self._torn = False
+
+    def _cut_torn_line(self) -> int:
+        """Takes off what follows the last newline, and says how much. While that fails, nothing more is added."""
+        size = os.fstat(self._file).st_size
+        end = end_of_last_line(self._file, size)
+        if end < size:
+            os.ftruncate(self._file, end)
+        self._torn = False
+        return size - end
 
     def _fail(self, error: OSError) -> NoReturn:
         raise AgentvError(

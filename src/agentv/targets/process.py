@@ -133,17 +133,31 @@ async def _end(transport: asyncio.SubprocessTransport, output: _Output) -> None:
     """Ends what is left of the group: asked first when its leader still runs, killed in any case."""
     pid = transport.get_pid()
     try:
-        if not output.exited.done():
-            _signal(pid, signal.SIGTERM)
-            await asyncio.wait([output.exited], timeout=GRACE_S)
-    finally:
-        # Not only after the grace: a child may outlive the leader, and a second cancellation may cut the wait short.
-        _signal(pid, signal.SIGKILL)
-    try:
-        await asyncio.wait([output.exited], timeout=GRACE_S)
-        await asyncio.wait([output.closed], timeout=_DRAIN_S)
+        try:
+            if not output.exited.done():
+                _signal(pid, signal.SIGTERM)
+                await asyncio.wait([output.exited], timeout=GRACE_S)
+        finally:
+            # Whatever the leader did: a child may outlive it, and a second cancellation may cut the wait short.
+            _signal(pid, signal.SIGKILL)
+            await _certain(output.exited, GRACE_S)
+            await _certain(output.closed, _DRAIN_S)
     finally:
         transport.close()
+
+
+async def _certain(future: asyncio.Future[None], timeout_s: float) -> None:
+    """Waits, cancelled or not: what was killed is gone in a moment, and nobody else will ask after it."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done() and (left_s := deadline - loop.time()) > 0:
+        try:
+            await asyncio.wait([future], timeout=left_s)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def _signal(group: int, number: signal.Signals) -> None:

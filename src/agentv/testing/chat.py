@@ -11,7 +11,7 @@ import msgspec
 
 from agentv.model.message import ToolCall
 from agentv.testing.script import Answer
-from agentv.testing.wire import Asked, NotUnderstood
+from agentv.testing.wire import Asked, NotUnderstood, json_object
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _TYPES = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}
@@ -27,7 +27,8 @@ class ChatCompletions:
 
     def read(self, asked: Asked) -> Asked:
         """Last message of the user, answers since, model; refuses what OpenAI would refuse."""
-        messages = asked.body.get("messages")
+        body = json_object(asked.raw)
+        messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise NotUnderstood("'messages' must be a list with at least one message")
         _check(messages)
@@ -36,10 +37,11 @@ class ChatCompletions:
         last = asking[-1] if asking else -1
         return replace(
             asked,
+            body=body,
             prompt=texts[last] if asking else "",
             turn=sum(message["role"] == "assistant" for message in messages[last + 1 :]),
-            model=str(asked.body.get("model", "")),
-            stream=bool(asked.body.get("stream")),
+            model=str(body.get("model", "")),
+            stream=bool(body.get("stream")),
             words=sum(len(text.split()) for text in texts),
         )
 

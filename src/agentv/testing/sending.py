@@ -35,11 +35,13 @@ async def send_whole(request: web.BaseRequest, body: bytes, fault: Fault | None)
 
 
 async def send_stream(request: web.BaseRequest, pieces: Sequence[bytes], fault: Fault | None) -> web.StreamResponse:
-    """An answer of server-sent events; what is cut off is cut off in the middle of one."""
+    """An answer of server-sent events; what is cut off ends in the middle of one."""
     kind = fault.kind if fault else None
     if kind in ("truncated", "half_closed"):
         half = len(pieces) // 2
-        pieces = [*pieces[:half], pieces[half][: len(pieces[half]) // 2]]
+        # Readers pass over an event without an end; one with an end and half of its JSON they must face.
+        end = b"\n\n" if kind == "truncated" else b""
+        pieces = [*pieces[:half], pieces[half][: len(pieces[half]) // 2] + end]
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     await response.prepare(request)
     for piece in pieces:

@@ -8,7 +8,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 from aiohttp import web
@@ -153,7 +153,7 @@ class FaultyServer:
             return self._error(self._formats[0], 404, f"Nothing is served at {request.path}")
         fault = self._next_fault(raw)
         try:
-            asked = wire.read(Asked(number, request.path, request.headers, _object(raw)))
+            asked = wire.read(_asked(number, request, raw))
         except NotUnderstood as error:
             return self._error(wire, 400, str(error))
         self.requests.append(asked)
@@ -208,11 +208,6 @@ class FaultyServer:
         return web.Response(body=body, status=status, headers=headers, content_type="application/json")
 
 
-def _object(raw: bytes) -> dict[str, Any]:
-    try:
-        body = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise NotUnderstood("The body is no JSON") from None
-    if not isinstance(body, dict):
-        raise NotUnderstood("The body is no JSON object")
-    return body
+def _asked(number: int, request: web.BaseRequest, raw: bytes) -> Asked:
+    path, _, query = request.raw_path.partition("?")
+    return Asked(number, request.method, path, query, request.headers, raw)

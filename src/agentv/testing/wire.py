@@ -6,27 +6,43 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 if TYPE_CHECKING:
     from agentv.testing.script import Answer
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as the server understood it. `turn` counts the answers since the last message of the user."""
+    """A request: how it came, and what its format understood. `turn` counts answers since the user's last message."""
 
     number: int
+    method: str
     path: str
+    query: str
     headers: Mapping[str, str]
-    body: dict[str, Any]
+    raw: bytes
+    body: dict[str, Any] = field(default_factory=dict)
     prompt: str = ""
     turn: int = 0
     model: str = ""
     stream: bool = False
-    words: int = field(default=0, compare=False)
+    words: int = 0
 
 
 class NotUnderstood(Exception):
     """A body that the format's own server would refuse."""
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """A body that must be a JSON object. Raises NotUnderstood."""
+    try:
+        body = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise NotUnderstood("The body is no JSON") from None
+    if not isinstance(body, dict):
+        raise NotUnderstood("The body is no JSON object")
+    return body
 
 
 class WireFormat(Protocol):

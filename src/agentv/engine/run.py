@@ -1,0 +1,206 @@
+"""One run, from a plan that was checked to results on disk. Every record is written the moment it exists."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.resolve import resolved_data
+from agentv.engine.gates import Stop
+from agentv.engine.job import Job, RunSpec
+from agentv.engine.options import EvalOptions
+from agentv.engine.plan import Checked, Plan
+from agentv.engine.work import Worker
+from agentv.errors import AgentvError
+from agentv.executors.local import LocalExecutor
+from agentv.model.case import EvalCase
+from agentv.model.result import Result
+from agentv.model.values import to_json
+from agentv.results.folder import RunFolder
+from agentv.results.reading import read_run
+from agentv.results.scan import DoneJobs, scan
+from agentv.results.summary import Snapshot, SummaryBuilder
+from agentv.results.writer import ResultWriter
+
+MOST_AT_ONCE = 1000
+
+
+class Observer:
+    """Is told what happens. The command line draws from it; the Python API lets it be."""
+
+    def result(self, result: Result) -> None:
+        """A job is done and on disk."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+
+class Running:
+    """A run in progress: the state that its workers share, all in one event loop."""
+
+    def __init__(
+        self, folder: RunFolder, plan: Plan, spec: RunSpec, checked: Checked, options: EvalOptions, observer: Observer
+    ) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._spec = spec
+        self._options = options
+        self._observer = observer
+        self._checked = checked
+        self.stopped: Stop | None = None
+        per_case = (checked.total // max(1, checked.cases)) if checked.cases else 1
+        self.summary = SummaryBuilder(spec.run_id, per_case)
+        self._worker = Worker(spec)
+        self._cost = 0.0
+        self._results = ResultWriter(folder.results_path, folder.redact)
+        self._cases = ResultWriter(folder.cases_path, folder.redact)
+        self._done = DoneJobs()
+        self._written: set[int] = set()
+        if self._results.cut_bytes:
+            observer.note("The last record was not written whole and its job is run again")
+        self._take_up()
+
+    def snapshot(self) -> Snapshot:
+        """Where the run stands; may be asked from another thread."""
+        return self.summary.snapshot(self._checked.total, self._worker.targets.concurrency)
+
+    async def run(self) -> None:
+        """Runs what is not done yet. Returns when all is done or the run was stopped; what is done is on disk."""
+        executor = LocalExecutor(self._workers())
+        main = asyncio.current_task()
+        assert main is not None
+        try:
+            with _interruptible(lambda: self._interrupt(main)):
+                await executor.run(self._jobs(), self._worker.run, self._emit)
+        except asyncio.CancelledError:
+            if self.stopped != "interrupted":
+                raise
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        finally:
+            await self._worker.aclose()
+
+    def close(self) -> None:
+        """Ends the files; every record is on disk for good."""
+        self._results.close()
+        self._cases.close()
+
+    def _take_up(self) -> None:
+        """What an earlier process of this run has done: counted, and not done again."""
+        if self._folder.results_path.stat().st_size == 0:
+            return
+        self._done = scan(self._folder.results_path)
+        for result in read_run(self._folder.results_path):
+            self.summary.add(result)
+            self._cost += _cost_of(result)
+        with self._folder.cases_path.open("rb") as lines:
+            for line in lines:
+                written = msgspec.json.decode(line, type=_CaseKey)
+                self._written.add(hash((written.dataset_path, written.id)))
+
+    def _workers(self) -> int:
+        """Enough workers to fill every endpoint's limit at its highest; each costs a few kilobytes."""
+        most = sum(live.limiter.most for live in map(self._worker.targets.get, self._checked.jobs))
+        return max(1, min(MOST_AT_ONCE, most, self._checked.total))
+
+    def _jobs(self) -> Iterator[Job]:
+        has_done = len(self._done) > 0
+        for case in self._plan.cases.stream_again():
+            prints = case.fingerprints
+            jobs = [job for job in self._plan.jobs_of(case, prints[1]) if not has_done or job.key not in self._done]
+            if jobs:
+                self._write_case(case, prints)
+            for job in jobs:
+                if self.stopped is not None:
+                    return
+                yield job
+
+    def _write_case(self, case: EvalCase, prints: tuple[str, str]) -> None:
+        """A case stands in the folder before its first record does, so that the folder explains itself."""
+        if self._written and hash((case.path, case.id)) in self._written:
+            return
+        data = resolved_data(case)
+        data["dataset_path"] = case.path
+        data["input_fingerprint"], data["fingerprint"] = prints
+        self._cases.write(to_json(data) + b"\n")
+
+    def _emit(self, result: Result) -> None:
+        self._results.emit(result)
+        self.summary.add(result)
+        self._observer.result(result)
+        if self._options.fail_fast and (result.verdict == "fail" or result.status == "error"):
+            self.stopped = self.stopped or "fail_fast"
+        if self._options.budget_usd is not None:
+            self._spend(result)
+
+    def _spend(self, result: Result) -> None:
+        metrics = result.execution_metrics
+        if result.status != "error" and (metrics is None or metrics.cost_usd is None):
+            raise AgentvError(
+                f"The target '{result.target}' does not say what its answers cost",
+                "A budget cannot be held without a price",
+                "Leave --budget-usd out, or use a target that reports its cost",
+            )
+        self._cost += _cost_of(result)
+        if self._options.budget_usd is not None and self._cost >= self._options.budget_usd:
+            self.stopped = self.stopped or "budget"
+
+    def _interrupt(self, main: asyncio.Task[Any]) -> None:
+        if self.stopped == "interrupted":
+            os._exit(130)  # asked a second time: at once, whatever is in flight
+        self.stopped = "interrupted"
+        main.cancel()
+
+
+class _CaseKey(msgspec.Struct):
+    id: str
+    dataset_path: str = ""
+
+
+class _interruptible:  # reads as a verb where it is used
+    """Turns Ctrl-C into a call, in the main thread; elsewhere signals are not ours to handle."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            try:
+                loop = asyncio.get_running_loop()
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    loop.add_signal_handler(number, self._call)
+                self._loop = loop
+            except NotImplementedError:  # Windows: KeyboardInterrupt reaches us another way
+                self._loop = None
+
+    def __exit__(self, *_: object) -> None:
+        if self._loop is not None:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._loop.remove_signal_handler(number)
+
+
+def _cost_of(result: Result) -> float:
+    metrics = result.execution_metrics
+    own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
+    return own + sum(each.cost_usd or 0.0 for each in result.evaluator_results)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The exception that ended a group of workers: they all end for the same reason."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
+def milliseconds_since(started: float) -> float:
+    """The time since a reading of `time.perf_counter`."""
+    return round((time.perf_counter() - started) * 1000, 1)

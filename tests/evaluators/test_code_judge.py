@@ -1,0 +1,251 @@
+"""§4: the code judge's contract, with real programs."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentv.errors import UsageError
+from agentv.model.case import CaseDetails
+from agentv.model.message import Message, ToolCall
+from agentv.model.result import ExecutionMetrics, TokenUsage, TraceSummary
+from agentv.model.score import Score
+
+KEYS = [
+    *("question", "expected_outcome", "expected_messages", "reference_answer", "candidate_answer", "output_messages"),
+    *("guideline_files", "input_files", "input_messages", "context", "trace_summary", "execution_metrics"),
+    *("workspace_path", "config", "criteria", "input", "output", "expected_output"),
+]
+
+
+def python(code):
+    """A program in Python that has read its payload."""
+    return [sys.executable, "-Sc", f"import json, os, sys, time; p = json.load(sys.stdin)\n{code}"]
+
+
+def prints(value):
+    return ["/bin/echo", value if isinstance(value, str) else json.dumps(value)]
+
+
+# (what is printed, the score)
+PRINTED = [
+    ({"score": 0.5}, Score(0.5)),
+    ({"score": 1}, Score(1.0)),
+    ({"score": 0}, Score(0.0)),
+    ({"score": 1.0000000000000002}, Score(1.0)),
+    (
+        {"score": 0.5, "hits": ["a"], "misses": ["b"], "reasoning": "why", "details": {"n": 1}},
+        Score(0.5, ("a",), ("b",), "why", {"n": 1}),
+    ),
+    ({"score": 1, "hits": None, "misses": [], "reasoning": None}, Score(1.0)),
+    ({"score": 1, "hits": "one", "unheard": 1}, Score(1.0, ("one",))),
+    (
+        {"score": 0.3, "assertions": [{"text": "a", "passed": True}, {"text": "b", "passed": False, "evidence": "e"}]},
+        Score(0.3, ("a",), ("b (e)",)),
+    ),
+    ({"assertions": [{"text": "a", "passed": True}, {"text": "b", "passed": False}]}, Score(0.5, ("a",), ("b",))),
+    ("  {\n\"score\": 1\n}\n", Score(1.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("printed", "score"), PRINTED)
+def test_what_a_program_prints_is_the_score(scoring, printed, score):
+    assert scoring.score("code_judge", {"script": prints(printed)}) == score
+
+
+# (program, settings, what the failure says)
+BROKEN = {
+    "no JSON": (prints("fine"), {}, "must print a JSON object with a score, and printed 'fine'"),
+    "nothing": (["/bin/true"], {}, "must print a JSON object with a score, and printed nothing"),
+    "a list": (prints("[1]"), {}, "must print a JSON object with a score, and printed '[1]'"),
+    "two objects": (prints('{"score": 1} {"score": 0}'), {}, "must print a JSON object"),
+    "no score": (prints({"hits": ["a"]}), {}, "printed no 'score'"),
+    "a score that is null": (prints({"score": None}), {}, "printed no 'score'"),
+    "a score in words": (prints({"score": "high"}), {}, "gave no number as its score"),
+    "a score that is true": (prints({"score": True}), {}, "gave no number as its score"),
+    "no number": (prints('{"score": NaN}'), {}, "must print a JSON object"),
+    "too much": (prints({"score": 1.1}), {}, "gave 1.1 as its score; a score is a number from 0 to 1"),
+    "too little": (prints({"score": -1}), {}, "gave -1 as its score"),
+    "hits that are none": (prints({"score": 1, "hits": 5}), {}, "'hits' of the program must be a list of texts"),
+    "assertions that are none": (prints({"score": 1, "assertions": ["a"]}), {}, "must be a list of {text, passed}"),
+    "an exit code": (python("sys.exit('it broke')"), {}, "The program ended with exit code 1: it broke"),
+    "a score and an exit code": (python("print('{\"score\": 1}'); sys.exit(3)"), {}, "ended with exit code 3"),
+    "a signal": (python("os.kill(os.getpid(), 9)"), {}, "was ended by signal 9 (SIGKILL)"),
+    "no such program": (["no-such-program"], {}, "The program 'no-such-program' was not found"),
+    "no such folder": (["/bin/true"], {"cwd": "nowhere"}, "there is no such folder"),
+    "no permission": (["/etc/hostname"], {}, "The program '/etc/hostname' cannot be started"),
+    "a null byte": (["/bin/echo", "\0"], {}, "cannot be started"),
+    "no end": (python("print('x', file=sys.stderr, flush=True); time.sleep(60)"), {"timeout_seconds": 0.5},
+               "The program took longer than 0.5 s and was ended: x"),
+    "no end of output": (["/bin/sh", "-c", "yes"], {}, "The program printed more than 4 MiB and was ended"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "more", "message"), BROKEN.values(), ids=BROKEN)
+def test_everything_else_is_a_failure_and_no_zero(scoring, script, more, message):
+    assert message in scoring.failure("code_judge", {"script": script} | more)
+
+
+def test_the_end_of_stderr_is_kept(scoring):
+    message = scoring.failure("code_judge", {"script": python("sys.exit('é' * 5000 + 'the end')")})
+    tail = message.removeprefix("The program ended with exit code 1: ")
+    assert len(tail) == 2000
+    assert tail.startswith("…é")
+    assert tail.endswith("the end")
+
+
+def test_a_program_is_told_everything_under_the_agreed_names(scoring, tmp_path):
+    judgement = scoring.judgement(
+        "The answer ✓",
+        expected={"riskLevel": "High", "Nested": [{"camelCase": None}]},
+        details=CaseDetails(context=("a passage",)),
+        messages=[
+            Message("assistant", "", (ToolCall("lookUp", {"queryText": "x"}, duration_ms=5.0),)),
+            Message("assistant", "The answer ✓"),
+        ],
+        workdir=str(tmp_path),
+        trace_summary=TraceSummary(1, ("lookUp",), {"lookUp": 1}),
+        execution_metrics=ExecutionMetrics(TokenUsage(3, 4), 0.01, 12.5),
+    )
+    evaluator = scoring.evaluator(
+        "code_judge", script=python("print(json.dumps({'score': 1, 'details': p}))"), config={"a": 1}, maxWords=[5]
+    )
+    told = scoring.run(evaluator, judgement).details
+    assert list(told) == KEYS
+    assert told["question"] == "What is asked?"
+    assert told["candidate_answer"] == told["output"] == "The answer ✓"
+    assert told["expected_outcome"] == told["criteria"] == "It works"
+    assert told["input_messages"] == told["input"] == [{"role": "user", "content": "What is asked?"}]
+    assert told["expected_messages"] == told["expected_output"]
+    assert told["expected_messages"][0]["content"] == {"riskLevel": "High", "Nested": [{"camelCase": None}]}
+    assert json.loads(told["reference_answer"]) == told["expected_messages"][0]["content"]
+    assert told["output_messages"][0]["tool_calls"] == [
+        {"tool": "lookUp", "input": {"queryText": "x"}, "duration_ms": 5.0}
+    ]
+    assert told["context"] == ["a passage"]
+    assert told["trace_summary"]["tool_calls_by_name"] == {"lookUp": 1}
+    assert told["execution_metrics"]["token_usage"] == {"input": 3, "output": 4}
+    assert told["config"] == {"a": 1, "maxWords": [5]}
+    assert told["workspace_path"] is None
+    assert told["guideline_files"] == told["input_files"] == []
+
+
+def test_without_settings_of_its_own_the_config_is_empty(scoring):
+    script = python("print(json.dumps({'score': 1, 'details': p['config']}))")
+    assert scoring.score("code_judge", {"script": script}).details == {}
+
+
+def test_the_explicit_config_wins_over_a_key_beside_it(scoring):
+    script = python("print(json.dumps({'score': 1, 'details': p['config']}))")
+    assert scoring.score("code_judge", {"script": script, "n": 1, "config": {"n": 2}}).details == {"n": 2}
+
+
+def test_a_string_is_for_the_shell(scoring, tmp_path):
+    (tmp_path / "score.txt").write_text('{"score": 0.25}')
+    entry = {"command": "cat score.txt | tail -1"}
+    assert scoring.score("code_judge", entry, workdir=str(tmp_path)).score == 0.25
+
+
+def test_a_program_runs_in_the_datasets_folder_or_in_one_below_it(scoring, tmp_path):
+    (tmp_path / "judges").mkdir()
+    (tmp_path / "judges" / "judge.py").write_text("print('{\"score\": 0.5}')")
+    entry = {"script": [sys.executable, "judges/judge.py"]}
+    assert scoring.score("code_judge", entry, workdir=str(tmp_path)).score == 0.5
+    entry = {"script": [sys.executable, "judge.py"], "cwd": "judges"}
+    assert scoring.score("code_judge", entry, workdir=str(tmp_path)).score == 0.5
+
+
+def test_secrets_are_not_inherited(scoring, monkeypatch):
+    for name in ("OPENAI_API_KEY", "HF_TOKEN", "db_password", "MY_SECRET", "SHORT_KEY"):
+        monkeypatch.setenv(name, "x" if name == "SHORT_KEY" else f"planted-{name}")
+    monkeypatch.setenv("COPY_OF_IT", "planted-HF_TOKEN")
+    monkeypatch.setenv("MONKEY", "kept")
+    script = python("print(json.dumps({'score': 1, 'details': dict(os.environ)}))")
+    inherited = scoring.score("code_judge", {"script": script}).details
+    assert "planted" not in json.dumps(inherited)
+    assert "SHORT_KEY" not in inherited
+    assert inherited["MONKEY"] == "kept"
+    assert inherited["PATH"] == os.environ["PATH"]
+
+
+def test_a_large_answer_reaches_a_program_that_prints_before_it_reads(scoring):
+    answer = "é" * 1_000_000
+    code = "print(json.dumps({'score': 1, 'details': len(json.load(sys.stdin)['output'])}))"
+    script = [sys.executable, "-Sc", f"import json, sys; print(' ' * 100_000, file=sys.stderr); {code}"]
+    assert scoring.score("code_judge", {"script": script}, answer).details == len(answer)
+
+
+def test_a_large_answer_may_stay_unread(scoring):
+    assert scoring.score("code_judge", {"script": prints({"score": 1})}, "x" * 5_000_000).score == 1
+
+
+def is_running(pid):
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def ends(pid):
+    """Whether a process is gone within a moment: the system ends it in its own time."""
+    for _ in range(100):
+        if not is_running(pid):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
+
+
+@needs_proc
+@pytest.mark.parametrize("then", ["sleep 60", 'echo "{\\"score\\": 1}"'], ids=["it hangs", "it ends"])
+def test_what_a_program_starts_ends_with_it(scoring, tmp_path, then):
+    script = f"sleep 60 & echo $! > child; {then}"
+    entry = {"script": script, "timeout_seconds": 1}
+    started = time.monotonic()
+    if then.startswith("sleep"):
+        assert "took longer than 1 s" in scoring.failure("code_judge", entry, workdir=str(tmp_path))
+    else:
+        assert scoring.score("code_judge", entry, workdir=str(tmp_path)).score == 1
+    assert time.monotonic() - started < 20
+    assert ends(int((tmp_path / "child").read_text()))
+
+
+@needs_proc
+def test_cancelling_ends_the_program(scoring, tmp_path):
+    evaluator = scoring.evaluator("code_judge", script="echo $$ > pid; sleep 60; true")
+
+    async def cancelled():
+        task = asyncio.create_task(evaluator.evaluate(scoring.judgement(workdir=str(tmp_path))))
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    assert ends(int((tmp_path / "pid").read_text()))
+
+
+def test_several_run_at_once(scoring):
+    evaluator = scoring.evaluator("code_judge", script=python("print(json.dumps({'score': float(p['output'])}))"))
+
+    async def all_of_them():
+        return await asyncio.gather(*(evaluator.evaluate(scoring.judgement(f"0.{n}")) for n in range(8)))
+
+    assert [score.score for score in asyncio.run(all_of_them())] == [n / 10 for n in range(8)]
+
+
+def test_a_program_that_would_ask_a_model_is_refused_before_anything_runs(scoring):
+    assert scoring.evaluator("code_judge", script="x").can_run
+    assert not scoring.evaluator("code_judge", script="x", target_proxy=True).can_run
+
+
+def test_a_blank_program_is_refused(scoring):
+    with pytest.raises(UsageError, match="'script' is blank"):
+        scoring.evaluator("code_judge", script=" ")

@@ -1,0 +1,249 @@
+"""§4: the `python` evaluator, with functions in real files."""
+
+import asyncio
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from agentv.model.score import EvaluatorFailure, Score
+
+CHECKS = """
+import asyncio
+import contextvars
+import helper
+from fractions import Fraction
+from agentv.model.score import EvaluatorFailure, Score
+
+def share(context): return 0.25
+def whole(context): return 1
+def yes(context): return context.candidate_answer == "Paris"
+def third(context): return Fraction(1, 3)
+def almost(context): return 1.0000000000000002
+def score(context): return Score(0.5, hits=["found"], misses=("lost",), reasoning="why", details={"n": 1})
+def neighbour(context): return helper.VALUE
+def names(context):
+    seen = [context.question, context.expected_outcome, context.reference_answer, context.candidate_answer]
+    seen += [context.input_messages, context.expected_messages, context.output_messages, context.context]
+    seen += [context.guideline_files, context.input_files, context.trace_summary, context.execution_metrics]
+    return Score(1, details=[seen, context.workspace_path, context.config])
+def spoils(context):
+    context.output_messages.clear()
+    return 1
+async def awaits(context):
+    await asyncio.sleep(0)
+    return 0.75
+def lazy(context): return awaits(context)
+class Judge:
+    def __call__(self, context): return 0.5
+    @staticmethod
+    def grade(context): return 0.125
+class AsyncJudge:
+    async def __call__(self, context): return 0.5
+judge, async_judge = Judge(), AsyncJudge()
+
+def nan(context): return float("nan")
+def two(context): return 2
+def below(context): return -0.1
+def text(context): return "0.5"
+def nothing(context): pass
+def wide(context): return Score(7)
+def odd_hits(context): return Score(1, hits={"a": 1})
+def broken(context):
+    values = {}
+    return values["key"]
+def deep(context): return helper.fails()
+def leaves(context): raise SystemExit(3)
+def stops(context): raise StopIteration
+def gives_up(context): raise EvaluatorFailure("the service is down")
+async def broken_async(context):
+    raise ValueError("no")
+async def cancels(context):
+    raise asyncio.CancelledError
+def hangs(context):
+    import threading
+    threading.Event().wait(30)
+async def hangs_async(context): await asyncio.sleep(30)
+constant = 5
+"""
+
+
+def line_of(text):
+    return next(number for number, line in enumerate(CHECKS.splitlines(), 1) if text in line)
+
+
+@pytest.fixture
+def checks(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "helper", raising=False)
+    (tmp_path / "checks.py").write_text(CHECKS)
+    (tmp_path / "helper.py").write_text("VALUE = 0.875\ndef fails():\n    return 1 / 0\n")
+    return tmp_path
+
+
+# (name, score)
+ROWS = [
+    ("share", 0.25),
+    ("whole", 1),
+    ("yes", 1),
+    ("third", 1 / 3),
+    ("almost", 1),
+    ("score", 0.5),
+    ("neighbour", 0.875),
+    ("awaits", 0.75),
+    ("lazy", 0.75),
+    ("judge", 0.5),
+    ("async_judge", 0.5),
+    ("Judge.grade", 0.125),
+]
+
+
+@pytest.mark.parametrize(("name", "score"), ROWS)
+def test_what_a_function_returns_is_the_score(scoring, checks, name, score):
+    entry = {"function": f"checks.py:{name}"}
+    assert scoring.score("python", entry, "Paris", workdir=str(checks)).score == pytest.approx(score)
+
+
+FAILURES = [
+    ("nan", "checks.py:nan gave nan as its score; a score is a number from 0 to 1"),
+    ("two", "checks.py:two gave 2.0 as its score"),
+    ("below", "checks.py:below gave -0.1 as its score"),
+    ("wide", "checks.py:wide gave 7.0 as its score"),
+    ("text", "checks.py:text must return a Score, a number or a bool, got str"),
+    ("nothing", "checks.py:nothing must return a Score, a number or a bool, got NoneType"),
+    ("odd_hits", "'hits' of checks.py:odd_hits must be a list of texts, got dict"),
+    ("broken", f"checks.py:broken failed: KeyError: 'key' (checks.py, line {line_of('values[')})"),
+    ("deep", f"checks.py:deep failed: ZeroDivisionError: division by zero (checks.py, line {line_of('def deep')})"),
+    ("broken_async", f"checks.py:broken_async failed: ValueError: no (checks.py, line {line_of('ValueError')})"),
+    ("cancels", f"checks.py:cancels failed: CancelledError (checks.py, line {line_of('raise asyncio')})"),
+    ("leaves", "checks.py:leaves failed: SystemExit: 3"),
+    ("stops", "checks.py:stops failed: StopIteration"),
+    ("gives_up", "the service is down"),
+    ("shares", "checks.py has no 'shares'. Did you mean 'share'?"),
+    ("Judge.grad", "checks.py has no 'grad'. Did you mean 'grade'?"),
+    ("constant", "checks.py:constant is no function but int"),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), FAILURES)
+def test_what_is_no_score_is_a_failure_with_the_users_line(scoring, checks, name, message):
+    assert scoring.failure("python", {"function": f"checks.py:{name}"}, workdir=str(checks)).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def f(:\n", "checks.py cannot be imported: SyntaxError"),
+        ("x = 1\nraise RuntimeError('no')\n", "checks.py cannot be imported: RuntimeError: no (checks.py, line 2)"),
+        ("import unheard_of\n", "checks.py cannot be imported: ModuleNotFoundError"),
+        ("import sys\nsys.exit()\n", "checks.py cannot be imported: SystemExit"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_a_failure(scoring, tmp_path, text, message):
+    (tmp_path / "checks.py").write_text(text)
+    assert scoring.failure("python", {"function": "checks.py:f"}, workdir=str(tmp_path)).startswith(message)
+
+
+def test_a_file_that_is_not_there_is_a_failure(scoring, tmp_path):
+    message = scoring.failure("python", {"function": "nowhere.py:f"}, workdir=str(tmp_path))
+    assert message == "File 'nowhere.py' cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize("name", ["hangs", "hangs_async"])
+def test_a_function_that_does_not_end_is_left_behind(scoring, checks, name):
+    entry = {"function": f"checks.py:{name}", "timeout_seconds": 0.05}
+    assert scoring.failure("python", entry, workdir=str(checks)) == f"checks.py:{name} took longer than 0.05 s"
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("agentv checks.py"))
+
+
+def test_a_function_sees_the_names_of_the_specification(scoring, checks):
+    entry = {"function": "checks.py:names", "config": {"strict": True}}
+    details = scoring.score("python", entry, "Paris", expected={"riskLevel": 1}, workdir=str(checks)).details
+    seen, workspace, config = details
+    assert seen[:4] == ["What is asked?", "It works", '{"riskLevel":1}', "Paris"]
+    assert seen[5] == [{"role": "assistant", "content": {"riskLevel": 1}}]
+    assert seen[6] == [{"role": "assistant", "content": "Paris"}]
+    assert (workspace, config) == (None, {"strict": True})
+
+
+def test_a_function_cannot_change_what_others_see(scoring, checks):
+    judgement = scoring.judgement("Paris", workdir=str(checks))
+    assert judgement.output_messages
+    scoring.run(scoring.evaluator("python", function="checks.py:spoils"), judgement)
+    assert judgement.output_messages
+
+
+def test_a_score_keeps_its_reasons(scoring, checks):
+    score = scoring.score("python", {"function": "checks.py:score"}, workdir=str(checks))
+    assert score == Score(0.5, hits=("found",), misses=("lost",), reasoning="why", details={"n": 1})
+
+
+def test_a_bool_says_what_it_was(scoring, checks):
+    score = scoring.score("python", {"function": "checks.py:yes"}, "Rome", workdir=str(checks))
+    assert score.misses == ("checks.py:yes returned False",)
+
+
+def test_a_file_is_imported_once_and_again_when_it_changes(scoring, tmp_path):
+    file, seen = tmp_path / "checks.py", tmp_path / "imports"
+    text = "with open({path!r}, 'a') as f: f.write('.')\ndef f(context): return {score}\n"
+    evaluator = scoring.evaluator("python", function="checks.py:f")
+    judgement = scoring.judgement(workdir=str(tmp_path))
+    file.write_text(text.format(path=str(seen), score=0.1))
+    assert [scoring.run(evaluator, judgement).score for _ in range(3)] == [0.1] * 3
+    assert seen.read_text() == "."
+    file.write_text(text.format(path=str(seen), score=0.2))
+    assert scoring.run(evaluator, judgement).score == 0.2
+    assert seen.read_text() == ".."
+
+
+def test_a_module_is_named_without_its_ending(scoring):
+    assert scoring.failure("python", {"function": "unheard.of:f"}).startswith("There is no module 'unheard.of'")
+    assert scoring.failure("python", {"function": "os.path:joined"}) == "os.path has no 'joined'. Did you mean 'join'?"
+
+
+def test_files_are_found_as_the_dataset_finds_them(scoring, checks):
+    judgement = scoring.judgement(find_file=lambda value: str(checks / value))
+    assert scoring.run(scoring.evaluator("python", function="checks.py:share"), judgement).score == 0.25
+
+
+def test_a_lookup_that_finds_nothing_is_a_failure(scoring):
+    def find_file(value):
+        raise LookupError(f"File '{value}' was not found")
+
+    judgement = scoring.judgement(find_file=find_file)
+    with pytest.raises(EvaluatorFailure, match=r"File 'a\.py' was not found"):
+        scoring.run(scoring.evaluator("python", function="a.py:f"), judgement)
+
+
+def test_plain_functions_run_beside_each_other(scoring, tmp_path):
+    # Both wait for the other: one after the other they would never end.
+    (tmp_path / "pair.py").write_text(
+        textwrap.dedent("""
+        import threading
+        barrier = threading.Barrier(2)
+        def meets(context):
+            barrier.wait(20)
+            return 1
+        """)
+    )
+    evaluator = scoring.evaluator("python", function="pair.py:meets")
+    judgement = scoring.judgement(workdir=str(tmp_path))
+
+    async def both():
+        return await asyncio.gather(evaluator.evaluate(judgement), evaluator.evaluate(judgement))
+
+    assert [score.score for score in asyncio.run(both())] == [1, 1]
+
+
+def test_cancelling_is_not_mistaken_for_a_failure(scoring, checks):
+    evaluator = scoring.evaluator("python", function="checks.py:hangs_async")
+
+    async def cancelled():
+        task = asyncio.create_task(evaluator.evaluate(scoring.judgement(workdir=str(checks))))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())

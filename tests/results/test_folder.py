@@ -1,0 +1,153 @@
+"""A run folder: made once, written by one process at a time, its manifest whole at any moment."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from agentv import AgentvError, UsageError
+from agentv.model.run import RunManifest, RunSummary, TargetEntry
+from agentv.results.folder import RunFolder, last_unfinished, new_run_id, run_folders, write_whole
+from agentv.results.redact import Redactor
+
+
+def manifest(run_id="r", **known):
+    return RunManifest(run_id=run_id, started_at="2026-01-02T03:04:05Z", **known)
+
+
+def test_names_of_runs_sort_as_the_runs_began_wherever_they_began():
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=3)))
+    assert new_run_id(at).startswith("20260102-000405-")
+    names = [new_run_id(at + timedelta(seconds=seconds)) for seconds in range(0, 200_000, 1000)]
+    assert names == sorted(names)
+    assert len({new_run_id(at) for _ in range(20)}) > 1
+
+
+def test_a_new_folder_holds_the_files_of_a_run(tmp_path):
+    folder = RunFolder.create(tmp_path / "deep" / "run")
+    folder.write_manifest(manifest(git_commit="abc"))
+    folder.write_summary(RunSummary(run_id="r"))
+    assert RunFolder.open(folder.path).read_manifest() == manifest(git_commit="abc")
+    assert folder.read_summary() == RunSummary(run_id="r")
+    assert sorted(os.listdir(folder.path)) == ["run.json", "summary.json"]
+    assert (folder.cases_path.name, folder.results_path.name) == ("cases.jsonl", "results.jsonl")
+    assert folder.manifest_path.read_text().startswith('{\n  "schema_version": 1,')
+
+
+def test_a_folder_with_anything_in_it_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"exists already: .*\n\n  Hint: .*--resume"):
+        RunFolder.create(tmp_path)
+    with pytest.raises(UsageError, match="Not a folder"):
+        RunFolder.create(tmp_path / "notes.txt")
+
+
+def test_an_empty_folder_and_what_a_killed_start_leaves_are_taken(tmp_path):
+    (tmp_path / ".lock").write_text("1")
+    (tmp_path / ".run.json.17.tmp").write_text("{")
+    assert RunFolder.create(tmp_path).path == tmp_path
+
+
+def test_a_folder_without_a_manifest_is_no_run(tmp_path):
+    with pytest.raises(UsageError, match=r"Not a run folder: .*\n  There is no run.json in it"):
+        RunFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "Input data was truncated"),
+        ('{"run_id": 1}', "Expected `str`"),
+        ('{"schema_version": 9, "run_id": "r", "started_at": ""}', "schema_version is 9"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_an_error_that_names_it(tmp_path, content, said):
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(AgentvError, match=rf"Cannot read .*run.json\n  .*{said}"):
+        RunFolder.open(tmp_path).read_manifest()
+
+
+def test_no_secret_gets_into_a_manifest(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", Redactor(["sk-planted-secret"]).redact_line)
+    settings = {"api_key": "sk-planted-secret", "headers": {"X": 'Bearer "sk-planted-secret"'}}
+    folder.write_manifest(
+        manifest(targets=(TargetEntry(name="t", provider="openai", fingerprint="f", settings=settings),))
+    )
+    assert b"planted" not in folder.manifest_path.read_bytes()
+    assert folder.read_manifest().targets[0].settings == {
+        "api_key": "[redacted]",
+        "headers": {"X": 'Bearer "[redacted]"'},
+    }
+
+
+def test_a_file_has_the_old_content_or_the_new_when_writing_fails(tmp_path, monkeypatch):
+    path = tmp_path / "run.json"
+    write_whole(path, b"old")
+
+    def full(file):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", full)
+        with pytest.raises(AgentvError, match=r"Cannot write .*run.json\n  No space left"):
+            write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["run.json"]
+
+
+HOLDS = "import sys; from agentv.results.folder import RunFolder; l = RunFolder(sys.argv[1]).lock(); print(1, flush=True); "
+
+
+def holding(path, then):
+    process = subprocess.Popen([sys.executable, "-c", HOLDS + then, path], stdin=-1, stdout=-1, text=True)
+    assert process.stdout.readline() == "1\n"
+    return process
+
+
+def test_two_processes_cannot_write_one_folder(tmp_path):
+    with holding(tmp_path, "input()") as other:
+        with pytest.raises(UsageError, match=rf"in use: .*\n  Process {other.pid} is writing to it\n\n  Hint: Wait"):
+            RunFolder(tmp_path).lock()
+        other.communicate("\n")
+    with RunFolder(tmp_path).lock():
+        assert (tmp_path / ".lock").read_text() == str(os.getpid())
+        with pytest.raises(UsageError, match=f"Process {os.getpid()} "):
+            RunFolder(tmp_path).lock()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_killed_process_holds_nothing(tmp_path):
+    with holding(tmp_path, "input()") as other:
+        other.kill()
+        other.wait()
+    with RunFolder(tmp_path).lock() as lock:
+        lock.close()
+    assert os.listdir(tmp_path) == []
+
+
+def project_with(tmp_path, **runs):
+    for name, finished in runs.items():
+        folder = RunFolder.create(tmp_path / ".agentv" / "results" / name)
+        folder.write_manifest(manifest(name, finished_at=finished))
+    return tmp_path
+
+
+def test_the_last_unfinished_run_is_found(tmp_path):
+    assert last_unfinished(tmp_path) is None
+    root = project_with(tmp_path, run1=None, run2=None, run3="2026-01-02T03:05:05Z")
+    (root / ".agentv" / "results" / "run4").mkdir()
+    (root / ".agentv" / "results" / "run5").mkdir()
+    (root / ".agentv" / "results" / "run5" / "run.json").write_text(json.dumps({"schema_version": 9}))
+    assert [folder.path.name for folder in run_folders(root)] == ["run5", "run3", "run2", "run1"]
+    assert last_unfinished(root).path.name == "run2"
+
+
+def test_a_run_that_goes_on_elsewhere_is_taken_only_when_there_is_no_other(tmp_path):
+    root = project_with(tmp_path, run1=None, run2=None)
+    with last_unfinished(root).lock():
+        assert last_unfinished(root).path.name == "run1"
+        with last_unfinished(root).lock():
+            assert last_unfinished(root).path.name == "run2"

@@ -1,0 +1,185 @@
+"""Secrets are taken out by value, in every way they can be spelled, and what is left is still a record."""
+
+import json
+from urllib.parse import quote, quote_plus
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentv.model.result import ErrorInfo, EvaluatorResult, Result
+from agentv.results.record import decode_record, encode_record
+from agentv.results.redact import Redactor, secrets_in
+
+SECRETS = [
+    "sk-proj-abcdef0123456789",
+    'quo"te and \\back/slash',
+    "pässwörd-日本-🔑",
+    "line one\nline\ttwo",
+    "a+b=c&d/e?f%2Bg",
+    "12345678901",
+]
+
+
+def nested(text, depth):
+    for _ in range(depth):
+        text = json.dumps(text, ensure_ascii=False)[1:-1]
+    return text
+
+
+SPELLINGS = {
+    "as it is": lambda secret: secret,
+    "in JSON": lambda secret: nested(secret, 1),
+    "in JSON in JSON": lambda secret: nested(secret, 2),
+    "in JSON in JSON in JSON": lambda secret: nested(secret, 3),
+    "in ASCII JSON": lambda secret: json.dumps(secret)[1:-1],
+    "in ASCII JSON in JSON": lambda secret: json.dumps(json.dumps(secret)[1:-1])[1:-1],
+    "in capital escapes": lambda secret: "".join(rf"\u{ord(c):04X}" if 127 < ord(c) < 0x10000 else c for c in secret),
+    "all in escapes": lambda secret: "".join(rf"\u{unit:04x}" for unit in utf16(secret)),
+    "with escaped slashes": lambda secret: json.dumps(secret).replace("/", "\\/")[1:-1],
+    "in a URL": quote,
+    "in a URL, wholly": lambda secret: quote(secret, safe=""),
+    "in a URL, in small letters": lambda secret: quote(secret, safe="").lower() if secret.islower() else quote(secret),
+    "in a form": quote_plus,
+    "percent-encoded altogether": lambda secret: "".join(f"%{byte:02X}" for byte in secret.encode()),
+}
+
+
+def utf16(text):
+    data = text.encode("utf-16-be")
+    return [int.from_bytes(data[i : i + 2], "big") for i in range(0, len(data), 2)]
+
+
+def record(**changed):
+    plain = Result(
+        timestamp="2026-01-02T03:04:05Z",
+        run_id="r",
+        eval_id="a",
+        dataset="d",
+        dataset_path="evals/d.jsonl",
+        target="t",
+        trial=1,
+        status="ok",
+        score=1.0,
+        verdict="pass",
+    )
+    return msgspec.structs.replace(plain, **changed)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS, ids=str)
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_is_gone_from_text_and_records_however_it_is_spelled(secret, spelling):
+    redactor = Redactor(SECRETS)
+    spelled = SPELLINGS[spelling](secret)
+    assert redactor.redact_text(f"before {spelled} after") == "before [redacted] after"
+
+    result = record(
+        candidate_answer=f"before {spelled} after",
+        error=ErrorInfo("server", f"body: {spelled}", "target"),
+        evaluator_results=(
+            EvaluatorResult(name="j", type="llm_judge", score=1.0, weight=1.0, verdict="pass", details={spelled: spelled}),
+        ),
+        metadata={"deep": [{"header": f"Bearer {spelled}"}]},
+    )
+    line = redactor.redact_line(encode_record(result))
+    read = decode_record(line)
+    assert read.candidate_answer == "before [redacted] after"
+    assert read.error.message == "body: [redacted]"
+    assert read.evaluator_results[0].details == {"[redacted]": "[redacted]"}
+    assert read.metadata == {"deep": [{"header": "Bearer [redacted]"}]}
+    assert secret.encode() not in line
+    assert spelled.encode() not in line
+
+
+def test_bytes_that_are_no_json_are_redacted_too():
+    redactor = Redactor(SECRETS)
+    assert redactor.redact_line(b"\xff key=sk-proj-abcdef0123456789\n") == b"\xff key=[redacted]\n"
+
+
+def test_what_holds_no_secret_is_the_same_object():
+    line = encode_record(record(candidate_answer="100 % \\u00e9 %41 plain"))
+    assert Redactor(SECRETS).redact_line(line) is line
+    assert Redactor([]).redact_line(line) is line
+    assert Redactor([]).redact_text("text") == "text"
+
+
+def test_short_values_are_no_secrets_and_blanks_around_one_do_not_hide_it():
+    redactor = Redactor(["1234567", "  long-enough-value\n"])
+    assert redactor.redact_text("1234567 long-enough-value") == "1234567 [redacted]"
+
+
+def test_the_longer_of_two_secrets_goes_first():
+    assert Redactor(["abcdefgh", "abcdefgh-and-more"]).redact_text("x abcdefgh-and-more abcdefgh") == (
+        "x [redacted] [redacted]"
+    )
+
+
+def test_secrets_are_known_by_the_names_of_their_variables():
+    environment = {
+        "OPENAI_API_KEY": "v1",
+        "GITHUB_TOKEN": "v2",
+        "app_secret": "v3",
+        "DB_PASSWORD": "v4",
+        "KEYBOARD": "v5",
+        "PATH": "v6",
+        "TOKEN": "v7",
+    }
+    assert secrets_in(environment) == ["v1", "v2", "v3", "v4"]
+
+
+WORDS_OF_RECORDS = [
+    *(name for name in Result.__struct_fields__ if len(name) >= 8),
+    "evals/d.jsonl",
+    "unscored",
+    "borderline",
+    "rate_limit",
+    "2026-01-02T03:04:05Z",
+    '"status":"ok"',
+    "[redacted]",
+    "redacted",
+]
+
+
+@pytest.mark.parametrize("weak", WORDS_OF_RECORDS)
+def test_a_password_that_is_a_word_of_records_breaks_no_record(weak):
+    result = record(
+        verdict="borderline",
+        error=ErrorInfo("rate_limit", "m", "target"),
+        conversation_id="conversation",
+        candidate_answer=f"it is {weak}",
+    )
+    read = decode_record(Redactor([weak]).redact_line(encode_record(result)))
+    assert read == msgspec.structs.replace(result, candidate_answer="it is [redacted]")
+
+
+def test_a_number_is_a_secret_in_users_data_only():
+    line = encode_record(record(metadata={"pin": 12345678901, "n": 1234567890123}, attempts=2))
+    assert decode_record(Redactor(SECRETS).redact_line(line)).metadata == {"pin": "[redacted]", "n": 1234567890123}
+
+
+def test_what_was_typed_as_an_option_stays_and_settings_do_not():
+    manifest = {
+        "run_id": "r",
+        "paths": ["evals/postgres.jsonl"],
+        "options": {"filter": ["postgres*"], "target": {"api_key": "postgres"}},
+        "targets": [{"name": "postgres", "settings": {"dsn": "postgres://"}}],
+    }
+    read = json.loads(Redactor(["postgres"]).redact_line(json.dumps(manifest).encode()))
+    assert read == {
+        "run_id": "r",
+        "paths": ["evals/postgres.jsonl"],
+        "options": {"filter": ["postgres*"], "target": {"api_key": "[redacted]"}},
+        "targets": [{"name": "postgres", "settings": {"dsn": "[redacted]://"}}],
+    }
+
+
+@given(st.text(min_size=8), st.text(), st.sampled_from(sorted(SPELLINGS)))
+def test_no_secret_survives(secret, around, spelling):
+    if len(secret.strip()) < 8 or not secret.isprintable():
+        return
+    text = around + SPELLINGS[spelling](secret) + around
+    line = Redactor([secret]).redact_line(encode_record(record(candidate_answer=text)))
+    answer = decode_record(line).candidate_answer
+    assert "[redacted]" in answer
+    assert secret not in answer.replace("[redacted]", "")

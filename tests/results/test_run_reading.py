@@ -1,0 +1,145 @@
+"""Runs are read from folders and files, ours and AgentV's."""
+
+import json
+
+import msgspec
+import pytest
+
+from agentv import AgentvError, UsageError
+from agentv.model.result import Result
+from agentv.model.run import RunManifest
+from agentv.results.folder import RunFolder
+from agentv.results.reading import find_runs, read_run
+from agentv.results.record import encode_record
+
+RESULTS = [
+    Result(
+        timestamp="2026-01-02T03:04:05Z",
+        run_id="run",
+        eval_id=name,
+        dataset="d",
+        dataset_path="d.jsonl",
+        target="t",
+        trial=1,
+        status="ok",
+        score=1.0,
+        verdict="pass",
+    )
+    for name in "abc"
+]
+LINES = b"".join(map(encode_record, RESULTS))
+ROW = {"timestamp": "2026-01-03T12:06:39.922Z", "eval_id": "x", "score": 0.5, "target": "t"}
+YAML = """\
+timestamp: 2026-01-03T12:06:39.922Z
+eval_id: 007
+score: 0.5
+hits: []
+candidate_answer: no
+target: t
+---
+eval_id: y
+score: 1
+candidate_answer: |
+  two
+  lines
+error: null
+---
+test_id: z
+score: 0
+error: Request timed out
+"""
+
+
+def ours(path, lines=LINES):
+    folder = RunFolder.create(path)
+    folder.write_manifest(RunManifest(run_id=path.name, started_at=""))
+    if lines is not None:
+        folder.results_path.write_bytes(lines)
+    return path
+
+
+def test_a_run_is_read_from_its_folder_and_from_its_file(tmp_path):
+    path = ours(tmp_path / "run")
+    assert list(read_run(path)) == list(read_run(path / "results.jsonl")) == RESULTS
+
+
+def test_a_run_without_a_result_is_empty(tmp_path):
+    assert list(read_run(ours(tmp_path / "run", None))) == []
+
+
+@pytest.mark.parametrize("cut", [1, 20, len(encode_record(RESULTS[2])) - 1])
+def test_a_torn_last_line_of_a_run_is_not_there_yet(tmp_path, cut):
+    path = ours(tmp_path / "run", LINES[:-cut])
+    # Without its newline alone, the record is whole.
+    assert list(read_run(path)) == (RESULTS if cut == 1 else RESULTS[:2])
+
+
+@pytest.mark.parametrize("name", ["index.jsonl", ".internal/index.jsonl"])
+def test_folders_of_agentv_are_read(folder, name):
+    folder.write(f"2026-07-05T03-35-53-313Z/{name}", [ROW | {"test_id": "b"}])
+    (result,) = read_run("2026-07-05T03-35-53-313Z")
+    assert (result.run_id, result.eval_id, result.score) == ("2026-07-05T03-35-53-313Z", "x", 0.5)
+
+
+def test_files_of_agentv_are_read_without_a_last_newline_and_with_a_mark(folder):
+    folder.write("eval_1.jsonl", b"\xef\xbb\xbf" + json.dumps(ROW).encode() + b"\n\n" + json.dumps(ROW).encode())
+    assert [result.run_id for result in read_run("eval_1.jsonl")] == ["eval_1", "eval_1"]
+
+
+def test_yaml_documents_are_read_with_texts_as_texts(folder):
+    folder.write("eval_1.yaml", YAML)
+    first, second, third = read_run("eval_1.yaml")
+    assert (first.timestamp, first.eval_id, first.candidate_answer) == ("2026-01-03T12:06:39.922Z", "007", "no")
+    assert (second.status, second.score, second.candidate_answer) == ("ok", 1.0, "two\nlines\n")
+    assert (third.eval_id, third.status, third.error.error_class) == ("z", "error", "timeout")
+
+
+def test_our_records_are_read_from_yaml_too(folder):
+    folder.write("out.yaml", msgspec.yaml.encode(RESULTS[0]))
+    assert list(read_run("out.yaml")) == RESULTS[:1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("r.jsonl", b'{"eval_id":"a","score":1}\n{"id":"a"}\n', "Not a result at line 2 in r.jsonl\n  Not a result: neit"),
+        ("r.jsonl", b'{"eval_id":"a","score":1}\n{"eval_id', "Not a result at line 2 in r.jsonl\n  Invalid JSON"),
+        ("r.jsonl", b"\xff\n", "Not a result at line 1 in r.jsonl"),
+        ("r.yaml", b"- a\n", "Not a result at document 1 in r.yaml"),
+        ("r.yaml", b"eval_id: a\n", "Not a result at document 1 in r.yaml"),
+        ("r.yaml", b"a: [", "Cannot read r.yaml"),
+    ],
+)
+def test_what_is_no_result_is_an_error_with_its_place(folder, name, content, said):
+    folder.write(name, content)
+    with pytest.raises(AgentvError) as raised:
+        list(read_run(name))
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["gone", "gone.jsonl", "empty", "notes.txt"])
+def test_what_is_no_run_is_refused_before_anything_is_read(folder, name):
+    (folder.path / "empty").mkdir()
+    folder.write("notes.txt", "x")
+    with pytest.raises(UsageError, match=name):
+        read_run(name)
+
+
+def test_runs_of_a_project_are_found_the_newest_first(tmp_path):
+    results = tmp_path / ".agentv" / "results"
+    assert find_runs(tmp_path) == []
+    ours(results / "20260101-000000-aaaa")
+    ours(results / "20260102-000000-bbbb")
+    (results / "eval_2026-01-03T12-06-39-922Z.jsonl").write_text(json.dumps(ROW))
+    (results / "notes.jsonl").write_text("{}")
+    (results / "2026-07-05T03-35-53-313Z" / ".internal").mkdir(parents=True)
+    (results / "2026-07-05T03-35-53-313Z" / ".internal" / "index.jsonl").write_text(json.dumps(ROW))
+    (results / "other").mkdir()
+    found = find_runs(tmp_path)
+    assert [(run.run_id, run.manifest is not None) for run in found] == [
+        ("eval_2026-01-03T12-06-39-922Z", False),
+        ("20260102-000000-bbbb", True),
+        ("20260101-000000-aaaa", True),
+        ("2026-07-05T03-35-53-313Z", False),
+    ]
+    assert [len(list(read_run(run.path))) for run in found] == [1, 3, 3, 1]

@@ -1,0 +1,208 @@
+"""Lines survive whatever ends their writer: a kill, a full disk, a cut in the middle."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+
+from agentv import AgentvError
+from agentv.model.result import Result
+from agentv.results import writer as writing
+from agentv.results.record import decode_record
+from agentv.results.redact import Redactor
+from agentv.results.writer import ResultWriter
+
+
+def record(number=0, answer=""):
+    return Result(
+        timestamp="2026-01-02T03:04:05Z",
+        run_id="r",
+        eval_id=f"case-{number}",
+        dataset="d",
+        dataset_path="d.jsonl",
+        target="t",
+        trial=1,
+        status="ok",
+        score=1.0,
+        verdict="pass",
+        candidate_answer=answer,
+    )
+
+
+def results_in(path):
+    lines = path.read_bytes().split(b"\n")
+    assert lines.pop() == b""
+    return list(map(decode_record, lines))
+
+
+def test_each_record_is_on_disk_when_emit_returns(tmp_path):
+    path = tmp_path / "results.jsonl"
+    with ResultWriter(path) as writer:
+        for number in range(3):
+            writer.emit(record(number))
+            assert results_in(path) == [record(n) for n in range(number + 1)]
+
+
+def test_a_second_writer_goes_on_where_the_first_one_ended(tmp_path):
+    path = tmp_path / "results.jsonl"
+    for number in range(2):
+        with ResultWriter(path) as writer:
+            assert writer.cut_bytes == 0
+            writer.emit(record(number))
+    assert results_in(path) == [record(0), record(1)]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, 200_000])
+def test_a_torn_last_line_is_cut_off_wherever_it_ends(tmp_path, kept):
+    path = tmp_path / "results.jsonl"
+    whole = msgspec.json.encode(record(1)) + b"\n"
+    torn = (msgspec.json.encode(record(2, "x" * 300_000)))[:kept]
+    path.write_bytes(whole * 3 + torn)
+    with ResultWriter(path) as writer:
+        assert writer.cut_bytes == kept
+        writer.emit(record(4))
+    assert path.read_bytes() == whole * 3 + msgspec.json.encode(record(4)) + b"\n"
+
+
+@pytest.mark.parametrize("content", [b"", b'{"no end', b"\0\0\0\0"])
+def test_a_file_without_a_whole_line_is_emptied(tmp_path, content):
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(content)
+    with ResultWriter(path) as writer:
+        assert writer.cut_bytes == len(content)
+    assert path.read_bytes() == b""
+
+
+def test_every_line_goes_through_the_redaction(tmp_path):
+    path = tmp_path / "cases.jsonl"
+    with ResultWriter(path, redact=Redactor(["sk-planted-secret"]).redact_line) as writer:
+        writer.write(b'{"id":"a","input":"use sk-planted-secret"}\n')
+    assert path.read_bytes() == b'{"id":"a","input":"use [redacted]"}\n'
+
+
+def test_the_disk_is_asked_to_keep_it_once_a_second_and_at_the_end(tmp_path, monkeypatch):
+    synced, now = [], [100.0]
+    monkeypatch.setattr(writing, "_sync", lambda file: synced.append(now[0]))
+    monkeypatch.setattr(writing, "monotonic", lambda: now[0])
+    with ResultWriter(tmp_path / "results.jsonl") as writer:
+        for _ in range(10):
+            writer.emit(record())
+            now[0] += 0.25
+    assert synced == [101.0, 102.0, 102.5]
+
+
+def test_a_folder_that_is_not_there_is_a_clear_error(tmp_path):
+    with pytest.raises(AgentvError, match=r"Cannot write .*results.jsonl\n  No such file or directory"):
+        ResultWriter(tmp_path / "gone" / "results.jsonl")
+
+
+WRITES_UNTIL_FULL = """
+import resource, sys
+from agentv import AgentvError
+from agentv.results.writer import ResultWriter
+
+limit = int(sys.argv[2])
+with ResultWriter(sys.argv[1]) as writer:
+    if limit:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    written = 0
+    try:
+        while True:
+            writer.write(b'{"number":%d,"filling":"%s"}\\n' % (written, b"x" * 900))
+            written += 1
+    except AgentvError as error:
+        print(written, str(error).replace("\\n", " "))
+    if limit:
+        try:
+            writer.write(b'{"still":"full"}' + b" " * 900 + b"\\n")
+        except AgentvError:
+            print("still full")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        writer.write(b'{"there":"is room again"}\\n')
+"""
+
+
+def whole_lines(path):
+    data = path.read_bytes()
+    assert data.endswith(b"\n")
+    return [json.loads(line) for line in data.splitlines()]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
+@pytest.mark.parametrize("limit", [9_400, 9_401, 65_536])
+def test_a_write_that_does_not_fit_leaves_whole_lines_and_says_so(tmp_path, limit):
+    path = tmp_path / "results.jsonl"
+    ended = subprocess.run(
+        [sys.executable, "-c", WRITES_UNTIL_FULL, str(path), str(limit)], capture_output=True, text=True, check=True
+    )
+    first, again = ended.stdout.splitlines()
+    written, said = first.split(" ", 1)
+    assert "File too large" in said
+    assert "go on with --resume" in said
+    assert again == "still full"
+    *lines, last = whole_lines(path)
+    assert [line["number"] for line in lines] == list(range(int(written)))
+    assert last == {"there": "is room again"}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a small tmpfs")
+def test_a_full_disk_leaves_whole_lines(tmp_path):
+    shell = (
+        'mount -t tmpfs -o size=64k none "$1" || exit 77; "$2" -c "$3" "$1/results.jsonl" 0; '
+        'ended=$?; cp "$1/results.jsonl" "$4"; exit $ended'
+    )
+    mounted = tmp_path / "small"
+    mounted.mkdir()
+    ended = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", shell, "sh", mounted, sys.executable, WRITES_UNTIL_FULL, tmp_path / "copy"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ended.returncode in (1, 77) and not ended.stdout:
+        pytest.skip("no small file system can be mounted here")
+    written, said = ended.stdout.split(" ", 1)
+    assert "No space left on device" in said
+    assert len(whole_lines(tmp_path / "copy")) == int(written) > 10
+
+
+WRITES_FOR_EVER = """
+import os, sys
+sys.path.insert(0, sys.argv[3])
+from test_writer import record
+from agentv.results.writer import ResultWriter
+
+writer = ResultWriter(sys.argv[1])
+number = int(sys.argv[2])
+os.write(1, b"ready\\n")
+while True:
+    writer.emit(record(number, "x" * (number * 37 % 5000)))
+    os.write(1, b"%d\\n" % number)
+    number += 1
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs kill -9")
+def test_nothing_that_was_written_is_lost_when_the_process_is_killed(tmp_path):
+    chance = random.Random(7)
+    path = tmp_path / "results.jsonl"
+    known = 0
+    for _ in range(12):
+        arguments = [sys.executable, "-c", WRITES_FOR_EVER, path, str(known), os.path.dirname(__file__)]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"ready\n"
+            time.sleep(chance.uniform(0, 0.03))
+            process.kill()
+            told = [int(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
+        with ResultWriter(path):
+            pass
+        ids = [result.eval_id for result in results_in(path)]
+        assert ids == [f"case-{number}" for number in range(len(ids))]
+        assert len(ids) >= (told[-1] + 1 if told else known)
+        known = len(ids)
+    assert known > 12

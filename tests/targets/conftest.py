@@ -1,0 +1,82 @@
+"""What the tests of targets share: questions, one call from opening to closing, and whether a process still runs."""
+
+import asyncio
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from agentv.engine.question import Question
+from agentv.model.case import EvalCase, Origin, Place
+
+
+def make_question(id="one", text="Hello", *, trial=1, attempt=1, timeout_s=10.0, folder="", dataset="", **case):
+    place = Place(Origin(base_dir=str(folder), dataset=dataset, path=case.pop("path", "")), 1)
+    question = Question(EvalCase(id, input=text, place=place, **case), trial=trial)
+    question.attempt, question.timeout_s = attempt, timeout_s
+    return question
+
+
+async def respond_once(target, home, *questions):
+    responder = target.open(str(home))
+    try:
+        return [await responder.respond(question) for question in questions]
+    finally:
+        await responder.aclose()
+
+
+@pytest.fixture
+def question():
+    return make_question
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """The answer of a target to one question, from opening it to closing it."""
+
+    def call(target, *, home=tmp_path, **asked):
+        [response] = asyncio.run(respond_once(target, home, make_question(**asked)))
+        return response
+
+    return call
+
+
+@pytest.fixture
+def still_running():
+    """Which of some processes run on after a moment: one that was killed is not gone the same instant."""
+
+    def running(pids):
+        deadline = time.monotonic() + 2
+        while (left := [pid for pid in pids if _runs(pid)]) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return left
+
+    return running
+
+
+def _runs(pid):
+    """One that has ended, and that nobody has asked after yet, does not run."""
+    if Path("/proc/self").exists():
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+    said = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return bool(said.stdout.strip()) and not said.stdout.strip().startswith("Z")
+
+
+@pytest.fixture
+def pids_in():
+    """The numbers that a command has written into a file, as soon as there are so many of them."""
+
+    def read(path, count):
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            written = path.read_text().split() if path.exists() else []
+            if len(written) >= count:
+                return [int(pid) for pid in written]
+            time.sleep(0.005)
+        raise AssertionError(f"{path} has {written}")
+
+    return read

@@ -1,0 +1,505 @@
+"""The command target: what reaches the command, what is read from it, how it fails, and that nothing is left of it."""
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from agentv.environment import Environment, Home
+from agentv.model.case import Origin, Place
+from agentv.model.message import FilePart, Message, TextPart
+from agentv.model.response import TargetFailure
+from agentv.model.result import TokenUsage
+from agentv.targets import command as command_module
+from agentv.targets import process
+from agentv.targets.cli import Cli, Healthcheck
+from agentv.targets.template import CommandTemplate
+
+NASTY = "it's \"quoted\" $(touch hacked) `touch hacked` $HOME \\ * ; | & \n second line é ✓"
+
+
+def cli(template, **settings):
+    return Cli(name="c", provider="cli", command_template=template, **settings)
+
+
+def failure_of(ask, target, **asked):
+    with pytest.raises(TargetFailure) as failed:
+        ask(target, **asked)
+    return failed.value
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path, monkeypatch):
+    """The folder in which commands get their files: empty again when a test ends."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+QUOTING = {
+    "plain": "printf %s {PROMPT}",
+    "in double quotes": 'printf %s "{PROMPT}"',
+    "in single quotes": "printf %s '{PROMPT}'",
+    "in a substitution": 'printf %s "$(printf %s {PROMPT})"',
+    "quoted in a substitution": 'printf %s "$(printf %s "{PROMPT}")"',
+    "behind other quotes": "echo \"it's\" '\"' \\' \\\" > /dev/null; printf %s {PROMPT}",
+    "behind a comment": "true # it's a comment\nprintf %s {PROMPT}",
+    "in a subshell": "(printf %s {PROMPT})",
+    "as a variable": "x={PROMPT}; printf %s \"$x\"",
+    "from a file": "cat {PROMPT_FILE}",
+}
+
+
+@pytest.mark.parametrize("template", QUOTING.values(), ids=QUOTING)
+def test_the_prompt_arrives_as_it_is(ask, tmp_path, template):
+    assert ask(cli(template), text=NASTY, folder=tmp_path).text == NASTY
+    assert not (tmp_path / "hacked").exists()
+
+
+HOSTILE = {
+    "in backquotes": "printf %s `printf %s {PROMPT}`",
+    "in a heredoc": "cat <<END\n{PROMPT}\nEND",
+    "where the quotes are hard to follow": 'printf %s "$(case x in x) printf %s {PROMPT};; esac)"',
+}
+
+
+@pytest.mark.parametrize("template", HOSTILE.values(), ids=HOSTILE)
+def test_no_value_is_ever_run(ask, tmp_path, template):
+    ask(cli(template), text=NASTY, folder=tmp_path)
+    assert not (tmp_path / "hacked").exists()
+
+
+PLACEHOLDERS = {
+    "{EVAL_ID}": "a b/$(x)",
+    "{ATTEMPT}": "3",
+    "{GUIDELINES}": "",
+    "{FILES}": "",
+    "${HOME:+shell}": "shell",
+    "{lower}": "{lower}",
+}
+
+
+@pytest.mark.parametrize(("placeholder", "value"), PLACEHOLDERS.items())
+def test_placeholders_stand_for(ask, placeholder, value):
+    response = ask(cli(f"printf '<%s>' {placeholder}"), id="a b/$(x)", attempt=3)
+    assert response.text == f"<{value}>"
+
+
+@pytest.fixture
+def with_files(tmp_path):
+    """A case with two files, one of them twice, and a guideline."""
+    for name in ("a b.txt", "it's.txt", "rules.instructions.md"):
+        (tmp_path / name).write_text(f"contents of {name}")
+    parts = [FilePart(name, "", str(tmp_path / name)) for name in ("a b.txt", "it's.txt", "rules.instructions.md")]
+    return {
+        "text": (Message("user", (TextPart("Read"), *parts, parts[0])),),
+        "folder": tmp_path,
+    }
+
+
+FILES = {
+    "paths": ("{path}", "<{0}/a b.txt><{0}/it's.txt><{0}/rules.instructions.md>"),
+    "an option each": ("--file {path}", "<--file><{0}/a b.txt><--file><{0}/it's.txt><--file><{0}/rules.instructions.md>"),
+    "quoted by the user": ('-f"{path}"', "<-f{0}/a b.txt><-f{0}/it's.txt><-f{0}/rules.instructions.md>"),
+    "names": ("{basename}={path}", "<a b.txt={0}/a b.txt><it's.txt={0}/it's.txt><rules.instructions.md={0}/rules.instructions.md>"),
+}
+
+
+@pytest.mark.parametrize(("files_format", "expected"), FILES.values(), ids=FILES)
+def test_files_stand_in_the_command_as_their_format_says(ask, with_files, tmp_path, files_format, expected):
+    response = ask(cli("printf '<%s>' {FILES}", files_format=files_format), **with_files)
+    assert response.text == expected.format(tmp_path)
+
+
+def test_the_prompt_names_files_and_guidelines_come_apart(question, with_files, tmp_path):
+    asked = question(**with_files)
+    origin = Origin(base_dir=str(tmp_path), root=str(tmp_path), guideline_patterns=("*.instructions.md",))
+    asked.case = type(asked.case)("one", input=with_files["text"], place=Place(origin, 1))
+
+    async def answers():
+        responder = cli("printf '%s\\n' {FILES}; echo ---; echo {GUIDELINES}; echo ---; echo {PROMPT}").open(str(tmp_path))
+        return (await responder.respond(asked)).text.split("---")
+
+    files, guidelines, prompt = asyncio.run(answers())
+    assert files.split("\n")[:2] == [f"{tmp_path}/a b.txt", f"{tmp_path}/it's.txt"]
+    assert "contents of rules" in guidelines
+    assert f'<file: path="{tmp_path}/a b.txt">' in prompt
+    assert "contents of a b" not in prompt
+
+
+OUTPUTS = {
+    "text": ("hello\nworld\n\n", "hello\nworld", None),
+    "JSON of another kind": ('{"answer": 42}', '{"answer": 42}', None),
+    "half a JSON": ('{"text": ', '{"text": ', None),
+    "a list": ("[1]", "[1]", None),
+    "the text of an object": ('{"text": "hi", "token_usage": {"input": 1, "output": 2}}', "hi", TokenUsage(1, 2)),
+    "data as text": ('{"text": {"a": 1}}', '{"a":1}', None),
+    "messages": ('{"output_messages": [{"role": "assistant", "content": "hi"}], "text": "no"}', "hi", None),
+    "no messages": ('{"output_messages": [], "text": "hi"}', "hi", None),
+    "nothing": ("", "", None),
+}
+
+
+@pytest.mark.parametrize("way", ["cat {0}", "cat {0} > {{OUTPUT_FILE}}; echo noise"], ids=["stdout", "file"])
+@pytest.mark.parametrize(("printed", "text", "usage"), OUTPUTS.values(), ids=OUTPUTS)
+def test_what_a_command_gives_out_is_read(ask, tmp_path, printed, text, usage, way):
+    (tmp_path / "printed").write_text(printed)
+    response = ask(cli(way.format(shlex.quote(str(tmp_path / "printed")))))
+    assert (response.text, response.usage) == (text, usage)
+
+
+def test_bytes_that_are_no_text_are_marked(ask):
+    assert ask(cli("printf 'a\\377b'")).text == "a�b"
+
+
+def test_metrics_are_read(ask):
+    response = ask(cli("""echo '{"text": "x", "cost_usd": 0.5, "duration_ms": 12}'"""))
+    assert (response.cost_usd, response.duration_ms) == (0.5, 12.0)
+
+
+FAILURES = {
+    "an exit code": ("echo first; echo broken >&2; exit 3", "process", "ended with exit code 3: broken"),
+    "nothing on stderr": ("echo on stdout; exit 1", "process", "ended with exit code 1: on stdout"),
+    "a long stderr": ("seq 100000 >&2; exit 1", "process", "99999\n100000"),
+    "a signal": ("kill -9 $$", "process", "was ended by SIGKILL"),
+    "no such program": ("no-such-program-here", "process", "ended with exit code 127"),
+    "no file": ("echo said; : {OUTPUT_FILE}", "invalid_response", "wrote no {OUTPUT_FILE}: said"),
+    "messages that are none": ("echo '{\"output_messages\": [1]}'", "invalid_response", "'output_messages[0]' is no message"),
+}
+
+
+@pytest.mark.parametrize(("template", "error_class", "message"), FAILURES.values(), ids=FAILURES)
+def test_a_command_that_fails_is_a_failure_of_its_class(ask, template, error_class, message):
+    failure = failure_of(ask, cli(template))
+    assert failure.error_class == error_class
+    assert message in failure.message
+    assert len(failure.message) < 2200
+
+
+def test_a_folder_that_is_not_there_is_named(ask, tmp_path):
+    assert f"{tmp_path}/nowhere: there is no such folder" in failure_of(ask, cli("true", cwd="nowhere")).message
+
+
+def test_a_prompt_too_long_for_a_command_line_says_what_to_use(ask):
+    failure = failure_of(ask, cli("echo {PROMPT}"), text="x" * 200_000)
+    assert (failure.error_class, "use {PROMPT_FILE}" in failure.message) == ("process", True)
+    assert ask(cli("wc -c < {PROMPT_FILE}"), text="x" * 200_000).text.strip() == "200000"
+
+
+def test_a_prompt_with_a_null_says_what_to_use(ask):
+    assert "use {PROMPT_FILE}" in failure_of(ask, cli("echo {PROMPT}"), text="a\0b").message
+
+
+def test_output_has_a_limit(ask, monkeypatch):
+    failure = failure_of(ask, cli("yes"))
+    assert failure.error_class == "process"
+    assert "printed more than 16 MiB" in failure.message
+    monkeypatch.setattr(command_module, "MAX_OUTPUT_BYTES", 10)
+    assert "more than" in failure_of(ask, cli("echo 12345678901 > {OUTPUT_FILE}")).message
+
+
+def test_a_flood_on_stderr_is_no_harm(ask):
+    assert ask(cli("head -c 5000000 /dev/zero >&2; echo done")).text == "done"
+
+
+def test_standard_input_is_empty(ask):
+    assert ask(cli("cat; echo end")).text == "end"
+
+
+WHERE = {
+    "the dataset's folder": ({}, None, "data"),
+    "a folder of the settings": ({"cwd": "sub"}, None, "home/sub"),
+    "the workspace before both": ({"cwd": "sub"}, "work", "work"),
+}
+
+
+@pytest.mark.parametrize(("settings", "workspace", "expected"), WHERE.values(), ids=WHERE)
+def test_a_command_runs_in(question, tmp_path, settings, workspace, expected):
+    for name in ("data", "home/sub", "work"):
+        (tmp_path / name).mkdir(parents=True)
+    asked = question(folder=tmp_path / "data")
+    asked.workspace = str(tmp_path / workspace) if workspace else None
+
+    async def answer():
+        return (await cli("pwd", **settings).open(str(tmp_path / "home")).respond(asked)).text
+
+    assert asyncio.run(answer()) == str(tmp_path / expected)
+
+
+def test_a_case_from_no_file_runs_at_home(ask, tmp_path):
+    assert ask(cli("pwd")).text == str(tmp_path)
+
+
+def test_a_command_gets_the_environment_without_secrets(ask, tmp_path, monkeypatch):
+    for name in ("A_KEY", "B_KEY", "MINE"):
+        monkeypatch.setenv(name, f"secret-{name}")
+    monkeypatch.setenv("PLAIN", "plain")
+    home = Home(str(tmp_path), Environment({"C_KEY": "secret-in-file", "FILE": "file"}, None, frozenset({"MINE"})))
+    target = cli("echo $A_KEY,$B_KEY,$MINE,$PLAIN,$C_KEY,$FILE,$SET", pass_env=("B_KEY", "C_KEY"), env={"SET": "set"})
+
+    async def answer():
+        from agentv.engine.question import Question
+        from agentv.model.case import EvalCase
+
+        return (await target.open(home).respond(Question(EvalCase("one", input="x")))).text
+
+    assert asyncio.run(answer()) == ",secret-B_KEY,,plain,secret-in-file,file,set"
+
+
+def test_the_files_of_a_command_are_private(ask):
+    target = cli("ls -ld $(dirname {OUTPUT_FILE}) > {OUTPUT_FILE}; cat {PROMPT_FILE} >> {OUTPUT_FILE}")
+    text = ask(target, text="secret prompt").text
+    assert text.startswith("drwx------")
+    assert text.endswith("secret prompt")
+
+
+def test_files_are_removed_after_a_failure_too(ask):
+    failure_of(ask, cli("touch {OUTPUT_FILE}; exit 1"))
+
+
+def test_files_are_kept_on_request(ask, temporary):
+    ask(cli("echo hi > {OUTPUT_FILE}", keep_temp_files=True))
+    [kept] = temporary.iterdir()
+    [file] = kept.iterdir()
+    assert file.read_text() == "hi\n"
+    file.unlink()
+    kept.rmdir()
+
+
+# A shell, a child in the background and a child of that child, none of which ends by itself.
+FAMILY = "sh -c 'sleep 60 & echo $$ $! >> pids; wait' & echo $$ >> pids; wait"
+STUBBORN = "trap '' TERM; " + FAMILY
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(process, "GRACE_S", 0.05)
+
+
+@pytest.mark.parametrize("template", [FAMILY, STUBBORN], ids=["willing", "stubborn"])
+def test_a_timeout_ends_the_whole_group(ask, tmp_path, still_running, pids_in, quick, template):
+    failure = failure_of(ask, cli(template + "; true"), folder=tmp_path, timeout_s=0.3)
+    assert failure.error_class == "timeout"
+    assert "did not end within 0.3 s" in failure.message
+    pids = pids_in(tmp_path / "pids", 3)
+    assert still_running(pids) == []
+
+
+@pytest.mark.parametrize("template", [FAMILY, STUBBORN], ids=["willing", "stubborn"])
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+def test_a_cancellation_ends_the_whole_group(question, tmp_path, still_running, pids_in, quick, template, times):
+    async def cancelled():
+        responder = cli(template).open(str(tmp_path))
+        call = asyncio.ensure_future(responder.respond(question(folder=tmp_path)))
+        pids = await asyncio.to_thread(pids_in, tmp_path / "pids", 3)
+        for _ in range(times):
+            call.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await responder.aclose()
+        return pids
+
+    pids = asyncio.run(cancelled())
+    assert still_running(pids) == []
+
+
+def test_a_cancellation_at_the_very_start_leaves_nothing(question, tmp_path, still_running):
+    async def cancelled(steps):
+        responder = cli("echo $$ >> pids; sleep 60").open(str(tmp_path))
+        call = asyncio.ensure_future(responder.respond(question(folder=tmp_path)))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    for steps in range(6):
+        asyncio.run(cancelled(steps))
+    pids = (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []
+    assert still_running(pids) == []
+
+
+def test_what_a_command_leaves_in_the_background_ends_with_it(ask, tmp_path, still_running, pids_in):
+    response = ask(cli("sleep 60 & echo $! > pids; echo answer"), folder=tmp_path)
+    assert response.text == "answer"
+    assert still_running(pids_in(tmp_path / "pids", 1)) == []
+
+
+def test_a_process_that_left_the_group_does_not_hold_the_answer_up(ask, tmp_path, pids_in, monkeypatch):
+    monkeypatch.setattr(process, "_DRAIN_S", 0.05)
+    leave = "import os, time; os.setsid(); open('pids', 'w').write(str(os.getpid())); time.sleep(30)"
+    script = tmp_path / "leave.py"
+    script.write_text(leave)
+    waiting = "while [ ! -s pids ]; do sleep 0.01; done"
+    response = ask(cli(f"{shlex.quote(sys.executable)} leave.py & {waiting}; echo answer"), folder=tmp_path)
+    os.kill(*pids_in(tmp_path / "pids", 1), 9)
+    assert response.text == "answer"
+
+
+def test_no_zombie_is_left(ask):
+    for _ in range(5):
+        ask(cli("true"))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_health_check_runs_once_for_all_cases(question, tmp_path):
+    async def answers():
+        target = cli("echo ok", healthcheck=Healthcheck(command_template="echo checked {EVAL_ID} >> checks"))
+        responder = target.open(str(tmp_path))
+        await asyncio.gather(*(responder.respond(question(str(number))) for number in range(5)))
+        await responder.aclose()
+
+    asyncio.run(answers())
+    assert (tmp_path / "checks").read_text() == "checked healthcheck\n"
+
+
+def test_a_health_check_that_fails_fails_every_case(question, tmp_path):
+    async def failures():
+        responder = cli("echo ok", healthcheck=Healthcheck(command_template="echo down >&2; exit 1")).open(str(tmp_path))
+        return await asyncio.gather(*(responder.respond(question(str(n))) for n in range(3)), return_exceptions=True)
+
+    found = asyncio.run(failures())
+    assert {failure.error_class for failure in found} == {"process"}
+    assert {failure.message for failure in found} == {
+        "The health check failed: The command ended with exit code 1: down"
+    }
+    assert len({id(failure) for failure in found}) == 3
+
+
+class Healthy(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/good" else 503)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def address():
+    server = HTTPServer(("127.0.0.1", 0), Healthy)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_health_check_by_address(ask, address):
+    assert ask(cli("echo ok", healthcheck=Healthcheck(url=f"{address}/good"))).text == "ok"
+    failure = failure_of(ask, cli("echo ok", healthcheck=Healthcheck(url=f"{address}/bad")))
+    assert "The health check failed" in failure.message
+    assert "503" in failure.message
+
+
+def test_a_health_check_that_is_cut_short_leaves_nothing(question, tmp_path, still_running, pids_in):
+    async def closed():
+        slow = Healthcheck(command_template="echo $$ > pids; sleep 60")
+        responder = cli("echo ok", healthcheck=slow).open(str(tmp_path))
+        call = asyncio.ensure_future(responder.respond(question()))
+        pids = await asyncio.to_thread(pids_in, tmp_path / "pids", 1)
+        await responder.aclose()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return pids
+
+    assert still_running(asyncio.run(closed())) == []
+
+
+BATCH = """
+import json, sys
+answers = []
+for line in open(sys.argv[1]):
+    case = json.loads(line)
+    answers.append({"id": case["id"], "text": case["prompt"].upper(), "cost_usd": 1})
+exec(sys.argv[3])
+open(sys.argv[2], "w").write("".join(a if isinstance(a, str) else json.dumps(a) + "\\n" for a in answers))
+"""
+
+
+@pytest.fixture
+def in_batches(tmp_path, question):
+    """The outcomes of three cases, answered by one command that changes its answers in some way."""
+    (tmp_path / "batch.py").write_text(BATCH)
+
+    def run(change="pass", ids=("a", "b", "c")):
+        python = shlex.quote(sys.executable)
+        template = f"echo run >> runs; {python} batch.py {{PROMPT_FILE}} {{OUTPUT_FILE}} {shlex.quote(change)}"
+
+        async def outcomes():
+            responder = cli(template, provider_batching=True).open(str(tmp_path))
+            return await responder.respond_many([question(id, f"text {id}", folder=tmp_path) for id in ids])
+
+        return asyncio.run(outcomes())
+
+    return run
+
+
+def test_one_command_answers_many_cases(in_batches, tmp_path):
+    outcomes = in_batches()
+    assert {id: response.text for id, response in outcomes.items()} == {"a": "TEXT A", "b": "TEXT B", "c": "TEXT C"}
+    assert all(response.cost_usd == 1 and response.duration_ms > 0 for response in outcomes.values())
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+CHANGES = {
+    "a missing line": ("del answers[1]", "The output of the command has no line for 'b'"),
+    "a line that is no JSON": ("answers[1] = 'oops\\n'", "no line for 'b' (line 2 of the output is no JSON)"),
+    "a line without an id": ("answers[1] = {'text': 'x'}", "no line for 'b' (line 2 of the output has no 'id')"),
+    "a line without an answer": ("answers[1] = {'id': 'b'}", "The line for 'b' has no 'output_messages' and no 'text'"),
+    "a line that is wrong": ("answers[1]['cost_usd'] = -1", "'cost_usd' must be a number"),
+    "two lines": ("answers.append(answers[1])", "The output has two lines for 'b'"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
+def test_a_case_without_its_line_fails_and_the_others_do_not(in_batches, change, message):
+    outcomes = in_batches(change)
+    assert (outcomes["a"].text, outcomes["c"].text) == ("TEXT A", "TEXT C")
+    assert outcomes["b"].error_class == "invalid_response"
+    assert message in outcomes["b"].message
+
+
+def test_a_command_that_fails_fails_all_of_its_cases(in_batches):
+    outcomes = in_batches("sys.exit('broken')")
+    assert [failure.error_class for failure in outcomes.values()] == ["process"] * 3
+    assert len({id(failure) for failure in outcomes.values()}) == 3
+
+
+def test_a_single_case_goes_the_same_way(ask):
+    echo = """printf '{"id": "one", "text": "%s"}' {EVAL_ID}"""
+    assert ask(cli(echo, provider_batching=True)).text == "batch"
+    assert failure_of(ask, cli("true", provider_batching=True)).error_class == "invalid_response"
+
+
+def test_only_what_the_template_uses_becomes_a_variable():
+    rendered, variables = CommandTemplate("run {EVAL_ID}").render({"EVAL_ID": "x", "PROMPT": "y"})
+    assert rendered == 'run "${AGENTV_EVAL_ID}"'
+    assert variables == {"AGENTV_EVAL_ID": "x"}
+
+
+def test_the_lines_of_a_batch_have_everything_about_a_case(question, tmp_path):
+    async def lines():
+        copy = f"cp {{PROMPT_FILE}} {shlex.quote(str(tmp_path / 'seen'))}"
+        await cli(copy, provider_batching=True).open(str(tmp_path)).respond_many([question()])
+
+    asyncio.run(lines())
+    assert json.loads(Path(tmp_path / "seen").read_text()) == {
+        "id": "one",
+        "prompt": "Hello",
+        "messages": [{"role": "user", "content": "Hello"}],
+        "guidelines": "",
+        "files": [],
+    }

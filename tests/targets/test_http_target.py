@@ -1,0 +1,234 @@
+"""The HTTP target: requests made from templates, answers found by a path."""
+
+import asyncio
+import json
+from dataclasses import replace
+from urllib.parse import parse_qs
+
+import pytest
+
+from agentv.errors import UsageError
+from agentv.model.case import CaseDetails, EvalCase
+from agentv.model.message import Message
+from agentv.model.response import TargetFailure
+from agentv.model.values import FrozenDict
+from agentv.targets.http import Http
+from agentv.testing import Asked, FaultyServer, RawReply, SampleRequest
+
+NASTY = 'He said "no"\n\\ and {{ prompt }} and </b> é \U0001f600'
+KEY = "key-planted-0123456789"
+
+
+class Anything:
+    """A wire format that takes every request as it is."""
+
+    def serves(self, path):
+        return True
+
+    def read(self, asked):
+        return replace(asked, body=json.loads(asked.raw)) if asked.raw else asked
+
+    def whole(self, asked, answer):
+        return {"text": answer.text}
+
+    def pieces(self, asked, answer):
+        return []
+
+    def error(self, status, message):
+        return {"detail": message}
+
+
+def case(**fields) -> EvalCase:
+    variables = fields.pop("variables", None)
+    details = CaseDetails(variables=FrozenDict(variables)) if variables is not None else CaseDetails()
+    return EvalCase("case-1", details=details, **fields)
+
+
+def ask(server, request=None, path="/ask", **settings):
+    async def once():
+        target = Http(**{"name": "h", "provider": "http", "url": f"{server.origin}{path}", **settings}).open(".")
+        try:
+            return await target.respond(request or SampleRequest())
+        finally:
+            await target.aclose()
+
+    return asyncio.run(once())
+
+
+def serving(body=b"{}", **reply) -> FaultyServer:
+    return FaultyServer(RawReply(body, **reply), formats=[Anything()])
+
+
+def sent(request=None, **settings) -> Asked:
+    """The request as it arrived."""
+    with serving() as server:
+        ask(server, request, **settings)
+    return server.requests[0]
+
+
+def failure(reply: RawReply, **settings) -> TargetFailure:
+    with FaultyServer(reply, formats=[Anything()]) as server, pytest.raises(TargetFailure) as raised:
+        ask(server, **settings)
+    return raised.value
+
+
+def complaint(**settings) -> str:
+    with pytest.raises(UsageError) as raised:
+        Http(**{"name": "h", "provider": "http", "url": "http://h/", **settings}).open(".")
+    return str(raised.value)
+
+
+def test_without_a_body_the_prompt_is_sent_and_the_text_is_the_answer():
+    with serving(b"Paris \xc3\xa9", headers={"Content-Type": "text/plain"}) as server:
+        response = ask(server, SampleRequest("Capital?"))
+    assert response.text == "Paris é"
+    assert response.duration_ms > 0
+    assert server.requests[0].body == {"prompt": "Capital?"}
+    assert server.requests[0].headers["Content-Type"] == "application/json"
+
+
+def test_strings_in_an_object_are_templates_and_what_is_put_in_is_not():
+    body = {
+        "q": "{{ prompt }}",
+        "both": ["<{{ prompt }}>", 1, None],
+        "id": "{{ id }}-{{ trial }}",
+        "{{ id }}": "",
+    }
+    arrived = sent(SampleRequest(NASTY, case()), body=body)
+    assert arrived.body == {"q": NASTY, "both": [f"<{NASTY}>", 1, None], "id": "case-1-1", "{{ id }}": ""}
+
+
+def test_a_string_that_is_one_name_becomes_its_value():
+    variables = {"n": 3, "whole": 1.0, "big": 2**70, "list": [1, {"a": None}], "text": "7"}
+    asked = SampleRequest((Message("system", "S"), Message("user", "U")), case(variables=variables))
+    body = {"messages": "{{messages}}", "all": "{{ variables }}", "n": "{{ variables.n }}", "t": "{{ variables.text }}"}
+    assert sent(asked, body=body).body == {
+        "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}],
+        "all": variables,
+        "n": 3,
+        "t": "7",
+    }
+
+
+def test_a_text_body_is_rendered_as_it_stands():
+    body = '{"q": {{ prompt | tojson }}, "v": {{ variables }}, "n": "{{ conversation_id }}"}'
+    arrived = sent(SampleRequest(NASTY, case(variables={"a": [1]})), body=body)
+    assert arrived.body == {"q": NASTY, "v": {"a": [1]}, "n": ""}
+    assert arrived.headers["Content-Type"] == "application/json"
+
+
+def test_the_users_own_content_type_wins():
+    assert sent(body={"a": 1}, headers={"content-type": "application/x"}).headers["Content-Type"] == "application/x"
+
+
+def test_addresses_take_values_as_one_part_and_no_more():
+    with serving() as server:
+        ask(
+            server,
+            SampleRequest("a/b?c=d&e #é"),
+            path="/v/{{ id }}?q={{ prompt }}&r={{ prompt | urlencode }}",
+            method="GET",
+        )
+        ask(server, SampleRequest("../../x", case()), path="/v/{{ prompt }}/y", method="GET")
+    first, second = server.requests
+    assert first.path == "/v/sample"
+    assert parse_qs(first.query) == {"q": ["a/b?c=d&e #é"], "r": ["a/b?c=d&e #é"]}
+    assert second.path == "/v/..%2F..%2Fx/y"
+
+
+def test_headers_are_templates_too_and_stay_one_line():
+    arrived = sent(
+        SampleRequest("a\r\nX-Evil: 1"), headers={"X-Case": "{{ id }}", "X-Prompt": "{{ prompt }}", "X-Team": "t"}
+    )
+    assert arrived.headers["X-Case"] == "sample"
+    assert arrived.headers["X-Prompt"] == "a X-Evil: 1"
+    assert arrived.headers["X-Team"] == "t"
+    assert "X-Evil" not in arrived.headers
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+def test_every_method(method):
+    with serving(b"done") as server:
+        assert ask(server, method=method).text == "done"
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("output.text", "Paris"),
+        ("choices[0].text", "first"),
+        ("choices[-1].text", "last"),
+        ("$.output.text", "Paris"),
+        ("output", {"text": "Paris"}),
+        ("number", 0),
+        ("empty", ""),
+    ],
+)
+def test_a_path_leads_to_the_answer(path, answer):
+    body = {"output": {"text": "Paris"}, "choices": [{"text": "first"}, {"text": "last"}], "number": 0, "empty": ""}
+    with serving(json.dumps(body).encode()) as server:
+        assert ask(server, response_path=path).messages[0].content == answer
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"other": 1}', "The answer has nothing at 'output.text'; its keys are: other"),
+        (b'{"output": {"text": null}}', "The answer has null at 'output.text'; its keys are: output"),
+        (b"[]", "The answer has nothing at 'output.text'"),
+        (b"<html>", "The answer is no JSON"),
+        (b'{"output": {"te', "The answer is no JSON"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_an_invalid_response(body, message):
+    told = failure(RawReply(body), response_path="output.text")
+    assert told.error_class == "invalid_response"
+    assert told.message.startswith(message)
+
+
+def test_statuses_have_their_classes_and_the_servers_own_words():
+    told = failure(RawReply(b'{"detail": "Too many"}', 429, {"Retry-After": "2"}))
+    assert (told.error_class, told.retry_after_s, told.message) == ("rate_limit", 2.0, "HTTP 429: Too many")
+    assert failure(RawReply(b"gone", 503)).error_class == "server"
+
+
+def test_a_name_that_this_case_lacks_is_a_failure_of_the_case():
+    for body in ({"a": "{{ variables.city }}"}, {"a": "In {{ variables.city }}"}):
+        told = failure(RawReply(b""), body=body)
+        assert told.error_class == "invalid_response"
+        assert told.message.startswith("The request cannot be made: ")
+
+
+def test_keys_in_headers_addresses_and_passwords_are_in_no_message():
+    for settings in (
+        {"headers": {"X-Api-Key": KEY}},
+        {"headers": {"Authorization": f"Bearer {KEY}"}},
+        {"path": f"/ask?token={KEY}"},
+    ):
+        told = failure(RawReply(f"You sent {KEY}".encode(), 400), **settings)
+        assert told.message == "HTTP 400: You sent [redacted]"
+
+
+def test_the_endpoint_is_the_host():
+    assert Http(name="h", provider="http", url=f"http://me:{KEY}@h:1/a?k={KEY}").open(".").endpoint == "http://h:1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"body": "{{ promt }}"}, "Target 'h': 'body' uses 'promt', which no request has. Did you mean 'prompt'?"),
+        ({"body": {"a": ["{{ prompt"]}}, "Target 'h': 'body' is no valid template: syntax error"),
+        ({"url": "http://h/{{ case }}"}, "Target 'h': 'url' uses 'case', which no request has"),
+        ({"headers": {"X": "{{ y }}"}}, "Target 'h': 'headers' uses 'y'"),
+        ({"response_path": "a..b"}, "Target 'h': 'response_path': 'a..b' is no path"),
+        ({"url": "h"}, "Target 'h': 'url' must be an address"),
+        ({"method": "GET", "body": "x"}, "Target 'h': A GET request has no 'body'"),
+    ],
+)
+def test_mistakes_in_settings_show_before_anything_is_sent(settings, message):
+    assert complaint(**settings).startswith(message)
+
+
+def test_variables_of_the_environment_are_no_templates():
+    settings = Http(name="h", provider="http", url="${{ HOST }}/x", body={"key": "${{ KEY }}", "q": "{{ prompt }}"})
+    assert settings.complaints() == []

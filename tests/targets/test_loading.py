@@ -1,0 +1,264 @@
+"""The targets of a project: where the file is found, what a target becomes, which one answers, what is kept of it."""
+
+import pytest
+
+from agentv.datasets.yaml_nodes import locate, parse_yaml
+from agentv.environment import Environment
+from agentv.errors import AgentvError
+from agentv.targets.loading import (
+    TargetsError,
+    find_targets_file,
+    load_targets,
+    named_targets_file,
+    without_targets,
+)
+
+SECRET = "sk-0123456789"
+
+
+def load(*entries, variables=None, path="targets.yaml"):
+    return load_targets({"targets": list(entries)}, path, Environment(variables or {}))
+
+
+def entry(name="main", provider="mock", **settings):
+    return {"name": name, "provider": provider, **settings}
+
+
+def load_text(text, **variables):
+    data = parse_yaml(text.encode())
+    return load_targets(data, "targets.yaml", Environment(variables), lambda path: locate(data, path).line)
+
+
+@pytest.mark.parametrize("name", [".agentv/targets.yaml", ".agentv/targets.yml", "targets.yaml", "targets.yml"])
+def test_the_file_is_found_from_a_folder_up_to_the_root(folder, name):
+    folder.write(name, "x")
+    (folder.path / "evals/deep").mkdir(parents=True)
+    assert find_targets_file("evals/deep", ".") == name
+
+
+def test_the_nearest_file_is_taken_and_the_project_folder_goes_first(folder):
+    for name in ("evals/targets.yaml", "evals/.agentv/targets.yml", "targets.yaml"):
+        folder.write(name, "x")
+    assert find_targets_file("evals", ".") == "evals/.agentv/targets.yml"
+
+
+def test_the_working_directory_is_the_last_place(folder):
+    folder.write("targets.yaml", "x")
+    folder.write("project/evals/d.yaml", "x")
+    assert find_targets_file("project/evals", "project") == "targets.yaml"
+
+
+def test_no_file_is_found_outside_the_root(folder, monkeypatch):
+    folder.write("targets.yaml", "x")
+    (folder.path / "project").mkdir()
+    monkeypatch.chdir(folder.path / "project")
+    assert find_targets_file(".", ".") is None
+
+
+def test_a_file_or_a_folder_can_be_named(folder):
+    folder.write("ci/targets.yaml", "x")
+    assert named_targets_file("ci/targets.yaml") == named_targets_file("ci") == "ci/targets.yaml"
+    for path in ("nowhere.yaml", "."):
+        with pytest.raises(AgentvError, match="No targets file at"):
+            named_targets_file(path)
+
+
+@pytest.mark.parametrize(("path", "home"), [("targets.yaml", "."), (".agentv/targets.yaml", "."), ("ci/t.yaml", "ci")])
+def test_paths_in_settings_start_from_the_folder_of_the_file(folder, path, home):
+    assert load(entry(), path=path).home == str((folder.path / home).resolve())
+
+
+def test_variables_become_what_the_field_wants():
+    settings = {"model": "${{ MODEL }}", "temperature": "${{ T }}", "workers": "${{ W }}", "seed": "${{ S }}"}
+    variables = {"MODEL": "4", "T": "0.5", "W": "8", "S": "1"}
+    target = load(entry(provider="openai", **settings), variables=variables).get("main")
+    assert (target.model, target.temperature, target.workers, target.seed) == ("4", 0.5, 8, 1)
+
+
+def test_variables_become_what_is_wanted_deep_inside():
+    data = entry(delay_ms=["${{ LOW }}", 5], token_usage={"input": "${{ N }}", "output": 1})
+    target = load(data, variables={"LOW": "2", "N": "3"}).get("main")
+    assert (target.delay_ms, target.token_usage.input) == ([2, 5], 3)
+
+
+def test_booleans_can_be_variables():
+    data = entry(provider="cli", command="x", provider_batching="${{ B }}")
+    assert load(data, variables={"B": "true"}).get("main").provider_batching is True
+
+
+def test_the_provider_goes_by_its_own_name():
+    targets = load(entry(provider="google", api_key="k"), entry("b", "${{ P }}"), variables={"P": "mock"})
+    assert [targets.get(name).provider for name in targets.names] == ["gemini", "mock"]
+
+
+def test_a_target_may_be_a_class_of_the_users_own(folder):
+    folder.write(
+        "own.py",
+        "from agentv.targets.mock import Mock\nclass Echo(Mock, frozen=True, kw_only=True):\n    loud: bool = False\n",
+    )
+    assert load(entry(provider="own.py:Echo", loud=True)).get("main").loud is True
+    with pytest.raises(AgentvError, match="Unknown field"):
+        load(entry(provider="own.py:Echo", lowd=True)).get("main")
+    folder.write("other.py", "Echo = 1")
+    with pytest.raises(AgentvError, match="is no class derived from"):
+        load(entry(provider="other.py:Echo")).get("main")
+
+
+def test_an_unset_variable_is_no_concern_of_other_targets():
+    targets = load(entry("a", api_key="${{ NOT_THERE }}", provider="openai", model="m"), entry("b"))
+    assert targets.get("b").name == "b"
+    with pytest.raises(TargetsError, match="'api_key' uses"):
+        targets.get("a")
+
+
+FILE = """\
+targets:
+  - name: main
+    provider: openai
+    model: m
+    base_url: ${{ URL }}
+    temperature: ${{ T }}
+"""
+WRONG = {
+    "an unset variable": ({"T": "1"}, 5, "Target 'main': 'base_url' uses ${{ URL }}, which is not set"),
+    "a number that is none": ({"URL": "http://x", "T": "warm"}, 6, "Field 'temperature' must be a number, got string"),
+    "a number out of bounds": ({"URL": "http://x", "T": "-1"}, 6, "Field 'temperature' must be a number of at least 0"),
+    "an address that is none": ({"URL": "x", "T": "1"}, 2, "Target 'main': 'base_url' must be an address"),
+}
+
+
+@pytest.mark.parametrize(("variables", "line", "message"), WRONG.values(), ids=WRONG)
+def test_what_a_variable_makes_wrong_is_an_error_at_its_line(variables, line, message):
+    with pytest.raises(TargetsError) as raised:
+        load_text(FILE, **variables).get("main")
+    error = raised.value
+    assert (error.path, error.line) == ("targets.yaml", line)
+    assert error.headline == f"Invalid target at line {line} in targets.yaml"
+    assert message in error.detail
+
+
+def test_a_file_that_is_wrong_is_refused_with_all_that_is_wrong():
+    with pytest.raises(TargetsError) as raised:
+        load_text("targets:\n  - {name: a, provider: mok}\n  - {name: b, provider: mock, respnse: x}\n")
+    assert str(raised.value) == (
+        "Invalid targets file: targets.yaml\n"
+        "  Line 2: Unknown provider 'mok' (Did you mean 'mock'?)\n"
+        "  Line 3: Unknown field 'targets[1].respnse' (Did you mean 'response'?)"
+    )
+    assert (raised.value.line, raised.value.field) == (2, "targets[0].provider")
+
+
+def test_a_judge_that_a_variable_names_must_be_there():
+    targets = load(entry(judge_target="${{ J }}"), variables={"J": "mian"})
+    with pytest.raises(TargetsError, match="names 'mian', which is no target of this file") as raised:
+        targets.get("main")
+    assert raised.value.hint == "Did you mean 'main'?"
+
+
+def test_what_is_legal_and_odd_is_a_warning():
+    assert load().warnings == ("targets.yaml: Field 'targets' has no entries",)
+
+
+PICKED = {
+    "those named": (["a", "b"], ["b", "a"], ("b", "a")),
+    "once each": (["a", "b"], ["a", "a"], ("a",)),
+    "the default": (["a", "default"], [], ("default",)),
+    "the only one": (["a"], [], ("a",)),
+}
+
+
+@pytest.mark.parametrize(("names", "named", "picked"), PICKED.values(), ids=PICKED)
+def test_a_target_is_picked(names, named, picked):
+    assert load(*map(entry, names)).pick(named) == picked
+
+
+def test_a_choice_between_several_is_left_to_the_user():
+    with pytest.raises(AgentvError) as raised:
+        load(entry("a"), entry("b")).pick()
+    assert str(raised.value) == (
+        "No target was named, and none is called 'default'\n"
+        "  Targets in targets.yaml: a, b\n\n"
+        "  Hint: Name one with --target"
+    )
+
+
+@pytest.mark.parametrize("use", ["pick", "get"])
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(use):
+    targets = load(entry("main"), entry("other"))
+    with pytest.raises(AgentvError) as raised:
+        targets.pick(["mian"]) if use == "pick" else targets.get("mian")
+    assert str(raised.value) == (
+        "Unknown target 'mian'\n  Targets in targets.yaml: main, other\n\n  Hint: Did you mean 'main'?"
+    )
+
+
+@pytest.mark.parametrize("named", [[], ["main"]])
+def test_without_a_file_the_error_says_which_to_write(named):
+    with pytest.raises(AgentvError) as raised:
+        without_targets(Environment()).pick(named)
+    message = str(raised.value)
+    assert message.startswith("There is no targets file")
+    assert "Write .agentv/targets.yaml" in message
+    assert "    - name: default\n      provider: openai" in message
+
+
+@pytest.fixture
+def secretive(monkeypatch):
+    monkeypatch.setenv("MINE", SECRET)
+    monkeypatch.setenv("A_TOKEN", "token-0123456789")
+    monkeypatch.setenv("MODEL", "m1")
+    return entry(
+        provider="openai",
+        model="${{ MODEL }}",
+        api_key="${{ MINE }}",
+        headers={"Authorization": "Bearer literal-0123", "X-Api-Key": "tiny", "X-Plain": "plain"},
+        base_url="https://x/${{ A_TOKEN }}/v1",
+        workers=3,
+    )
+
+
+def test_secrets_are_the_environments_and_the_files(secretive):
+    secrets = load(secretive).secrets
+    assert {SECRET, "token-0123456789", "Bearer literal-0123", "literal-0123"} <= secrets
+    assert not {"m1", "tiny", "plain"} & secrets
+
+
+def test_settings_are_shown_without_secrets(secretive):
+    assert load(secretive).public("main") == {
+        "name": "main",
+        "provider": "openai",
+        "model": "m1",
+        "api_key": "${{ MINE }}",
+        "headers": {"Authorization": "[secret]", "X-Api-Key": "[secret]", "X-Plain": "plain"},
+        "base_url": "https://x/${{ A_TOKEN }}/v1",
+        "workers": 3,
+    }
+
+
+SAME = {
+    "a new key": ({}, {"MINE": "another-value"}),
+    "a new key in an address": ({}, {"A_TOKEN": "another-value"}),
+    "another number of workers": ({"workers": 9, "max_retries": 1, "retry_max_delay_ms": 5, "timeout_seconds": 2}, {}),
+    "another name": ({"name": "other"}, {}),
+    "another spelling": ({"maxRetries": 3}, {}),
+    "a default written out": ({"api": "chat"}, {}),
+}
+OTHER = {
+    "another model": ({"model": "m2"}, {}),
+    "another model in a variable": ({}, {"MODEL": "m2"}),
+    "another header": ({"headers": {"X-Plain": "other"}}, {}),
+    "a transform": ({"transform": {"strip": ["fences"]}}, {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "variables", "same"),
+    [*((*row, True) for row in SAME.values()), *((*row, False) for row in OTHER.values())],
+    ids=[*SAME, *OTHER],
+)
+def test_a_fingerprint_changes_with_what_shapes_the_answer(secretive, monkeypatch, changes, variables, same):
+    before = load(secretive).fingerprint("main")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    changed = {**secretive, **changes}
+    assert (load(changed).fingerprint(changed["name"]) == before) is same

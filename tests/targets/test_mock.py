@@ -1,0 +1,124 @@
+"""The mock target: what it answers, how long it takes, when it fails, and that every run is the same."""
+
+import asyncio
+import time
+
+import pytest
+
+from agentv.model.message import Message, ToolCall
+from agentv.model.response import TargetFailure
+from agentv.model.result import TokenUsage
+from agentv.targets.mock import Mock
+
+
+def mock(**settings):
+    return Mock(name="m", provider="mock", **settings)
+
+
+ANSWERS = {
+    "an echo": ({}, {"text": "Hello"}, "Hello"),
+    "an echo of the last user message": (
+        {},
+        {"text": (Message("user", "a"), Message("assistant", "b"), Message("user", "c"), Message("assistant", "d"))},
+        "c",
+    ),
+    "an echo of what there is": ({}, {"text": (Message("system", "rules"),)}, "rules"),
+    "one response": ({"response": "yes"}, {}, "yes"),
+    "an empty response": ({"response": ""}, {}, ""),
+    "a response by id": ({"responses": {"one": "1", "two": "2"}}, {}, "1"),
+    "a response by glob": ({"responses": {"t*": "2", "o?e": "1"}}, {}, "1"),
+    "an id before a glob": ({"responses": {"*": "any", "one": "1"}}, {}, "1"),
+    "the first glob that fits": ({"responses": {"*e": "first", "o*": "second"}}, {}, "first"),
+    "a glob over slashes": ({"responses": {"a*c": "1"}}, {"id": "a/b/c"}, "1"),
+    "one response where no glob fits": ({"responses": {"x*": "2"}, "response": "rest"}, {}, "rest"),
+    "an echo where no glob fits": ({"responses": {"x*": "2"}}, {}, "Hello"),
+}
+
+
+@pytest.mark.parametrize(("settings", "asked", "text"), ANSWERS.values(), ids=ANSWERS)
+def test_the_answer_is(ask, settings, asked, text):
+    assert ask(mock(**settings), **asked).text == text
+
+
+def test_tool_calls_and_usage_are_what_the_settings_say(ask):
+    calls, usage = (ToolCall("Read", {"path": "a"}),), TokenUsage(3, 4)
+    response = ask(mock(tool_calls=calls, token_usage=usage))
+    assert (response.messages[-1].tool_calls, response.usage) == (calls, usage)
+
+
+def test_an_answer_at_once_needs_no_event_loop(question):
+    answering = mock(response="yes").open(".").respond(question())
+    with pytest.raises(StopIteration) as ended:
+        answering.send(None)
+    assert ended.value.value.text == "yes"
+
+
+def test_an_answer_at_once_takes_microseconds(question):
+    responder, asked = mock(response="yes").open("."), question()
+
+    async def mean_us():
+        started = time.perf_counter()
+        for _ in range(2000):
+            await responder.respond(asked)
+        return (time.perf_counter() - started) / 2000 * 1e6
+
+    assert min(asyncio.run(mean_us()) for _ in range(5)) < 3
+
+
+def test_a_delay_is_waited_for(ask):
+    started = time.perf_counter()
+    ask(mock(delay_ms=20.0))
+    assert time.perf_counter() - started >= 0.02
+
+
+def delays(monkeypatch, question, trial):
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    responder = mock(delay_ms=[100.0, 300.0]).open(".")
+    for number in range(200):
+        asyncio.run(responder.respond(question(f"case-{number}", trial=trial)))
+    return slept
+
+
+def test_delays_fill_their_range_and_repeat(monkeypatch, question):
+    first = delays(monkeypatch, question, 1)
+    assert 0.1 <= min(first) < 0.11 < 0.29 < max(first) <= 0.3
+    assert 0.17 < sum(first) / len(first) < 0.23
+    assert first == delays(monkeypatch, question, 1)
+    assert first != delays(monkeypatch, question, 2)
+
+
+def test_a_delay_longer_than_the_time_there_is_ends_as_a_timeout(ask):
+    with pytest.raises(TargetFailure) as failed:
+        ask(mock(delay_ms=10_000.0), timeout_s=0.01)
+    assert failed.value.error_class == "timeout"
+
+
+def faults(question, rate, attempt=1):
+    async def count():
+        responder = mock(fault_rate=rate, response="yes").open(".")
+        failed = set()
+        for number in range(1000):
+            try:
+                await responder.respond(question(f"case-{number}", attempt=attempt))
+            except TargetFailure as failure:
+                assert failure.error_class == "server"
+                failed.add(number)
+        return failed
+
+    return asyncio.run(count())
+
+
+def test_faults_come_at_their_rate_and_repeat(question):
+    assert 250 < len(faults(question, 0.3)) < 350
+    assert faults(question, 0.3) == faults(question, 0.3)
+    assert len(faults(question, 1.0)) == 1000
+
+
+def test_another_attempt_may_succeed(question):
+    first, second = faults(question, 0.3, attempt=1), faults(question, 0.3, attempt=2)
+    assert 50 < len(first & second) < 130

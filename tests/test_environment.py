@@ -1,0 +1,232 @@
+"""The environment: what `.env` says, what is secret, what variables become, what child processes get."""
+
+import os
+import pickle
+
+import pytest
+
+from agentv.environment import (
+    Environment,
+    Home,
+    child_environment,
+    environment_of,
+    interpolate,
+    is_secret_field,
+    load_environment,
+    plain_value,
+    read_dotenv,
+    redacted,
+    references,
+)
+from agentv.errors import AgentvError
+from agentv.problems import Problems
+
+SECRET = "sk-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch):
+    """No variables but the ones a test sets."""
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+
+
+def own(variables):
+    """Without what pytest itself sets."""
+    return {name: value for name, value in variables.items() if not name.startswith("PYTEST_")}
+
+
+DOTENV = {
+    "a value": ("A=1", {"A": "1"}),
+    "spaces around": ("  A  =  some words  ", {"A": "some words"}),
+    "export": ("export A=1", {"A": "1"}),
+    "nothing": ("A=", {"A": ""}),
+    "a name alone": ("A\nB=1", {"B": "1"}),
+    "comments": ("# A=0\nA=1 # one\n  # indented\n", {"A": "1"}),
+    "a comment instead of a value": ("A= # nothing", {"A": ""}),
+    "a hash inside": ("A=a#b", {"A": "a#b"}),
+    "single quotes": ("A='a $b \\n #c'", {"A": "a $b \\n #c"}),
+    "double quotes": (r'A="a \"b\" \\ \n \$c # d" # e', {"A": 'a "b" \\ \n $c # d'}),
+    "quotes inside": ("A=it's", {"A": "it's"}),
+    "several lines": ('A="-----BEGIN\nkey\n-----END"\nB=1', {"A": "-----BEGIN\nkey\n-----END", "B": "1"}),
+    "an equals sign": ("A=b=c==", {"A": "b=c=="}),
+    "line ends of Windows": ("A=1\r\nB=2\r\n", {"A": "1", "B": "2"}),
+    "the last of two": ("A=1\nA=2", {"A": "2"}),
+    "no expansion": ("A=1\nB=$A${A}", {"A": "1", "B": "$A${A}"}),
+    "an empty file": ("", {}),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), DOTENV.values(), ids=DOTENV)
+def test_a_dotenv_file_is_read(text, expected):
+    assert read_dotenv(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("A=1\n=2", 2), ("A 1", 1), ("A='open", 1), ('\n\nA="open\nB=1', 3), ("A='x' y", 1), ("1A=2", 1)]
+)
+def test_a_line_that_is_wrong_is_named_and_not_shown(text, line):
+    with pytest.raises(AgentvError) as raised:
+        read_dotenv(text, "dir/.env")
+    assert str(raised.value).startswith(f"Invalid line {line} in dir/.env\n  Expected KEY=VALUE")
+    assert "open" not in str(raised.value)
+
+
+def test_the_nearest_file_counts_and_no_other(tmp_path, monkeypatch):
+    inner = tmp_path / "evals" / "deep"
+    inner.mkdir(parents=True)
+    (tmp_path / ".env").write_text("A=root\nB=root")
+    (tmp_path / "evals" / ".env").write_text("A=near")
+    monkeypatch.chdir(tmp_path)
+    assert own(load_environment(str(inner), str(tmp_path)).variables) == {"A": "near"}
+    assert own(load_environment(str(tmp_path), str(tmp_path)).variables) == {"A": "root", "B": "root"}
+
+
+def test_the_search_ends_at_the_root_and_in_the_working_directory(tmp_path, monkeypatch):
+    inner, elsewhere = tmp_path / "project" / "evals", tmp_path / "elsewhere"
+    inner.mkdir(parents=True)
+    elsewhere.mkdir()
+    (tmp_path / ".env").write_text("A=outside")
+    (elsewhere / ".env").write_text("A=here")
+    monkeypatch.chdir(inner)
+    assert load_environment(str(inner), str(tmp_path / "project")) == Environment()
+    monkeypatch.chdir(elsewhere)
+    assert own(load_environment(str(inner), str(tmp_path / "project")).variables) == {"A": "here"}
+
+
+def test_a_folder_of_that_name_is_no_file(tmp_path, monkeypatch):
+    (tmp_path / ".env").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_environment(str(tmp_path), str(tmp_path)) == Environment()
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / ".env").write_bytes(b"A=\xff")
+    with pytest.raises(AgentvError, match="not UTF-8"):
+        load_environment(str(tmp_path), str(tmp_path))
+
+
+def test_the_process_wins_and_is_left_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("A", "process")
+    (tmp_path / ".env").write_text("A=file\nB=file")
+    environment = load_environment(str(tmp_path), str(tmp_path))
+    assert own(environment.variables) == {"A": "process", "B": "file"}
+    assert own(os.environ) == {"A": "process"}
+
+
+def test_secrets_are_long_values_of_variables_with_telling_names(monkeypatch):
+    for name in ("OPENAI_API_KEY", "GH_TOKEN", "APP_SECRET", "db_password"):
+        monkeypatch.setenv(name, f"{name}-value")
+    monkeypatch.setenv("SHORT_KEY", "1234567")
+    monkeypatch.setenv("KEYBOARD", "a long value")
+    environment = Environment({"FILE_KEY": SECRET, "PLAIN": "a long value"})
+    expected = {"OPENAI_API_KEY-value", "GH_TOKEN-value", "APP_SECRET-value", "db_password-value", SECRET}
+    assert environment.secrets == expected
+    assert environment.with_secret_names(["PLAIN"]).secrets == expected | {"a long value"}
+
+
+def test_a_value_of_the_file_stays_secret_when_the_process_overrides_it(monkeypatch):
+    monkeypatch.setenv("A_KEY", "another-value")
+    assert Environment({"A_KEY": SECRET}).secrets == {SECRET, "another-value"}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (("api_key",), True),
+        (("apiKey",), True),
+        (("headers", "Authorization"), True),
+        (("headers", "x-api-key"), True),
+        (("env", "GH_TOKEN"), True),
+        (("tokens", 0), False),
+        (("password", 0), True),
+        (("max_output_tokens",), False),
+        (("model",), False),
+        (("monkey",), False),
+        ((), False),
+    ],
+)
+def test_a_field_is_secret_by_its_name(path, expected):
+    assert is_secret_field(path) is expected
+
+
+def filled_in(value, **variables):
+    problems = Problems()
+    return interpolate(value, variables, (), problems, "Target 'main'"), [problem.message for problem in problems]
+
+
+def test_variables_are_put_in_anywhere_in_values_and_only_once():
+    data = {"a": "x ${{ A }}/${{B}} y", "b": [{"c": "${{ A }}"}], "${{ A }}": 1, "n": 2}
+    expected = {"a": "x 1/${{ A }} y", "b": [{"c": "1"}], "${{ A }}": 1, "n": 2}
+    assert filled_in(data, A="1", B="${{ A }}") == (expected, [])
+
+
+def test_a_variable_that_is_not_there_is_named_with_its_place():
+    _, messages = filled_in({"headers": {"Auth": "Bearer ${{ TOKN }}"}, "args": ["${{ NONE }}"]}, TOKEN="x", NONE="")
+    assert messages == [
+        "Target 'main': 'headers.Auth' uses ${{ TOKN }}, which is not set",
+        "Target 'main': 'args[0]' uses ${{ NONE }}, which is empty",
+    ]
+
+
+def test_a_variable_that_is_not_there_comes_with_what_to_do():
+    problems = Problems()
+    interpolate("${{ OPENAI_KEY }} ${{ Z }}", {"OPENAI_KEYS": "x"}, ("a",), problems, "Target 'main'")
+    assert [problem.hint for problem in problems] == [
+        "Did you mean 'OPENAI_KEYS'?",
+        "Set Z in the environment or in .env",
+    ]
+
+
+def test_references_are_found_with_their_places():
+    data = {"a": " ${{ A }} ", "b": ["x${{ B }}"]}
+    assert list(references(data)) == [(("a",), "A", True), (("b", 0), "B", False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("4", 4), ("0.5", 0.5), ("true", True), ("False", False), (" 7 ", 7), ("x", "x"), ('"4"', '"4"'), ("null", "null")],
+)
+def test_a_text_that_is_a_number_or_a_boolean_can_be_one(text, value):
+    assert plain_value(text) == value
+
+
+def test_a_child_gets_everything_but_secrets(monkeypatch):
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setenv("A_KEY", SECRET)
+    monkeypatch.setenv("COPY", SECRET)
+    monkeypatch.setenv("B_TOKEN", "1234567")
+    assert own(child_environment()) == {"PATH": "/bin", "B_TOKEN": "1234567"}
+
+
+def test_a_child_gets_what_is_named_and_what_is_set(monkeypatch):
+    monkeypatch.setenv("A_KEY", SECRET)
+    environment = Environment({"B_KEY": "from-the-file", "URL": "http://x"})
+    child = child_environment(["A_KEY", "B_KEY", "UNSET_KEY"], {"C_KEY": "set-by-env"}, environment)
+    assert own(child) == {
+        "A_KEY": SECRET,
+        "B_KEY": "from-the-file",
+        "URL": "http://x",
+        "C_KEY": "set-by-env",
+    }
+
+
+def test_a_child_does_not_get_what_is_secret_by_its_use(monkeypatch):
+    monkeypatch.setenv("MINE", SECRET)
+    assert own(child_environment((), {}, Environment().with_secret_names(["MINE"]))) == {}
+
+
+def test_a_home_travels_with_its_environment(tmp_path):
+    home = Home(str(tmp_path), Environment({"A": "1"}))
+    travelled = pickle.loads(pickle.dumps(home))
+    assert travelled == str(tmp_path)
+    assert environment_of(travelled) == Environment({"A": "1"})
+
+
+def test_a_plain_folder_has_the_environment_that_is_found_there(tmp_path):
+    (tmp_path / ".env").write_text("A=1")
+    assert own(environment_of(str(tmp_path)).variables) == {"A": "1"}
+
+
+def test_messages_are_redacted_longest_first():
+    assert redacted("a sk-123456789 b sk-12345678 c", ["sk-12345678", "sk-123456789"]) == "a [redacted] b [redacted] c"

@@ -1,0 +1,123 @@
+"""§4, `transform`: what is taken off an answer and what is picked out of it."""
+
+import pytest
+
+from agentv.model.values import freeze
+from agentv.transform import Transform, apply_transform, transform_complaints
+
+THINKING, FENCES = {"strip": ["thinking"]}, {"strip": ["fences"]}
+
+# (transform, text, result)
+ROWS = [
+    (None, " as it is ", " as it is "),
+    ({}, " as it is ", " as it is "),
+    (THINKING, "<think>hm</think>\n\nParis", "Paris"),
+    (THINKING, "<thinking>a\nb</thinking>Paris", "Paris"),
+    (THINKING, "A <THINK>x</THINK>B<think>y</think> C", "A B C"),
+    (THINKING, "hm, well</think>Paris", "Paris"),
+    (THINKING, "<think>a<think>b</think>c</think>Paris", "Paris"),
+    (THINKING, "<think>about <think> tags</think>Paris", "Paris"),
+    (THINKING, "<think>I mention <thinking></think>Paris", "Paris"),
+    (THINKING, "<think>never closed", ""),
+    (THINKING, "Use the <think> tag", "Use the <think> tag"),
+    (THINKING, "no thinking", "no thinking"),
+    (THINKING, "", ""),
+    (FENCES, '```json\n{"a": 1}\n```', '{"a": 1}'),
+    (FENCES, "\n```\na\n\nb\n```\n", "a\n\nb"),
+    (FENCES, "~~~\na\n~~~", "a"),
+    (FENCES, "````\n```\na\n```\n````", "```\na\n```"),
+    (FENCES, "```\n```", ""),
+    (FENCES, "Here:\n```\na\n```", "Here:\n```\na\n```"),
+    (FENCES, "```\na\n```\nand\n```\nb\n```", "```\na\n```\nand\n```\nb\n```"),
+    (FENCES, "```json\n{", "```json\n{"),
+    (FENCES, "plain", "plain"),
+    ({"strip": ["thinking", "fences"]}, "<think>x</think>\n```\na\n```", "a"),
+    ({"regex": r"ANSWER:\s*(\w+)"}, "Well. ANSWER: B. Sure.", "B"),
+    ({"regex": r"\d+"}, "in 1999 and 2000", "1999"),
+    ({"regex": r"(a)|(b)"}, "b", "b"),
+    ({"regex": r"(?i)(?P<answer>yes|no)"}, "NO", "NO"),
+    ({"regex": r"ANSWER: (\w+)"}, "I do not know", ""),
+    ({"json_path": "a.b[1]"}, '{"a": {"b": [1, "x"]}}', "x"),
+    ({"json_path": "$.a"}, '{"a": {"b": [1, 2.5, null]}}', '{"b":[1,2.5,null]}'),
+    ({"json_path": "$"}, '{ "a": 1 }', '{"a":1}'),
+    ({"json_path": "['a.b']"}, '{"a.b": "é"}', "é"),
+    ({"json_path": "[-1]"}, "[1, true]", "true"),
+    ({"json_path": "a"}, '{"a": null}', ""),
+    ({"json_path": "b"}, '{"a": 1}', ""),
+    ({"json_path": "a"}, "no JSON", ""),
+    ({"json_path": "a", "strip": ["fences"]}, '```json\n{"a": "x"}\n```', "x"),
+    ({"regex": r"\{.*\}", "json_path": "a"}, 'It is {"a": "x"}!', "x"),
+    ({"function": "os.path:basename"}, "a/b.txt", "b.txt"),
+    ({"regex": r"\S+\.txt", "function": "os.path:basename"}, "see a/b.txt", "b.txt"),
+    ({"strip": None, "regex": "b"}, "abc", "b"),
+]
+
+
+@pytest.mark.parametrize(("transform", "text", "result"), ROWS)
+def test_an_answer_is_cleaned(transform, text, result):
+    assert apply_transform(text, transform) == result
+    assert apply_transform(text, freeze(transform)) == result
+
+
+MALFORMED = [
+    ({"strip": ["html"]}, "Field 'transform.strip[0]' has an unknown value 'html'"),
+    ({"strip": "thinking"}, "Field 'transform.strip' must be an array, got string"),
+    ({"regx": "a"}, "Unknown field 'transform.regx'. Did you mean 'regex'?"),
+    ({"regex": "("}, "'transform.regex' is no regular expression: missing )"),
+    ({"regex": 5}, "Field 'transform.regex' must be a string, got integer"),
+    ({"json_path": "a..b"}, "'transform.json_path': 'a..b' is no path"),
+    ({"json_path": "a[*]"}, "'transform.json_path': 'a[*]' is no path"),
+    ({"json_path": ""}, "'transform.json_path': '' is no path"),
+    ("regex", "'transform' must be an object with strip, regex, json_path or function"),
+]
+
+
+@pytest.mark.parametrize(("transform", "message"), MALFORMED)
+def test_a_malformed_transform_is_a_sentence(transform, message):
+    with pytest.raises(ValueError) as raised:
+        apply_transform("x", transform)
+    assert message in str(raised.value)
+    assert transform_complaints(transform) == [str(raised.value)]
+
+
+def test_a_transform_that_can_be_applied_has_no_complaints():
+    assert transform_complaints({"strip": ["fences"], "regex": "a", "json_path": "a", "function": "a.py:f"}) == []
+    assert transform_complaints(None) == []
+
+
+def test_settings_of_a_target_are_applied_too():
+    from agentv.targets.base import Transform as TargetTransform
+
+    assert apply_transform("<think>x</think>a1", TargetTransform(strip=("thinking",), regex=r"\d")) == "1"
+    assert apply_transform("a1", Transform(regex=r"\d")) == "1"
+
+
+FUNCTIONS = """
+def upper(text): return text.upper()
+def fails(text): raise KeyError(text)
+def number(text): return 5
+"""
+
+
+def test_a_function_in_a_file_is_called_with_the_text(tmp_path):
+    (tmp_path / "clean.py").write_text(FUNCTIONS)
+
+    def find_file(value):
+        return str(tmp_path / value)
+
+    def cleaned(name):
+        return apply_transform("a", {"function": f"clean.py:{name}"}, find_file)
+
+    assert cleaned("upper") == "A"
+    with pytest.raises(ValueError, match=r"clean.py:fails failed: KeyError: 'a' \(clean.py, line 3\)"):
+        cleaned("fails")
+    with pytest.raises(ValueError, match=r"clean.py:number must return a text, got int"):
+        cleaned("number")
+    with pytest.raises(ValueError, match=r"clean.py has no 'uper'. Did you mean 'upper'\?"):
+        cleaned("uper")
+
+
+@pytest.mark.parametrize("text", ["<think>" * 50_000, "</think>" * 50_000, "```\n" * 50_000, "`" * 100_000])
+def test_hostile_answers_take_no_time(text):
+    # Each is quadratic or worse for patterns that look ahead; the test would not end.
+    apply_transform(text, {"strip": ["thinking", "fences"]})
