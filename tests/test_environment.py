@@ -185,7 +185,16 @@ def test_references_are_found_with_their_places():
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("4", 4), ("0.5", 0.5), ("true", True), ("False", False), (" 7 ", 7), ("x", "x"), ('"4"', '"4"'), ("null", "null")],
+    [
+        ("4", 4),
+        ("0.5", 0.5),
+        ("true", True),
+        ("False", False),
+        (" 7 ", 7),
+        ("x", "x"),
+        ('"4"', '"4"'),
+        ("null", "null"),
+    ],
 )
 def test_a_text_that_is_a_number_or_a_boolean_can_be_one(text, value):
     assert plain_value(text) == value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentv.api import Run, evaluate, evaluate_async
     from agentv.datasets.loading import load_cases, stream_cases
     from agentv.errors import (
         AgentvError,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from agentv.model.evaluator import EvaluatorSpec
     from agentv.model.execution import Execution, Verdicts
     from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
+    from agentv.model.score import Score
 
 __version__ = "0.1.0"
 
@@ -37,16 +39,24 @@ __all__ = [
     "InvalidCaseError",
     "InvalidDatasetError",
     "Message",
+    "Run",
+    "Score",
     "TextPart",
     "ToolCall",
     "UsageError",
     "Verdicts",
     "__version__",
+    "evaluate",
+    "evaluate_async",
     "load_cases",
     "stream_cases",
 ]
 
 _HOMES = {
+    "Run": "agentv.api",
+    "Score": "agentv.model.score",
+    "evaluate": "agentv.api",
+    "evaluate_async": "agentv.api",
     "load_cases": "agentv.datasets.loading",
     "stream_cases": "agentv.datasets.loading",
     "EvalCase": "agentv.model.case",

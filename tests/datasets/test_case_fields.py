@@ -44,7 +44,6 @@ def test_a_required_field_that_is_missing_or_null_is_an_error(fail, key):
         ({"test_id": "a", "score": 0.5}, True),
         ({"score": 0.5}, False),
         ({"eval_id": "a"}, False),
-        ({"eval_id": "a", "score": None}, False),
     ],
 )
 def test_a_row_that_looks_like_a_result_is_called_one(fail, row, is_result):

@@ -22,7 +22,7 @@ from agentv.targets import process
 from agentv.targets.cli import Cli, Healthcheck
 from agentv.targets.template import CommandTemplate
 
-NASTY = "it's \"quoted\" $(touch hacked) `touch hacked` $HOME \\ * ; | & \n second line é ✓"
+NASTY = 'it\'s "quoted" $(touch hacked) `touch hacked` $HOME \\ * ; | & \n second line é ✓'
 
 
 def cli(template, **settings):
@@ -54,7 +54,7 @@ QUOTING = {
     "behind other quotes": "echo \"it's\" '\"' \\' \\\" > /dev/null; printf %s {PROMPT}",
     "behind a comment": "true # it's a comment\nprintf %s {PROMPT}",
     "in a subshell": "(printf %s {PROMPT})",
-    "as a variable": "x={PROMPT}; printf %s \"$x\"",
+    "as a variable": 'x={PROMPT}; printf %s "$x"',
     "from a file": "cat {PROMPT_FILE}",
 }
 
@@ -108,9 +108,15 @@ def with_files(tmp_path):
 
 FILES = {
     "paths": ("{path}", "<{0}/a b.txt><{0}/it's.txt><{0}/rules.instructions.md>"),
-    "an option each": ("--file {path}", "<--file><{0}/a b.txt><--file><{0}/it's.txt><--file><{0}/rules.instructions.md>"),
+    "an option each": (
+        "--file {path}",
+        "<--file><{0}/a b.txt><--file><{0}/it's.txt><--file><{0}/rules.instructions.md>",
+    ),
     "quoted by the user": ('-f"{path}"', "<-f{0}/a b.txt><-f{0}/it's.txt><-f{0}/rules.instructions.md>"),
-    "names": ("{basename}={path}", "<a b.txt={0}/a b.txt><it's.txt={0}/it's.txt><rules.instructions.md={0}/rules.instructions.md>"),
+    "names": (
+        "{basename}={path}",
+        "<a b.txt={0}/a b.txt><it's.txt={0}/it's.txt><rules.instructions.md={0}/rules.instructions.md>",
+    ),
 }
 
 
@@ -126,7 +132,9 @@ def test_the_prompt_names_files_and_guidelines_come_apart(question, with_files, 
     asked.case = type(asked.case)("one", input=with_files["text"], place=Place(origin, 1))
 
     async def answers():
-        responder = cli("printf '%s\\n' {FILES}; echo ---; echo {GUIDELINES}; echo ---; echo {PROMPT}").open(str(tmp_path))
+        responder = cli("printf '%s\\n' {FILES}; echo ---; echo {GUIDELINES}; echo ---; echo {PROMPT}").open(
+            str(tmp_path)
+        )
         return (await responder.respond(asked)).text.split("---")
 
     files, guidelines, prompt = asyncio.run(answers())
@@ -173,7 +181,11 @@ FAILURES = {
     "a signal": ("kill -9 $$", "process", "was ended by SIGKILL"),
     "no such program": ("no-such-program-here", "process", "ended with exit code 127"),
     "no file": ("echo said; : {OUTPUT_FILE}", "invalid_response", "wrote no {OUTPUT_FILE}: said"),
-    "messages that are none": ("echo '{\"output_messages\": [1]}'", "invalid_response", "'output_messages[0]' is no message"),
+    "messages that are none": (
+        "echo '{\"output_messages\": [1]}'",
+        "invalid_response",
+        "'output_messages[0]' is no message",
+    ),
 }
 
 
@@ -313,20 +325,49 @@ def test_a_cancellation_ends_the_whole_group(question, tmp_path, still_running, 
     assert still_running(pids) == []
 
 
-def test_a_cancellation_at_the_very_start_leaves_nothing(question, tmp_path, still_running):
+@pytest.mark.parametrize("between", [None, 0, 1, 2])
+def test_a_cancellation_at_the_very_start_leaves_nothing(question, tmp_path, still_running, quick, between):
     async def cancelled(steps):
-        responder = cli("echo $$ >> pids; sleep 60").open(str(tmp_path))
+        responder = cli("sleep 60 & echo $$ $! >> pids; wait").open(str(tmp_path))
         call = asyncio.ensure_future(responder.respond(question(folder=tmp_path)))
         for _ in range(steps):
             await asyncio.sleep(0)
         call.cancel()
+        if between is not None:
+            for _ in range(between):
+                await asyncio.sleep(0)
+            call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
 
-    for steps in range(6):
+    for steps in range(8):
         asyncio.run(cancelled(steps))
     pids = (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []
     assert still_running(pids) == []
+
+
+def test_a_start_that_takes_its_time_leaves_nothing(question, tmp_path, still_running, pids_in, quick, monkeypatch):
+    async def cancelled_twice():
+        loop = asyncio.get_running_loop()
+        started = loop.subprocess_shell
+
+        async def slowly(*arguments, **options):
+            process_and_output = await started(*arguments, **options)
+            await asyncio.sleep(0.03)
+            return process_and_output
+
+        monkeypatch.setattr(loop, "subprocess_shell", slowly)
+        responder = cli(FAMILY).open(str(tmp_path))
+        call = asyncio.ensure_future(responder.respond(question(folder=tmp_path)))
+        pids = await asyncio.to_thread(pids_in, tmp_path / "pids", 3)
+        for _ in range(2):
+            call.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return pids
+
+    assert still_running(asyncio.run(cancelled_twice())) == []
 
 
 def test_what_a_command_leaves_in_the_background_ends_with_it(ask, tmp_path, still_running, pids_in):
@@ -366,7 +407,9 @@ def test_a_health_check_runs_once_for_all_cases(question, tmp_path):
 
 def test_a_health_check_that_fails_fails_every_case(question, tmp_path):
     async def failures():
-        responder = cli("echo ok", healthcheck=Healthcheck(command_template="echo down >&2; exit 1")).open(str(tmp_path))
+        responder = cli("echo ok", healthcheck=Healthcheck(command_template="echo down >&2; exit 1")).open(
+            str(tmp_path)
+        )
         return await asyncio.gather(*(responder.respond(question(str(n))) for n in range(3)), return_exceptions=True)
 
     found = asyncio.run(failures())

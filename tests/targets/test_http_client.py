@@ -390,6 +390,17 @@ def test_certificates_are_verified_against_the_authorities_that_the_environment_
     assert server.counts.requests == 1
 
 
+@pytest.mark.parametrize("url", ["http://", "http:///v1", "http://h:port/v1"])
+def test_an_address_without_a_host_is_refused(url):
+    with pytest.raises(UsageError, match="is an address without a host"):
+        HttpClient(url, {})
+
+
+def test_a_body_nested_too_deep_is_only_a_body():
+    with FaultyServer(RawReply(b"[" * 100_000, 500)) as server:
+        assert failure(chat(server)).error_class == "server"
+
+
 def test_certificates_that_are_not_there_are_named_before_anything_is_sent(monkeypatch, tmp_path):
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     with pytest.raises(UsageError, match="SSL_CERT_FILE names certificates that are not there"):

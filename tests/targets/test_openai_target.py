@@ -262,6 +262,9 @@ def test_a_question_that_a_filter_stopped_is_refused():
         b'{"choices": [{"message": {"content": 5}}]}',
         b'{"choices": [{"message": {"tool_calls": [{"id": "x"}]}}]}',
         b'{"choices": [{"message": {"content": "cut o',
+        b"[" * 100_000,
+        b'{"error": ' + b"[" * 100_000,
+        b'{"choices": [{"message": {"content": ' + b"[" * 100_000,
     ],
 )
 def test_an_answer_of_another_shape_is_invalid(body):

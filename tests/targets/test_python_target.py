@@ -16,7 +16,7 @@ from agentv.model.result import TokenUsage
 from agentv.model.values import FrozenDict
 from agentv.targets.python import GivenFunction, PythonFunction
 
-AGENT = '''
+AGENT = """
 import asyncio
 from helper import polish
 
@@ -59,7 +59,7 @@ def broken(prompt):
 
 def deeper(prompt):
     raise ValueError("no luck\\nwith this")
-'''
+"""
 
 
 @pytest.fixture
@@ -103,7 +103,10 @@ def test_a_function_is_named(agents, ask, function, text, monkeypatch):
 WRONG_NAMES = {
     "no such file": ("agents/agnt.py:shout", "Cannot find 'agents/agnt.py'"),
     "no such module": ("no_such_module_here:shout", "ModuleNotFoundError: No module named 'no_such_module_here'"),
-    "no such name": ("agents/agent.py:shoot", "There is no 'shoot' in agents/agent.py\n\n  Hint: Did you mean 'shout'?"),
+    "no such name": (
+        "agents/agent.py:shoot",
+        "There is no 'shoot' in agents/agent.py\n\n  Hint: Did you mean 'shout'?",
+    ),
     "no such method": ("agents/agent.py:agent.asks", "There is no 'asks' in agents/agent.py"),
     "no function": ("agents/wrong.py:number", "It is no function, but int"),
     "too many parameters": ("agents/wrong.py:greedy", "It asks for a, b"),
@@ -170,7 +173,10 @@ RETURNED = {
     "messages inside": (
         {
             "output_messages": [
-                {"role": "assistant", "tool_calls": [{"tool": "Read", "input": {"a": 1}, "duration_ms": 5, "extra": 1}]},
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"tool": "Read", "input": {"a": 1}, "duration_ms": 5, "extra": 1}],
+                },
                 {"role": "assistant", "content": ["a", {"type": "text", "value": "b"}, {"type": "text", "text": "c"}]},
             ]
         },
@@ -205,7 +211,10 @@ def test_what_a_function_returns_is_read(ask, value, response):
 NO_ANSWERS = {
     "nothing": (None, "returned nothing"),
     "no JSON": (object(), "which is no JSON"),
-    "a role that is none": ({"output_messages": [{"role": "bot", "content": "x"}]}, "'output_messages[0]' is no message"),
+    "a role that is none": (
+        {"output_messages": [{"role": "bot", "content": "x"}]},
+        "'output_messages[0]' is no message",
+    ),
     "messages that are no list": ({"output_messages": "x"}, "'output_messages' must be an array"),
     "a part that is none": ([{"role": "user", "content": [{"type": "video"}]}], "'messages[0].content[0]' is no part"),
     "a tool call without a tool": ([{"role": "assistant", "tool_calls": [{}]}], "tool_calls[0]' is no tool call"),

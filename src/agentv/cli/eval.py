@@ -9,8 +9,10 @@ import click
 
 from agentv.cli import output
 from agentv.cli.options import parse_sample, parse_shard, reading_options, selection_options
+from agentv.errors import UsageError
 
 if TYPE_CHECKING:
+    from agentv.engine.carry import Keep
     from agentv.engine.options import EvalOptions
     from agentv.engine.plan import Checked
     from agentv.engine.session import Outcome, Session
@@ -29,8 +31,16 @@ if TYPE_CHECKING:
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="How often each case is asked.")
 @click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="For one attempt.")
 @click.option("--max-retries", type=click.IntRange(min=0), metavar="N", help="After failures worth another try.")
-@click.option("--out", metavar="DIR", type=click.Path(), help="The run folder; default .agentv/results/<run id>.")
+@click.option(
+    "--out",
+    metavar="DIR|FILE",
+    type=click.Path(),
+    help="The run folder, or a .jsonl or .yaml file to write the records to besides.",
+)
 @click.option("--resume", is_flag=True, help="Go on with the run in --out, else with the last unfinished one.")
+@click.option("--retry-errors", metavar="RUN", type=click.Path(), help="A new run of what ended in errors in RUN.")
+@click.option("--changed-since", metavar="RUN", type=click.Path(), help="A new run of what changed since RUN.")
+@click.option("--why", is_flag=True, help="Say for each job why it is run or carried over.")
 @click.option("--threshold", type=float, metavar="X", help="Gate: the mean of each target must reach this.")
 @click.option("--min-pass-rate", type=float, metavar="P", help="Gate: the share of cases that pass must reach this.")
 @click.option("--max-errors", metavar="N|N%", help="Gate: so many jobs may end in errors; 0 beside another gate.")
@@ -50,6 +60,8 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     Exit codes: 0 done, gates met   1 a gate missed   2 usage, configuration or dataset
                 3 too many errors   4 budget used up  130 interrupted
     """
+    from agentv.datasets.loading import case_source
+    from agentv.datasets.reading import Options
     from agentv.engine.session import Session, resumed_options
 
     if not paths and given["resume"]:
@@ -60,12 +72,21 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         raise click.UsageError("Missing argument 'PATHS...'")
     quiet = given["quiet"]
     warn, note = (output.silent, output.silent) if quiet else (output.warn, output.note)
-    session = Session(options, warn=warn, note=note)
+    reading = Options(options.allow_outside_files, options.max_line_bytes)
+    cases = case_source(
+        options.paths, warn=warn, note=note, on_error=options.on_error, options=reading, selection=options.selection
+    )
+    session = Session(options, cases)
     checked = session.check()
     if given["dry_run"]:
         _print_plan(session, checked)
         return
     outcome = _execute(session, checked, given)
+    _, file = _places(given["out"])
+    if file is not None:
+        from agentv.results.export import export_records
+
+        export_records(outcome.folder / "results.jsonl", file)
     _print_outcome(outcome, given, options)
     sys.exit(outcome.verdict.exit_code)
 
@@ -103,14 +124,30 @@ def _execute(session: Session, checked: Checked, given: dict[str, Any]) -> Outco
     from agentv.engine.session import unwatched
     from agentv.results.redact import Redactor
 
+    folder, _ = _places(given["out"])
     if given["quiet"] or given["as_json"]:
         from agentv.engine.run import Observer
 
-        return session.execute(checked, given["out"], given["resume"], Observer(), unwatched)
+        return session.execute(checked, folder, given["resume"], Observer(), unwatched, _carry(given))
     from agentv.cli.watching import Shown
 
-    shown = Shown(Redactor(session.secrets))
-    return session.execute(checked, given["out"], given["resume"], shown, shown)
+    shown = Shown(Redactor(session.secrets), why=given["why"])
+    return session.execute(checked, folder, given["resume"], shown, shown, _carry(given))
+
+
+def _carry(given: dict[str, Any]) -> tuple[str, Keep] | None:
+    if given["retry_errors"] and given["changed_since"]:
+        raise UsageError("--retry-errors and --changed-since exclude each other")
+    if given["retry_errors"]:
+        return given["retry_errors"], "all but errors"
+    return (given["changed_since"], "what still holds") if given["changed_since"] else None
+
+
+def _places(out: str | None) -> tuple[str | None, str | None]:
+    """The run folder and the file of records that `--out` names: one of them, by its extension."""
+    if out is not None and out.lower().endswith((".jsonl", ".yaml", ".yml")):
+        return None, out
+    return out, None
 
 
 def _print_plan(session: Session, checked: Checked) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from agentv.engine.job import Job
 from agentv.engine.run import Observer, Running
 from agentv.model.result import Result
 from agentv.report.progress import Progress
@@ -15,8 +16,9 @@ from agentv.results.redact import Redactor
 class Shown(Observer):
     """Both the observer of a run and the watch that goes along with it."""
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, *, why: bool = False) -> None:
         self._redactor = redactor
+        self._why = why
         self._progress: Progress | None = None
         self._seen: set[str] = set()
 
@@ -35,6 +37,11 @@ class Shown(Observer):
             self._seen.add(error.error_class)
             message = self._redactor.redact_text(error.message.split("\n", 1)[0])
             self.note(f"First {error.error_class} error, in {result.eval_id}: {message}")
+
+    def decided(self, job: Job, why: str) -> None:
+        if self._why:
+            trial = f", trial {job.trial}" if job.trial > 1 else ""
+            self.note(f"{job.case.id} ({job.target}{trial}): {why}")
 
     def note(self, text: str) -> None:
         if self._progress is not None:

@@ -129,7 +129,9 @@ def load_cases(
     """
     options = Options(allow_outside_files, max_line_bytes)
     wanted = selection(filter, sample, seed, shard, limit)
-    return case_source(path, warn=_warn, note=_ignore, on_error=on_error, options=options, selection=wanted).load()
+    return case_source(
+        path, warn=warn_caller, note=_ignore, on_error=on_error, options=options, selection=wanted
+    ).load()
 
 
 def stream_cases(
@@ -150,10 +152,12 @@ def stream_cases(
     """
     options = Options(allow_outside_files, max_line_bytes)
     wanted = selection(filter, sample, seed, shard, limit)
-    return case_source(path, warn=_warn, note=_ignore, on_error=on_error, options=options, selection=wanted).stream()
+    return case_source(
+        path, warn=warn_caller, note=_ignore, on_error=on_error, options=options, selection=wanted
+    ).stream()
 
 
-def _warn(warning: DatasetWarning) -> None:
+def warn_caller(warning: DatasetWarning) -> None:
     """A Python warning that points at the caller's line, however deep in here it was noticed."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("agentv."):

@@ -6,11 +6,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from agentv.datasets.jsonl import sidecar_of
-from agentv.datasets.loading import CaseSource
+from agentv.datasets.loading import Stopping
 from agentv.datasets.source import Source
 from agentv.engine.job import Job
 from agentv.errors import InvalidCaseError, UsageError
@@ -22,13 +23,27 @@ from agentv.model.run import DatasetEntry
 from agentv.suggest import did_you_mean
 
 
+class Cases(Protocol):
+    """Where cases come from, any number of times: files, or a list that a program gives."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]: ...
+
+    @property
+    def sink(self) -> Stopping: ...
+
+    def stream(self) -> Iterator[EvalCase]: ...
+
+    def stream_again(self) -> Iterator[EvalCase]: ...
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Cases crossed with targets, prompts and trials. What the command says replaces what files say.
 
     `targets` are the command's; `known` are all that may be named; `default` answers for cases that name none.
     """
 
-    cases: CaseSource
+    cases: Cases
     known: tuple[str, ...]
     targets: tuple[str, ...] = ()
     default: str | None = None
@@ -69,6 +84,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
     cases: int
     jobs: dict[str, int]
+    thresholds: dict[str, float] = {}
     datasets: tuple[DatasetEntry, ...]
     evaluators: dict[str, str]
 
@@ -87,7 +103,7 @@ def check(plan: Plan) -> Checked:
     sources = {file: source.path for source in plan.cases.sources for file in source.files}
     for case in plan.cases.stream():
         checker.check(case)
-        source = sources[case.path]
+        source = sources.get(case.path, case.path)
         per_dataset[source] += 1
         names[source] = case.dataset
         for target in plan.targets_of(case):
@@ -102,7 +118,13 @@ def check(plan: Plan) -> Checked:
         )
         for source in plan.cases.sources
     )
-    return Checked(cases=sum(per_dataset.values()), jobs=dict(jobs), datasets=datasets, evaluators=checker.fingerprints)
+    return Checked(
+        thresholds=checker.thresholds,
+        cases=sum(per_dataset.values()),
+        jobs=dict(jobs),
+        datasets=datasets,
+        evaluators=checker.fingerprints,
+    )
 
 
 def digest_of(source: Source) -> str:
@@ -125,12 +147,14 @@ class _Checker:
         self._built: dict[EvaluatorSpec, Evaluator] = {}
         self._known = frozenset(plan.known)
         self.fingerprints: dict[str, str] = {}
+        self.thresholds: dict[str, float] = {}
 
     def check(self, case: EvalCase) -> None:
         for target in self._plan.targets_of(case):
             if target not in self._known:
                 hint = did_you_mean(target, self._plan.known) or f"Known targets: {', '.join(self._plan.known)}"
                 raise _case_error(case, f"Unknown target '{target}'", hint, "execution.target")
+        self.thresholds.update(case.execution.thresholds or {})
         for key in ("turns", "user", "workspace"):
             if getattr(case, key):
                 raise _case_error(case, f"Cases with '{key}' cannot be run in this version", "", key)

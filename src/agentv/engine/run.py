@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.resolve import resolved_data
+from agentv.engine.carry import Earlier
 from agentv.engine.gates import Stop
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.options import EvalOptions
@@ -41,13 +42,24 @@ class Observer:
     def note(self, text: str) -> None:
         """Something worth a line."""
 
+    def decided(self, job: Job, why: str) -> None:
+        """A job is run, or an earlier record of it is carried over, for this reason."""
+
 
 class Running:
     """A run in progress: the state that its workers share, all in one event loop."""
 
     def __init__(
-        self, folder: RunFolder, plan: Plan, spec: RunSpec, checked: Checked, options: EvalOptions, observer: Observer
+        self,
+        folder: RunFolder,
+        plan: Plan,
+        spec: RunSpec,
+        checked: Checked,
+        options: EvalOptions,
+        observer: Observer,
+        earlier: Earlier | None = None,
     ) -> None:
+        self._earlier = earlier
         self._folder = folder
         self._plan = plan
         self._spec = spec
@@ -120,7 +132,21 @@ class Running:
             for job in jobs:
                 if self.stopped is not None:
                     return
-                yield job
+                if not self._carried(job):
+                    yield job
+
+    def _carried(self, job: Job) -> bool:
+        """Whether an earlier run's record stands for this job; then it is in this run's results too."""
+        if self._earlier is None:
+            return False
+        decision = self._earlier.decide(job)
+        self._observer.decided(job, decision.why)
+        if decision.record is None:
+            return False
+        record = msgspec.structs.replace(decision.record, run_id=self._spec.run_id)
+        self._results.emit(record)
+        self.summary.add(record)
+        return True
 
     def _write_case(self, case: EvalCase, prints: tuple[str, str]) -> None:
         """A case stands in the folder before its first record does, so that the folder explains itself."""

@@ -17,18 +17,17 @@ import msgspec
 
 from agentv import __version__
 from agentv.datasets.files import project_root
-from agentv.datasets.loading import CaseSource, case_source
-from agentv.datasets.reading import Options
 from agentv.datasets.yaml_document import parse_yaml_file
 from agentv.datasets.yaml_nodes import locate
+from agentv.engine.carry import Earlier, Keep
 from agentv.engine.gates import Verdict, judge
 from agentv.engine.job import RunSpec
 from agentv.engine.options import EvalOptions, options_from_data
-from agentv.engine.plan import Checked, Plan, check
+from agentv.engine.plan import Cases, Checked, Plan, check
 from agentv.engine.run import Observer, Running, milliseconds_since
 from agentv.engine.work import now
 from agentv.environment import load_environment
-from agentv.errors import DatasetWarning, UsageError
+from agentv.errors import UsageError
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.run import Counts, RunManifest, RunSummary, TargetEntry
 from agentv.results.folder import RunFolder, last_unfinished, new_run_id
@@ -65,22 +64,14 @@ class Session:
     def __init__(
         self,
         options: EvalOptions,
+        cases: Cases,
         *,
-        warn: Callable[[DatasetWarning], None],
-        note: Callable[[str], None],
         given: tuple[Target, ...] = (),
         evaluators: tuple[EvaluatorSpec, ...] | None = None,
     ) -> None:
         self.options = options
-        self.cases: CaseSource = case_source(
-            options.paths,
-            warn=warn,
-            note=note,
-            on_error=options.on_error,
-            options=Options(options.allow_outside_files, options.max_line_bytes),
-            selection=options.selection,
-        )
-        folder = self.cases.sources[0].folder
+        self.cases = cases
+        folder = cases.sources[0].folder if cases.sources else "."
         self.root = project_root(folder)
         self._given = {target.name: target for target in given}
         self._file = open_targets(folder, options.targets_file)
@@ -100,8 +91,16 @@ class Session:
         """The settings of a target."""
         return self._given.get(name) or self._file.get(name)
 
-    def execute(self, checked: Checked, out: str | None, resume: bool, observer: Observer, watch: Watch) -> Outcome:
-        """Runs the plan into its folder and sums up. `watch` goes along while it runs."""
+    def execute(
+        self,
+        checked: Checked,
+        out: str | None,
+        resume: bool,
+        observer: Observer,
+        watch: Watch,
+        carry: tuple[str, Keep] | None = None,
+    ) -> Outcome:
+        """Runs the plan into its folder and sums up. `watch` goes along while it runs; `carry` takes records over."""
         redactor = Redactor(self.secrets)
         run_id = new_run_id()
         folder, earlier = self._open_folder(out, resume, run_id, redactor)
@@ -109,14 +108,22 @@ class Session:
         try:
             manifest = earlier or self._manifest(checked, run_id)
             if earlier is not None:
+                self._check_same_options(earlier)
                 self._check_unchanged(earlier, checked)
             folder.write_manifest(manifest)
-            return self._run(folder, manifest, checked, observer, watch)
+            earlier_run = None if carry is None else Earlier(*carry, self._fingerprint)
+            return self._run(folder, manifest, checked, observer, watch, earlier_run)
         finally:
             lock.close()
 
     def _run(
-        self, folder: RunFolder, manifest: RunManifest, checked: Checked, observer: Observer, watch: Watch
+        self,
+        folder: RunFolder,
+        manifest: RunManifest,
+        checked: Checked,
+        observer: Observer,
+        watch: Watch,
+        earlier: Earlier | None,
     ) -> Outcome:
         started = time.perf_counter()
         spec = RunSpec(
@@ -129,14 +136,16 @@ class Session:
             timeout_s=self.options.timeout_s,
             max_retries=self.options.max_retries,
         )
-        running = Running(folder, self.plan, spec, checked, self.options, observer)
+        running = Running(folder, self.plan, spec, checked, self.options, observer, earlier)
         try:
             with watch(running):
                 in_a_loop(running.run)
         finally:
             running.close()
+            if earlier is not None:
+                earlier.close()
         summary = running.summary.build(checked.jobs)
-        verdict = judge(summary, self.options.gates, running.stopped, {})
+        verdict = judge(summary, self.options.gates, running.stopped, checked.thresholds)
         folder.write_summary(summary)
         ended = now() if running.stopped is None else None
         folder.write_manifest(
@@ -212,6 +221,16 @@ class Session:
             fingerprint=self._file.fingerprint(name),
             settings=self._file.public(name),
         )
+
+    def _fingerprint(self, name: str) -> str:
+        return self._file.fingerprint(name) if name in self._file.names else ""
+
+    def _check_same_options(self, earlier: RunManifest) -> None:
+        different = options_from_data(earlier.options).differences(self.options)
+        if different:
+            names = ", ".join(different)
+            hint = "Leave paths and options out to go on with those of the run, or start a new run"
+            raise UsageError(f"The run in progress was started with other values of: {names}", hint=hint)
 
     def _check_unchanged(self, earlier: RunManifest, checked: Checked) -> None:
         """A run goes on with what it began with, or not at all: half of each would be neither."""

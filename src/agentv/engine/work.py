@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from agentv.engine.question import Question
 from agentv.engine.trace import summarise_trace, tool_durations
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
-from agentv.model.case import EvalCase
+from agentv.model.case import EvalCase, Origin
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.judgement import Judgement
 from agentv.model.message import Message, message_to_data
@@ -30,7 +31,7 @@ class Worker:
         self._spec = spec
         self.targets = Targets(spec)
         self._evaluators: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
-        self._finders: dict[str, FileFinder] = {}
+        self._finders: dict[str, Callable[[str], str]] = {}
 
     async def run(self, job: Job) -> Result:
         """The record of one job, whatever happens in it."""
@@ -43,7 +44,7 @@ class Worker:
         try:
             text = response.text
             if target.settings.transform is not None:
-                text = apply_transform(text, target.settings.transform)
+                text = apply_transform(text, target.settings.transform, self._finder_of(job))
         except ValueError as error:
             failure = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
             return self._failed(job, Answered(None, failure, answered.attempts))
@@ -64,11 +65,16 @@ class Worker:
         evaluator = known[1]
         try:
             if spec.transform is not None:
-                judgement = judgement.with_answer(apply_transform(judgement.candidate_answer, spec.transform))
+                judgement = judgement.with_answer(
+                    apply_transform(judgement.candidate_answer, spec.transform, judgement.find_file)
+                )
             # Types that wait for nothing are called plainly: an event loop's detour costs more than the check.
             score = evaluator.score(judgement) if evaluator.is_plain else await evaluator.evaluate(judgement)
         except (EvaluatorFailure, TargetFailure, ValueError) as failure:
             return failed_result(spec, str(failure))
+        except Exception as error:
+            # Somebody's own evaluator broke: that is this case's error and not the end of the run.
+            return failed_result(spec, f"{type(error).__name__}: {error}")
         return evaluator_result(spec, score, job.case.execution.verdicts)
 
     def _judgement(self, question: Question, response: Response, text: str) -> Judgement:
@@ -81,17 +87,22 @@ class Worker:
             response,
             candidate_answer=text,
             workdir=origin.base_dir or ".",
-            find_file=lambda value: self._find_file(origin.base_dir or ".", origin.root or ".", value),
+            find_file=self._finder(origin),
             ask=self._ask,
             trace_summary=summarise_trace(response.messages),
             execution_metrics=metrics,
         )
 
-    def _find_file(self, folder: str, root: str, value: str) -> str:
-        finder = self._finders.get(folder)
-        if finder is None:
-            finder = self._finders[folder] = FileFinder(folder, root)
-        return finder.find(value).path
+    def _finder_of(self, job: Job) -> Callable[[str], str]:
+        return self._finder(job.case.place.origin)
+
+    def _finder(self, origin: Origin) -> Callable[[str], str]:
+        """Finds files that an evaluator names, as the dataset's own are found."""
+        find = self._finders.get(origin.base_dir)
+        if find is None:
+            finder = FileFinder(origin.base_dir or ".", origin.root or ".")
+            find = self._finders[origin.base_dir] = lambda value: finder.find(value).path
+        return find
 
     async def _ask(self, target: str | None, messages: tuple[Message, ...]) -> Response:
         """A judge's question to a model, through the same limits and retries as the target's."""
@@ -127,7 +138,7 @@ class Worker:
             misses=tuple(miss for result in results for miss in result.misses),
             reasoning=" | ".join(f"{each.name}: {each.reasoning}" for each in results if each.reasoning) or None,
             candidate_answer=judgement.candidate_answer,
-            output_messages=_output_messages(judgement.response),
+            output_messages=_output_messages(judgement),
             evaluator_results=results,
             trace_summary=judgement.trace_summary,
             execution_metrics=judgement.execution_metrics,
@@ -170,9 +181,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _output_messages(response: Response) -> tuple[dict[str, Any], ...]:
+def _output_messages(judgement: Judgement) -> tuple[dict[str, Any], ...]:
     """The messages, when they say more than the answer's text does."""
-    messages = response.messages
-    if len(messages) == 1 and isinstance(messages[0].content, str) and not messages[0].tool_calls:
+    messages = judgement.response.messages
+    if len(messages) == 1 and messages[0].content == judgement.candidate_answer and not messages[0].tool_calls:
         return ()
     return tuple(message_to_data(message) for message in messages)

@@ -99,7 +99,7 @@ def read_completion(body: bytes, duration_ms: float | None = None) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
     try:
         completion = _decode_completion(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AnswerError(f"The answer is no chat completion: {error}") from None
     if completion.error is not None:
         raise AnswerError("The answer is an error", error=completion.error)
@@ -238,7 +238,7 @@ def _usage(raw: msgspec.Raw) -> tuple[TokenUsage | None, float | None]:
     """Tokens and cost as reported. A count that makes no sense is no reason to throw a paid answer away."""
     try:
         usage = _decode_usage(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None, None
     cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
     if usage.prompt_tokens < 0 or usage.completion_tokens < 0 or (cached or 0) < 0:
@@ -251,7 +251,7 @@ def _tool_call(call: _Call) -> ToolCall:
     arguments = call.function.arguments
     if isinstance(arguments, str):
         # What is no JSON stays the text it is: what the model wrote is what evaluators should see.
-        with suppress(msgspec.DecodeError):
+        with suppress(msgspec.DecodeError, RecursionError):
             arguments = msgspec.json.decode(arguments)
     return ToolCall(call.function.name, arguments, id=call.id)
 

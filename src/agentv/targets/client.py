@@ -33,6 +33,7 @@ from aiohttp.http_exceptions import ContentEncodingError
 from yarl import URL
 
 from agentv import __version__
+from agentv.environment import SHORTEST_SECRET, redacted
 from agentv.errors import UsageError
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
@@ -42,10 +43,12 @@ MAX_ANSWER_BYTES = 64 * 2**20
 CONNECT_TIMEOUT_S = 30.0
 """A host that does not even take the connection is given up on long before an answer would be."""
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for a body that is no JSON, or nested too deep."""
+
 _LARGE_BODY_BYTES = 2**20
 _MESSAGE_CHARACTERS = 500
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
-_SHORTEST_SECRET = 8
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -84,8 +87,9 @@ class HttpClient:
     """Calls to one endpoint through one session, which the first call opens inside the loop that is running then."""
 
     def __init__(self, url: str, headers: Mapping[str, str], secrets: Iterable[str] = ()) -> None:
+        _check_address(url)
         self._headers = {"User-Agent": f"agentv/{__version__}", **headers}
-        self._secrets = tuple(value for value in {*_keys_in(self._headers), *secrets} if len(value) >= _SHORTEST_SECRET)
+        self._secrets = [value for value in (*_keys_in(self._headers), *secrets) if len(value) >= SHORTEST_SECRET]
         self._proxy = proxy_for(url)
         self._tls = _tls_context(_ca_bundle()) if url.startswith("https:") or _is_https(self._proxy) else True
         self._session: aiohttp.ClientSession | None = None
@@ -128,7 +132,7 @@ class HttpClient:
 
     def failure(self, error_class: ErrorClass, message: str, *, status: int | None = None) -> TargetFailure:
         """A failure in words that hold none of this client's secrets."""
-        return TargetFailure(error_class, self._redacted(message), status=status)
+        return TargetFailure(error_class, redacted(message, self._secrets), status=status)
 
     def unreadable(self, reply: Reply, why: str) -> TargetFailure:
         """The failure of an answer with a good status and a body that is not what was asked for."""
@@ -140,7 +144,8 @@ class HttpClient:
         """The failure that an API reports: its own words, its class, and how long it asks to wait."""
         message, codes = api_error(error)
         # Redacted before it is cut, for half a secret would not be found.
-        words = f"HTTP {status}: {self._redacted(' '.join(message.split()))[:_MESSAGE_CHARACTERS] or 'no message'}"
+        said = redacted(" ".join(message.split()), self._secrets)[:_MESSAGE_CHARACTERS]
+        words = f"HTTP {status}: {said or 'no message'}"
         for code in codes:
             if code in _CLASS_BY_CODE:
                 # Without the status, by which some of these would be tried again.
@@ -155,14 +160,9 @@ class HttpClient:
             return self.reported(moved, reply.status, reply.headers)
         try:
             error = msgspec.json.decode(reply.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             error = reply.body.decode(errors="replace")
         return self.reported(error, reply.status, reply.headers)
-
-    def _redacted(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "[redacted]")
-        return text
 
     async def aclose(self) -> None:
         """Closes every connection. The client can be used again; it then opens a new session."""
@@ -222,6 +222,15 @@ def proxy_for(url: str) -> str | None:
         kind = proxy.partition("://")[0]
         raise UsageError(f"The environment names a proxy of kind '{kind}' for {parts.scheme}", hint="Use an HTTP proxy")
     return proxy
+
+
+def _check_address(url: str) -> None:
+    try:
+        host = URL(url).host
+    except ValueError:
+        host = None
+    if not host:
+        raise UsageError(f"'{url.partition('?')[0]}' is an address without a host")
 
 
 def _is_https(proxy: str | None) -> bool:

@@ -107,7 +107,7 @@ class HttpResponder:
             return _text(reply)
         try:
             data = msgspec.json.decode(reply.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._client.unreadable(reply, f"The answer is no JSON: {error}") from None
         value = value_at(data, self._path)
         if value is MISSING or value is None:

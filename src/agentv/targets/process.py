@@ -7,7 +7,7 @@ import errno
 import os
 import signal
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentv.model.response import TargetFailure
 
@@ -116,9 +116,11 @@ async def _started(
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         # The process may be there already: it is ended like any other, so that its children go with it.
-        await asyncio.wait([starting])
-        if not starting.cancelled() and starting.exception() is None:
-            await _end(*starting.result())
+        try:
+            await _certain(starting, GRACE_S)
+        finally:
+            if starting.done() and not starting.cancelled() and starting.exception() is None:
+                await _end(*starting.result())
         raise
     except OSError as error:
         if error.errno == errno.E2BIG:
@@ -146,8 +148,8 @@ async def _end(transport: asyncio.SubprocessTransport, output: _Output) -> None:
         transport.close()
 
 
-async def _certain(future: asyncio.Future[None], timeout_s: float) -> None:
-    """Waits, cancelled or not: what was killed is gone in a moment, and nobody else will ask after it."""
+async def _certain(future: asyncio.Future[Any], timeout_s: float) -> None:
+    """Waits, cancelled or not: it is a matter of a moment, and a process would be left behind."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     cancelled: asyncio.CancelledError | None = None

@@ -1,0 +1,163 @@
+"""`agentv.evaluate`: a run from Python, on files or on cases in memory, against a target or a plain function."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.evaluators import read_entries
+from agentv.datasets.given import GivenCases
+from agentv.datasets.loading import CaseSource, case_source, warn_caller
+from agentv.datasets.reading import Options
+from agentv.engine.options import EvalOptions
+from agentv.engine.run import Observer
+from agentv.engine.session import Outcome, Session, unwatched
+from agentv.errors import UsageError
+from agentv.model.case import EvalCase
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.result import Result
+from agentv.model.run import RunSummary
+from agentv.problems import Problems
+from agentv.registry import TARGETS
+from agentv.results.reading import read_run
+from agentv.settings import read_settings
+from agentv.targets.base import Target
+from agentv.targets.python import GivenFunction
+
+Dataset = str | os.PathLike[str] | Sequence[str] | Iterable[EvalCase | dict[str, Any]]
+GivenTarget = str | dict[str, Any] | Callable[..., Any]
+
+
+class Run:
+    """A run that ended: where it is kept, what it came to, and every result."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.path: Path = outcome.folder
+        self.summary: RunSummary = outcome.summary
+        self.exit_code: int = outcome.verdict.exit_code
+
+    @cached_property
+    def results(self) -> list[Result]:
+        """The records of all jobs, in the order in which they were done."""
+        return list(read_run(self.path))
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{name} {_shown(target.mean)}" for name, target in self.summary.targets.items())
+        return f"<Run {self.path.name}: {means}>"
+
+
+def evaluate(
+    dataset: Dataset,
+    target: GivenTarget | None = None,
+    evaluators: Sequence[str | dict[str, Any] | EvaluatorSpec] | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Run:
+    """Runs every case of `dataset` against `target` and returns when all are answered, scored and on disk.
+
+    `dataset` is a path, or cases, or dicts with the keys of cases. `target` is a name from the targets file, a dict of
+    settings, or a function that takes the prompt (or `messages`, `case`, `variables`, `trial` by name) and returns the
+    answer. `evaluators` replace those of the cases. Further options are those of `agentv eval`: `trials`, `workers`,
+    `sample`, `seed`, `limit`, `timeout_s`, `max_retries`, `fail_fast` and so on. Works inside a running event loop.
+    """
+    session = _session(dataset, target, evaluators, options)
+    checked = session.check()
+    folder = None if out is None else os.fspath(out)
+    return Run(session.execute(checked, folder, resume=False, observer=Observer(), watch=unwatched))
+
+
+async def evaluate_async(
+    dataset: Dataset,
+    target: GivenTarget | None = None,
+    evaluators: Sequence[str | dict[str, Any] | EvaluatorSpec] | None = None,
+    **options: Any,
+) -> Run:
+    """As `evaluate`, for async code: the run has a loop of its own, and the caller's goes on."""
+    return await asyncio.to_thread(evaluate, dataset, target, evaluators, **options)
+
+
+def _session(
+    dataset: Dataset,
+    target: GivenTarget | None,
+    evaluators: Sequence[str | dict[str, Any] | EvaluatorSpec] | None,
+    given: dict[str, Any],
+) -> Session:
+    unknown = [name for name in given if name not in (*EvalOptions.__struct_fields__, "filter")]
+    if unknown:
+        raise UsageError(f"Unknown option '{unknown[0]}'", hint=f"Known: {', '.join(EvalOptions.__struct_fields__)}")
+    filters = given.pop("filter", given.pop("filters", ()))
+    paths = _paths(dataset)
+    options = EvalOptions(
+        paths=paths or (), filters=(filters,) if isinstance(filters, str) else tuple(filters), **given
+    )
+    cases: CaseSource | GivenCases
+    if paths is None:
+        cases = GivenCases(dataset, options.selection)  # type: ignore[arg-type]
+    else:
+        reading = Options(options.allow_outside_files, options.max_line_bytes)
+        cases = case_source(
+            paths,
+            warn=warn_caller,
+            note=_ignore,
+            on_error=options.on_error,
+            options=reading,
+            selection=options.selection,
+        )
+    targets = () if target is None or isinstance(target, str) else (_target(target),)
+    if isinstance(target, str):
+        options = msgspec.structs.replace(options, targets=(target,))
+    return Session(options, cases, given=targets, evaluators=_specs(evaluators))
+
+
+def _paths(dataset: Dataset) -> tuple[str, ...] | None:
+    """The paths that a dataset is given by; None when it is cases."""
+    if isinstance(dataset, str | os.PathLike):
+        return (os.fspath(dataset),)
+    if isinstance(dataset, Sequence) and dataset and all(isinstance(each, str | os.PathLike) for each in dataset):
+        return tuple(os.fspath(each) for each in dataset)
+    return None
+
+
+def _target(target: dict[str, Any] | Callable[..., Any]) -> Target:
+    if not isinstance(target, dict):
+        name = getattr(target, "__name__", "function")
+        return GivenFunction(name=name, provider="python", call=target)
+    settings = {"name": "target", **target}
+    provider = TARGETS.canonical(str(settings.get("provider", "")))
+    if provider is None:
+        written = str(settings.get("provider"))
+        raise UsageError(f"Unknown provider '{written}'", hint=TARGETS.suggestion(written))
+    problems = Problems()
+    read = read_settings(TARGETS.find(provider), settings, (), problems, strict=True)
+    for problem in problems.errors:
+        raise UsageError(f"The target is wrong: {problem.message}", hint=problem.hint)
+    assert isinstance(read, Target)
+    return read
+
+
+def _specs(
+    evaluators: Sequence[str | dict[str, Any] | EvaluatorSpec] | None,
+) -> tuple[EvaluatorSpec, ...] | None:
+    if evaluators is None:
+        return None
+    entries = [each.to_data() if isinstance(each, EvaluatorSpec) else each for each in evaluators]
+    problems = Problems()
+    specs = read_entries(list(entries), ("evaluators",), problems)
+    for problem in problems.errors:
+        raise UsageError(problem.message, hint=problem.hint)
+    return specs
+
+
+def _shown(value: float | None) -> str:
+    return "without a score" if value is None else f"{value:.3f}"
+
+
+def _ignore(text: str) -> None:
+    pass

@@ -1,0 +1,66 @@
+"""Cases that a program gives instead of a file: checked by the same rules, read any number of times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentv.datasets.assembly import CaseBuilder, Rules
+from agentv.datasets.files import FileFinder, project_root
+from agentv.datasets.header import Header
+from agentv.datasets.loading import Stopping
+from agentv.datasets.select import Selection
+from agentv.datasets.source import Source
+from agentv.errors import DatasetWarning, InvalidCaseError, InvalidDatasetError
+from agentv.model.case import EvalCase, Origin, Place
+from agentv.problems import Problems
+
+GIVEN = "(given)"
+
+
+class GivenCases:
+    """A list of cases in the place of files. Dicts have the keys of a dataset's cases."""
+
+    sources: tuple[Source, ...] = ()
+
+    def __init__(self, cases: Iterable[EvalCase | dict[str, Any]], selection: Selection = Selection()) -> None:
+        folder = os.getcwd()
+        self._finder = FileFinder(folder, project_root(folder))
+        self._place = Place(Origin(GIVEN, "given", folder, project_root(folder)), 1)
+        self._builder = CaseBuilder(Rules(Header(dataset="given"), self._finder, outcome_optional=True))
+        self._selection = selection
+        self._cases = [self._case(case, index) for index, case in enumerate(cases)]
+        self._check_ids()
+        self.sink = Stopping(_ignore)
+
+    def stream(self) -> Iterator[EvalCase]:
+        """The selected cases."""
+        return self._selection.apply(self._cases, lambda: self._cases)
+
+    stream_again = stream
+
+    def _case(self, given: EvalCase | dict[str, Any], index: int) -> EvalCase:
+        if isinstance(given, EvalCase):
+            return given
+        problems = Problems()
+        case = self._builder.build(given, self._place, index, problems)
+        for problem in problems.errors:
+            headline = f"Invalid eval case at position {index + 1} of those given"
+            raise InvalidCaseError(headline, problem.message, problem.hint, line=index + 1, field=problem.field)
+        assert case is not None
+        return case
+
+    def _check_ids(self) -> None:
+        if not self._cases:
+            raise InvalidDatasetError("No cases were given")
+        seen: set[tuple[str, str]] = set()
+        for case in self._cases:
+            key = (case.path, case.id)
+            if key in seen:
+                raise InvalidDatasetError(f"Duplicate id '{case.id}'", hint="Ids must be unique within a dataset")
+            seen.add(key)
+
+
+def _ignore(warning: DatasetWarning) -> None:
+    pass

@@ -1,0 +1,112 @@
+"""What an earlier run leaves to do: which of its records still hold, and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from agentv.engine.job import Job, JobKey
+from agentv.errors import UsageError
+from agentv.model.result import Result
+from agentv.model.values import digest
+from agentv.results.folder import RunFolder
+from agentv.results.record import decode_record
+
+Keep = Literal["all but errors", "what still holds"]
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """A record that is kept, or None; and why the job is run, or that it need not be."""
+
+    record: Result | None
+    why: str
+
+
+class Earlier:
+    """A run that ended or not, looked at from a new one. Holds where its records are, not the records."""
+
+    def __init__(self, path: str, keep: Keep, target_fingerprint: Callable[[str], str]) -> None:
+        self._folder = RunFolder.open(path)
+        self._keep = keep
+        manifest = self._folder.read_manifest()
+        self.run_id = manifest.run_id
+        self._same_targets = {
+            entry.name for entry in manifest.targets if entry.fingerprint == target_fingerprint(entry.name)
+        }
+        self._offsets = _offsets(self._folder.results_path)
+        self._evaluators = _evaluators(self._folder.cases_path) if keep == "what still holds" else {}
+        self._records = self._folder.results_path.open("rb")
+
+    def decide(self, job: Job) -> Decision:
+        """What becomes of a job."""
+        offset = self._offsets.get(job.key)
+        if offset is None:
+            return Decision(None, "not in the earlier run")
+        self._records.seek(offset)
+        record = decode_record(self._records.readline())
+        if record.status == "error":
+            error = record.error
+            return Decision(None, f"ended in an error ({error.error_class if error else 'unknown'})")
+        changed = self._changed(job, record) if self._keep == "what still holds" else ""
+        if changed:
+            return Decision(None, changed)
+        return Decision(
+            msgspec.structs.replace(record, carried_from=record.carried_from or self.run_id), "carried over"
+        )
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._records.close()
+
+    def _changed(self, job: Job, record: Result) -> str:
+        if job.target not in self._same_targets:
+            return f"the target {job.target} changed"
+        if record.fingerprint != (job.fingerprint or job.case.fingerprint):
+            return "the case changed"
+        before = self._evaluators.get((job.case.path, job.case.id))
+        return "" if before == evaluators_digest(job) else "its evaluators changed"
+
+
+def evaluators_digest(job: Job) -> str:
+    """A hash of the evaluators of a case as its line in the run folder has them."""
+    return digest([spec.to_data() for spec in job.case.evaluators])
+
+
+class _Key(msgspec.Struct):
+    dataset_path: str
+    eval_id: str
+    target: str
+    trial: int
+    prompt: str | None = None
+
+
+class _Case(msgspec.Struct):
+    id: str
+    dataset_path: str = ""
+    evaluators: list[Any] = []
+
+
+def _offsets(path: Path) -> dict[JobKey, int]:
+    """Where the record of each job begins; of several, the last."""
+    if not path.is_file():
+        raise UsageError(f"The run has no results: {path}")
+    found: dict[JobKey, int] = {}
+    decoder = msgspec.json.Decoder(_Key)
+    offset = 0
+    with path.open("rb") as lines:
+        for line in lines:
+            if line.endswith(b"\n"):
+                key = decoder.decode(line)
+                found[key.dataset_path, key.eval_id, key.target, key.prompt, key.trial] = offset
+            offset += len(line)
+    return found
+
+
+def _evaluators(path: Path) -> dict[tuple[str, str], str]:
+    decoder = msgspec.json.Decoder(_Case)
+    with path.open("rb") as lines:
+        cases = (decoder.decode(line) for line in lines if line.endswith(b"\n"))
+        return {(case.dataset_path, case.id): digest(case.evaluators) for case in cases}

@@ -1,0 +1,164 @@
+"""`agentv targets`: the list, and one tiny call to each."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from agentv.cli import cli
+
+TARGETS = """\
+targets:
+  - name: echo
+    provider: mock
+  - name: gpt
+    provider: openai
+    model: gpt-5
+    base_url: ${{ GPT_URL }}
+    api_key: ${{ GPT_KEY }}
+  - name: tool
+    provider: cli
+    command_template: cat {PROMPT_FILE}
+  - name: mine
+    provider: python
+    function: agent.py:answer
+  - name: again
+    provider: replay
+    from: results.jsonl
+"""
+AGENT = """
+def answer(prompt):
+    return {"text": "ok", "token_usage": {"input": 3, "output": 1}}
+
+def leaky(prompt):
+    raise ValueError("refused the key sk-0123456789")
+"""
+SECRET = "sk-0123456789"
+
+
+@pytest.fixture
+def project(folder, monkeypatch):
+    for name in ("GPT_URL", "GPT_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    folder.write(".git/HEAD", "")
+    folder.write(".agentv/targets.yaml", TARGETS)
+    folder.write("agent.py", AGENT)
+    folder.write("results.jsonl", [{"eval_id": "one", "target": "x", "candidate_answer": "hi"}])
+    return folder
+
+
+def check(*arguments):
+    return CliRunner().invoke(cli, ["targets", "check", *arguments])
+
+
+def test_targets_are_listed(project, command, monkeypatch):
+    project.write(".env", f"GPT_URL=http://127.0.0.1:9/v1\nGPT_KEY={SECRET}\n")
+    ended = command("targets")
+    assert (ended.code, ended.stderr) == (0, "")
+    assert ended.stdout.split("\n") == [
+        "name   provider  model  where",
+        "echo   mock      -      -",
+        "gpt    openai    gpt-5  http://127.0.0.1:9/v1",
+        "tool   cli       -      cat {PROMPT_FILE}",
+        "mine   python    -      agent.py:answer",
+        "again  replay    -      results.jsonl",
+        "",
+    ]
+
+
+def test_targets_are_listed_for_programs(project, command):
+    rows = {row["name"]: row for row in command("targets", "--json").printed}
+    assert list(rows) == ["echo", "gpt", "tool", "mine", "again"]
+    assert rows["mine"] == {"name": "mine", "provider": "python", "where": "agent.py:answer"}
+    assert (rows["gpt"]["model"], rows["gpt"]["where"]) == ("gpt-5", "${{ GPT_URL }}")
+    assert "'api_key' uses ${{ GPT_KEY }}, which is not set" in rows["gpt"]["problem"]
+
+
+def test_an_unset_variable_is_noted_and_no_error(project, command):
+    ended = command("targets")
+    assert ended.code == 0
+    assert "'base_url' uses ${{ GPT_URL }}, which is not set" in ended.stderr
+
+
+def test_targets_are_checked_by_name(project, command):
+    ended = command("targets", "check", "echo", "mine", "tool", "again")
+    assert ended.code == 0
+    lines = ended.stdout.split("\n")
+    assert [line.split()[:2] for line in lines[:4]] == [["ok", "echo"], ["ok", "mine"], ["ok", "tool"], ["ok", "again"]]
+    assert " ms  3 + 1 tokens  ok" in lines[1]
+    assert lines[2].endswith("Answer with the single word: ok")
+
+
+def test_a_check_that_fails_says_so_and_ends_with_1(project):
+    ended = check("--json")
+    assert ended.exit_code == 1
+    checks = {row["name"]: row for row in map(json.loads, ended.stdout.splitlines())}
+    assert [name for name, row in checks.items() if row["ok"]] == ["echo", "tool", "mine", "again"]
+    assert checks["gpt"]["error"] == "settings"
+    assert checks["mine"]["token_usage"] == {"input": 3, "output": 1}
+    assert checks["mine"]["answer"] == "ok"
+    assert checks["mine"]["duration_ms"] >= 0
+
+
+def test_a_failure_is_reported_with_its_class_and_without_secrets(project, monkeypatch):
+    monkeypatch.setenv("MY_KEY", SECRET)
+    project.write("own.yaml", "targets:\n  - {name: leaky, provider: python, function: 'agent.py:leaky'}\n")
+    for options in ([], ["--json"]):
+        ended = check("--targets", "own.yaml", *options)
+        assert ended.exit_code == 1
+        assert "process" in ended.stdout
+        assert "refused the key [redacted]" in ended.stdout
+        assert SECRET not in ended.stdout + ended.stderr
+
+
+def test_a_provider_that_cannot_be_called_says_so(project):
+    project.write("own.yaml", "targets:\n  - {name: far, provider: cohere, model: m}\n")
+    ended = check("--targets", "own.yaml")
+    assert ended.exit_code == 1
+    assert "cannot be called in this version" in ended.stdout
+
+
+USAGE = {
+    "an unknown name": (["check", "ecko"], "Unknown target 'ecko'", "Did you mean 'echo'?"),
+    "an unknown option": (["--jsn"], "No such option", "--json"),
+    "no such file": (["--targets", "nowhere.yaml"], "No targets file at nowhere.yaml", "There is no such file"),
+    "a file that is wrong": (
+        ["--targets", "wrong.yaml"],
+        "Invalid target at line 2 in wrong.yaml",
+        "Did you mean 'mock'?",
+    ),
+    "a file that is no YAML": (["--targets", "broken.yaml"], "Failed to parse YAML file: broken.yaml", "Line"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message", "more"), USAGE.values(), ids=USAGE)
+def test_wrong_usage_ends_with_2(project, command, arguments, message, more):
+    project.write("wrong.yaml", "targets:\n  - {name: a, provider: mok}\n")
+    project.write("broken.yaml", "targets: [")
+    ended = command("targets", *arguments)
+    assert ended.code == 2
+    assert message in ended.stderr
+    assert more in ended.stderr
+    assert ended.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["check"], ["check", "gpt"]])
+def test_without_a_file_it_says_which_to_write(folder, command, arguments):
+    folder.write(".git/HEAD", "")
+    ended = command("targets", *arguments)
+    assert ended.code == 2
+    assert "There is no targets file" in ended.stderr
+    assert "Write .agentv/targets.yaml" in ended.stderr
+    assert "provider: openai" in ended.stderr
+
+
+def test_listing_calls_nothing(project, command):
+    project.write("targets-that-run.yaml", "targets:\n  - {name: a, provider: cli, command_template: touch called}\n")
+    command("targets", "--targets", "targets-that-run.yaml")
+    assert not (project.path / "called").exists()
+
+
+def test_the_starter_project_has_a_target_that_answers(folder, command):
+    command("init", ".")
+    ended = command("targets", "check", "--json")
+    assert json.loads(ended.stdout)["answer"] == "The answer is 4."

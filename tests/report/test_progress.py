@@ -1,0 +1,126 @@
+"""Progress is drawn from snapshots on a timer: a line that changes on a terminal, plain lines elsewhere."""
+
+import io
+import os
+import sys
+import threading
+
+import pytest
+
+from agentv.report.progress import Pace, Progress, status_line
+from agentv.results.summary import Snapshot
+
+FULL = Snapshot(
+    done=142,
+    total=1000,
+    scored=130,
+    passed=105,
+    errors={"timeout": 2, "rate_limit": 10},
+    cost_usd=0.4215,
+    concurrency=20,
+)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "rate", "line"),
+    [
+        (Snapshot(done=0, total=10), None, "0/10 (0 %)"),
+        (Snapshot(done=3), 0.5, "3 · 0.5/s"),
+        (Snapshot(done=10, total=10, scored=10, passed=9), 2500.0, "10/10 (100 %) · 2500/s · passed 90 % of 10"),
+        (
+            FULL,
+            35.2,
+            "142/1000 (14 %) · 35.2/s · passed 81 % of 130 · errors 12 (rate_limit 10, timeout 2) · $0.4215"
+            " · ETA 24.4 s · 20 at once",
+        ),
+    ],
+)
+def test_a_line_says_what_is_known(snapshot, rate, line):
+    assert status_line(snapshot, rate) == line
+
+
+def test_the_rate_is_that_of_the_last_half_minute():
+    pace = Pace()
+    assert pace.rate(500, 0.0) is None  # done before, by the run that is resumed
+    assert pace.rate(500, 1.0) is None
+    assert pace.rate(520, 2.0) == 10.0
+    for second in range(3, 100):
+        rate = pace.rate(520 + 5 * (second - 2), float(second))
+    assert rate == 5.0
+
+
+class Lines(io.StringIO):
+    """A stream that tells when enough lines were written."""
+
+    def __init__(self, wanted):
+        super().__init__()
+        self._wanted = wanted
+        self.there = threading.Event()
+
+    def flush(self):
+        if self.getvalue().count("\n") >= self._wanted:
+            self.there.set()
+
+
+def test_elsewhere_lines_come_by_the_clock_and_only_when_something_changed():
+    stream, done = Lines(3), iter([0, 1, 1, 2, 2, 2])
+    last = [0]
+
+    def snapshot():
+        last[0] = next(done, last[0])
+        return Snapshot(done=last[0], total=2, concurrency=1)
+
+    with Progress(snapshot, stream, False, plain_interval_s=0.001) as progress:
+        progress.note("Error: the first one")
+        assert "Error: the first one\n" in stream.getvalue()
+        assert stream.there.wait(10)
+    progress.stop()
+    lines = stream.getvalue().splitlines()
+    assert lines[-1].startswith("2/2 (100 %)")
+    assert "\x1b" not in stream.getvalue()
+    assert not [thread for thread in threading.enumerate() if thread.name == "agentv-progress"]
+
+
+def test_a_run_shorter_than_the_interval_has_one_line():
+    stream = io.StringIO()
+    with Progress(lambda: Snapshot(done=5, total=5), stream, False):
+        pass
+    assert stream.getvalue() == "5/5 (100 %)\n"
+
+
+def test_notes_before_and_after_are_shown_too():
+    stream = io.StringIO()
+    progress = Progress(lambda: Snapshot(done=0), stream, True)
+    progress.note("before")
+    progress.stop()
+    progress.note("after")
+    assert stream.getvalue() == "before\nafter\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_on_a_terminal_the_line_is_redrawn_below_the_notes_and_goes_away(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "200")
+    ours, theirs = os.openpty()
+    drawn = threading.Event()
+    calls = []
+
+    def snapshot():
+        calls.append(1)
+        if len(calls) > 3:
+            drawn.set()
+        return FULL
+
+    with open(theirs, "w", encoding="utf-8") as stream:
+        before = sys.stdout
+        with Progress(snapshot, stream, True) as progress:
+            progress.note("Error: [bold] the first one")
+            assert drawn.wait(10)
+            assert sys.stdout is before
+        stream.flush()
+        shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "Error: [bold] the first one" in shown
+    assert shown.count("142/1000 (14 %)") >= 2
+    assert "20 at once" in shown
+    assert shown.endswith("\x1b[2K") or "\x1b[2K" in shown[-20:]

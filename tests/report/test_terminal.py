@@ -1,0 +1,156 @@
+"""What the end of a run looks like, on a terminal and elsewhere."""
+
+import io
+
+import msgspec
+import pytest
+
+from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
+from agentv.report.figures import bars, counted, duration, one_line, usd
+from agentv.report.terminal import Ending, print_ending
+from agentv.results.summary import SummaryBuilder
+
+PLAIN = Result(
+    timestamp="2026-01-02T03:04:05Z",
+    run_id="20260102-030405-abcd",
+    eval_id="a",
+    dataset="d",
+    dataset_path="d.jsonl",
+    target="quick",
+    trial=1,
+    status="ok",
+    score=1.0,
+    verdict="pass",
+)
+
+
+def results():
+    for number in range(8):
+        score = 1.0 if number < 6 else 0.25
+        yield msgspec.structs.replace(
+            PLAIN,
+            eval_id=f"case-{number}",
+            score=score,
+            verdict="pass" if score == 1.0 else "fail",
+            misses=() if score == 1.0 else ("says\n\x1b[31m5\x1b[0m, not 4",),
+            evaluator_results=(
+                EvaluatorResult(name="sum", type="contains", score=score, weight=1.0, verdict=None, cost_usd=0.001),
+            ),
+            execution_metrics=ExecutionMetrics(cost_usd=0.01, duration_ms=100.0 * (number + 1)),
+        )
+    for number in range(2):
+        error = ErrorInfo("rate_limit", "429: slow down", "target")
+        yield msgspec.structs.replace(
+            PLAIN, eval_id=f"lost-{number}", trial=2, status="error", score=None, verdict=None, error=error
+        )
+    yield msgspec.structs.replace(PLAIN, target="other", status="unscored", score=None, verdict=None)
+
+
+def ending():
+    builder = SummaryBuilder(PLAIN.run_id).add_all(results())
+    return Ending(
+        summary=builder.build({"quick": 12, "other": 1}),
+        details=builder.details(),
+        duration_ms=83_400,
+        notes=["Stopped by the budget"],
+        commands=["agentv eval --resume", "agentv view"],
+    )
+
+
+PRINTED = """\
+Stopped by the budget
+
+Run 20260102-030405-abcd in 1m 23s
+
+target  mean   95 % interval   scored   passed           errors  cost
+quick   0.812  0.522 to 1.000  8 of 12  75.0 % (6 of 8)  2       $0.0880
+other   -      -               0 of 1   -                0       -
+
+quick
+  scored      8 of 12 cases; left out: 2 errors, 2 skipped
+  mean        0.812 (95 % interval 0.522 to 1.000, n = 8)
+  passed      75.0 %, 6 of 8 (95 % interval 41 to 93 %)
+  scores    0   ▃      █ 1
+  cost        $0.0800 (of 8 jobs)
+  judges      $0.0080 (of 8 jobs)
+  time        450 ms a job, 3.6 s in all (of 8 jobs)
+  evaluators
+     sum  0.812  (95 % interval 0.522 to 1.000, n = 8)
+  errors      2 of 12: rate_limit 2
+     rate_limit  lost-0 (trial 2)  429: slow down
+  worst
+     0.250  case-6  says [31m5 [0m, not 4
+     0.250  case-7  says [31m5 [0m, not 4
+  slowest
+     800 ms  case-7
+     700 ms  case-6
+     600 ms  case-5
+     500 ms  case-4
+     400 ms  case-3
+
+other
+  scored      0 of 1 cases; left out: 1 unscored
+  mean        - (95 % interval -, n = 0)
+
+Next
+  agentv eval --resume
+  agentv view
+"""
+
+
+def printed(encoding, interactive=False):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
+    print_ending(ending(), stream, interactive)
+    stream.flush()
+    return stream.buffer.getvalue()
+
+
+def test_the_summary_has_every_figure_with_its_denominator():
+    assert printed("utf-8").decode() == PRINTED
+
+
+def test_where_bars_cannot_be_shown_there_are_digits():
+    lines = printed("ascii").decode().splitlines()
+    assert "  scores    0 0030000008 1" in lines
+
+
+def test_a_terminal_gets_the_same_words():
+    shown = printed("utf-8", interactive=True).decode()
+    assert shown.split() == PRINTED.split()
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (None, "-"),
+        (0, "0 ms"),
+        (999.4, "999 ms"),
+        (999.6, "1.0 s"),
+        (59_900, "59.9 s"),
+        (59_960, "1m 00s"),
+        (3_599_400, "59m 59s"),
+        (3_600_000, "1h 00m"),
+        (90_061_000, "25h 01m"),
+    ],
+)
+def test_durations_have_two_units_at_most(milliseconds, text):
+    assert duration(milliseconds) == text
+
+
+def test_money_shows_parts_of_a_cent_where_it_is_little():
+    assert [usd(amount) for amount in (None, 0, 0.0123, 12.345)] == ["-", "$0.00", "$0.0123", "$12.35"]
+
+
+def test_counts_begin_with_the_most_frequent():
+    assert counted({"a": 1, "b": 3, "c": 1}) == "b 3, a 1, c 1"
+
+
+def test_bars_tell_little_from_nothing():
+    assert bars([0, 1, 1000], drawn=True) == " ▁█"
+    assert bars([0, 1, 1000], drawn=False) == "018"
+    assert bars([0, 0], drawn=True) == ""
+
+
+def test_text_of_models_cannot_steer_a_terminal():
+    assert one_line("a\x1b]0;title\x07b\u202ec\r\nd", 40) == "a ]0;title b c d"
+    assert one_line("x" * 50, 10) == "xxxxxxxxx…"

@@ -1,0 +1,196 @@
+"""The figures of a run: what counts, what is left out, and by how many each is divided."""
+
+import random
+import tracemalloc
+
+import msgspec
+import pytest
+
+from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
+from agentv.results.summary import SHOWN, Snapshot, SummaryBuilder
+from agentv.stats.intervals import wilson
+
+PLAIN = Result(
+    timestamp="2026-01-02T03:04:05Z",
+    run_id="r",
+    eval_id="a",
+    dataset="d",
+    dataset_path="d.jsonl",
+    target="t",
+    trial=1,
+    status="ok",
+    score=1.0,
+    verdict="pass",
+)
+
+
+def result(score=1.0, **known):
+    verdict = None if score is None else "pass" if score >= 0.8 else "fail"
+    return msgspec.structs.replace(PLAIN, score=score, verdict=verdict, **known)
+
+
+def failed(error_class="timeout", message="no answer", **known):
+    error = ErrorInfo(error_class, message, "target")
+    return result(None, status="error", error=error, **known)
+
+
+def judged(name, score, cost_usd=None, **known):
+    return EvaluatorResult(
+        name=name, type="llm_judge", score=score, weight=1.0, verdict=None, cost_usd=cost_usd, **known
+    )
+
+
+def built(*results, **options):
+    return SummaryBuilder("r", **options).add_all(results)
+
+
+def test_errors_and_unscored_cases_are_counted_and_left_out_of_means():
+    builder = built(result(1.0), result(0.0), failed(), failed("server"), result(None, status="unscored"))
+    target = builder.build({"t": 8}).targets["t"]
+    assert (target.cases, target.scored, target.errors, target.unscored, target.skipped) == (8, 2, 2, 1, 3)
+    assert (target.mean, target.pass_rate, target.ci95) == (0.5, 0.5, wilson(0.5, 2))
+    details = builder.details()["t"]
+    assert (details.passed, details.pass_ci95) == (1, wilson(0.5, 2))
+    assert details.error_classes == {"server": 1, "timeout": 1}
+    assert details.errors["timeout"].reason == "no answer"
+
+
+def test_targets_are_apart_and_one_without_results_is_there():
+    summary = built(result(1.0), result(0.0, target="u")).build({"t": 1, "u": 1, "v": 2})
+    assert summary.run_id == "r"
+    assert [(name, target.mean, target.skipped) for name, target in summary.targets.items()] == [
+        ("t", 1.0, 0),
+        ("u", 0.0, 0),
+        ("v", None, 2),
+    ]
+    assert summary.targets["v"].ci95 is summary.targets["v"].pass_rate is summary.targets["v"].cost_usd is None
+
+
+def test_evaluators_have_their_own_means_and_numbers():
+    target = (
+        built(
+            result(0.5, evaluator_results=(judged("x", 1.0), judged("y", 0.0))),
+            result(1.0, evaluator_results=(judged("x", 0.0),)),
+            result(None, status="unscored", evaluator_results=(judged("y", 0.5),)),
+            failed("evaluator", evaluator_results=(judged("x", 1.0), judged("y", None))),
+        )
+        .build()
+        .targets["t"]
+    )
+    assert {name: (found.n, found.mean) for name, found in target.evaluators.items()} == {"x": (2, 0.5), "y": (2, 0.25)}
+    assert target.evaluators["x"].ci95 == wilson(0.5, 2)
+
+
+def test_cost_and_time_are_sums_of_what_is_known_errors_included():
+    builder = built(
+        result(execution_metrics=ExecutionMetrics(cost_usd=0.5, duration_ms=100)),
+        result(execution_metrics=ExecutionMetrics(duration_ms=300)),
+        failed(execution_metrics=ExecutionMetrics(cost_usd=0.25)),
+        result(evaluator_results=(judged("x", 1.0, 0.125), judged("y", 1.0, 0.125))),
+        # A composite's own cost stands for those of its members; without one they count.
+        result(evaluator_results=(judged("z", 1.0, 1.0, evaluator_results=(judged("in", 1.0, 0.9),)),)),
+        result(evaluator_results=(judged("z", 1.0, None, evaluator_results=(judged("in", 1.0, 2.0),)),)),
+    )
+    target, details = builder.build().targets["t"], builder.details()["t"]
+    assert (target.cost_usd, target.judge_cost_usd, target.duration_ms) == (0.75, 3.25, 400)
+    assert (details.priced, details.judge_priced, details.timed) == (2, 3, 2)
+
+
+def test_scores_are_counted_by_tenths_both_ends_included():
+    details = built(*map(result, [0.0, 0.05, 0.1, 0.95, 1.0])).details()["t"]
+    assert details.bins == (2, 1, 0, 0, 0, 0, 0, 0, 0, 2)
+
+
+def test_the_worst_and_the_slowest_are_shown_in_order():
+    chance = random.Random(3)
+    results = [
+        result(
+            round(chance.random(), 3),
+            eval_id=str(number),
+            misses=(f"miss {number}",),
+            execution_metrics=ExecutionMetrics(duration_ms=chance.randrange(10_000)),
+        )
+        for number in range(500)
+    ]
+    details = built(*results).details()["t"]
+    by_score = sorted(results, key=lambda found: found.score)[:SHOWN]
+    by_time = sorted(results, key=lambda found: -found.execution_metrics.duration_ms)[:SHOWN]
+    assert [(note.eval_id, note.score) for note in details.worst] == [(found.eval_id, found.score) for found in by_score]
+    assert [note.reason for note in details.worst] == [found.misses[0] for found in by_score]
+    assert [note.duration_ms for note in details.slowest] == [found.execution_metrics.duration_ms for found in by_time]
+
+
+def test_of_equals_the_first_are_shown_and_passes_are_not_among_the_worst():
+    results = [result(0.0, eval_id=str(number)) for number in range(9)] + [result(1.0, eval_id="fine")]
+    assert [note.eval_id for note in built(*results).details()["t"].worst] == ["0", "1", "2", "3", "4"]
+    assert built(result(1.0)).details()["t"].worst == ()
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        ({"misses": ("first", "second"), "reasoning": "because"}, "first"),
+        ({"reasoning": "because"}, "because"),
+        ({"evaluator_results": (judged("x", 0.0, misses=("missed",)),), "reasoning": "because"}, "because"),
+        ({}, ""),
+    ],
+)
+def test_the_reason_is_what_was_missed_else_what_was_said(known, reason):
+    assert built(result(0.1, **known)).details()["t"].worst[0].reason == reason
+
+
+def test_a_failing_evaluator_gives_the_reason_when_the_case_has_none():
+    low = msgspec.structs.replace(judged("x", 0.0, misses=("missed",)), verdict="fail")
+    assert built(result(0.1, evaluator_results=(low,))).details()["t"].worst[0].reason == "missed"
+
+
+def test_conversations_and_repeated_cases_are_clusters():
+    alone = built(*(result(0.2 * (n % 5), eval_id=str(n)) for n in range(20)))
+    talks = built(*(result(0.2 * (n % 5), conversation_id=str(n % 5)) for n in range(20)))
+    trials = built(*(result(0.2 * (n % 5), eval_id=str(n % 5), trial=1 + n // 5) for n in range(20)), jobs_per_case=4)
+
+    def width(builder):
+        low, high = builder.build().targets["t"].ci95
+        return high - low
+
+    assert width(talks) == pytest.approx(width(trials))
+    assert width(talks) > 1.5 * width(alone)
+
+
+def test_a_snapshot_says_where_the_run_stands():
+    builder = SummaryBuilder("r")
+    assert builder.snapshot(total=9) == Snapshot(done=0, total=9)
+    builder.add_all(
+        [
+            result(execution_metrics=ExecutionMetrics(cost_usd=0.5)),
+            result(0.0, target="u", evaluator_results=(judged("x", 0.0, 0.25),)),
+            failed(),
+            failed(target="u"),
+        ]
+    )
+    assert builder.snapshot(9, 3) == Snapshot(
+        done=4, total=9, scored=2, passed=1, errors={"timeout": 2}, cost_usd=0.75, concurrency=3
+    )
+
+
+def test_memory_does_not_grow_with_results():
+    builder = SummaryBuilder("r")
+
+    def add(count):
+        for number in range(count):
+            builder.add(result(number % 11 / 10, eval_id=str(number), evaluator_results=(judged("x", 0.5),)))
+
+    add(1000)
+    tracemalloc.start()
+    add(20_000)
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 50_000
+
+
+def test_a_summary_is_written_with_all_its_figures():
+    data = msgspec.to_builtins(built(result(1.0)).build())
+    assert set(data["targets"]["t"]) == {
+        *("cases", "scored", "errors", "unscored", "skipped", "mean", "ci95", "pass_rate"),
+        *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators"),
+    }

@@ -1,0 +1,176 @@
+"""Intervals against closed forms, against scipy where it is installed, and by how often they hold the truth."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentv.stats.intervals import Z95, MeanAccumulator, t_cdf, t_quantile, wilson
+
+
+def fed(scores, clusters=None):
+    mean = MeanAccumulator()
+    for position, score in enumerate(scores):
+        mean.add(score, None if clusters is None else clusters[position])
+    return mean
+
+
+# Quantiles of printed tables, to three digits behind the point.
+TABLE = {3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 30: 2.042, 60: 2.000, 120: 1.980}
+
+
+@pytest.mark.parametrize("degrees", TABLE)
+def test_quantiles_are_those_of_the_tables(degrees):
+    assert round(t_quantile(0.975, degrees), 3) == TABLE[degrees]
+
+
+@pytest.mark.parametrize("probability", [0.6, 0.9, 0.975, 0.995, 0.9999])
+def test_quantiles_agree_with_closed_forms(probability):
+    tail = 4 * probability * (1 - probability)
+    assert t_quantile(probability, 1) == pytest.approx(math.tan(math.pi * (probability - 0.5)))
+    assert t_quantile(probability, 2) == pytest.approx((2 * probability - 1) * math.sqrt(2 / tail))
+    # With four degrees of freedom: 2 sqrt(q - 1), q = cos(arccos(sqrt(a)) / 3) / sqrt(a), a = 4 p (1 - p).
+    q = math.cos(math.acos(math.sqrt(tail)) / 3) / math.sqrt(tail)
+    assert t_quantile(probability, 4) == pytest.approx(2 * math.sqrt(q - 1), rel=1e-9)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4.5, 7, 29, 200, 5000])
+@pytest.mark.parametrize("probability", [0.001, 0.025, 0.3, 0.5, 0.8, 0.975, 0.9999])
+def test_a_quantile_is_where_the_distribution_has_that_probability(probability, degrees):
+    assert t_cdf(t_quantile(probability, degrees), degrees) == pytest.approx(probability, abs=1e-10)
+
+
+def test_many_degrees_of_freedom_come_down_to_the_normal_distribution():
+    assert t_quantile(0.975, 9_999) == pytest.approx(t_quantile(0.975, 10_000), abs=1e-7)
+    assert t_quantile(0.975, 1e9) == pytest.approx(Z95, abs=1e-8)
+
+
+def test_nonsense_is_refused():
+    for probability, degrees in [(0.0, 3), (1.0, 3), (0.5, 0)]:
+        with pytest.raises(ValueError, match="probability"):
+            t_quantile(probability, degrees)
+
+
+def test_quantiles_and_shares_are_those_of_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    for degrees in (1, 2, 3, 5, 8.5, 30, 99, 1000, 20_000):
+        for probability in (0.55, 0.9, 0.975, 0.999):
+            assert t_quantile(probability, degrees) == pytest.approx(stats.t.ppf(probability, degrees), rel=1e-9)
+    for hits, n in [(0, 10), (3, 10), (10, 10), (37, 1000)]:
+        known = stats.binomtest(hits, n).proportion_ci(method="wilson")
+        assert wilson(hits / n, n) == pytest.approx((known.low, known.high), abs=1e-12)
+
+
+def test_wilsons_interval_is_the_known_one():
+    # Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+    for hits, n, low, high in [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611), (1, 29, 0.0061, 0.1718)]:
+        assert wilson(hits / n, n) == pytest.approx((low, high), abs=5e-5)
+    assert wilson(1.0, 20) == (pytest.approx(1 - 0.1611, abs=5e-5), 1.0)
+    assert wilson(0.0, 0) is None
+
+
+def test_the_interval_of_a_mean_is_students():
+    mean = fed([0.2, 0.4, 0.6, 0.8])
+    half = t_quantile(0.975, 3) * math.sqrt(0.2 / 3 / 4)
+    assert mean.n == 4
+    assert mean.mean == pytest.approx(0.5)
+    assert mean.ci95 == pytest.approx((0.5 - half, 0.5 + half))
+
+
+def test_scores_that_are_all_0_or_1_get_wilsons():
+    assert fed([1, 0, 1, 1]).ci95 == wilson(0.75, 4)
+    assert fed([1.0] * 30).ci95 == wilson(1.0, 30)
+    assert fed([0]).ci95 == wilson(0.0, 1)
+
+
+@pytest.mark.parametrize(("scores", "interval"), [([], None), ([0.5], None), ([0.7, 0.7], (0.7, 0.7))])
+def test_too_little_gives_no_interval_and_no_spread_an_empty_one(scores, interval):
+    assert fed(scores).ci95 == (None if interval is None else pytest.approx(interval))
+
+
+def test_bounds_stay_where_scores_can_be():
+    low, high = fed([0.99, 1.0, 0.5]).ci95
+    assert (0.0 <= low, high) == (True, 1.0)
+
+
+def test_clusters_of_one_change_nothing():
+    scores = [0.1, 0.5, 0.7, 0.2]
+    assert fed(scores, range(4)).ci95 == pytest.approx(fed(scores).ci95)
+    assert fed([0, 1, 1, 1], range(4)).ci95 == fed([0, 1, 1, 1]).ci95
+
+
+def test_clusters_that_say_the_same_count_as_one_score_each():
+    once, thrice = [0.2, 0.5, 0.6, 0.9], [score for score in (0.2, 0.5, 0.6, 0.9) for _ in range(3)]
+    clusters = [number for number in range(4) for _ in range(3)]
+    assert fed(thrice, clusters).clusters == 4
+    assert fed(thrice, clusters).ci95 == pytest.approx(fed(once).ci95)
+
+
+def test_the_clustered_interval_is_the_formula_written_out():
+    scores, clusters = [0.1, 0.9, 0.4, 0.5, 0.8], [0, 0, 2, 2, None]
+    mean = sum(scores) / 5
+    sums = [0.1 + 0.9 - 2 * mean, 0.4 + 0.5 - 2 * mean, 0.8 - mean]
+    half = t_quantile(0.975, 2) * math.sqrt(3 / 2 * sum(total**2 for total in sums)) / 5
+    assert fed(scores, clusters).ci95 == pytest.approx((max(0, mean - half), min(1, mean + half)))
+
+
+def test_one_cluster_says_little_or_nothing():
+    assert fed([0.2, 0.7], [0, 0]).ci95 is None
+    assert fed([1, 0], [0, 0]).ci95 == wilson(0.5, 1)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.none() | st.integers(0, 5)), max_size=40))
+def test_an_interval_holds_its_mean_and_stays_in_bounds(pairs):
+    mean = fed([score for score, _ in pairs], [cluster for _, cluster in pairs])
+    if mean.ci95 is not None:
+        low, high = mean.ci95
+        assert 0 <= low <= mean.mean + 1e-12
+        assert mean.mean - 1e-12 <= high <= 1
+
+
+def test_order_and_a_common_offset_cost_no_digits():
+    scores = [0.5 + 1e-9 * (number % 7) for number in range(10_000)]
+    variance = 4e-18 * 10_000 / 9_999
+    low, high = fed(scores).ci95
+    assert (high - low) / 2 == pytest.approx(t_quantile(0.975, 9_999) * math.sqrt(variance / 10_000), rel=1e-3)
+
+
+def coverage(draw, truth, rounds=800, seed=1):
+    """How often the interval of what is drawn holds the truth."""
+    chance = random.Random(seed)
+    held = 0
+    for _ in range(rounds):
+        low, high = draw(chance).ci95 or (1, 0)
+        held += low <= truth <= high
+    return held / rounds
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.97])
+@pytest.mark.parametrize("n", [20, 100])
+def test_intervals_of_passes_hold_the_truth(share, n):
+    def draw(chance):
+        return fed([float(chance.random() < share) for _ in range(n)])
+
+    assert 0.92 <= coverage(draw, share) <= 0.995
+
+
+@pytest.mark.parametrize("n", [4, 12, 60])
+def test_intervals_of_means_hold_the_truth(n):
+    assert 0.925 <= coverage(lambda chance: fed([chance.random() for _ in range(n)]), 0.5) <= 0.975
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_intervals_of_clusters_hold_the_truth_where_those_without_do_not(binary):
+    def draw(chance, clustered=True):
+        mean = MeanAccumulator()
+        for cluster in range(25):
+            level = chance.betavariate(1, 1)
+            for _ in range(8):
+                score = float(chance.random() < level) if binary else (level + chance.random()) / 2
+                mean.add(score, cluster if clustered else None)
+        return mean
+
+    assert 0.915 <= coverage(draw, 0.5) <= 0.98
+    assert coverage(lambda chance: draw(chance, clustered=False), 0.5) < 0.85
