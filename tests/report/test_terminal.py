@@ -75,18 +75,18 @@ quick
   judges      $0.0080 (of 8 jobs)
   time        450 ms a job, 3.6 s in all (of 8 jobs)
   evaluators
-     sum  0.812  (95 % interval 0.522 to 1.000, n = 8)
+    sum  0.812  (95 % interval 0.522 to 1.000, n = 8)
   errors      2 of 12: rate_limit 2
-     rate_limit  lost-0 (trial 2)  429: slow down
+    rate_limit  lost-0 (trial 2)  429: slow down
   worst
-     0.250  case-6  says [31m5 [0m, not 4
-     0.250  case-7  says [31m5 [0m, not 4
+    0.250  case-6  says [31m5 [0m, not 4
+    0.250  case-7  says [31m5 [0m, not 4
   slowest
-     800 ms  case-7
-     700 ms  case-6
-     600 ms  case-5
-     500 ms  case-4
-     400 ms  case-3
+    800 ms  case-7
+    700 ms  case-6
+    600 ms  case-5
+    500 ms  case-4
+    400 ms  case-3
 
 other
   scored      0 of 1 cases; left out: 1 unscored

@@ -98,7 +98,9 @@ def test_a_file_has_the_old_content_or_the_new_when_writing_fails(tmp_path, monk
     assert os.listdir(tmp_path) == ["run.json"]
 
 
-HOLDS = "import sys; from agentv.results.folder import RunFolder; l = RunFolder(sys.argv[1]).lock(); print(1, flush=True); "
+HOLDS = (
+    "import sys; from agentv.results.folder import RunFolder; l = RunFolder(sys.argv[1]).lock(); print(1, flush=True); "
+)
 
 
 def holding(path, then):

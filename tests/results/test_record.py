@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result, TokenUsage, TraceSummary
 from agentv.results.record import RecordError, decode_record, encode_record
 
-ROWS = [json.loads(line) for line in (Path(__file__).parents[1] / "data/results/agentv_rows.jsonl").read_text("utf-8").splitlines()]
+ROWS = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "data/results/agentv_rows.jsonl").read_text("utf-8").splitlines()
+]
 
 PLAIN = Result(
     timestamp="2026-01-02T03:04:05Z",

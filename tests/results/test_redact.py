@@ -78,7 +78,9 @@ def test_a_secret_is_gone_from_text_and_records_however_it_is_spelled(secret, sp
         candidate_answer=f"before {spelled} after",
         error=ErrorInfo("server", f"body: {spelled}", "target"),
         evaluator_results=(
-            EvaluatorResult(name="j", type="llm_judge", score=1.0, weight=1.0, verdict="pass", details={spelled: spelled}),
+            EvaluatorResult(
+                name="j", type="llm_judge", score=1.0, weight=1.0, verdict="pass", details={spelled: spelled}
+            ),
         ),
         metadata={"deep": [{"header": f"Bearer {spelled}"}]},
     )

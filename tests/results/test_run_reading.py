@@ -102,7 +102,11 @@ def test_our_records_are_read_from_yaml_too(folder):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("r.jsonl", b'{"eval_id":"a","score":1}\n{"id":"a"}\n', "Not a result at line 2 in r.jsonl\n  Not a result: neit"),
+        (
+            "r.jsonl",
+            b'{"eval_id":"a","score":1}\n{"id":"a"}\n',
+            "Not a result at line 2 in r.jsonl\n  Not a result: neit",
+        ),
         ("r.jsonl", b'{"eval_id":"a","score":1}\n{"eval_id', "Not a result at line 2 in r.jsonl\n  Invalid JSON"),
         ("r.jsonl", b"\xff\n", "Not a result at line 1 in r.jsonl"),
         ("r.yaml", b"- a\n", "Not a result at document 1 in r.yaml"),

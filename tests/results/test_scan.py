@@ -61,7 +61,9 @@ def test_a_job_is_known_by_all_parts_of_its_key(tmp_path):
 
 
 def test_a_job_with_two_records_is_reported(tmp_path):
-    path = written(tmp_path, {}, {"eval_id": "b"}, {"status": "error", "score": None, "verdict": None}, {"eval_id": "b"})
+    path = written(
+        tmp_path, {}, {"eval_id": "b"}, {"status": "error", "score": None, "verdict": None}, {"eval_id": "b"}
+    )
     done = scan(path)
     assert (done.repeats, len(done)) == (2, 2)
     assert done.repeated == [JobKey("d.jsonl", "a", "t", None, 1), JobKey("d.jsonl", "b", "t", None, 1)]

@@ -115,7 +115,9 @@ def test_the_worst_and_the_slowest_are_shown_in_order():
     details = built(*results).details()["t"]
     by_score = sorted(results, key=lambda found: found.score)[:SHOWN]
     by_time = sorted(results, key=lambda found: -found.execution_metrics.duration_ms)[:SHOWN]
-    assert [(note.eval_id, note.score) for note in details.worst] == [(found.eval_id, found.score) for found in by_score]
+    assert [(note.eval_id, note.score) for note in details.worst] == [
+        (found.eval_id, found.score) for found in by_score
+    ]
     assert [note.reason for note in details.worst] == [found.misses[0] for found in by_score]
     assert [note.duration_ms for note in details.slowest] == [found.execution_metrics.duration_ms for found in by_time]
 

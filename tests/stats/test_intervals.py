@@ -65,7 +65,12 @@ def test_quantiles_and_shares_are_those_of_scipy():
 
 def test_wilsons_interval_is_the_known_one():
     # Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
-    for hits, n, low, high in [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611), (1, 29, 0.0061, 0.1718)]:
+    for hits, n, low, high in [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ]:
         assert wilson(hits / n, n) == pytest.approx((low, high), abs=5e-5)
     assert wilson(1.0, 20) == (pytest.approx(1 - 0.1611, abs=5e-5), 1.0)
     assert wilson(0.0, 0) is None
@@ -92,7 +97,7 @@ def test_too_little_gives_no_interval_and_no_spread_an_empty_one(scores, interva
 
 def test_bounds_stay_where_scores_can_be():
     low, high = fed([0.99, 1.0, 0.5]).ci95
-    assert (0.0 <= low, high) == (True, 1.0)
+    assert (low >= 0.0, high) == (True, 1.0)
 
 
 def test_clusters_of_one_change_nothing():

@@ -18,7 +18,7 @@ from agentv.targets.python import GivenFunction, PythonFunction
 
 AGENT = """
 import asyncio
-from helper import polish
+from polishing_neighbour import polish
 
 
 def shout(prompt):
@@ -66,7 +66,7 @@ def deeper(prompt):
 def agents(tmp_path):
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents" / "agent.py").write_text(AGENT)
-    (tmp_path / "agents" / "helper.py").write_text("def polish(text):\n    return text.upper()\n")
+    (tmp_path / "agents" / "polishing_neighbour.py").write_text("def polish(text):\n    return text.upper()\n")
     return tmp_path
 
 
@@ -95,24 +95,24 @@ NAMES = {
 @pytest.mark.parametrize(("function", "text"), NAMES.values(), ids=NAMES)
 def test_a_function_is_named(agents, ask, function, text, monkeypatch):
     monkeypatch.syspath_prepend(str(agents / "agents"))
-    for name in [name for name in sys.modules if name.startswith(("agents", "agentv_user_", "helper"))]:
+    for name in [name for name in sys.modules if name.startswith(("agents", "polishing_neighbour"))]:
         monkeypatch.delitem(sys.modules, name)
     assert ask(named(function), home=agents).text == text
 
 
 WRONG_NAMES = {
-    "no such file": ("agents/agnt.py:shout", "Cannot find 'agents/agnt.py'"),
-    "no such module": ("no_such_module_here:shout", "ModuleNotFoundError: No module named 'no_such_module_here'"),
+    "no such file": ("agents/agnt.py:shout", "File 'agents/agnt.py' cannot be read: No such file or directory"),
+    "no such module": ("no_such_module_here:shout", "There is no module 'no_such_module_here'"),
     "no such name": (
         "agents/agent.py:shoot",
-        "There is no 'shoot' in agents/agent.py\n\n  Hint: Did you mean 'shout'?",
+        "agents/agent.py has no 'shoot'. Did you mean 'shout'?",
     ),
-    "no such method": ("agents/agent.py:agent.asks", "There is no 'asks' in agents/agent.py"),
+    "no such method": ("agents/agent.py:agent.asks", "There is no 'asks' in Agent\n\n  Hint: Did you mean 'ask'?"),
     "no function": ("agents/wrong.py:number", "It is no function, but int"),
     "too many parameters": ("agents/wrong.py:greedy", "It asks for a, b"),
     "a class that needs something": ("agents/wrong.py:Needy", "TypeError: Needy.__init__() missing 1 required"),
-    "a file that fails": ("agents/fails.py:x", "ZeroDivisionError: division by zero (fails.py:2)"),
-    "a file that exits": ("agents/exits.py:x", "SystemExit: 3 (exits.py:1)"),
+    "a file that fails": ("agents/fails.py:x", "ZeroDivisionError: division by zero (fails.py, line 2)"),
+    "a file that exits": ("agents/exits.py:x", "SystemExit: 3 (exits.py, line 1)"),
     "a file that is no Python": ("agents/syntax.py:x", "SyntaxError"),
 }
 
@@ -239,7 +239,7 @@ def test_an_exception_is_a_failure_with_the_users_own_line(agents, ask):
         ask(named("agents/agent.py:broken"), home=agents)
     line = AGENT[: AGENT.index("    raise ValueError")].count("\n") + 1
     assert failed.value.error_class == "process"
-    assert failed.value.message == f"ValueError: no luck\nwith this (agents/agent.py:{line})"
+    assert failed.value.message == f"ValueError: no luck\nwith this (agent.py, line {line})"
 
 
 def raising(error):
@@ -253,7 +253,7 @@ def raising(error):
 
 
 FAILURES = {
-    "an exception": (ValueError("no luck"), "process", "ValueError: no luck (" + __file__),
+    "an exception": (ValueError("no luck"), "process", "ValueError: no luck (test_python_target.py, line "),
     "an exit": (SystemExit(3), "process", "SystemExit: 3"),
     "a time-out of its own": (TimeoutError("too late"), "process", "TimeoutError: too late"),
     "the end of an iterator": (StopIteration(), "process", "StopIteration"),

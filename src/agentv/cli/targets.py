@@ -42,6 +42,8 @@ def command(context: click.Context, file: str | None, as_json: bool) -> None:
     context.obj = {"file": file, "as_json": as_json}
     if context.invoked_subcommand is not None:
         return
+    from agentv.engine.session import open_targets
+
     targets = open_targets(".", file)
     if not targets.names:
         targets.pick()
@@ -72,6 +74,7 @@ def check(context: click.Context, names: tuple[str, ...], file: str | None, as_j
     """
     import asyncio  # late: listing does without it
 
+    from agentv.engine.session import open_targets
     from agentv.model.values import to_json
     from agentv.targets.check import check_targets
 
@@ -85,23 +88,6 @@ def check(context: click.Context, names: tuple[str, ...], file: str | None, as_j
         click.echo(to_json(each).decode() if as_json or context.obj["as_json"] else _line(each, width))
     if not all(each.ok for each in checks):
         sys.exit(EXIT_FINDINGS)
-
-
-def open_targets(folder: str, file: str | None = None) -> Targets:
-    """The targets that a folder's datasets would be run against, from the file that is named or the nearest one."""
-    from agentv.datasets.files import project_root
-    from agentv.datasets.yaml_document import parse_yaml_file
-    from agentv.datasets.yaml_nodes import locate
-    from agentv.environment import load_environment
-    from agentv.targets.loading import find_targets_file, load_targets, named_targets_file, without_targets
-
-    root = project_root(folder)
-    environment = load_environment(folder, root)
-    path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
-    if path is None:
-        return without_targets(environment)
-    data = parse_yaml_file(path)
-    return load_targets(data, path, environment, lambda key: mark.line if (mark := locate(data, key)) else None)
 
 
 def _row(targets: Targets, name: str) -> dict[str, Any]:

@@ -71,6 +71,12 @@ def one_line(text: str, longest: int) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
+def fitting(text: str, encoding: str | None) -> str:
+    """The text with a question mark for what a stream's encoding does not have."""
+    known = encoding or "utf-8"
+    return text.encode(known, "replace").decode(known)
+
+
 def can_show_bars(encoding: str | None) -> bool:
     """Whether a stream's encoding has the block characters."""
     try:

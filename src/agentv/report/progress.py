@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from agentv.report.figures import counted, duration, usd
+from agentv.report.figures import counted, duration, fitting, usd
 from agentv.results.summary import Snapshot
 
 if TYPE_CHECKING:
@@ -66,11 +67,12 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Shows something at once, above the line: the first error, a warning."""
-        with self._lock:
+        # A terminal that went away must not take the run with it.
+        with self._lock, suppress(OSError, ValueError):
             if self._live is not None:
                 self._live.console.print(text, markup=False, highlight=False)
             else:
-                self._stream.write(text + "\n")
+                self._stream.write(fitting(text, self._stream.encoding) + "\n")
                 self._stream.flush()
 
     def __enter__(self) -> Progress:

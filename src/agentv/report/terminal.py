@@ -13,6 +13,7 @@ from agentv.report.figures import (
     can_show_bars,
     counted,
     duration,
+    fitting,
     interval,
     number,
     one_line,
@@ -43,9 +44,7 @@ def print_ending(ending: Ending, stream: TextIO, interactive: bool) -> None:
     """The summary: coloured and cut to the width of a terminal, or as plain lines."""
     lines = summary_lines(ending, can_show_bars(stream.encoding))
     if not interactive:
-        encoding = stream.encoding or "ascii"
-        for text, _ in lines:
-            stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        stream.write(fitting("".join(f"{text}\n" for text, _ in lines), stream.encoding))
         return
     from rich.console import Console  # late: it takes 50 ms
     from rich.text import Text
@@ -127,7 +126,7 @@ def _evaluators(target: TargetSummary) -> Iterator[Line]:
     yield "  evaluators", ""
     rows = [
         [
-            "   ",
+            "  ",
             one_line(name, _LONGEST_NAME),
             number(found.mean),
             f"(95 % interval {interval(found.ci95)}, n = {found.n})",
@@ -141,9 +140,7 @@ def _errors(target: TargetSummary, details: TargetDetails) -> Iterator[Line]:
     if not target.errors:
         return
     yield f"  errors      {target.errors} of {target.cases}: {counted(details.error_classes)}", "red"
-    rows = [
-        ["   ", name, _named(note), one_line(note.reason, _LONGEST_REASON)] for name, note in details.errors.items()
-    ]
+    rows = [["  ", name, _named(note), one_line(note.reason, _LONGEST_REASON)] for name, note in details.errors.items()]
     yield from ((row, "red") for row in _aligned(rows))
 
 
@@ -154,7 +151,7 @@ def _cases(title: str, notes: Sequence[CaseNote], measure: str) -> Iterator[Line
     rows = []
     for note in notes:
         figure = number(note.score) if measure == "score" else duration(note.duration_ms)
-        rows.append(["   ", figure, _named(note), one_line(note.reason, _LONGEST_REASON)])
+        rows.append(["  ", figure, _named(note), one_line(note.reason, _LONGEST_REASON)])
     yield from ((row, "yellow" if measure == "score" else "") for row in _aligned(rows))
 
 

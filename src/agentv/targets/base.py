@@ -44,7 +44,10 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings every provider takes. `aliases` and `unsupported` as `agentv.settings` reads them."""
+    """Settings every provider takes. `aliases` and `unsupported` as `agentv.settings` reads them.
+
+    `cache` says whether `agentv eval --cache` keeps its answers; unset, it does for model APIs and `http` only.
+    """
 
     aliases: ClassVar[dict[str, str]] = COMMON_ALIASES
     unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
@@ -55,7 +58,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     workers: Annotated[int, Meta(ge=1)] | None = None
     timeout_seconds: Positive | None = None
     transform: Transform | None = None
-    max_retries: Count = 3
+    cache: bool | None = None
+    max_retries: Count | None = None
     retry_initial_delay_ms: Count = 1000
     retry_max_delay_ms: Count = 60000
     retry_backoff_factor: Positive = 2.0

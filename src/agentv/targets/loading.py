@@ -20,13 +20,13 @@ from agentv.environment import (
 )
 from agentv.errors import AgentvError, UsageError
 from agentv.model.execution import DEFAULT_TARGET
-from agentv.model.values import digest
 from agentv.problems import KeyPath, Problem, Problems
 from agentv.registry import TARGETS
 from agentv.settings import read_settings
 from agentv.suggest import did_you_mean
 from agentv.targets.base import Target
 from agentv.targets.file import check_targets, target_names
+from agentv.targets.fingerprint import MASK, fingerprint_of, given_settings, shown
 
 PROJECT_FOLDER = ".agentv"
 FILE_NAMES = (
@@ -43,9 +43,6 @@ targets:
     api_key: ${{ OPENAI_API_KEY }}"""
 
 _SHOWN_PROBLEMS = 10
-_MASK = "[secret]"
-_NOT_IN_THE_ANSWER = ("name", "judge_target", "workers", "timeout_seconds", "max_retries")
-"""Settings that say how a target is called and not what it answers; `retry_…` besides."""
 
 LineOf = Callable[[KeyPath], int | None]
 
@@ -133,31 +130,17 @@ class Targets:
 
     def public(self, name: str) -> dict[str, Any]:
         """The settings that were given, without secrets: each by the variable it comes from, where there is one."""
-        given = self._given(name)
-        return {key: _shown(value, (key,), self._replaceable) for key, value in given.items()}
+        given = given_settings(self.get(name))
+        return {key: shown(value, (key,), self._replaceable) for key, value in given.items()}
 
     def fingerprint(self, name: str) -> str:
-        """A hash of what shapes a target's answers. A new key, name or number of workers does not change it."""
-        return digest(
-            {
-                key: _shown(value, (key,), dict.fromkeys(self.secrets, _MASK))
-                for key, value in self._given(name).items()
-                if key not in _NOT_IN_THE_ANSWER and not key.startswith("retry_") and not is_secret_field((key,))
-            }
-        )
+        """A hash of what shapes a target's answers."""
+        return fingerprint_of(self.get(name), self.secrets)
 
     @property
     def _replaceable(self) -> dict[str, str]:
         known = {value: f"${{{{ {name} }}}}" for value, name in self.environment.secret_variables.items()}
-        return {secret: known.get(secret, _MASK) for secret in self.secrets}
-
-    def _given(self, name: str) -> dict[str, Any]:
-        settings = self.get(name)
-        return {
-            field.encode_name: msgspec.to_builtins(value)
-            for field in msgspec.structs.fields(type(settings))
-            if (value := getattr(settings, field.name)) != _default(field)
-        }
+        return {secret: known.get(secret, MASK) for secret in self.secrets}
 
     def _entry(self, name: str) -> tuple[int, dict[str, Any]]:
         if self.path is None:
@@ -296,25 +279,6 @@ def _texts(value: Any, path: KeyPath = ()) -> list[tuple[KeyPath, str]]:
         return [(path, value)]
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [found for key, item in items for found in _texts(item, (*path, key))]
-
-
-def _shown(value: Any, path: KeyPath, replaceable: Mapping[str, str]) -> Any:
-    """A value without secrets. What a secret field holds is never shown, however short it is."""
-    if isinstance(value, str):
-        text = value
-        for secret in sorted(replaceable, key=len, reverse=True):
-            text = text.replace(secret, replaceable[secret])
-        return _MASK if text == value and is_secret_field(path) else text
-    if isinstance(value, dict):
-        return {key: _shown(item, (*path, key), replaceable) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shown(item, (*path, index), replaceable) for index, item in enumerate(value)]
-    return value
-
-
-def _default(field: msgspec.structs.FieldInfo) -> Any:
-    factory: Any = field.default_factory
-    return field.default if factory is msgspec.NODEFAULT else factory()
 
 
 def _error(errors: list[Problem], path: str, line_of: LineOf) -> TargetsError:

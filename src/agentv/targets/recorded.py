@@ -87,7 +87,8 @@ class RecordedResponder:
 
     def _index(self) -> list[str]:
         """Notes a hash of each line's key with its offset, sorted by hash; the names of the targets, as they come."""
-        hashes, offsets = array("Q"), array("Q")
+        # One number for both sorts without a key for each; an offset takes less than 64 bits.
+        places: list[int] = []
         targets: dict[str, None] = {}
         assert self._stream is not None
         for number, offset, line in _lines(self._stream):
@@ -99,12 +100,11 @@ class RecordedResponder:
                 raise self._refused(f"Line {number} is no result: {error}") from None
             if not place[1]:
                 raise self._refused(f"Line {number} has no 'eval_id'")
-            hashes.append(_hash(place))
-            offsets.append(offset)
+            places.append(_hash(place) << 64 | offset)
             targets[place[2]] = None
-        order = sorted(range(len(hashes)), key=hashes.__getitem__)
-        self._hashes = array("Q", map(hashes.__getitem__, order))
-        self._offsets = array("Q", map(offsets.__getitem__, order))
+        places.sort()
+        self._hashes = array("Q", (both >> 64 for both in places))
+        self._offsets = array("Q", (both & 2**64 - 1 for both in places))
         return list(targets)
 
     def _refused(self, detail: str) -> AgentvError:

@@ -9,7 +9,7 @@ from typing import Any
 
 import minijinja
 
-from agentv.datasets.files import FileError, read_text, upward
+from agentv.datasets.files import FileError, read_text
 from agentv.datasets.prompts import is_file_name
 from agentv.datasets.reading import OpenDataset
 from agentv.datasets.yaml_document import parse_yaml_file
@@ -21,6 +21,7 @@ from agentv.model.values import FrozenDict
 from agentv.problems import KeyPath, Severity
 from agentv.suggest import did_you_mean
 from agentv.targets.file import target_names
+from agentv.targets.loading import find_targets_file
 from agentv.validation.finding import Finding
 
 JUDGE_VARIABLES = (
@@ -47,12 +48,6 @@ _OTHER_NAMES = {
 _ANSWER_VARIABLES = frozenset({"candidate_answer", "output_messages"})
 _JUDGES = frozenset({"llm_judge", "factuality", "faithfulness", "answer_relevance", "context_recall"})
 _SCRIPT_ENDINGS = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
-_TARGETS_FILES = (
-    "targets.yaml",
-    "targets.yml",
-    os.path.join(".agentv", "targets.yaml"),
-    os.path.join(".agentv", "targets.yml"),
-)
 
 
 class References:
@@ -199,9 +194,5 @@ def _names_in(path: str) -> list[str] | None:
 
 def _known_targets(folder: str, root: str) -> tuple[str, list[str] | None]:
     """The nearest targets file and the names in it; None without one, or when it cannot be read."""
-    for parent in [*upward(folder, root), os.getcwd()]:
-        for name in _TARGETS_FILES:
-            path = os.path.join(parent, name)
-            if os.path.isfile(path):
-                return os.path.relpath(path), _names_in(path)
-    return "", None
+    path = find_targets_file(folder, root)
+    return ("", None) if path is None else (path, _names_in(path))
