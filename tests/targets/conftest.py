@@ -47,7 +47,7 @@ def still_running():
     """Which of some processes run on after a moment: one that was killed is not gone the same instant."""
 
     def running(pids):
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 10
         while (left := [pid for pid in pids if _runs(pid)]) and time.monotonic() < deadline:
             time.sleep(0.005)
         return left
