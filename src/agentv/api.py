@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ from agentv.datasets.evaluators import read_entries
 from agentv.datasets.given import GivenCases
 from agentv.datasets.loading import CaseSource, case_source, warn_caller
 from agentv.datasets.reading import Options
-from agentv.engine.options import EvalOptions
-from agentv.engine.run import Observer
-from agentv.engine.session import Outcome, Session, unwatched
+from agentv.engine.options import EvalOptions, parse_max_errors
+from agentv.engine.run import Observer, Running
+from agentv.engine.session import Outcome, Session, Watch, unwatched
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
@@ -27,8 +28,15 @@ from agentv.problems import Problems
 from agentv.registry import TARGETS
 from agentv.results.reading import read_run
 from agentv.settings import read_settings
+from agentv.suggest import did_you_mean
 from agentv.targets.base import Target
 from agentv.targets.python import GivenFunction
+
+OPTIONS = (
+    *(name for name in EvalOptions.__struct_fields__ if name not in ("paths", "filters", "gates")),
+    *("filter", "threshold", "min_pass_rate", "max_errors"),
+)
+"""What `evaluate` takes besides: the options of the command, under its names."""
 
 Dataset = str | os.PathLike[str] | Sequence[str] | Iterable[EvalCase | dict[str, Any]]
 GivenTarget = str | dict[str, Any] | Callable[..., Any]
@@ -65,12 +73,13 @@ def evaluate(
     `dataset` is a path, or cases, or dicts with the keys of cases. `target` is a name from the targets file, a dict of
     settings, or a function that takes the prompt (or `messages`, `case`, `variables`, `trial` by name) and returns the
     answer. `evaluators` replace those of the cases. Further options are those of `agentv eval`: `trials`, `workers`,
-    `sample`, `seed`, `limit`, `timeout_s`, `max_retries`, `fail_fast` and so on. Works inside a running event loop.
+    `sample`, `seed`, `limit`, `timeout_s`, `max_retries`, `fail_fast`, `threshold` and so on. Works inside a running
+    event loop. Ctrl-C raises KeyboardInterrupt once what is in flight is cancelled; what is done is kept.
     """
-    session = _session(dataset, target, evaluators, options)
-    checked = session.check()
-    folder = None if out is None else os.fspath(out)
-    return Run(session.execute(checked, folder, resume=False, observer=Observer(), watch=unwatched))
+    outcome = _executed(_session(dataset, target, evaluators, options), out, unwatched)
+    if outcome.stopped == "interrupted":
+        raise KeyboardInterrupt(f"What is done is kept in {outcome.folder}")
+    return Run(outcome)
 
 
 async def evaluate_async(
@@ -79,8 +88,33 @@ async def evaluate_async(
     evaluators: Sequence[str | dict[str, Any] | EvaluatorSpec] | None = None,
     **options: Any,
 ) -> Run:
-    """As `evaluate`, for async code: the run has a loop of its own, and the caller's goes on."""
-    return await asyncio.to_thread(evaluate, dataset, target, evaluators, **options)
+    """As `evaluate`, for async code: the run has a loop of its own, and the caller's goes on. Cancelled, it stops."""
+    out = options.pop("out", None)
+    running: list[Running] = []
+
+    @contextmanager
+    def watch(started: Running) -> Iterator[None]:
+        running.append(started)
+        yield
+
+    def in_thread() -> Outcome:
+        return _executed(_session(dataset, target, evaluators, options), out, watch)
+
+    outcome = asyncio.ensure_future(asyncio.to_thread(in_thread))
+    try:
+        return Run(await asyncio.shield(outcome))
+    except asyncio.CancelledError:
+        for each in running:
+            each.interrupt()
+        await asyncio.wait([outcome])
+        outcome.exception()  # looked at, because nobody else is left to hear it
+        raise
+
+
+def _executed(session: Session, out: str | os.PathLike[str] | None, watch: Watch) -> Outcome:
+    checked = session.check()
+    folder = None if out is None else os.fspath(out)
+    return session.execute(checked, folder, resume=False, observer=Observer(), watch=watch)
 
 
 def _session(
@@ -89,14 +123,8 @@ def _session(
     evaluators: Sequence[str | dict[str, Any] | EvaluatorSpec] | None,
     given: dict[str, Any],
 ) -> Session:
-    unknown = [name for name in given if name not in (*EvalOptions.__struct_fields__, "filter")]
-    if unknown:
-        raise UsageError(f"Unknown option '{unknown[0]}'", hint=f"Known: {', '.join(EvalOptions.__struct_fields__)}")
-    filters = given.pop("filter", given.pop("filters", ()))
     paths = _paths(dataset)
-    options = EvalOptions(
-        paths=paths or (), filters=(filters,) if isinstance(filters, str) else tuple(filters), **given
-    )
+    options = _options(paths or (), given)
     cases: CaseSource | GivenCases
     if paths is None:
         cases = GivenCases(dataset, options.selection)  # type: ignore[arg-type]
@@ -114,6 +142,23 @@ def _session(
     if isinstance(target, str):
         options = msgspec.structs.replace(options, targets=(target,))
     return Session(options, cases, given=targets, evaluators=_specs(evaluators))
+
+
+def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
+    for name in given:
+        if name not in OPTIONS:
+            hint = did_you_mean(name, OPTIONS) or f"Known: {', '.join(OPTIONS)}"
+            raise UsageError(f"Unknown option '{name}'", hint=hint)
+    filters = given.get("filter", ())
+    gates = {name: given[name] for name in ("threshold", "min_pass_rate") if given.get(name) is not None}
+    if given.get("max_errors") is not None:
+        gates["max_errors"], gates["errors_are_share"] = parse_max_errors(str(given["max_errors"]))
+    known = {name: value for name, value in given.items() if name in EvalOptions.__struct_fields__}
+    data = {**known, "paths": paths, "filters": [filters] if isinstance(filters, str) else filters}
+    try:
+        return msgspec.convert({**data, "gates": gates or None}, EvalOptions)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"An option has a wrong value: {error}") from None
 
 
 def _paths(dataset: Dataset) -> tuple[str, ...] | None:

@@ -72,6 +72,14 @@ def test_an_error_prints_no_case_at_all(dataset):
     assert result.exception.line == 11
 
 
+def test_an_error_beyond_the_limit_counts_too(dataset):
+    with dataset.open("a") as file:
+        file.write("{broken\n")
+    result = cases(dataset, "--limit", "2")
+    assert result.stdout == ""
+    assert isinstance(result.exception, agentv.DatasetParseError)
+
+
 def test_bad_cases_are_skipped_and_named_when_that_is_asked_for(dataset):
     with dataset.open("a") as file:
         file.write("{broken\n" + ROW % ("last", "q", "t"))

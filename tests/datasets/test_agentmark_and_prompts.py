@@ -165,6 +165,12 @@ class TestPrompts:
             Message("assistant", {"raw": "{{ topic }}"}),
         )
 
+    def test_files_in_messages_are_kept_and_their_names_are_no_templates(self, folder):
+        folder.write("{{ odd.md", "x")
+        parts = [{"type": "file", "value": "{{ odd.md"}, {"type": "text", "value": "{{ topic }}"}]
+        read = folder.rows(case(), sidecar={"prompt": [{"role": "user", "content": parts}]})[0]
+        assert [part.value for part in read.input[0].parts] == ["{{ odd.md", "birds"]
+
     @pytest.mark.parametrize("name", ["ask.md", "ask.txt", "file://ask.md", "file://ask.prompt", " ask.md "])
     def test_a_file_holds_the_text(self, folder, name):
         folder.write(name.strip().removeprefix("file://"), "Tell me about {{ topic }}.\r\n")

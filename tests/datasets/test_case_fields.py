@@ -82,6 +82,7 @@ def test_the_first_missing_field_is_reported_in_the_order_of_the_table(fail):
         ("tags", "fast", "Field 'tags' must be an array, got string"),
         ("tags", ["fast", 5], "Field 'tags[1]' must be a string, got integer"),
         ("turns", {}, "Field 'turns' must be an array, got object"),
+        ("turns", ["More?"], 'Field \'turns[0]\' must be an object such as {"input": "…"}, got string'),
         ("turns", [{"expected_output": "x"}], "Missing required field: 'turns[0].input'"),
         ("user", {"persona": "grumpy"}, "Missing required field: 'user.goal'"),
         ("user", {"goal": "x", "max_turns": 0}, "Field 'user.max_turns' must be an integer of at least 1"),
@@ -93,6 +94,12 @@ def test_a_field_of_the_wrong_type_is_an_error_that_says_what_was_expected_and_f
     error = fail(case(**{field: value}))
     assert error.detail == detail
     assert error.field.startswith(field)
+
+
+@pytest.mark.parametrize("id", ["", " ", "\t\n"])
+@pytest.mark.parametrize("fields", [{}, {"expected_output": "Hi"}, {"tags": ["x"]}, {"description": "x"}], ids=str)
+def test_a_blank_id_is_an_error_whatever_else_the_row_has(fail, id, fields):
+    assert fail(case(id=id, **fields)).detail == "Field 'id' must not be blank"
 
 
 @pytest.mark.parametrize(

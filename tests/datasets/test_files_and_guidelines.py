@@ -143,6 +143,12 @@ class TestSearchOrder:
         folder.write("d.jsonl", [asking(file(name))])
         assert folder.error("d.jsonl").detail == detail
 
+    def test_a_file_beyond_64_mebibytes_is_refused(self, folder):
+        with open("huge.txt", "wb") as stream:
+            stream.truncate(64 * 1024 * 1024 + 1)
+        folder.write("d.jsonl", [asking(file("huge.txt"))])
+        assert folder.error("d.jsonl").detail == "File 'huge.txt' is larger than 64 MiB"
+
 
 class TestBorder:
     @pytest.fixture

@@ -22,6 +22,10 @@ COMMANDS = {
 }
 
 
+ALIASES = {"run": "eval"}
+"""Other names of commands; help does not list them."""
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name and one line of help; a command's module is imported only to run it."""
 
@@ -29,15 +33,16 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
             return None
-        command = getattr(import_module(f"agentv.cli.{cmd_name}"), "command")  # noqa: B009
+        command = getattr(import_module(f"agentv.cli.{name}"), "command")  # noqa: B009
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in (*COMMANDS, *ALIASES) and not args[0].startswith("-"):
             from agentv.suggest import did_you_mean  # late: only a mistake needs it
 
             hint = did_you_mean(args[0], COMMANDS) or f"Commands: {', '.join(COMMANDS)}"
@@ -60,7 +65,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with `agentv init`, then `agentv validate evals` and `agentv cases evals`.",
+    epilog="Start with `agentv init`, then `agentv validate evals` and `agentv eval evals`.",
 )
 @click.version_option(__version__, "-V", "--version", message="agentv %(version)s")
 def cli() -> None:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentv.cli import output
-from agentv.cli.options import parse_sample, parse_shard, reading_options, selection_options
+from agentv.cli.options import (
+    CALL_OPTIONS,
+    call_options,
+    check_call_options,
+    parse_sample,
+    parse_shard,
+    reading_options,
+    selection_options,
+)
 from agentv.errors import UsageError
 
 if TYPE_CHECKING:
-    from agentv.engine.carry import Keep
     from agentv.engine.options import EvalOptions
     from agentv.engine.plan import Checked
     from agentv.engine.session import Outcome, Session
+
+POSITIVE = click.FloatRange(min=0, min_open=True)
+SHARE = click.FloatRange(0, 1)
 
 
 @click.command(
@@ -29,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--case", "cases", multiple=True, metavar="ID", help="The same as --filter ID.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Calls at once; without it, adapted.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="How often each case is asked.")
-@click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="For one attempt.")
+@click.option("--timeout", "timeout_s", type=POSITIVE, metavar="SECONDS", help="For one attempt.")
 @click.option("--max-retries", type=click.IntRange(min=0), metavar="N", help="After failures worth another try.")
 @click.option(
     "--out",
@@ -41,13 +53,15 @@ if TYPE_CHECKING:
 @click.option("--retry-errors", metavar="RUN", type=click.Path(), help="A new run of what ended in errors in RUN.")
 @click.option("--changed-since", metavar="RUN", type=click.Path(), help="A new run of what changed since RUN.")
 @click.option("--why", is_flag=True, help="Say for each job why it is run or carried over.")
-@click.option("--threshold", type=float, metavar="X", help="Gate: the mean of each target must reach this.")
-@click.option("--min-pass-rate", type=float, metavar="P", help="Gate: the share of cases that pass must reach this.")
+@click.option("--threshold", type=SHARE, metavar="X", help="Gate: the mean of each target must reach this.")
+@click.option("--min-pass-rate", type=SHARE, metavar="P", help="Gate: the share of cases that pass must reach this.")
 @click.option("--max-errors", metavar="N|N%", help="Gate: so many jobs may end in errors; 0 beside another gate.")
-@click.option("--budget-usd", type=float, metavar="USD", help="Start nothing new once this much is spent.")
+@click.option("--budget-usd", type=POSITIVE, metavar="USD", help="Start nothing new once this much is spent.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure or error.")
 @click.option("--dry-run", is_flag=True, help="Check and render everything, call nothing, print the plan.")
+@click.option("--verbose", "-v", is_flag=True, help="A line for each job as it ends, and what targets log.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on stdout.")
+@call_options
 @selection_options
 @reading_options
 def command(paths: tuple[str, ...], **given: Any) -> None:
@@ -62,14 +76,11 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     """
     from agentv.datasets.loading import case_source
     from agentv.datasets.reading import Options
-    from agentv.engine.session import Session, resumed_options
+    from agentv.engine.session import Session
 
-    if not paths and given["resume"]:
-        options = resumed_options(given["out"], ".")
-    elif paths:
-        options = _options(paths, given)
-    else:
-        raise click.UsageError("Missing argument 'PATHS...'")
+    check_call_options(given)
+    folder, file = _places(given["out"])
+    options, folder = _chosen(_options(paths, given), folder, given["resume"])
     quiet = given["quiet"]
     warn, note = (output.silent, output.silent) if quiet else (output.warn, output.note)
     reading = Options(options.allow_outside_files, options.max_line_bytes)
@@ -79,16 +90,30 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     session = Session(options, cases)
     checked = session.check()
     if given["dry_run"]:
-        _print_plan(session, checked)
+        from agentv.cli.dry_run import print_plan
+
+        print_plan(session, checked)
         return
-    outcome = _execute(session, checked, given)
-    _, file = _places(given["out"])
+    outcome = _execute(session, checked, folder, given)
     if file is not None:
         from agentv.results.export import export_records
 
         export_records(outcome.folder / "results.jsonl", file)
-    _print_outcome(outcome, given, options)
+    _print_outcome(outcome, given)
     sys.exit(outcome.verdict.exit_code)
+
+
+def _chosen(given: EvalOptions, folder: str | None, resume: bool) -> tuple[EvalOptions, str | None]:
+    """The options that hold and the run folder: those given, or those of the run that goes on or is carried over."""
+    from agentv.engine.session import folder_of, options_of_earlier, resumed
+
+    if resume:
+        return resumed(given, folder, folder_of(given.paths))
+    if given.paths:
+        return given, folder
+    if (given.retry_errors, given.changed_since, given.only_from) != (None, None, None):
+        return options_of_earlier(given), folder
+    raise click.UsageError("Missing argument 'PATHS...'")
 
 
 def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
@@ -117,55 +142,34 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
         budget_usd=given["budget_usd"],
         fail_fast=given["fail_fast"],
         gates=None if gates == Gates() else gates,
+        **{name: given[name] for name in ("retry_errors", "changed_since", *CALL_OPTIONS)},
     )
 
 
-def _execute(session: Session, checked: Checked, given: dict[str, Any]) -> Outcome:
+def _execute(session: Session, checked: Checked, folder: str | None, given: dict[str, Any]) -> Outcome:
     from agentv.engine.session import unwatched
     from agentv.results.redact import Redactor
 
-    folder, _ = _places(given["out"])
-    if given["quiet"] or given["as_json"]:
+    if (given["quiet"] or given["as_json"]) and not given["why"] and not given["verbose"]:
         from agentv.engine.run import Observer
 
-        return session.execute(checked, folder, given["resume"], Observer(), unwatched, _carry(given))
+        return session.execute(checked, folder, given["resume"], Observer(), unwatched)
     from agentv.cli.watching import Shown
 
-    shown = Shown(Redactor(session.secrets), why=given["why"])
-    return session.execute(checked, folder, given["resume"], shown, shown, _carry(given))
-
-
-def _carry(given: dict[str, Any]) -> tuple[str, Keep] | None:
-    if given["retry_errors"] and given["changed_since"]:
-        raise UsageError("--retry-errors and --changed-since exclude each other")
-    if given["retry_errors"]:
-        return given["retry_errors"], "all but errors"
-    return (given["changed_since"], "what still holds") if given["changed_since"] else None
+    shown = Shown(Redactor(session.secrets), why=given["why"], verbose=given["verbose"])
+    return session.execute(checked, folder, given["resume"], shown, shown)
 
 
 def _places(out: str | None) -> tuple[str | None, str | None]:
     """The run folder and the file of records that `--out` names: one of them, by its extension."""
-    if out is not None and out.lower().endswith((".jsonl", ".yaml", ".yml")):
-        return None, out
-    return out, None
+    if out is None or not out.lower().endswith((".jsonl", ".yaml", ".yml")):
+        return out, None
+    if not os.path.isdir(os.path.dirname(out) or "."):
+        raise UsageError(f"Cannot write {out}", f"There is no folder {os.path.dirname(out)}")
+    return None, out
 
 
-def _print_plan(session: Session, checked: Checked) -> None:
-    """What would run. Rendering every prompt shows what would be sent, and about how much it is."""
-    from agentv.engine.question import Question
-
-    characters = 0
-    for job in session.plan.jobs():
-        characters += len(Question(job.case, prompt_id=job.prompt).prompt)
-    click.echo(f"{checked.cases:,} cases, {checked.total:,} jobs, about {characters // 4:,} tokens of prompts")
-    for name, jobs in checked.jobs.items():
-        click.echo(f"  {name}: {jobs:,} jobs ({session.target(name).provider})")
-    for dataset in checked.datasets:
-        click.echo(f"  {dataset.path}: {dataset.cases:,} cases")
-    click.echo("Nothing was called.")
-
-
-def _print_outcome(outcome: Outcome, given: dict[str, Any], options: EvalOptions) -> None:
+def _print_outcome(outcome: Outcome, given: dict[str, Any]) -> None:
     from agentv.model.values import to_json
     from agentv.report.terminal import Ending, print_ending
 
@@ -173,8 +177,6 @@ def _print_outcome(outcome: Outcome, given: dict[str, Any], options: EvalOptions
         data = {"run": str(outcome.folder), "exit_code": outcome.verdict.exit_code, "summary": outcome.summary}
         click.echo(to_json(data))
         return
-    stopped = outcome.verdict.exit_code in (130, 4)
-    command = f"agentv eval --resume --out {outcome.folder}" if stopped or options.fail_fast else ""
     if not given["quiet"]:
         notes = [f"{outcome.skipped_cases:,} bad cases were skipped"] if outcome.skipped_cases else []
         ending = Ending(
@@ -182,9 +184,20 @@ def _print_outcome(outcome: Outcome, given: dict[str, Any], options: EvalOptions
             details=outcome.details,
             duration_ms=outcome.duration_ms,
             notes=notes,
-            commands=[command] if command else [],
+            commands=_next_commands(outcome),
         )
         print_ending(ending, sys.stdout, sys.stdout.isatty())
         click.echo(f"\nResults: {outcome.folder}")
     for reason in outcome.verdict.reasons:
         output.say(output.styled("Gate:" if outcome.verdict.exit_code == 1 else "Ended:", "red") + f" {reason}")
+    if outcome.stopped == "interrupted" and given["quiet"]:
+        output.say(f"Go on with: {_next_commands(outcome)[0]}")
+
+
+def _next_commands(outcome: Outcome) -> list[str]:
+    """What to type next: to go on with a run that was stopped, to ask again what ended in errors."""
+    folder = shlex.quote(str(outcome.folder))
+    if outcome.stopped is not None:
+        return [f"agentv eval --resume --out {folder}"]
+    errors = sum(target.errors for target in outcome.summary.targets.values())
+    return [f"agentv eval --retry-errors {folder}"] if errors else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -56,6 +57,59 @@ def reading_options(command: Command) -> Command:
     ):  # fmt: skip
         command = option(command)
     return command
+
+
+CALL_OPTIONS = ("only", "only_from", "cache", "record", "replay", "dump_prompts")
+"""What `call_options` adds, by the names that options of a run have."""
+
+
+def call_options(command: Command) -> Command:
+    """`--only --from --cache --record --replay --dump-prompts`: earlier runs, and what is kept of calls."""
+    for option in reversed(
+        (
+            click.option(
+                "--only",
+                type=click.Choice(["failed", "borderline", "errors"]),
+                help="Cases that ended so in the run of --from.",
+            ),
+            click.option(
+                "--from", "only_from", metavar="RUN", type=click.Path(), help="The earlier run that --only is about."
+            ),
+            click.option(
+                "--cache", is_flag=True, help="Ask a model nothing that it has answered before: see .agentv/cache."
+            ),
+            click.option(
+                "--record", metavar="FILE", type=click.Path(dir_okay=False), help="Add every answer to this recording."
+            ),
+            click.option(
+                "--replay",
+                metavar="FILE|RUN",
+                type=click.Path(),
+                help="Answer from a recording or an earlier run; call nobody.",
+            ),
+            click.option(
+                "--dump-prompts",
+                metavar="[DIR]",
+                is_flag=False,
+                flag_value="",
+                help="Write what each job sends to a file, in the run folder or in DIR.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def check_call_options(given: dict[str, Any]) -> None:
+    """Raises UsageError for options that contradict each other."""
+    if given["quiet"] and given["verbose"]:
+        raise UsageError("--quiet and --verbose exclude each other")
+    if given["record"] and given["replay"] and os.path.realpath(given["record"]) == os.path.realpath(given["replay"]):
+        raise UsageError("A recording cannot be added to while it is replayed", hint="Give --record another file")
+    if given["dump_prompts"] and not given["resume"]:
+        from agentv.engine.prompts import check_prompt_folder  # late: most runs dump nothing
+
+        check_prompt_folder(given["dump_prompts"])
 
 
 def parse_sample(text: str | None) -> int | float | None:

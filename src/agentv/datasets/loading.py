@@ -32,7 +32,12 @@ class Stopping:
 
     def __init__(self, warn: Callable[[DatasetWarning], None]) -> None:
         self.warning = warn
-        self.skipped = 0
+        self.skipped_places: list[tuple[str, int]] = []
+
+    @property
+    def skipped(self) -> int:
+        """How many bad cases were left out."""
+        return len(self.skipped_places)
 
     def bad_dataset(self, errors: list[DatasetError]) -> None:
         raise errors[0]
@@ -48,7 +53,7 @@ class Skipping(Stopping):
 
     def bad_case(self, errors: list[DatasetError], case: EvalCase | None) -> None:  # noqa: ARG002
         error = errors[0]
-        self.skipped += 1
+        self.skipped_places.append((error.path or "", error.line or 0))
         what = error.detail.split("\n", 1)[0].removeprefix(f"Line {error.line}: ")
         message = f"Skipped a case at line {error.line} in {error.path}: {what}"
         self.warning(DatasetWarning(message, path=error.path, line=error.line, column=error.column, field=error.field))
@@ -63,7 +68,14 @@ class CaseSource(msgspec.Struct, frozen=True):
     sink: Stopping
 
     def stream(self) -> Iterator[EvalCase]:
-        """The selected cases, one at a time, in memory that does not grow with the files."""
+        """The selected cases, one at a time, in memory that does not grow with the files; all are read to the end."""
+        everything = self._all(self.sink)
+        yield from self.selection.apply(everything, lambda: self._all(Quiet()))
+        for _ in everything:
+            pass  # beyond a limit nothing is wanted, and everything is checked all the same
+
+    def stream_lazily(self) -> Iterator[EvalCase]:
+        """The same, reading no further than it has to."""
         return self.selection.apply(self._all(self.sink), lambda: self._all(Quiet()))
 
     def stream_again(self) -> Iterator[EvalCase]:
@@ -154,7 +166,7 @@ def stream_cases(
     wanted = selection(filter, sample, seed, shard, limit)
     return case_source(
         path, warn=warn_caller, note=_ignore, on_error=on_error, options=options, selection=wanted
-    ).stream()
+    ).stream_lazily()
 
 
 def warn_caller(warning: DatasetWarning) -> None:

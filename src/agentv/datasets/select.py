@@ -18,13 +18,14 @@ Test = Callable[[EvalCase], bool]
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What the user asked for, checked."""
+    """What the user asked for, checked. `named` are cases by dataset and id; it holds beside the filters."""
 
     filters: tuple[str, ...] = ()
     sample: int | float | None = None
     seed: int = 0
     shard: tuple[int, int] | None = None
     limit: int | None = None
+    named: frozenset[tuple[str, str]] | None = None
 
     @property
     def needs_two_passes(self) -> bool:
@@ -44,6 +45,9 @@ class Selection(msgspec.Struct, frozen=True):
 
     def _matching(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
         tests = [_test(filter) for filter in self.filters]
+        named = self.named
+        if named is not None:
+            tests.append(lambda case: (case.dataset, case.id) in named)
         if not tests:
             yield from cases
             return
@@ -54,6 +58,9 @@ class Selection(msgspec.Struct, frozen=True):
                 yield case
         if not found:
             shown = " and ".join(repr(filter) for filter in self.filters)
+            if self.named is not None:
+                among = f"The {len(self.named):,} wanted ones of the earlier run are not among them"
+                raise UsageError(f"No case matches{f' the filter {shown}' if shown else ''}", among)
             raise UsageError(f"No case matches the filter {shown}", hint="Ids are matched as globs: try '*part*'")
 
     def _sampled(self, cases: Iterable[EvalCase], cut: tuple[int, int]) -> Iterator[EvalCase]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from agentv.engine.job import Job, JobKey
+from agentv.engine.options import EvalOptions
 from agentv.errors import UsageError
 from agentv.model.result import Result
-from agentv.model.values import digest
 from agentv.results.folder import RunFolder
 from agentv.results.record import decode_record
 
@@ -26,19 +26,27 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Earlier:
-    """A run that ended or not, looked at from a new one. Holds where its records are, not the records."""
+    """A run that ended or not, looked at from a new one. Holds where its records are, not the records.
 
-    def __init__(self, path: str, keep: Keep, target_fingerprint: Callable[[str], str]) -> None:
-        self._folder = RunFolder.open(path)
+    `target_fingerprint` and `evaluators_fingerprint` say what holds now, to be held against what held then.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        keep: Keep,
+        target_fingerprint: Callable[[str], str],
+        evaluators_fingerprint: Callable[[Job], str],
+    ) -> None:
         self._keep = keep
-        manifest = self._folder.read_manifest()
+        self._evaluators_fingerprint = evaluators_fingerprint
+        manifest = folder.read_manifest()
         self.run_id = manifest.run_id
-        self._same_targets = {
-            entry.name for entry in manifest.targets if entry.fingerprint == target_fingerprint(entry.name)
-        }
-        self._offsets = _offsets(self._folder.results_path)
-        self._evaluators = _evaluators(self._folder.cases_path) if keep == "what still holds" else {}
-        self._records = self._folder.results_path.open("rb")
+        then = {entry.name: entry.fingerprint for entry in manifest.targets}
+        self._same_targets = {name for name, before in then.items() if before == target_fingerprint(name)}
+        self._offsets = _offsets(folder.results_path)
+        self._evaluators = _evaluators(folder.cases_path) if keep == "what still holds" else {}
+        self._records = folder.results_path.open("rb")
 
     def decide(self, job: Job) -> Decision:
         """What becomes of a job."""
@@ -53,9 +61,8 @@ class Earlier:
         changed = self._changed(job, record) if self._keep == "what still holds" else ""
         if changed:
             return Decision(None, changed)
-        return Decision(
-            msgspec.structs.replace(record, carried_from=record.carried_from or self.run_id), "carried over"
-        )
+        carried_from = record.carried_from or self.run_id
+        return Decision(msgspec.structs.replace(record, carried_from=carried_from), f"carried over from {carried_from}")
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -67,12 +74,16 @@ class Earlier:
         if record.fingerprint != (job.fingerprint or job.case.fingerprint):
             return "the case changed"
         before = self._evaluators.get((job.case.path, job.case.id))
-        return "" if before == evaluators_digest(job) else "its evaluators changed"
+        return "" if before == self._evaluators_fingerprint(job) else "its evaluators changed"
 
 
-def evaluators_digest(job: Job) -> str:
-    """A hash of the evaluators of a case as its line in the run folder has them."""
-    return digest([spec.to_data() for spec in job.case.evaluators])
+def carried(options: EvalOptions) -> tuple[str, Keep] | None:
+    """The run whose records are carried over, and which of them; None for a run that begins from nothing."""
+    if options.retry_errors is not None and options.changed_since is not None:
+        raise UsageError("--retry-errors and --changed-since exclude each other")
+    if options.retry_errors is not None:
+        return options.retry_errors, "all but errors"
+    return None if options.changed_since is None else (options.changed_since, "what still holds")
 
 
 class _Key(msgspec.Struct):
@@ -86,7 +97,7 @@ class _Key(msgspec.Struct):
 class _Case(msgspec.Struct):
     id: str
     dataset_path: str = ""
-    evaluators: list[Any] = []
+    evaluators_fingerprint: str = ""
 
 
 def _offsets(path: Path) -> dict[JobKey, int]:
@@ -109,4 +120,4 @@ def _evaluators(path: Path) -> dict[tuple[str, str], str]:
     decoder = msgspec.json.Decoder(_Case)
     with path.open("rb") as lines:
         cases = (decoder.decode(line) for line in lines if line.endswith(b"\n"))
-        return {(case.dataset_path, case.id): digest(case.evaluators) for case in cases}
+        return {(case.dataset_path, case.id): case.evaluators_fingerprint for case in cases}

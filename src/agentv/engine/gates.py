@@ -32,7 +32,7 @@ def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresh
     errors = sum(target.errors for target in summary.targets.values())
     if jobs and errors == jobs:
         return Verdict(EXIT_ERRORS, ("Every job ended in an error",))
-    if errors > gates.errors_allowed(jobs):
+    if errors > gates.errors_allowed(jobs, other_gates=bool(thresholds)):
         return Verdict(EXIT_ERRORS, (f"{errors} of {jobs} jobs ended in errors, more than allowed",))
     missed = tuple(_missed(summary, gates, thresholds))
     if stopped == "fail_fast":

@@ -54,21 +54,33 @@ def failed_result(spec: EvaluatorSpec, message: str) -> EvaluatorResult:
 
 
 def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], verdicts: Verdicts | None) -> Grade:
-    """The weighted mean of the scores; an error when one that counts is missing; unscored when nothing counts."""
-    total = math.fsum(result.weight for result in results)
-    failed = [result for result in results if result.error is not None and result.weight > 0]
-    scored = [(result.weight, result.score) for result in results if result.score is not None]
-    weight = math.fsum(each for each, _ in scored)
-    mean = math.fsum(each * score for each, score in scored) / weight if weight else None
-    if failed:
-        names = ", ".join(result.name for result in failed)
-        first = failed[0].error
-        message = f"{names}: {first.message if first else ''}"
-        return Grade("error", partial_score=mean, error=ErrorInfo("evaluator", message, "evaluator"))
-    if not total or mean is None:
+    """The weighted mean of the scores; an error when one that counts is missing; unscored when nothing counts.
+
+    A required evaluator counts whatever its weight: without its score nobody knows whether the answer passes.
+    """
+    weights, weighted, failed = [], [], []
+    counts = False
+    for spec, result in zip(specs, results, strict=True):
+        counts = counts or result.weight > 0
+        if result.score is not None:
+            weights.append(result.weight)
+            weighted.append(result.weight * result.score)
+        elif result.weight > 0 or spec.required is not False:
+            failed.append(result)
+    if not counts:
         return Grade("unscored")
+    weight = math.fsum(weights)
+    mean = math.fsum(weighted) / weight if weight else None
+    if failed or mean is None:
+        return Grade("error", partial_score=mean, error=_error_of(failed))
     gated = any(_gates(spec, result, verdicts) for spec, result in zip(specs, results, strict=True))
     return Grade("ok", mean, "fail" if gated else verdict_of(mean, verdicts))
+
+
+def _error_of(failed: Sequence[EvaluatorResult]) -> ErrorInfo:
+    names = ", ".join(result.name for result in failed)
+    first = failed[0].error
+    return ErrorInfo("evaluator", f"{names}: {first.message if first else ''}", "evaluator")
 
 
 def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from agentv.config import RunDefaults
+from agentv.engine.layers import LayerSettings
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.targets.base import Target
@@ -37,6 +39,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None = None
     timeout_s: float | None = None
     max_retries: int | None = None
+    defaults: RunDefaults = RunDefaults()
+    layers: LayerSettings = LayerSettings()
 
     def target(self, name: str) -> Target:
         """The settings of a target by its name."""

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from agentv.datasets.lines import MAX_LINE_BYTES
 from agentv.datasets.select import Selection, selection
+from agentv.engine.runs import Ended, cases_that_ended
 from agentv.errors import UsageError
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Positive = Annotated[float, Meta(gt=0)]
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run must reach for exit code 0. `max_errors` is a number of jobs, or a share when `errors_are_share`."""
 
-    threshold: float | None = None
-    min_pass_rate: float | None = None
-    max_errors: float | None = None
+    threshold: Share | None = None
+    min_pass_rate: Share | None = None
+    max_errors: Annotated[float, Meta(ge=0)] | None = None
     errors_are_share: bool = False
 
-    @property
-    def has_quality_gate(self) -> bool:
-        """Whether a score or a pass rate is asked for; then errors are not tolerated unless that is said."""
-        return self.threshold is not None or self.min_pass_rate is not None
-
-    def errors_allowed(self, jobs: int) -> float:
-        """How many jobs may end in errors."""
+    def errors_allowed(self, jobs: int, *, other_gates: bool = False) -> float:
+        """How many jobs may end in errors. Where a score is asked for, none may unless that is said."""
         if self.max_errors is None:
-            return 0 if self.has_quality_gate else float("inf")
+            gated = other_gates or self.threshold is not None or self.min_pass_rate is not None
+            return 0 if gated else float("inf")
         return self.max_errors * jobs if self.errors_are_share else self.max_errors
 
 
 class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Defaults are left out of a manifest. What only concerns how a run is shown or where it is kept is not here."""
+    """Defaults are left out of a manifest. What only concerns how a run is shown or where it is kept is not here.
 
-    paths: tuple[str, ...]
+    `retry_errors` and `changed_since` name an earlier run whose records are carried over as far as they hold; `only`
+    and `only_from` choose the cases that ended so in one. `dump_prompts` is a folder, empty for one in the run's own.
+    """
+
+    paths: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     targets_file: str | None = None
     judge: str | None = None
@@ -46,33 +51,54 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     seed: int = 0
     shard: tuple[int, int] | None = None
     limit: int | None = None
-    timeout_s: float | None = None
-    max_retries: int | None = None
-    on_error: str = "stop"
+    timeout_s: Positive | None = None
+    max_retries: Annotated[int, Meta(ge=0)] | None = None
+    on_error: Literal["stop", "skip"] = "stop"
     allow_outside_files: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
-    budget_usd: float | None = None
+    budget_usd: Positive | None = None
     fail_fast: bool = False
     gates: Gates | None = None
+    retry_errors: str | None = None
+    changed_since: str | None = None
+    only: Ended | None = None
+    only_from: str | None = None
+    cache: bool = False
+    record: str | None = None
+    replay: str | None = None
+    dump_prompts: str | None = None
 
     @property
     def selection(self) -> Selection:
-        """Which cases are wanted."""
-        return selection(self.filters, self.sample, self.seed, self.shard, self.limit)
+        """Which cases are wanted. Reads the earlier run that `only` is about."""
+        wanted = selection(self.filters, self.sample, self.seed, self.shard, self.limit)
+        if self.only is None and self.only_from is None:
+            return wanted
+        if self.only is None or self.only_from is None:
+            raise UsageError("--only and --from belong together", hint="For example: --only failed --from RUN")
+        return msgspec.structs.replace(wanted, named=cases_that_ended(self.only_from, self.only))
 
-    def differences(self, other: EvalOptions) -> list[str]:
-        """The options that have another value in `other`."""
-        return [name for name in self.__struct_fields__ if getattr(self, name) != getattr(other, name)]
+    def given(self) -> dict[str, Any]:
+        """The options that have another value than their default."""
+        default = EvalOptions()
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in values.items() if value != getattr(default, name)}
+
+    def contradicted_by(self, other: EvalOptions) -> list[str]:
+        """The options that were given in `other` and have another value here."""
+        return [name for name, value in other.given().items() if getattr(self, name) != value]
 
 
 def parse_max_errors(text: str) -> tuple[float, bool]:
     """`3` is a number of jobs, `5%` a share of them."""
     try:
-        if text.endswith("%"):
-            return float(text[:-1]) / 100, True
-        return float(int(text)), False
+        share = text.endswith("%")
+        value = float(text[:-1]) / 100 if share else float(int(text))
     except ValueError:
-        raise UsageError(f"--max-errors takes a number or a share such as 5%, got {text!r}") from None
+        value = -1.0
+    if not 0 <= value <= (1 if share else math.inf):
+        raise UsageError(f"--max-errors takes a number or a share such as 5%, got {text!r}")
+    return value, share
 
 
 def options_from_data(data: dict[str, Any]) -> EvalOptions:

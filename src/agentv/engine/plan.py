@@ -10,17 +10,20 @@ from typing import Protocol
 
 import msgspec
 
+from agentv.datasets.files import FileError
 from agentv.datasets.jsonl import sidecar_of
 from agentv.datasets.loading import Stopping
 from agentv.datasets.source import Source
+from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.job import Job
 from agentv.errors import InvalidCaseError, UsageError
-from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.run import DatasetEntry
 from agentv.suggest import did_you_mean
+
+_REMEMBERED = 1024
 
 
 class Cases(Protocol):
@@ -48,6 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[str, ...] = ()
     default: str | None = None
     trials: int | None = None
+    default_trials: int = 1
     evaluators: tuple[EvaluatorSpec, ...] | None = None
 
     def jobs(self) -> Iterator[Job]:
@@ -57,19 +61,27 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def jobs_of(self, case: EvalCase, fingerprint: str | None = None) -> Iterator[Job]:
         """The jobs of one case."""
-        trials = self.trials or case.execution.trials or 1
+        trials = self.trials_of(case)
         prompts: list[str | None] = [prompt.id for prompt in case.prompts] or [None]
         for target in self.targets_of(case):
             for prompt in prompts:
                 for trial in range(1, trials + 1):
                     yield Job(case, target, prompt, trial, fingerprint)
 
+    def evaluators_of(self, case: EvalCase) -> tuple[EvaluatorSpec, ...]:
+        """The evaluators that score a case: the command's, else its own."""
+        return case.evaluators if self.evaluators is None else self.evaluators
+
+    def trials_of(self, case: EvalCase) -> int:
+        """How often a case is asked: the command's word, else its own, else the default."""
+        return self.trials or case.execution.trials or self.default_trials
+
     def targets_of(self, case: EvalCase) -> tuple[str, ...]:
         """The targets that answer a case: the command's, else its own, else the default."""
         if self.targets:
             return self.targets
         if case.execution.targets:
-            return case.execution.targets
+            return tuple(dict.fromkeys(case.execution.targets))
         name = case.execution.target or self.default
         if name is None:
             raise UsageError(
@@ -80,10 +92,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the first reading found: all in order, and so much of it."""
+    """What the first reading found: all in order, and so much of it.
+
+    `jobs` are counted by target; `most_per_case` is how often one target is asked one case: trials times prompts.
+    """
 
     cases: int
     jobs: dict[str, int]
+    most_per_case: int = 1
     thresholds: dict[str, float] = {}
     datasets: tuple[DatasetEntry, ...]
     evaluators: dict[str, str]
@@ -98,38 +114,65 @@ def check(plan: Plan) -> Checked:
     """Reads every case once. Raises at the first thing that would go wrong later: nothing has been called yet."""
     checker = _Checker(plan)
     jobs: Counter[str] = Counter()
-    per_dataset: Counter[str] = Counter()
-    names: dict[str, str] = {}
-    sources = {file: source.path for source in plan.cases.sources for file in source.files}
+    most = 1
+    found = {source.path: _Found(source.name) for source in plan.cases.sources}
+    sources = {file: found[source.path] for source in plan.cases.sources for file in source.files}
     for case in plan.cases.stream():
         checker.check(case)
-        source = sources.get(case.path, case.path)
-        per_dataset[source] += 1
-        names[source] = case.dataset
+        per_case = plan.trials_of(case) * max(1, len(case.prompts))
+        most = max(most, per_case)
         for target in plan.targets_of(case):
-            trials = plan.trials or case.execution.trials or 1
-            jobs[target] += trials * max(1, len(case.prompts))
+            jobs[target] += per_case
+        dataset = sources.get(case.path)
+        if dataset is None:
+            dataset = sources[case.path] = _Found(case.dataset)
+        dataset.add(case)
+    skipped = _skipped_lines(plan.cases)
     datasets = tuple(
         DatasetEntry(
             path=source.path,
-            name=names.get(source.path, source.name),
-            digest=digest_of(source),
-            cases=per_dataset[source.path],
+            name=found[source.path].name,
+            digest=digest_of(source, found[source.path].contents.digest()),
+            cases=found[source.path].cases,
+            skipped_lines=tuple(line for file in source.files for line in skipped.get(file, ())),
         )
         for source in plan.cases.sources
     )
     return Checked(
         thresholds=checker.thresholds,
-        cases=sum(per_dataset.values()),
+        cases=sum({id(each): each.cases for each in sources.values()}.values()),
         jobs=dict(jobs),
+        most_per_case=most,
         datasets=datasets,
         evaluators=checker.fingerprints,
     )
 
 
-def digest_of(source: Source) -> str:
-    """A hash of the bytes of a dataset, sidecar and shards included."""
-    digest = hashlib.blake2b(digest_size=16)
+class _Found:
+    """What the first reading found in one dataset. `contents` stands for files that its cases name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.cases = 0
+        self.contents = hashlib.blake2b(digest_size=16)
+
+    def add(self, case: EvalCase) -> None:
+        self.cases += 1
+        self.name = case.dataset
+        if case.names_files:
+            self.contents.update(case.fingerprint.encode())
+
+
+def _skipped_lines(cases: Cases) -> dict[str, list[int]]:
+    lines: dict[str, list[int]] = {}
+    for path, line in cases.sink.skipped_places:
+        lines.setdefault(path, []).append(line)
+    return lines
+
+
+def digest_of(source: Source, contents: bytes = b"") -> str:
+    """A hash of the bytes of a dataset, sidecar and shards included; `contents` stands for files that it names."""
+    digest = hashlib.blake2b(contents, digest_size=16)
     sidecar = sidecar_of(source.base) if source.kind == "jsonl" else None
     for file in (*source.files, *([sidecar] if sidecar else ())):
         with Path(file).open("rb") as stream:
@@ -144,7 +187,9 @@ class _Checker:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._built: dict[EvaluatorSpec, Evaluator] = {}
+        self._good: set[EvaluatorSpec] = set()
+        self._last: tuple[EvaluatorSpec, ...] | None = None
+        self._files = EvaluatorFiles()
         self._known = frozenset(plan.known)
         self.fingerprints: dict[str, str] = {}
         self.thresholds: dict[str, float] = {}
@@ -158,17 +203,29 @@ class _Checker:
         for key in ("turns", "user", "workspace"):
             if getattr(case, key):
                 raise _case_error(case, f"Cases with '{key}' cannot be run in this version", "", key)
-        for spec in case.evaluators if self._plan.evaluators is None else self._plan.evaluators:
-            if spec not in self._built:
+        specs = self._plan.evaluators_of(case)
+        if specs is self._last:
+            return
+        self._last = specs
+        for spec in specs:
+            if spec not in self._good:
                 self._check_evaluator(spec, case)
 
     def _check_evaluator(self, spec: EvaluatorSpec, case: EvalCase) -> None:
-        evaluator = self._built[spec] = build(spec)
+        origin = case.place.origin
         self.fingerprints[spec.name] = spec.fingerprint
+        try:
+            evaluator = build(spec, lambda value: self._files.path(origin, value))
+            self._files.check(evaluator, spec, origin)
+        except FileError as error:
+            raise _case_error(case, f"Evaluator '{spec.name}': {error.message}", error.hint, "evaluators") from None
         if not evaluator.can_run:
             message = f"Evaluators of type '{spec.type}' cannot be run in this version"
             hint = "Give the case or the dataset other evaluators, for example `{type: contains, value: …}`"
             raise _case_error(case, message, hint, "evaluators")
+        if len(self._good) >= _REMEMBERED:
+            self._good.clear()  # cases may have evaluators of their own, and memory must not grow with them
+        self._good.add(spec)
 
 
 def _case_error(case: EvalCase, message: str, hint: str, field: str) -> InvalidCaseError:

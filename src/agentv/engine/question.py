@@ -33,6 +33,8 @@ class Question:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
+        if not self.case.names_files:
+            return tuple(filter(_says_something, self.case.input))
         messages = tuple(self._inlined(message) for message in self._visible)
         if not self.guidelines:
             return messages

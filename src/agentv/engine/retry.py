@@ -9,13 +9,15 @@ import msgspec
 from agentv.model.response import TargetFailure
 from agentv.targets.base import Target
 
+MAX_RETRIES = 3
+
 _WORTH_RETRYING = frozenset({"timeout", "rate_limit", "server", "network"})
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
     """A target's settings for trying again."""
 
-    max_retries: int = 3
+    max_retries: int = MAX_RETRIES
     initial_delay_s: float = 1.0
     max_delay_s: float = 60.0
     backoff_factor: float = 2.0
@@ -38,9 +40,10 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 def policy_of(target: Target, max_retries: int | None = None) -> RetryPolicy:
-    """The policy in a target's settings; the command line may overrule how often."""
+    """The policy in a target's settings; how often may be said elsewhere."""
+    said = target.max_retries if max_retries is None else max_retries
     return RetryPolicy(
-        target.max_retries if max_retries is None else max_retries,
+        MAX_RETRIES if said is None else said,
         target.retry_initial_delay_ms / 1000,
         target.retry_max_delay_ms / 1000,
         target.retry_backoff_factor,

@@ -8,24 +8,27 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from agentv.datasets.resolve import resolved_data
 from agentv.engine.carry import Earlier
+from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.gates import Stop
-from agentv.engine.job import Job, RunSpec
+from agentv.engine.job import Job
 from agentv.engine.options import EvalOptions
 from agentv.engine.plan import Checked, Plan
 from agentv.engine.work import Worker
 from agentv.errors import AgentvError
 from agentv.executors.local import LocalExecutor
 from agentv.model.case import EvalCase
-from agentv.model.result import Result
+from agentv.model.result import EvaluatorResult, Result
 from agentv.model.values import to_json
 from agentv.results.folder import RunFolder
 from agentv.results.reading import read_run
+from agentv.results.record import decode_record, encode_record
 from agentv.results.scan import DoneJobs, scan
 from agentv.results.summary import Snapshot, SummaryBuilder
 from agentv.results.writer import ResultWriter
@@ -53,7 +56,7 @@ class Running:
         self,
         folder: RunFolder,
         plan: Plan,
-        spec: RunSpec,
+        worker: Worker,
         checked: Checked,
         options: EvalOptions,
         observer: Observer,
@@ -62,19 +65,20 @@ class Running:
         self._earlier = earlier
         self._folder = folder
         self._plan = plan
-        self._spec = spec
+        self._worker = worker
         self._options = options
         self._observer = observer
         self._checked = checked
         self.stopped: Stop | None = None
-        per_case = (checked.total // max(1, checked.cases)) if checked.cases else 1
-        self.summary = SummaryBuilder(spec.run_id, per_case)
-        self._worker = Worker(spec)
+        self.summary = SummaryBuilder(worker.run_id, checked.most_per_case)
         self._cost = 0.0
-        self._results = ResultWriter(folder.results_path, folder.redact)
+        self._results = ResultWriter(folder.results_path)
         self._cases = ResultWriter(folder.cases_path, folder.redact)
+        self._files = EvaluatorFiles()
         self._done = DoneJobs()
         self._written: set[int] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[Any] | None = None
         if self._results.cut_bytes:
             observer.note("The last record was not written whole and its job is run again")
         self._take_up()
@@ -86,11 +90,11 @@ class Running:
     async def run(self) -> None:
         """Runs what is not done yet. Returns when all is done or the run was stopped; what is done is on disk."""
         executor = LocalExecutor(self._workers())
-        main = asyncio.current_task()
-        assert main is not None
+        self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
         try:
-            with _interruptible(lambda: self._interrupt(main)):
-                await executor.run(self._jobs(), self._worker.run, self._emit)
+            with _interruptible(self._interrupt):
+                if self.stopped is None:
+                    await executor.run(self._jobs(), self._worker.run, self._emit)
         except asyncio.CancelledError:
             if self.stopped != "interrupted":
                 raise
@@ -99,6 +103,14 @@ class Running:
         finally:
             await self._worker.aclose()
 
+    def interrupt(self) -> None:
+        """Stops the run from another thread, as Ctrl-C does: what is in flight is cancelled, what is done is kept."""
+        if self.stopped is None:
+            self.stopped = "interrupted"
+        if self._loop is not None and self._main is not None:
+            with suppress(RuntimeError):  # the loop is closed: the run has ended by itself
+                self._loop.call_soon_threadsafe(self._main.cancel)
+
     def close(self) -> None:
         """Ends the files; every record is on disk for good."""
         self._results.close()
@@ -106,16 +118,16 @@ class Running:
 
     def _take_up(self) -> None:
         """What an earlier process of this run has done: counted, and not done again."""
+        with self._folder.cases_path.open("rb") as lines:
+            for line in lines:
+                written = msgspec.json.decode(line, type=_CaseKey)
+                self._written.add(hash((written.dataset_path, written.id)))
         if self._folder.results_path.stat().st_size == 0:
             return
         self._done = scan(self._folder.results_path)
         for result in read_run(self._folder.results_path):
             self.summary.add(result)
-            self._cost += _cost_of(result)
-        with self._folder.cases_path.open("rb") as lines:
-            for line in lines:
-                written = msgspec.json.decode(line, type=_CaseKey)
-                self._written.add(hash((written.dataset_path, written.id)))
+            self._spend(result)
 
     def _workers(self) -> int:
         """Enough workers to fill every endpoint's limit at its highest; each costs a few kilobytes."""
@@ -143,9 +155,7 @@ class Running:
         self._observer.decided(job, decision.why)
         if decision.record is None:
             return False
-        record = msgspec.structs.replace(decision.record, run_id=self._spec.run_id)
-        self._results.emit(record)
-        self.summary.add(record)
+        self._keep(msgspec.structs.replace(decision.record, run_id=self._worker.run_id))
         return True
 
     def _write_case(self, case: EvalCase, prints: tuple[str, str]) -> None:
@@ -155,11 +165,20 @@ class Running:
         data = resolved_data(case)
         data["dataset_path"] = case.path
         data["input_fingerprint"], data["fingerprint"] = prints
+        data["evaluators_fingerprint"] = self._files.fingerprint(case, self._plan.evaluators_of(case))
         self._cases.write(to_json(data) + b"\n")
 
-    def _emit(self, result: Result) -> None:
-        self._results.emit(result)
+    def _keep(self, result: Result) -> Result:
+        """Writes a record. What is summed up and shown afterwards is what was written, secrets taken out."""
+        line = encode_record(result)
+        if self._folder.redact is not None and (redacted := self._folder.redact(line)) is not line:
+            line, result = redacted, decode_record(redacted)
+        self._results.write(line)
         self.summary.add(result)
+        return result
+
+    def _emit(self, result: Result) -> None:
+        result = self._keep(result)
         self._observer.result(result)
         if self._options.fail_fast and (result.verdict == "fail" or result.status == "error"):
             self.stopped = self.stopped or "fail_fast"
@@ -167,22 +186,27 @@ class Running:
             self._spend(result)
 
     def _spend(self, result: Result) -> None:
-        metrics = result.execution_metrics
-        if result.status != "error" and (metrics is None or metrics.cost_usd is None):
+        """Counts what a job cost, under a budget. What an earlier run answered was paid there."""
+        if self._options.budget_usd is None or result.carried_from is not None:
+            return
+        metrics = None if result.cached else result.execution_metrics
+        if result.status != "error" and not result.cached and (metrics is None or metrics.cost_usd is None):
             raise AgentvError(
                 f"The target '{result.target}' does not say what its answers cost",
                 "A budget cannot be held without a price",
                 "Leave --budget-usd out, or use a target that reports its cost",
             )
-        self._cost += _cost_of(result)
-        if self._options.budget_usd is not None and self._cost >= self._options.budget_usd:
+        own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
+        self._cost += own + _cost_of(result.evaluator_results)
+        if self._cost >= self._options.budget_usd:
             self.stopped = self.stopped or "budget"
 
-    def _interrupt(self, main: asyncio.Task[Any]) -> None:
+    def _interrupt(self) -> None:
         if self.stopped == "interrupted":
             os._exit(130)  # asked a second time: at once, whatever is in flight
         self.stopped = "interrupted"
-        main.cancel()
+        assert self._main is not None
+        self._main.cancel()
 
 
 class _CaseKey(msgspec.Struct):
@@ -195,28 +219,29 @@ class _interruptible:  # reads as a verb where it is used
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
+            return
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before = signal.getsignal(number)
             try:
-                loop = asyncio.get_running_loop()
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    loop.add_signal_handler(number, self._call)
-                self._loop = loop
+                loop.add_signal_handler(number, self._call)
             except NotImplementedError:  # Windows: KeyboardInterrupt reaches us another way
-                self._loop = None
+                return
+            self._before[number] = before
 
     def __exit__(self, *_: object) -> None:
-        if self._loop is not None:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._loop.remove_signal_handler(number)
+        for number, before in self._before.items():
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, before)
 
 
-def _cost_of(result: Result) -> float:
-    metrics = result.execution_metrics
-    own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
-    return own + sum(each.cost_usd or 0.0 for each in result.evaluator_results)
+def _cost_of(results: tuple[EvaluatorResult, ...]) -> float:
+    """What evaluators cost; a composite that names no cost of its own costs what its members do."""
+    return sum(_cost_of(each.evaluator_results) if each.cost_usd is None else each.cost_usd for each in results)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -8,8 +8,8 @@ import platform
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,23 @@ from agentv import __version__
 from agentv.datasets.files import project_root
 from agentv.datasets.yaml_document import parse_yaml_file
 from agentv.datasets.yaml_nodes import locate
-from agentv.engine.carry import Earlier, Keep
-from agentv.engine.gates import Verdict, judge
-from agentv.engine.job import RunSpec
+from agentv.engine.carry import Earlier, carried
+from agentv.engine.defaults import default_target, given_defaults, load_defaults
+from agentv.engine.evaluator_files import EvaluatorFiles
+from agentv.engine.gates import Stop, Verdict, judge
+from agentv.engine.job import Job, RunSpec
+from agentv.engine.layers import LayerSettings
 from agentv.engine.options import EvalOptions, options_from_data
 from agentv.engine.plan import Cases, Checked, Plan, check
+from agentv.engine.prompts import FOLDER as PROMPTS
 from agentv.engine.run import Observer, Running, milliseconds_since
-from agentv.engine.work import now
+from agentv.engine.run_targets import RunTargets
+from agentv.engine.runs import run_path
+from agentv.engine.work import Worker, now
 from agentv.environment import load_environment
-from agentv.errors import UsageError
+from agentv.errors import AgentvError, UsageError
 from agentv.model.evaluator import EvaluatorSpec
-from agentv.model.run import Counts, RunManifest, RunSummary, TargetEntry
+from agentv.model.run import Counts, RunManifest, RunSummary
 from agentv.results.folder import RunFolder, last_unfinished, new_run_id
 from agentv.results.redact import Redactor
 from agentv.results.summary import TargetDetails
@@ -37,6 +43,7 @@ from agentv.targets.base import Target
 from agentv.targets.loading import Targets, find_targets_file, load_targets, named_targets_file, without_targets
 
 RESULTS = os.path.join(".agentv", "results")
+CACHE = os.path.join(".agentv", "cache")
 
 Watch = Callable[[Running], AbstractContextManager[None]]
 """Goes along with a run: shows its progress, or nothing."""
@@ -56,6 +63,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     duration_ms: float
     skipped_cases: int = 0
+    stopped: Stop | None = None
 
 
 class Session:
@@ -73,10 +81,17 @@ class Session:
         self.cases = cases
         folder = cases.sources[0].folder if cases.sources else "."
         self.root = project_root(folder)
+        self.defaults = load_defaults(folder, self.root)
         self._given = {target.name: target for target in given}
         self._file = open_targets(folder, options.targets_file)
+        self._targets = RunTargets(self._file, self._given, options.replay)
         self._evaluators = evaluators
         self.plan = self._plan()
+
+    @property
+    def home(self) -> str:
+        """The folder that paths in targets' settings start from."""
+        return self._file.home
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -88,8 +103,21 @@ class Session:
         return check(self.plan)
 
     def target(self, name: str) -> Target:
-        """The settings of a target."""
-        return self._given.get(name) or self._file.get(name)
+        """The settings of a target, or of what answers in its place."""
+        return self._targets.get(name)
+
+    def layers(self, run_folder: Path | None) -> LayerSettings:
+        """What is kept of calls, and where; prompts go to the run's folder unless another one is named."""
+        options = self.options
+        prompts = options.dump_prompts
+        if prompts == "":
+            prompts = None if run_folder is None else str(run_folder / PROMPTS)
+        return LayerSettings(
+            cache_folder=os.path.join(self.root, CACHE) if options.cache else None,
+            record_file=options.record,
+            prompts_folder=prompts,
+            secrets=self.secrets,
+        )
 
     def execute(
         self,
@@ -98,53 +126,79 @@ class Session:
         resume: bool,
         observer: Observer,
         watch: Watch,
-        carry: tuple[str, Keep] | None = None,
     ) -> Outcome:
-        """Runs the plan into its folder and sums up. `watch` goes along while it runs; `carry` takes records over."""
+        """Runs the plan into its folder and sums up. `watch` goes along while it runs."""
         redactor = Redactor(self.secrets)
         run_id = new_run_id()
-        folder, earlier = self._open_folder(out, resume, run_id, redactor)
+        folder, begun = self._open_folder(out, resume, run_id, redactor)
         lock = folder.lock()
+        manifest = begun
         try:
-            manifest = earlier or self._manifest(checked, run_id)
-            if earlier is not None:
-                self._check_same_options(earlier)
-                self._check_unchanged(earlier, checked)
-            folder.write_manifest(manifest)
-            earlier_run = None if carry is None else Earlier(*carry, self._fingerprint)
-            return self._run(folder, manifest, checked, observer, watch, earlier_run)
+            if begun is not None:
+                self._check_unchanged(begun, checked)
+            planned = begun or self._manifest(checked, run_id)
+            worker = Worker(self._spec(planned.run_id, checked, folder))
+            worker.open(checked.jobs)
+            earlier = self._earlier()
+            folder.write_manifest(planned)
+            manifest = planned
+            return self._run(folder, manifest, worker, checked, observer, watch, earlier)
         finally:
             lock.close()
+            if manifest is None:
+                with suppress(OSError):
+                    folder.path.rmdir()  # nothing has begun: what was made for it goes again
+
+    def _spec(self, run_id: str, checked: Checked, folder: RunFolder) -> RunSpec:
+        return RunSpec(
+            run_id=run_id,
+            targets=self._targets.reachable(checked.jobs),
+            home=self.home,
+            judge=self.options.judge,
+            evaluators=self._evaluators,
+            workers=self.options.workers,
+            timeout_s=self.options.timeout_s,
+            max_retries=self.options.max_retries,
+            defaults=self.defaults,
+            layers=self.layers(folder.path),
+        )
+
+    def _earlier(self) -> Earlier | None:
+        """The run whose records are carried over, when there is one."""
+        chosen = carried(self.options)
+        if chosen is None:
+            return None
+        run, keep = chosen
+        files = EvaluatorFiles()
+
+        def evaluators_fingerprint(job: Job) -> str:
+            return files.fingerprint(job.case, self.plan.evaluators_of(job.case))
+
+        return Earlier(RunFolder.open(run_path(run)), keep, self._targets.fingerprint, evaluators_fingerprint)
 
     def _run(
         self,
         folder: RunFolder,
         manifest: RunManifest,
+        worker: Worker,
         checked: Checked,
         observer: Observer,
         watch: Watch,
         earlier: Earlier | None,
     ) -> Outcome:
         started = time.perf_counter()
-        spec = RunSpec(
-            run_id=manifest.run_id,
-            targets=tuple(self.target(name) for name in checked.jobs),
-            home=self._file.home,
-            judge=self.options.judge,
-            evaluators=self._evaluators,
-            workers=self.options.workers,
-            timeout_s=self.options.timeout_s,
-            max_retries=self.options.max_retries,
-        )
-        running = Running(folder, self.plan, spec, checked, self.options, observer, earlier)
+        running = Running(folder, self.plan, worker, checked, self.options, observer, earlier)
         try:
             with watch(running):
-                in_a_loop(running.run)
+                in_a_loop(running.run, running.interrupt)
         finally:
             running.close()
             if earlier is not None:
                 earlier.close()
         summary = running.summary.build(checked.jobs)
+        if running.stopped is None and any(target.skipped for target in summary.targets.values()):
+            hint = "Put the files back and go on with --resume, or start a new run"
+            raise AgentvError("The datasets changed while they were run", f"Done so far is in {folder.path}", hint)
         verdict = judge(summary, self.options.gates, running.stopped, checked.thresholds)
         folder.write_summary(summary)
         ended = now() if running.stopped is None else None
@@ -160,40 +214,34 @@ class Session:
             verdict=verdict,
             duration_ms=milliseconds_since(started),
             skipped_cases=self.cases.sink.skipped,
+            stopped=running.stopped,
         )
 
     def _plan(self) -> Plan:
-        known = (*self._given, *(name for name in self._file.names if name not in self._given))
+        known = self._targets.names
         targets = self.options.targets or tuple(self._given)
         for name in targets:
             if name not in self._given:
                 self._file.pick([name])
-        default = "default" if "default" in known else known[0] if len(known) == 1 else None
         if not known:
             self._file.pick()
         return Plan(
             cases=self.cases,
             known=known,
             targets=targets,
-            default=default,
+            default=default_target(known, self.defaults),
             trials=self.options.trials,
+            default_trials=self.defaults.trials or 1,
             evaluators=self._evaluators,
         )
 
     def _open_folder(
         self, out: str | None, resume: bool, run_id: str, redactor: Redactor
     ) -> tuple[RunFolder, RunManifest | None]:
-        path = Path(out) if out is not None else None
-        if resume and path is None:
-            found = last_unfinished(self.root)
-            if found is None:
-                raise UsageError("There is no unfinished run to go on with", hint="Start one without --resume")
-            path = found.path
-        if resume and path is not None and (path / "run.json").is_file():
-            folder = RunFolder.open(path, redactor.redact_line)
+        if resume and out is not None and RunFolder(out).manifest_path.is_file():
+            folder = RunFolder.open(out, redactor.redact_line)
             return folder, folder.read_manifest()
-        if path is None:
-            path = Path(self.root) / RESULTS / run_id
+        path = Path(self.root) / RESULTS / run_id if out is None else Path(out)
         return RunFolder.create(path, redactor.redact_line), None
 
     def _manifest(self, checked: Checked, run_id: str) -> RunManifest:
@@ -204,56 +252,67 @@ class Session:
             options=msgspec.to_builtins(self.options),
             versions={"agentv": __version__, "python": platform.python_version()},
             datasets=checked.datasets,
-            targets=tuple(self._target_entry(name) for name in checked.jobs),
+            targets=tuple(self._targets.entry(name) for name in checked.jobs),
             fingerprints=checked.evaluators,
+            defaults=given_defaults(self.defaults),
             seed=self.options.seed,
             git_commit=_git_commit(self.root),
             counts=Counts(cases=checked.cases, jobs=checked.total),
         )
-
-    def _target_entry(self, name: str) -> TargetEntry:
-        if name in self._given:
-            return TargetEntry(name=name, provider=self._given[name].provider, fingerprint="")
-        settings = self._file.get(name)
-        return TargetEntry(
-            name=name,
-            provider=settings.provider,
-            fingerprint=self._file.fingerprint(name),
-            settings=self._file.public(name),
-        )
-
-    def _fingerprint(self, name: str) -> str:
-        return self._file.fingerprint(name) if name in self._file.names else ""
-
-    def _check_same_options(self, earlier: RunManifest) -> None:
-        different = options_from_data(earlier.options).differences(self.options)
-        if different:
-            names = ", ".join(different)
-            hint = "Leave paths and options out to go on with those of the run, or start a new run"
-            raise UsageError(f"The run in progress was started with other values of: {names}", hint=hint)
 
     def _check_unchanged(self, earlier: RunManifest, checked: Checked) -> None:
         """A run goes on with what it began with, or not at all: half of each would be neither."""
         before = {entry.path: entry.digest for entry in earlier.datasets}
         after = {entry.path: entry.digest for entry in checked.datasets}
         changed = [f"the dataset {path}" for path in before if before[path] != after.get(path)]
-        targets = {entry.name: self._target_entry(entry.name).fingerprint for entry in earlier.targets}
+        targets = {entry.name: self._targets.entry(entry.name).fingerprint for entry in earlier.targets}
         changed += [f"the target {entry.name}" for entry in earlier.targets if entry.fingerprint != targets[entry.name]]
+        if earlier.defaults != given_defaults(self.defaults):
+            changed.append("`execution` of .agentv/config.yaml")
         if changed:
             what = " and ".join(changed)
             hint = "Start a new run, or put back what was there; --changed-since keeps what still holds"
             raise UsageError(f"The run in progress cannot go on: {what} changed since it began", hint=hint)
 
 
-def resumed_options(out: str | None, folder: str) -> EvalOptions:
-    """The options of the run that `--resume` without paths goes on with."""
-    path = Path(out) if out is not None else None
-    if path is None:
+def resumed(given: EvalOptions, out: str | None, folder: str) -> tuple[EvalOptions, str]:
+    """The options and the folder of the run that `--resume` goes on with: the one in `out`, else the last unfinished.
+
+    Options of the run that are given again must be the same. A folder that is not there yet begins with those given.
+    """
+    if out is None:
         found = last_unfinished(project_root(folder))
         if found is None:
-            raise UsageError("There is no unfinished run to go on with", hint="Name the datasets to start one")
-        path = found.path
-    return options_from_data(RunFolder.open(path).read_manifest().options)
+            hint = "Start one without --resume, or name the folder of a run with --out"
+            raise UsageError("There is no unfinished run to go on with", hint=hint)
+        out = str(found.path)
+    elif given.paths and not RunFolder(out).manifest_path.is_file():
+        return given, out
+    options = options_from_data(RunFolder.open(out).read_manifest().options)
+    different = options.contradicted_by(given)
+    if different:
+        names = ", ".join(different)
+        hint = "Leave paths and options out to go on with those of the run, or start a new run"
+        raise UsageError(f"The run in {out} was started with other values of: {names}", hint=hint)
+    return options, out
+
+
+def folder_of(paths: Sequence[str]) -> str:
+    """The folder whose project keeps the runs of datasets: that of the first path, else the working directory."""
+    if not paths:
+        return "."
+    return paths[0] if os.path.isdir(paths[0]) else os.path.dirname(paths[0]) or "."
+
+
+def options_of_earlier(given: EvalOptions) -> EvalOptions:
+    """The options of the run that is carried over, for a new run that names no datasets, and over them those given."""
+    chosen = carried(given)
+    run = given.only_from if chosen is None else chosen[0]
+    if run is None:
+        raise UsageError("No datasets were named")
+    earlier = options_from_data(RunFolder.open(run_path(run)).read_manifest().options)
+    both = msgspec.structs.replace(earlier, retry_errors=None, changed_since=None, only=None, only_from=None)
+    return msgspec.structs.replace(both, **given.given())
 
 
 def open_targets(folder: str, file: str | None = None) -> Targets:
@@ -267,8 +326,11 @@ def open_targets(folder: str, file: str | None = None) -> Targets:
     return load_targets(data, path, environment, lambda key: mark.line if (mark := locate(data, key)) else None)
 
 
-def in_a_loop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs a coroutine to its end, from plain code or from inside somebody's running loop, as in a notebook."""
+def in_a_loop(main: Callable[[], Coroutine[Any, Any, None]], interrupt: Callable[[], None]) -> None:
+    """Runs a coroutine to its end, from plain code or from inside somebody's running loop, as in a notebook.
+
+    `interrupt` makes it end early: a notebook's Ctrl-C reaches this thread, and not the one that runs.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -284,7 +346,12 @@ def in_a_loop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
     thread = threading.Thread(target=in_thread, name="agentv-run")
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:
+        interrupt()
+        thread.join()
+        raise
     if failed:
         raise failed[0]
 

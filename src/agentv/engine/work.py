@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from agentv.datasets.files import FileFinder
 from agentv.engine.calls import Answered, LiveTarget, Targets
 from agentv.engine.grading import Grade, evaluator_result, failed_result, grade
 from agentv.engine.job import Job, RunSpec
+from agentv.engine.prompts import PromptFolder
 from agentv.engine.question import Question
 from agentv.engine.trace import summarise_trace, tool_durations
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
 from agentv.model.case import EvalCase, Origin
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.execution import Verdicts
 from agentv.model.judgement import Judgement
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
 from agentv.model.score import EvaluatorFailure
+from agentv.results.redact import Redactor
 from agentv.transform import apply_transform
+
+_REMEMBERED = 1024
 
 
 class Worker:
@@ -32,11 +41,25 @@ class Worker:
         self.targets = Targets(spec)
         self._evaluators: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
         self._finders: dict[str, Callable[[str], str]] = {}
+        folder = spec.layers.prompts_folder
+        self._prompts = None if folder is None else PromptFolder(folder, Redactor(spec.layers.secrets))
+
+    @property
+    def run_id(self) -> str:
+        """The run that the records belong to."""
+        return self._spec.run_id
+
+    def open(self, targets: Iterable[str]) -> None:
+        """Opens targets before the first job, so that what is wrong with one is known before anything is called."""
+        for name in targets:
+            self.targets.get(name)
 
     async def run(self, job: Job) -> Result:
         """The record of one job, whatever happens in it."""
         target = self.targets.get(job.target)
         question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
+        if self._prompts is not None:
+            self._prompts.write(job, question, target.responder)
         answered = await target.call(question, job.case.execution.timeout_seconds)
         if answered.response is None:
             return self._failed(job, answered)
@@ -61,6 +84,8 @@ class Worker:
         # By identity: cases share their specs, and hashing one takes longer than a check does.
         known = self._evaluators.get(id(spec))
         if known is None:
+            if len(self._evaluators) >= _REMEMBERED:
+                self._evaluators.clear()  # cases may have evaluators of their own, and memory must not grow with them
             known = self._evaluators[id(spec)] = (spec, build(spec, judgement.find_file))
         evaluator = known[1]
         try:
@@ -75,7 +100,10 @@ class Worker:
         except Exception as error:
             # Somebody's own evaluator broke: that is this case's error and not the end of the run.
             return failed_result(spec, f"{type(error).__name__}: {error}")
-        return evaluator_result(spec, score, job.case.execution.verdicts)
+        return evaluator_result(spec, score, self._verdicts(job))
+
+    def _verdicts(self, job: Job) -> Verdicts | None:
+        return job.case.execution.verdicts or self._spec.defaults.verdicts
 
     def _judgement(self, question: Question, response: Response, text: str) -> Judgement:
         metrics = ExecutionMetrics(
@@ -114,6 +142,9 @@ class Worker:
         if answered.response is None:
             assert answered.failure is not None
             raise EvaluatorFailure(f"The judge {name} failed ({answered.failure.error_class}): {answered.failure}")
+        if answered.response.cached:
+            # Paid for in an earlier run: a budget counts what this one spends.
+            return msgspec.structs.replace(answered.response, cost_usd=0.0)
         return answered.response
 
     def _failed(self, job: Job, answered: Answered) -> Result:
@@ -132,7 +163,7 @@ class Worker:
     ) -> Result:
         return self._result(
             job,
-            grade(results, specs, job.case.execution.verdicts),
+            grade(results, specs, self._verdicts(job)),
             answered,
             hits=tuple(hit for result in results for hit in result.hits),
             misses=tuple(miss for result in results for miss in result.misses),
@@ -162,6 +193,7 @@ class Worker:
             partial_score=graded.partial_score,
             error=graded.error,
             attempts=answered.attempts,
+            cached=answered.response is not None and answered.response.cached,
             fingerprint=job.fingerprint or case.fingerprint,
             tags=case.tags,
             metadata=case.metadata or {},
@@ -178,7 +210,13 @@ class _JudgeQuestion(Question):
 
 def now() -> str:
     """The moment, UTC, as records have it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    return f"{_date_and_time(seconds)}.{nanoseconds // 1_000_000:03d}Z"
+
+
+@lru_cache(maxsize=1)
+def _date_and_time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _output_messages(judgement: Judgement) -> tuple[dict[str, Any], ...]:

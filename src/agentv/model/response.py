@@ -49,7 +49,10 @@ class Request(Protocol):
 
 
 class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a target answered: messages with their tool calls, and what the answer took as far as the target said."""
+    """What a target answered: messages with their tool calls, and what the answer took as far as the target said.
+
+    A `cached` one was answered in an earlier run: its cost and duration are those of then.
+    """
 
     messages: tuple[Message, ...]
     usage: TokenUsage | None = None
@@ -58,6 +61,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     id: str | None = None
     model: str | None = None
     stop_reason: str | None = None
+    cached: bool = False
 
     @property
     def text(self) -> str:

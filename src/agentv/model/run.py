@@ -49,7 +49,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was run and with what, so that a run can be resumed, re-scored and compared from its folder alone.
 
-    `paths` and `options` are those of the command; `fingerprints` are those of evaluators, by name.
+    `paths` and `options` are those of the command, `defaults` those of the project's configuration; `fingerprints` are
+    those of evaluators, by name.
     """
 
     schema_version: int = msgspec.field(default_factory=_schema_version)
@@ -59,6 +60,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     exit_code: int | None = None
     paths: tuple[str, ...] = ()
     options: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     versions: dict[str, str] = {}
     datasets: tuple[DatasetEntry, ...] = ()
     targets: tuple[TargetEntry, ...] = ()

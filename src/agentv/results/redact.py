@@ -61,7 +61,7 @@ _RECORDS = frozenset(
     ("evaluator_results", "error", "execution_metrics", "token_usage", "trace_summary", "datasets", "targets", "counts")
 )
 # What the user typed on the command line comes back from here on resume; deeper settings are a user's.
-_FLAT = frozenset(("options", "versions", "fingerprints"))
+_FLAT = frozenset(("options", "defaults", "versions", "fingerprints"))
 
 
 def secrets_in(environment: Mapping[str, str]) -> list[str]:

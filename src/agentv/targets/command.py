@@ -64,6 +64,10 @@ class CommandResponder:
         # A shell takes the newlines at the end off what a command prints; so do we.
         return response_from_text(text.rstrip("\r\n"))
 
+    def sends(self, request: Request) -> dict[str, Any]:
+        """What the command is given: its template, and what is put in for placeholders."""
+        return {"command_template": self._settings.command_template, **_question(request)}
+
     async def respond_many(self, requests: Sequence[Request]) -> dict[str, Outcome]:
         """Answers cases of one dataset and one trial with one command, by id. `{PROMPT_FILE}` has a line for each.
 

@@ -14,6 +14,7 @@ from threading import Thread
 from typing import Any
 
 from agentv.errors import AgentvError
+from agentv.model.case import case_to_data
 from agentv.model.message import message_to_data
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.targets.answers import response_from_value
@@ -56,6 +57,12 @@ class FunctionResponder:
             raise TargetFailure("timeout", f"The function did not return within {request.timeout_s:g} s") from None
         except (Exception, SystemExit) as error:
             raise self._failure(error) from error
+
+    def sends(self, request: Request) -> dict[str, Any]:
+        """The arguments by name; a case as `agentv cases` prints it."""
+        wanted = (*self._by_place, *self._by_name.values())
+        found = {name: get(request) for name, get in KNOWN.items() if get in wanted}
+        return {**found, "case": case_to_data(request.case)} if "case" in found else found
 
     async def aclose(self) -> None:
         """Lets idle threads go; a function that is still running is not waited for."""

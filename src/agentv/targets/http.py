@@ -90,6 +90,21 @@ class HttpResponder:
 
     async def respond(self, request: Request) -> Response:
         """One request. Raises TargetFailure."""
+        url, headers, body = self._rendered(request)
+        start = time.perf_counter()
+        reply = await self._client.send(self._method, url, body, request.timeout_s, headers)
+        duration_ms = (time.perf_counter() - start) * 1000
+        return Response(messages=(Message("assistant", self._answer(reply)),), duration_ms=duration_ms)
+
+    def sends(self, request: Request) -> dict[str, Any]:
+        """The call: its address without a password, the headers that are made for it, its body as text."""
+        url, headers, body = self._rendered(request)
+        scheme, _, rest = url.partition("://")
+        place, slash, path = rest.partition("/")
+        sent = {"method": self._method, "url": f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"}
+        return {**sent, "headers": headers, "body": None if body is None else body.decode(errors="replace")}
+
+    def _rendered(self, request: Request) -> tuple[str, dict[str, str], bytes | None]:
         names = {name: NAMES[name](request) for name in self._names}
         try:
             url = render_address(self._url, names)
@@ -97,10 +112,7 @@ class HttpResponder:
             body = None if self._body is None else _encoded(self._body, names)
         except RenderError as error:
             raise self._client.failure("invalid_response", f"The request cannot be made: {error}") from None
-        start = time.perf_counter()
-        reply = await self._client.send(self._method, url, body, request.timeout_s, headers)
-        duration_ms = (time.perf_counter() - start) * 1000
-        return Response(messages=(Message("assistant", self._answer(reply)),), duration_ms=duration_ms)
+        return url, headers, body
 
     def _answer(self, reply: Reply) -> Any:
         if self._path is None:

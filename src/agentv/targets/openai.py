@@ -86,7 +86,7 @@ class ChatResponder:
 
     async def respond(self, request: Request) -> Response:
         """One call. Raises TargetFailure."""
-        body = to_json({**self._body, "messages": wire_messages(self._first + request.messages)})
+        body = to_json(self.sends(request))
         start = time.perf_counter()
         reply = await self._client.send("POST", self._url, body, request.timeout_s)
         duration_ms = (time.perf_counter() - start) * 1000
@@ -94,6 +94,10 @@ class ChatResponder:
             return read_completion(reply.body, duration_ms)
         except AnswerError as error:
             raise self._failure(error, reply) from None
+
+    def sends(self, request: Request) -> dict[str, Any]:
+        """The body of the call."""
+        return {**self._body, "messages": wire_messages(self._first + request.messages)}
 
     def _failure(self, error: AnswerError, reply: Reply) -> TargetFailure:
         if error.refused:

@@ -1,4 +1,4 @@
-"""Answers in a file of results, found again by dataset, case, target, prompt and trial. Holds places, not answers."""
+"""Answers in a file of results or a recording, found again by case, target, prompt and trial. Holds places only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,15 @@ from agentv.model.response import Request, Response, TargetFailure
 from agentv.model.result import ExecutionMetrics
 from agentv.suggest import did_you_mean
 from agentv.targets.answers import response_from_object, response_from_value
+from agentv.targets.sending import question_digest
+from agentv.targets.stored import StoredResponse, restored
 
 RESULTS_FILE = "results.jsonl"
-_HINT = "Name a run's folder or a file of results"
+_HINT = "Name a run's folder, a file of results or a recording"
+
+
+Place = tuple[str, str, str, str, int, str]
+"""Dataset, case, target, prompt, trial, and in a recording the digest of what was asked."""
 
 
 class _Key(msgspec.Struct, frozen=True, gc=False):
@@ -31,10 +37,11 @@ class _Key(msgspec.Struct, frozen=True, gc=False):
     target: str | None = None
     prompt: str | None = None
     trial: int = 1
+    request_digest: str | None = None
 
-    def place(self) -> tuple[str, str, str, str, int]:
+    def place(self) -> Place:
         id, dataset = self.eval_id or self.test_id or "", self.dataset or self.suite or ""
-        return dataset, id, self.target or "", self.prompt or "", self.trial
+        return dataset, id, self.target or "", self.prompt or "", self.trial, self.request_digest or ""
 
 
 class _Line(msgspec.Struct, frozen=True, gc=False):
@@ -49,6 +56,7 @@ class _Line(msgspec.Struct, frozen=True, gc=False):
     execution_metrics: ExecutionMetrics | None = None
     trace_summary: dict[str, Any] | None = None
     error: Any = None
+    response: Any = None
 
 
 _KEYS = msgspec.json.Decoder(_Key)
@@ -62,6 +70,7 @@ class RecordedResponder:
         path, wanted = _find(source, home)
         self.endpoint = f"replay:{path}"
         self._path = path
+        self._is_recording = False
         self._stream: BinaryIO | None = open(path, "rb")  # noqa: SIM115  # closed by aclose
         try:
             targets = self._index()
@@ -77,7 +86,8 @@ class RecordedResponder:
         line = self._look_up(request)
         if line is None:
             missing = f"{self._path} has no answer to '{request.case.id}' (trial {request.trial})"
-            raise TargetFailure("invalid_response", missing)
+            changed = ", or what is asked changed since it was recorded" if self._is_recording else ""
+            raise TargetFailure("invalid_response", missing + changed)
         return _response(line, request.case.id)
 
     async def aclose(self) -> None:
@@ -102,6 +112,7 @@ class RecordedResponder:
                 raise self._refused(f"Line {number} has no 'eval_id'")
             places.append(_hash(place) << 64 | offset)
             targets[place[2]] = None
+            self._is_recording = self._is_recording or bool(place[5])
         places.sort()
         self._hashes = array("Q", (both >> 64 for both in places))
         self._offsets = array("Q", (both & 2**64 - 1 for both in places))
@@ -112,14 +123,17 @@ class RecordedResponder:
 
     def _look_up(self, request: Request) -> _Line | None:
         prompt = getattr(request, "prompt_id", None) or ""
-        # AgentV leaves the dataset out of some files.
+        # AgentV leaves the dataset out of some files, and only recordings know what was asked.
+        asked = ("", question_digest(request)) if self._is_recording else ("",)
         for dataset in dict.fromkeys((request.case.dataset, "")):
-            found = self._at((dataset, request.case.id, self._target, prompt, request.trial), request.case.path)
-            if found is not None:
-                return found
+            for digest in asked:
+                place = (dataset, request.case.id, self._target, prompt, request.trial, digest)
+                found = self._at(place, request.case.path)
+                if found is not None:
+                    return found
         return None
 
-    def _at(self, place: tuple[str, str, str, str, int], dataset_path: str) -> _Line | None:
+    def _at(self, place: Place, dataset_path: str) -> _Line | None:
         """The last line for a job; of several datasets of one name, that of the same path goes first."""
         if self._stream is None:
             raise TargetFailure("process", "The replay was closed")
@@ -171,11 +185,13 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
         offset += len(line)
 
 
-def _hash(place: tuple[str, str, str, str, int]) -> int:
+def _hash(place: Place) -> int:
     return int.from_bytes(blake2b("\0".join(map(str, place)).encode(), digest_size=8).digest())
 
 
 def _response(line: _Line, id: str) -> Response:
+    if line.response is not None:
+        return _recorded(line.response, id)
     said = line.output_messages or (line.output if isinstance(line.output, list) else None)
     texts = (line.candidate_answer, line.answer, line.text, line.output)
     text = next((text for text in texts if text is not None), None)
@@ -189,6 +205,13 @@ def _response(line: _Line, id: str) -> Response:
     return msgspec.structs.replace(
         response, usage=metrics.token_usage, cost_usd=metrics.cost_usd, duration_ms=metrics.duration_ms
     )
+
+
+def _recorded(data: Any, id: str) -> Response:
+    try:
+        return restored(msgspec.convert(data, StoredResponse))
+    except msgspec.ValidationError as error:
+        raise TargetFailure("invalid_response", f"The recorded answer to '{id}' is none: {error}") from None
 
 
 def _metrics(summary: dict[str, Any] | None) -> ExecutionMetrics:

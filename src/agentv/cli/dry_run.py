@@ -1,0 +1,52 @@
+"""`agentv eval --dry-run`: what a run would do, said and not done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import click
+
+from agentv.engine.calls import Targets
+from agentv.engine.estimate import Estimate, estimate
+from agentv.engine.job import Job, RunSpec
+from agentv.engine.plan import Checked
+from agentv.engine.prompts import PromptFolder
+from agentv.engine.question import Question
+from agentv.engine.session import Session
+from agentv.errors import UsageError
+from agentv.results.redact import Redactor
+
+
+def print_plan(session: Session, checked: Checked) -> None:
+    """The plan, with what its prompts would take. Every prompt is rendered, and kept when that is asked for."""
+    jobs = _dumped(session, checked) if session.options.dump_prompts is not None else session.plan.jobs()
+    found = estimate(jobs, {name: session.target(name) for name in checked.jobs})
+    tokens = sum(entry.tokens for entry in found.values())
+    click.echo(f"{checked.cases:,} cases, {checked.total:,} jobs, about {tokens:,} tokens of prompts")
+    for name, entry in found.items():
+        provider = session.target(name).provider
+        click.echo(f"  {name}: {entry.jobs:,} jobs ({provider}), about {entry.tokens:,} tokens, {_cost(name, entry)}")
+    for dataset in checked.datasets:
+        click.echo(f"  {dataset.path}: {dataset.cases:,} cases")
+    click.echo("Nothing was called.")
+
+
+def _cost(name: str, entry: Estimate) -> str:
+    return f"cost unknown: no price for {name}" if entry.cost_usd is None else f"cost ${entry.cost_usd:.2f}"
+
+
+def _dumped(session: Session, checked: Checked) -> Iterator[Job]:
+    """The jobs, each with its prompt written as it would be sent. Targets are opened for that, and not called."""
+    folder = session.layers(None).prompts_folder
+    if folder is None:
+        raise UsageError("A dry run has no folder of its own", hint="Say where prompts go: --dump-prompts DIR")
+    prompts = PromptFolder(folder, Redactor(session.secrets))
+    targets = Targets(RunSpec(run_id="", targets=tuple(map(session.target, checked.jobs)), home=session.home))
+    try:
+        for job in session.plan.jobs():
+            question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
+            prompts.write(job, question, targets.get(job.target).responder)
+            yield job
+    finally:
+        asyncio.run(targets.aclose())

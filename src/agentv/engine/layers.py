@@ -1,0 +1,101 @@
+"""What goes around every target of a run: its recording, its cache, its endpoint's limit. Built where the jobs run."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from agentv.engine.limits import Limiter
+from agentv.model.response import Request, Responder, Response, TargetFailure
+from agentv.results.redact import Redactor
+from agentv.results.writer import ResultWriter
+from agentv.targets.base import Target
+from agentv.targets.cache import CachedResponder, ResponseCache, is_cacheable
+from agentv.targets.fingerprint import fingerprint_of
+from agentv.targets.record import RecordingResponder
+from agentv.targets.sending import sent_by
+
+_REFUSALS = frozenset({"rate_limit"})
+_OVERLOADED = frozenset({429, 503, 529})
+
+
+class LayerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run keeps what its targets are asked and answer, as plain data. None: it does not."""
+
+    cache_folder: str | None = None
+    record_file: str | None = None
+    prompts_folder: str | None = None
+    secrets: frozenset[str] = frozenset()
+
+
+class Layers:
+    """The layers of one run, from outside in: recording, cache, limit, target. The layers that nobody wants are not."""
+
+    def __init__(self, settings: LayerSettings) -> None:
+        redact = Redactor(settings.secrets).redact_line
+        self._secrets = settings.secrets
+        self._cache = None if settings.cache_folder is None else ResponseCache(settings.cache_folder, redact)
+        self._recording = None if settings.record_file is None else ResultWriter(settings.record_file, redact)
+
+    def around(self, settings: Target, responder: Responder, limiter: Limiter) -> Responder:
+        """A target with its layers."""
+        layered: Responder = LimitedResponder(responder, limiter)
+        if self._cache is not None and is_cacheable(settings):
+            # Outside the limit: what is on disk needs no place at the endpoint.
+            layered = CachedResponder(layered, self._cache, fingerprint_of(settings, self._secrets))
+        if self._recording is not None:
+            layered = RecordingResponder(layered, settings.name, self._recording.write)
+        return layered
+
+    def close(self) -> None:
+        """Ends the recording; every line of it is on disk for good."""
+        if self._recording is not None:
+            self._recording.close()
+
+
+class LimitedResponder:
+    """A target behind the limit of its endpoint: waits for a place, and tells the limiter how the call went."""
+
+    def __init__(self, inner: Responder, limiter: Limiter) -> None:
+        self.endpoint = inner.endpoint
+        self._inner = inner
+        self._limiter = limiter
+
+    async def respond(self, request: Request) -> Response:
+        """One call, timed where the target does not say how long it took."""
+        limiter = self._limiter
+        if not limiter.try_enter():
+            await limiter.enter()
+        started = time.perf_counter()
+        try:
+            response = await self._inner.respond(request)
+        except TargetFailure as failure:
+            refused = failure.error_class in _REFUSALS or failure.status in _OVERLOADED
+            limiter.leave(ok=False, refused=refused, retry_after_s=failure.retry_after_s)
+            raise
+        except BaseException:
+            limiter.leave(ok=False)
+            raise
+        limiter.leave()
+        if response.duration_ms is None:
+            elapsed = (time.perf_counter() - started) * 1000
+            response = msgspec.structs.replace(response, duration_ms=round(elapsed, 3))
+        return response
+
+    def sends(self, request: Request) -> dict[str, Any] | None:
+        """What the target would send."""
+        return sent_by(self._inner, request)
+
+    async def aclose(self) -> None:
+        """Closes the target."""
+        await self._inner.aclose()
+
+
+def sent_or_none(responder: Responder, request: Request) -> dict[str, Any] | None:
+    """What a target sends; None where no request can be made, which the call itself will say."""
+    with suppress(TargetFailure):
+        return sent_by(responder, request)
+    return None

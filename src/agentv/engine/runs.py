@@ -1,0 +1,41 @@
+"""Earlier runs as options name them: by path or by id, and which of their cases ended in a certain way."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from agentv.datasets.files import project_root
+from agentv.errors import UsageError
+from agentv.model.result import Result
+from agentv.results.folder import RESULTS_FOLDER
+from agentv.results.reading import read_run
+
+Ended = Literal["failed", "borderline", "errors"]
+
+_NONE = {"failed": "No case failed", "borderline": "No case is borderline", "errors": "No case ended in an error"}
+
+CaseName = tuple[str, str]
+"""Dataset and id: what a case is called in any run, whatever path its dataset had there."""
+
+
+def run_path(given: str) -> str:
+    """A run's folder or file as it is named, else the run of that id that the project keeps."""
+    if os.path.exists(given) or os.sep in given:
+        return given
+    kept = os.path.join(project_root("."), RESULTS_FOLDER, given)
+    return kept if os.path.isdir(kept) else given
+
+
+def cases_that_ended(run: str, ended: Ended) -> frozenset[CaseName]:
+    """The cases of which a job ended so. Raises UsageError when there is none."""
+    found = frozenset((result.dataset, result.eval_id) for result in read_run(run_path(run)) if _ended(result, ended))
+    if not found:
+        raise UsageError(f"{_NONE[ended]} in {run}", hint="--only takes failed, borderline or errors")
+    return found
+
+
+def _ended(result: Result, ended: Ended) -> bool:
+    if ended == "errors":
+        return result.status == "error"
+    return result.verdict == ("fail" if ended == "failed" else "borderline")

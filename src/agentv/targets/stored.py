@@ -1,0 +1,77 @@
+"""A response as JSON and back without loss: what the cache and recordings hold of an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentv.model.message import Message, Part, Role, ToolCall
+from agentv.model.response import Response, answer
+from agentv.model.result import TokenUsage
+
+
+class StoredMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A message whose parts stand apart from its content: a list that is data must come back as data."""
+
+    role: Role
+    content: Any = None
+    parts: tuple[Part, ...] | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    name: str | None = None
+
+
+class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """A response. That it came out of a cache is no part of it."""
+
+    messages: tuple[StoredMessage, ...]
+    usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    id: str | None = None
+    model: str | None = None
+    stop_reason: str | None = None
+
+
+def stored(response: Response) -> StoredResponse:
+    """What is kept of a response."""
+    return StoredResponse(
+        messages=tuple(_stored_message(message) for message in response.messages),
+        usage=response.usage,
+        cost_usd=response.cost_usd,
+        duration_ms=response.duration_ms,
+        id=response.id,
+        model=response.model,
+        stop_reason=response.stop_reason,
+    )
+
+
+def restored(kept: StoredResponse, *, cached: bool = False) -> Response:
+    """The response that was kept."""
+    return Response(
+        messages=tuple(_message(message) for message in kept.messages),
+        usage=kept.usage,
+        cost_usd=kept.cost_usd,
+        duration_ms=kept.duration_ms,
+        id=kept.id,
+        model=kept.model,
+        stop_reason=kept.stop_reason,
+        cached=cached,
+    )
+
+
+def text_only(response: Response) -> Response:
+    """The answer as its text, for one whose data no JSON can hold."""
+    said = response.text.encode("utf-8", "replace").decode()
+    return msgspec.structs.replace(response, messages=answer(said).messages)
+
+
+def _stored_message(message: Message) -> StoredMessage:
+    if isinstance(message.content, tuple):
+        return StoredMessage(message.role, None, message.content, message.tool_calls, message.name)
+    return StoredMessage(message.role, message.content, None, message.tool_calls, message.name)
+
+
+def _message(kept: StoredMessage) -> Message:
+    content = kept.content if kept.parts is None else kept.parts
+    return Message(kept.role, content, kept.tool_calls, kept.name)
