@@ -26,7 +26,7 @@ from agentv.datasets.keys import (
     WorkspaceKeys,
 )
 from agentv.evaluators.base import OTHER_TOOLS as REFUSED_IN_EVALUATORS
-from agentv.evaluators.base import RESERVED
+from agentv.evaluators.base import RESERVED, Evaluator
 from agentv.model.execution import Verdicts
 from agentv.model.message import PART_KINDS, ROLES, ToolCall
 from agentv.registry import EVALUATORS, TARGETS, Registry
@@ -43,7 +43,7 @@ DOCS = Path(__file__).resolve().parent
 MEANINGS: dict[str, dict[str, str]] = tomllib.loads((DOCS / "meanings.toml").read_text(encoding="utf-8"))
 
 _NOTE = "<!-- Written by docs/generate.py. Change the code or docs/meanings.toml, then run it. -->"
-_LATER = "Some reasons name `agentv eval`, which comes with a later version."
+_NOT_YET = "**This version reads and checks it and cannot run it.**"
 _BLOCKS: dict[str, Kind] = {
     "Tool call": ToolCall,
     "Execution": ExecutionKeys,
@@ -77,8 +77,10 @@ def _cli() -> Lines:
     for name, command in commands.items():
         yield f"| [`agentv {name}`](#agentv-{name}) | {_sentence(command)} |"
     yield from ("", "Data goes to standard output, messages to standard error. Exit codes:", "")
-    yield from ("| code | meaning |", "|---|---|", "| 0 | all went well |", "| 1 | `agentv validate` has findings |")
-    yield from ("| 2 | wrong usage, or a dataset that cannot be loaded |", "| 130 | interrupted |")
+    yield from ("| code | meaning |", "|---|---|", "| 0 | all went well |")
+    yield "| 1 | `agentv validate` has findings, `agentv eval` missed a gate, `agentv targets check` got no answer |"
+    yield "| 2 | wrong usage, configuration or targets, or a dataset that cannot be loaded |"
+    yield from ("| 3, 4 | `agentv eval`: too many errors; budget used up |", "| 130 | interrupted |")
     for name, command in commands.items():
         yield from ("", f"## agentv {name}", "", *_command(name, command))
 
@@ -152,7 +154,7 @@ def _keys() -> Lines:
     yield from ("# Keys of datasets, sidecars and configuration", "")
     yield from ("Generated from the types that files are read into. The guide is [datasets.md](../datasets.md).", "")
     yield "`null` means the same as leaving a key out. `agentv schema dataset`, `line`, `sidecar` and `config` print"
-    yield f"the same as JSON Schema. {_LATER}"
+    yield "the same as JSON Schema."
     yield from ("", "## Dataset", "")
     yield f"A YAML document lists its cases under `{CASE_LIST_KEYS[0]}`; {_code(CASE_LIST_KEYS[1:])} are read as the"
     yield "same. Its other keys are also the keys of a sidecar:"
@@ -189,7 +191,7 @@ def _meanings(name: str, keys: Iterable[str]) -> dict[str, str]:
 
 def _evaluators() -> Lines:
     yield from ("# Evaluators", "")
-    yield "These are the settings that files are checked against. This version reads and checks them; it runs none."
+    yield "Every type and its settings. How answers are scored is in [scoring.md](../scoring.md)."
     yield from ("", "An entry of `evaluators` is an object, or a string, which is an item of a rubric:", "")
     yield from ("```yaml", "evaluators:", "  - Greets the user", "  - type: contains", "    value: hello", "```", "")
     yield from ("## Every entry", "", "| key | meaning |", "|---|---|")
@@ -200,6 +202,8 @@ def _evaluators() -> Lines:
     for name in EVALUATORS.names():
         kind = EVALUATORS.find(name)
         yield from ("", f"### {name}", "", *_about(EVALUATORS, name, kind), "", *_setting_table(kind, ()))
+        if kind.score is Evaluator.score and kind.evaluate is Evaluator.evaluate:
+            yield from ("", _NOT_YET)
         if kind.open_settings:
             yield from ("", "Takes any other key as your own.")
         yield from _refused_besides(kind, REFUSED_IN_EVALUATORS)
@@ -210,12 +214,12 @@ def _evaluators() -> Lines:
 
 def _targets() -> Lines:
     yield from ("# Targets", "")
-    yield "These are the settings that files are checked against. This version reads and checks them; it calls none."
+    yield "Every provider and its settings. The guide is [targets.md](../targets.md)."
     yield from ("", "A targets file is `.agentv/targets.yaml`, or `targets.yaml`:", "")
     yield from ("```yaml", "targets:", "  - name: default", "    provider: openai", "    model: gpt-5-mini")
     yield from ("    api_key: ${{ OPENAI_API_KEY }}", "```", "")
-    yield "`${{ NAME }}` stands for an environment variable, in any setting. It is not looked up when a file is"
-    yield "checked. An unknown key is an error. A setting may be written in camelCase or kebab-case too."
+    yield "`${{ NAME }}` stands for a variable of the environment or of `.env`, in any setting. An unknown key is an"
+    yield "error. A setting may be written in camelCase or kebab-case too."
     for title, kind in _SHARED.items():
         yield from ("", f"## {title}", "", *_setting_table(kind, () if kind is Target else (Target,)))
         yield from _refused_besides(kind, REFUSED_IN_TARGETS)
@@ -226,6 +230,8 @@ def _targets() -> Lines:
         links = " and ".join(f"[{title[:1].lower()}{title[1:]}](#{_slug(title)})" for title in taken)
         yield from ("", f"### {name}", "", *_about(TARGETS, name, kind), "", f"Takes the settings of {links}.", "")
         yield from _setting_table(kind, tuple(taken.values()))
+        if kind.open is Target.open:
+            yield from ("", _NOT_YET)
         shared = {key: reason for base in taken.values() for key, reason in getattr(base, "unsupported", {}).items()}
         yield from _refused_besides(kind, shared)
     yield from _inner_blocks(TARGETS)
@@ -234,9 +240,9 @@ def _targets() -> Lines:
         "",
         "## Refused keys",
         "",
-        "Known from other tools, and refused unless a provider lists the key itself.",
+        "Known from other tools, and refused unless a provider lists the key itself:",
     )
-    yield from (_LATER, "", *_reasons(REFUSED_IN_TARGETS))
+    yield from ("", *_reasons(REFUSED_IN_TARGETS))
 
 
 def _index(registry: Registry) -> Lines:

@@ -135,7 +135,10 @@ def command(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.Monke
     def agentv_command(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["agentv", *arguments])
         capfdbinary.readouterr()
-        code = run(cli)
+        try:
+            code = run(cli)
+        except SystemExit as ending:
+            code = int(ending.code or 0)
         out, err = capfdbinary.readouterr()
         return Ended(code, out.decode(), err.decode())
 

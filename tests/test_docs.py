@@ -2,7 +2,7 @@
 
 A page is read from top to bottom, in a project of its own that holds a copy of `examples/`:
 
-    ```yaml evals/a.yaml      a block with a file name (yaml, jsonl, markdown) is written to that file
+    ```yaml evals/a.yaml      a block with a file name (yaml, jsonl, markdown, python) is written to that file
     ```console                `$ command` lines are run; then comes what one prints; `…` is anything
     ```console terminal       the same, with a terminal to print to
     ```python                 runs after the Python before it on the page; `# → text` is what it prints
@@ -86,10 +86,10 @@ def test_a_page_tells_the_truth(page, project, capsys):
         place = f"{name_of(page)}, line {block.line}"
         if block.language == "console":
             run_console(block, place)
-        elif block.language == "python":
-            run_python(block, place, names, capsys)
         elif block.file:
             write_file(block, place, project)
+        elif block.language == "python":
+            run_python(block, place, names, capsys)
 
 
 def write_file(block, place, project):
@@ -174,7 +174,8 @@ def test_every_block_is_of_a_kind_that_is_executed(page):
         if block.language in FILES:
             assert block.file, f"{place}: ```{block.language} without the name of its file"
         else:
-            assert block.file in ("", "terminal"), f"{place}: a file name belongs to {', '.join(FILES)}"
+            allowed = block.file in ("", "terminal") or (block.language == "python" and block.file.endswith(".py"))
+            assert allowed, f"{place}: a file name belongs to {', '.join(FILES)} and python"
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=name_of)

@@ -24,6 +24,15 @@ def test_its_cases_load(tmp_path):
     assert result.stderr == ""
 
 
+def test_they_are_answered_and_scored_without_a_key(tmp_path, monkeypatch):
+    run("init", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    result = run("eval", "evals", "--json")
+    assert result.exit_code == 0
+    target = json.loads(result.stdout)["summary"]["targets"]["default"]
+    assert (target["cases"], target["scored"], target["errors"], target["pass_rate"]) == (6, 6, 0, 5 / 6)
+
+
 def test_editors_find_the_schemas_that_the_files_name(tmp_path):
     run("init", tmp_path)
     for path in [*tmp_path.rglob("*.yaml")]:

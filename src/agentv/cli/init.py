@@ -46,7 +46,7 @@ def command(folder: str, force: bool) -> None:
         written += 1
     click.echo(f"Wrote {written} files{f', kept {kept}' if kept else ''} in {root}")
     where = "" if folder == "." else f"cd {folder} && "
-    click.echo(f"\nNext:\n  {where}agentv validate .\n  {where}agentv cases evals")
+    click.echo(f"\nNext:\n  {where}agentv validate .\n  {where}agentv eval evals")
 
 
 def _project_files() -> dict[str, str]:

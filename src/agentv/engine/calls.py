@@ -13,6 +13,7 @@ from agentv.engine.job import RunSpec
 from agentv.engine.layers import Layers, LayerSettings
 from agentv.engine.limits import Limiter
 from agentv.engine.retry import RetryPolicy, policy_of
+from agentv.errors import UsageError
 from agentv.model.response import Responder, Response, TargetFailure
 from agentv.targets.base import ModelApi, Target
 
@@ -73,7 +74,7 @@ class Targets:
         live = self._live.get(name)
         if live is None:
             settings = self._spec.target(name)
-            responder = settings.open(self._spec.home)
+            responder = _opened(settings, self._spec.home)
             limiter = self._limiter(settings, responder.endpoint)
             live = self._live[name] = LiveTarget(settings, responder, limiter, self._spec, self._layers)
         return live
@@ -105,6 +106,15 @@ def concurrency_of(settings: Target, workers: int | None, configured: int | None
     if _is_api(settings):
         return API_START, API_MOST
     return (cores := os.cpu_count() or 1), cores
+
+
+def _opened(settings: Target, home: str) -> Responder:
+    try:
+        return settings.open(home)
+    except NotImplementedError:
+        message = f"Target '{settings.name}': provider '{settings.provider}' cannot be called in this version"
+        hint = "Providers that can: openai (and what speaks its API), http, cli, python, replay, mock"
+        raise UsageError(message, hint=hint) from None
 
 
 def _timeout_of(settings: Target) -> float:

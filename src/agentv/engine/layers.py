@@ -18,8 +18,7 @@ from agentv.targets.fingerprint import fingerprint_of
 from agentv.targets.record import RecordingResponder
 from agentv.targets.sending import sent_by
 
-_REFUSALS = frozenset({"rate_limit"})
-_OVERLOADED = frozenset({429, 503, 529})
+_OVERLOADED = frozenset({503, 529})
 
 
 class LayerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +72,12 @@ class LimitedResponder:
         try:
             response = await self._inner.respond(request)
         except TargetFailure as failure:
-            refused = failure.error_class in _REFUSALS or failure.status in _OVERLOADED
-            limiter.leave(ok=False, refused=refused, retry_after_s=failure.retry_after_s)
+            limiter.leave(
+                ok=False,
+                refused=failure.error_class == "rate_limit",
+                overloaded=failure.status in _OVERLOADED,
+                retry_after_s=failure.retry_after_s,
+            )
             raise
         except BaseException:
             limiter.leave(ok=False)

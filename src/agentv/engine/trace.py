@@ -11,9 +11,9 @@ from agentv.model.result import TraceSummary
 
 def summarise_trace(messages: Sequence[Message]) -> TraceSummary | None:
     """The tool calls of an answer by name; None when it made none."""
-    counts = Counter(call.tool for message in messages for call in message.tool_calls)
-    if not counts:
+    if not any(message.tool_calls for message in messages):
         return None
+    counts = Counter(call.tool for message in messages for call in message.tool_calls)
     names = tuple(sorted(counts))
     return TraceSummary(sum(counts.values()), names, {name: counts[name] for name in names})
 

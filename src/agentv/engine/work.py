@@ -161,13 +161,14 @@ class Worker:
         results: tuple[EvaluatorResult, ...],
         specs: tuple[EvaluatorSpec, ...],
     ) -> Result:
+        hits, misses, reasoning = _said(results)
         return self._result(
             job,
             grade(results, specs, self._verdicts(job)),
             answered,
-            hits=tuple(hit for result in results for hit in result.hits),
-            misses=tuple(miss for result in results for miss in result.misses),
-            reasoning=" | ".join(f"{each.name}: {each.reasoning}" for each in results if each.reasoning) or None,
+            hits=hits,
+            misses=misses,
+            reasoning=reasoning,
             candidate_answer=judgement.candidate_answer,
             output_messages=_output_messages(judgement),
             evaluator_results=results,
@@ -217,6 +218,16 @@ def now() -> str:
 @lru_cache(maxsize=1)
 def _date_and_time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _said(results: tuple[EvaluatorResult, ...]) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
+    """Hits, misses and reasons of all evaluators together."""
+    reasoning = " | ".join([f"{each.name}: {each.reasoning}" for each in results if each.reasoning]) or None
+    if len(results) == 1:  # the common case, in which there is nothing to put together
+        return results[0].hits, results[0].misses, reasoning
+    hits = tuple(hit for result in results for hit in result.hits)
+    misses = tuple(miss for result in results for miss in result.misses)
+    return hits, misses, reasoning
 
 
 def _output_messages(judgement: Judgement) -> tuple[dict[str, Any], ...]:

@@ -215,8 +215,10 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         """Whether any message may name files; the many cases of which none does need no second look."""
         if self.details is not NO_DETAILS:
             return True
-        stored = (_stored_input(self), _stored_expected_output(self))
-        return any(type(each) is not str and any(message.parts for message in each) for each in stored)
+        given, expected = _stored_input(self), _stored_expected_output(self)
+        return (type(given) is not str and any(message.parts for message in given)) or (
+            type(expected) is not str and any(message.parts for message in expected)
+        )
 
     def _compared(self) -> tuple[object, ...]:
         return (

@@ -1,0 +1,68 @@
+"""`agentv eval` at the terminal: its other name, the plan of a dry run, lines for each job."""
+
+import pytest
+from click.testing import CliRunner
+
+from agentv.cli import cli
+
+CASES = [{"id": "one", "expected_outcome": "Answers", "input": "Hello there"}]
+
+
+@pytest.fixture
+def project(folder):
+    folder.write("cases.jsonl", CASES)
+    folder.write("cases.yaml", {"evaluators": [{"type": "contains", "value": "Hello"}]})
+    targets = [
+        {"name": "echo", "provider": "mock"},
+        {"name": "gpt", "provider": "openai", "model": "m", "api_key": "k"},
+    ]
+    folder.write("targets.yaml", {"targets": targets})
+    return folder
+
+
+def test_run_is_another_name_that_help_does_not_list(project, command):
+    assert command("run", "cases.jsonl", "-t", "echo", "-q").code == 0
+    assert command("run", "--help").stdout.startswith("Usage: agentv run ")
+    assert "\n  run " not in CliRunner().invoke(cli, ["--help"]).output
+
+
+def test_a_dry_run_prints_the_plan_and_what_is_known_of_its_cost(project, command):
+    done = command("eval", "cases.jsonl", "-t", "echo", "-t", "gpt", "--trials", "4", "--dry-run")
+    assert done.stdout.splitlines() == [
+        "1 cases, 8 jobs, about 22 tokens of prompts",
+        "  echo: 4 jobs (mock), about 11 tokens, cost $0.00",
+        "  gpt: 4 jobs (openai), about 11 tokens, cost unknown: no price for gpt",
+        "  cases.jsonl: 1 cases",
+        "Nothing was called.",
+    ]
+    assert not (project.path / ".agentv").exists()
+
+
+def test_verbose_shows_every_job(project, command):
+    done = command("eval", "cases.jsonl", "-t", "echo", "--verbose")
+    assert "pass one (echo) 1.000" in done.stderr
+
+
+def test_verbose_shows_errors_whole_and_what_targets_log_without_secrets(project, command, monkeypatch):
+    monkeypatch.setenv("SOME_TOKEN", "hush-hush-hush")
+    failing = {"name": "t", "provider": "cli", "command_template": "echo hush-hush-hush >&2; exit 3", "verbose": True}
+    project.write("targets.yaml", {"targets": [failing]})
+    done = command("eval", "cases.jsonl", "-v")
+    assert done.code == 3
+    assert "error one (t): process:" in done.stderr
+    assert "agentv.targets.command: one, in " in done.stderr
+    assert "hush-hush-hush" not in done.stderr + done.stdout
+
+
+def test_quiet_and_verbose_exclude_each_other(project, command):
+    done = command("eval", "cases.jsonl", "-q", "-v")
+    assert done.code == 2
+    assert "--quiet and --verbose exclude each other" in done.stderr
+
+
+def test_a_provider_that_cannot_be_called_yet_is_an_error_before_anything_runs(project, command):
+    project.write("targets.yaml", {"targets": [{"name": "t", "provider": "anthropic", "model": "m", "api_key": "k"}]})
+    done = command("eval", "cases.jsonl", "-q")
+    assert done.code == 2
+    assert "Target 't': provider 'anthropic' cannot be called in this version" in done.stderr
+    assert not list(project.path.glob(".agentv/results/*"))

@@ -1,0 +1,206 @@
+"""A new run that keeps what an earlier one is still good for: nothing is called for a record that is carried over."""
+
+import pytest
+from run_project import PASSING
+
+AGENT = """
+def answer(prompt, case, trial):
+    with open("calls.log", "a") as log:
+        log.write(f"{case.id}.{trial}\\n")
+    if prompt == "broken":
+        raise RuntimeError("does not work")
+    return prompt
+"""
+
+
+@pytest.fixture
+def earlier(project):
+    """A run of which one of four jobs ended in an error."""
+    project.write(".git/HEAD", "")
+    project.write("agent.py", AGENT)
+    project.write("checks.py", "def good(context):\n    return 1.0\n")
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
+    begin(project)
+    return project
+
+
+ROWS = {"a": "yes", "b": "no", "c": "yes again", "d": "broken"}
+
+
+def write(project, rows=ROWS, **document):
+    cases = [{"id": id, "input": text} if isinstance(text, str) else {"id": id, **text} for id, text in rows.items()]
+    project.dataset(*cases, **document)
+
+
+def begin(project, *arguments, **document):
+    write(project, **document)
+    assert project.eval("--out", "first", "--quiet", *arguments).code == 0
+    (project.path / "calls.log").unlink()
+
+
+def again(project, *arguments):
+    """What a second run called, what it said why, and its records."""
+    ended = project.eval("--out", "second", "--why", *arguments)
+    assert ended.code in (0, 1), ended
+    log = project.path / "calls.log"
+    called = sorted(log.read_text().split()) if log.exists() else []
+    why = dict(line.split(" (default): ", 1) for line in ended.stderr.splitlines() if " (default): " in line)
+    return called, why, project.by_id("second")
+
+
+def test_only_what_ended_in_an_error_is_asked_again(earlier):
+    write(earlier, {**ROWS, "d": "yes now"})
+    called, why, records = again(earlier, "--retry-errors", "first")
+    assert called == ["d.1"]
+    assert why["d"] == "ended in an error (process)"
+    first = earlier.manifest("first")["run_id"]
+    assert why["a"] == f"carried over from {first}"
+    assert {id: record.get("carried_from") for id, record in records.items()} == {
+        **dict.fromkeys("abc", first),
+        "d": None,
+    }
+    second = earlier.manifest("second")["run_id"]
+    assert {record["run_id"] for record in records.values()} == {second}
+    before = earlier.by_id("first")["b"]
+    assert {**records["b"], "run_id": first} == {**before, "carried_from": first}
+    assert records["d"]["status"] == "ok"
+    assert earlier.summary("second")["scored"] == 4 and earlier.summary("second")["errors"] == 0
+    assert [case["id"] for case in earlier.lines("cases.jsonl", "second")] == list("abcd")
+
+
+CHANGES = {
+    "nothing": (lambda project: write(project), {"d": "ended in an error (process)"}),
+    "a case": (
+        lambda project: write(project, {**ROWS, "b": "yes"}),
+        {"b": "the case changed", "d": "ended in an error (process)"},
+    ),
+    "what a case is held against": (
+        lambda project: write(project, {**ROWS, "a": {"input": "yes", "expected_output": "ja"}}),
+        {"a": "the case changed", "d": "ended in an error (process)"},
+    ),
+    "a new case": (
+        lambda project: write(project, {**ROWS, "e": "yes"}),
+        {"e": "not in the earlier run", "d": "ended in an error (process)"},
+    ),
+    "a tag": (
+        lambda project: write(project, {**ROWS, "a": {"input": "yes", "tags": ["t"]}}),
+        {"d": "ended in an error (process)"},
+    ),
+    "the evaluators of the dataset": (
+        lambda project: write(project, evaluators=[{**PASSING, "weight": 2}]),
+        {**dict.fromkeys("abc", "its evaluators changed"), "d": "ended in an error (process)"},
+    ),
+    "the evaluators of a case": (
+        lambda project: write(project, {**ROWS, "c": {"input": "yes again", "evaluators": [{"type": "is_json"}]}}),
+        {"c": "its evaluators changed", "d": "ended in an error (process)"},
+    ),
+    "the target": (
+        lambda project: project.targets(
+            {"name": "default", "provider": "python", "function": "agent.py:answer", "transform": {"strip": ["fences"]}}
+        ),
+        {**dict.fromkeys("abc", "the target default changed"), "d": "ended in an error (process)"},
+    ),
+    "its number of workers": (
+        lambda project: project.targets(
+            {"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 1}
+        ),
+        {"d": "ended in an error (process)"},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_only_what_changed_is_asked_again_and_the_reason_is_said(earlier, what):
+    change, expected = CHANGES[what]
+    change(earlier)
+    called, why, records = again(earlier, "--changed-since", "first")
+    assert called == sorted(f"{id}.1" for id in expected)
+    assert {id: reason for id, reason in why.items() if not reason.startswith("carried over")} == expected
+    assert sorted(id for id, record in records.items() if "carried_from" in record) == sorted(
+        set("abc") - set(expected)
+    )
+
+
+def test_a_file_that_an_evaluator_names_counts_as_part_of_it(earlier):
+    (earlier.path / "first").rename(earlier.path / "zeroth")
+    mine = [{"type": "python", "function": "checks.py:good"}]
+    begin(earlier, evaluators=mine)
+    called, _, _ = again(earlier, "--changed-since", "first")
+    assert called == ["d.1"]
+    earlier.write("checks.py", "def good(context):\n    return 0.5\n")
+    ended = earlier.eval("--out", "third", "--quiet", "--changed-since", "first")
+    assert ended.code == 0
+    assert {record["score"] for record in earlier.records("third")} == {0.5, None}
+
+
+def test_trials_are_carried_over_one_by_one(earlier):
+    called, _, _ = again(earlier, "--changed-since", "first", "--trials", "2")
+    assert called == ["a.2", "b.2", "c.2", "d.1", "d.2"]
+    assert len(earlier.records("second")) == 8
+
+
+def test_without_datasets_the_new_run_has_those_and_the_options_of_the_earlier_one(earlier):
+    (earlier.path / "first").rename(earlier.path / "zeroth")
+    begin(earlier, "--trials", "2", "--case", "[ad]")
+    arguments = ("--retry-errors", "first", "--out", "second", "--workers", "3", "--quiet")
+    assert earlier.command("eval", *arguments).code == 0
+    assert (earlier.path / "calls.log").read_text().split() == ["d.1", "d.2"]
+    assert earlier.manifest("second")["options"] == {
+        "paths": ["d.yaml"],
+        "trials": 2,
+        "filters": ["[ad]"],
+        "workers": 3,
+        "retry_errors": "first",
+    }
+
+
+def test_where_a_record_first_came_from_is_not_forgotten(earlier):
+    again(earlier, "--retry-errors", "first")
+    assert earlier.eval("--out", "third", "--quiet", "--changed-since", "second").code == 0
+    first = earlier.manifest("first")["run_id"]
+    assert {record["carried_from"] for record in earlier.by_id("third").values() if record["status"] == "ok"} == {first}
+
+
+def test_a_run_is_named_by_its_folder_or_by_its_id(earlier):
+    (earlier.path / ".agentv" / "results").mkdir(parents=True)
+    run_id = earlier.manifest("first")["run_id"]
+    (earlier.path / "first").rename(earlier.path / ".agentv" / "results" / run_id)
+    called, _, _ = again(earlier, "--retry-errors", run_id)
+    assert called == ["d.1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--retry-errors", "nowhere"), "Not a run folder: nowhere"),
+        (("--changed-since", "evals"), "Not a run folder: evals"),
+        (("--retry-errors", "first", "--changed-since", "first"), "exclude each other"),
+    ],
+)
+def test_a_run_that_is_none_is_refused_and_nothing_begins(earlier, arguments, said):
+    (earlier.path / "evals").mkdir()
+    ended = earlier.eval("--out", "second", *arguments)
+    assert ended.code == 2 and said in ended.stderr
+    assert not (earlier.path / "second").exists() and not (earlier.path / "calls.log").exists()
+
+
+def test_a_new_run_that_is_cut_short_still_carries_over_when_it_goes_on(earlier):
+    write(earlier, {**ROWS, "d": "yes now"})
+    again(earlier, "--retry-errors", "first")
+    for name, kept in (("results.jsonl", 1), ("cases.jsonl", 1)):
+        path = earlier.path / "second" / name
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
+    (earlier.path / "calls.log").unlink()
+    assert earlier.eval("--resume", "--out", "second", "--quiet").code == 0
+    assert (earlier.path / "calls.log").read_text().split() == ["d.1"]
+    assert sorted(earlier.by_id("second")) == list("abcd") and len(earlier.records("second")) == 4
+
+
+def test_what_was_carried_over_is_not_paid_again_out_of_the_budget(project):
+    answer = '{"text": "yes", "cost_usd": 1.0}'
+    project.targets({"name": "default", "provider": "cli", "command_template": f"echo '{answer}'", "workers": 1})
+    project.dataset("a", "b", "c")
+    assert project.eval("--out", "first", "--quiet", "--limit", "2").code == 0
+    ended = project.eval("--out", "second", "--quiet", "--changed-since", "first", "--budget-usd", "1.5")
+    assert ended.code == 0
+    assert len(project.records("second")) == 3

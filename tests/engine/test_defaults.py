@@ -1,0 +1,220 @@
+"""Which value holds where several give one: command line, case, dataset, target, configuration, default."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from agentv.config import RunDefaults
+from agentv.engine.calls import API_TIMEOUT_S, PROCESS_TIMEOUT_S, LiveTarget, concurrency_of
+from agentv.engine.defaults import default_target, first_given, load_defaults
+from agentv.engine.job import RunSpec
+from agentv.engine.limits import Limiter
+from agentv.engine.question import Question
+from agentv.errors import AgentvError, UsageError
+from agentv.model.case import EvalCase
+from agentv.model.response import answer
+from agentv.targets.http import Http
+from agentv.targets.mock import Mock
+from agentv.targets.openai import OpenAI
+
+CASE = {"id": "one", "expected_outcome": "Answers", "input": "Hello"}
+
+
+@pytest.fixture
+def run(folder, command):
+    """The records of a run in which the configuration, the dataset, the case and the command say what they are told."""
+
+    def start(*options, config=None, dataset=None, case=None, targets=None, expect=0):
+        if config is not None:
+            folder.write(".agentv/config.yaml", {"execution": config})
+        folder.write("cases.jsonl", [{**CASE, **({"execution": case} if case else {})}])
+        sidecar = {"evaluators": [{"type": "python", "function": "half.py:score"}], "execution": dataset or {}}
+        folder.write("cases.yaml", sidecar)
+        folder.write("half.py", "def score(context):\n    return 0.7\n")
+        folder.write("targets.yaml", {"targets": targets or [{"name": "default", "provider": "mock"}]})
+        done = command("eval", "cases.jsonl", "--json", "-q", *options)
+        assert done.code == expect, done.stderr
+        lines = (Path(done.printed[0]["run"]) / "results.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    return start
+
+
+def mocks(*names, **settings):
+    return [{"name": name, "provider": "mock", **settings} for name in names]
+
+
+TARGETS = {
+    "the command line": (["-t", "a"], {"target": "b"}, {"target": "c"}, {"target": "d"}, "a"),
+    "then the case": ([], {"target": "b"}, {"target": "c"}, {"target": "d"}, "b"),
+    "then the dataset": ([], {}, {"target": "c"}, {"target": "d"}, "c"),
+    "then the configuration": ([], {}, {}, {"target": "d"}, "d"),
+    "then the one called default": ([], {}, {}, {}, "default"),
+}
+
+
+@pytest.mark.parametrize(("options", "case", "dataset", "config", "name"), TARGETS.values(), ids=TARGETS)
+def test_the_target_is_named_by(run, options, case, dataset, config, name):
+    records = run(*options, case=case, dataset=dataset, config=config, targets=mocks("a", "b", "c", "d", "default"))
+    assert [record["target"] for record in records] == [name]
+
+
+TRIALS = {
+    "the command line": (["--trials", "1"], {"trials": 2}, {"trials": 3}, {"trials": 4}, 1),
+    "then the case": ([], {"trials": 2}, {"trials": 3}, {"trials": 4}, 2),
+    "then the dataset": ([], {}, {"trials": 3}, {"trials": 4}, 3),
+    "then the configuration": ([], {}, {}, {"trials": 4}, 4),
+    "then one": ([], {}, {}, {}, 1),
+}
+
+
+@pytest.mark.parametrize(("options", "case", "dataset", "config", "trials"), TRIALS.values(), ids=TRIALS)
+def test_the_number_of_trials_is_said_by(run, options, case, dataset, config, trials):
+    assert len(run(*options, case=case, dataset=dataset, config=config)) == trials
+
+
+VERDICTS = {
+    "the case": ({"verdicts": {"pass": 0.7}}, {"verdicts": {"pass": 1}}, {"verdicts": {"pass": 1}}, "pass"),
+    "then the dataset": ({}, {"verdicts": {"pass": 0.7}}, {"verdicts": {"pass": 1}}, "pass"),
+    "then the configuration": ({}, {}, {"verdicts": {"pass": 0.9, "borderline": 0.8}}, "fail"),
+    "then the usual limits": ({}, {}, {}, "borderline"),
+}
+
+
+@pytest.mark.parametrize(("case", "dataset", "config", "verdict"), VERDICTS.values(), ids=VERDICTS)
+def test_the_limits_of_verdicts_are_said_by(run, case, dataset, config, verdict):
+    [record] = run(case=case, dataset=dataset, config=config)
+    assert record["verdict"] == verdict
+    assert record["evaluator_results"][0]["verdict"] == verdict
+
+
+RETRIES = {
+    "the command line": (["--max-retries", "1"], {"max_retries": 2}, {"max_retries": 4}, 2),
+    "then the target": ([], {"max_retries": 2}, {"max_retries": 4}, 3),
+    "then the target, that says the usual number": ([], {"max_retries": 3}, {"max_retries": 4}, 4),
+    "then the configuration": ([], {}, {"max_retries": 4}, 5),
+    "then three": ([], {}, {}, 4),
+    "none at all": ([], {}, {"max_retries": 0}, 1),
+}
+
+
+@pytest.mark.parametrize(("options", "target", "config", "attempts"), RETRIES.values(), ids=RETRIES)
+def test_the_number_of_retries_is_said_by(run, options, target, config, attempts):
+    failing = mocks("default", fault_rate=1.0, retry_initial_delay_ms=0, **target)
+    [record] = run(*options, config=config, targets=failing, expect=3)
+    assert record["attempts"] == attempts
+
+
+class Listening:
+    """Answers, and remembers how long it was given."""
+
+    endpoint = "test"
+    timeout_s = 0.0
+
+    async def respond(self, request):
+        self.timeout_s = request.timeout_s
+        return answer("hi")
+
+    async def aclose(self):
+        pass
+
+
+TIMEOUTS = {
+    "the command line": ({"timeout_s": 1.0}, 2.0, 3.0, 4.0, 1.0),
+    "then the case or its dataset": ({}, 2.0, 3.0, 4.0, 2.0),
+    "then the target": ({}, None, 3.0, 4.0, 3.0),
+    "then the configuration": ({}, None, None, 4.0, 4.0),
+    "then the kind of target": ({}, None, None, None, PROCESS_TIMEOUT_S),
+}
+
+
+@pytest.mark.parametrize(("options", "case", "target", "config", "timeout_s"), TIMEOUTS.values(), ids=TIMEOUTS)
+def test_the_limit_of_time_is_said_by(options, case, target, config, timeout_s):
+    settings = Mock(name="t", provider="mock", timeout_seconds=target)
+    spec = RunSpec(run_id="r", targets=(settings,), defaults=RunDefaults(timeout_seconds=config), **options)
+    listening = Listening()
+    live = LiveTarget(settings, listening, Limiter(1, 1), spec)
+    asyncio.run(live.call(Question(EvalCase("one", input="Hello")), case))
+    assert listening.timeout_s == timeout_s
+
+
+@pytest.mark.parametrize(
+    "settings", [OpenAI(name="t", provider="openai", model="m"), Http(name="t", provider="http", url="http://x")]
+)
+def test_apis_get_less_time_than_agents(settings):
+    spec = RunSpec(run_id="r", targets=(settings,))
+    assert LiveTarget(settings, Listening(), Limiter(1, 1), spec).timeout_s == API_TIMEOUT_S
+
+
+def test_a_time_limit_of_the_dataset_is_that_of_its_cases(run):
+    slow = mocks("default", delay_ms=60_000, max_retries=0)
+    [record] = run(dataset={"timeout_seconds": 0.01}, config={"timeout_seconds": 50}, targets=slow, expect=3)
+    assert record["error"]["class"] == "timeout"
+
+
+WORKERS = {
+    "the command line": (1, 2, 3, (1, 1)),
+    "then the target": (None, 2, 3, (2, 2)),
+    "then the configuration": (None, None, 3, (3, 3)),
+    "then the kind of target": (None, None, None, (10, 200)),
+}
+
+
+@pytest.mark.parametrize(("said", "target", "config", "expected"), WORKERS.values(), ids=WORKERS)
+def test_calls_at_once_are_said_by(said, target, config, expected):
+    settings = OpenAI(name="t", provider="openai", model="m", workers=target)
+    assert concurrency_of(settings, said, config) == expected
+
+
+def test_the_configuration_is_the_nearest_one_up_to_the_root(folder):
+    folder.write(".agentv/config.yaml", {"execution": {"trials": 2}})
+    folder.write("inner/.agentv/config.yaml", {"execution": {"trials": 3}})
+    (folder.path / "inner" / "evals").mkdir()
+    root = str(folder.path)
+    assert load_defaults(str(folder.path / "inner" / "evals"), root).trials == 3
+    assert load_defaults(root, root).trials == 2
+
+
+@pytest.mark.parametrize("text", ["", "guideline_patterns: ['*.md']\n", "# nothing\n"])
+def test_a_configuration_may_say_nothing_of_runs(folder, text):
+    folder.write(".agentv/config.yaml", text)
+    assert load_defaults(".", ".") == RunDefaults()
+
+
+def test_a_wrong_configuration_is_an_error_with_its_line(folder):
+    folder.write(".agentv/config.yaml", "execution:\n  trials: 1\n  workers: 0\n")
+    with pytest.raises(AgentvError, match=r"Invalid configuration at line 3 in .*config\.yaml") as raised:
+        load_defaults(".", ".")
+    assert "'execution.workers' must be an integer of at least 1" in str(raised.value)
+
+
+def test_a_default_target_that_is_not_there_is_an_error(folder, command):
+    folder.write(".agentv/config.yaml", {"execution": {"target": "sonet"}})
+    folder.write("cases.jsonl", [CASE])
+    folder.write("targets.yaml", {"targets": mocks("sonnet", "other")})
+    done = command("eval", "cases.jsonl", "-q")
+    assert done.code == 2
+    assert "Unknown target 'sonet'" in done.stderr
+    assert "Did you mean 'sonnet'?" in done.stderr
+
+
+def test_nobody_is_chosen_among_several_without_a_name():
+    assert default_target(("a", "b"), RunDefaults()) is None
+    assert default_target(("a",), RunDefaults()) == "a"
+    with pytest.raises(UsageError, match="Unknown target 'b'"):
+        default_target(("a",), RunDefaults(target="b"))
+
+
+def test_a_run_does_not_go_on_under_other_defaults(folder, command, run):
+    run("--out", "kept", config={"trials": 2})
+    folder.write(".agentv/config.yaml", {"execution": {"trials": 3}})
+    done = command("eval", "--resume", "--out", "kept", "-q")
+    assert done.code == 2
+    assert "`execution` of .agentv/config.yaml changed since it began" in done.stderr
+
+
+def test_the_first_that_is_given_holds():
+    assert first_given(None, 0, 1) == 0
+    assert first_given(None, None) is None

@@ -1,0 +1,148 @@
+"""`--dump-prompts`: exactly what is sent, one file a job, before it is sent and without secrets."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentv.testing import FaultyServer
+
+KEY = "sk-very-secret-1"
+CASE = {"id": "one", "expected_outcome": "Answers", "input": "Hello"}
+
+
+class Project:
+    def __init__(self, folder, command):
+        self.folder, self.command = folder, command
+        folder.write("cases.yaml", {"evaluators": []})
+        self.cases(CASE)
+        self.target(provider="mock")
+
+    def cases(self, *rows):
+        self.folder.write("cases.jsonl", list(rows))
+
+    def target(self, **settings):
+        self.folder.write("targets.yaml", {"targets": [{"name": "default", **settings}]})
+
+    def run(self, *options, expect=0):
+        done = self.command("eval", "cases.jsonl", "--json", "-q", *options)
+        assert done.code == expect, done.stderr
+        return Path(done.printed[0]["run"])
+
+    def dumped(self, *options, expect=0):
+        """The prompts in the folder of a run."""
+        return read(self.run("--dump-prompts", *options, expect=expect) / "prompts")
+
+
+def read(folder):
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.iterdir())]
+
+
+@pytest.fixture
+def project(folder, command):
+    return Project(folder, command)
+
+
+def test_each_job_has_a_file(project):
+    project.cases(CASE, {**CASE, "id": "two/../x y"})
+    prompts = project.dumped("--trials", "2")
+    assert sorted((prompt["eval_id"], prompt["trial"]) for prompt in prompts) == [
+        ("one", 1),
+        ("one", 2),
+        ("two/../x y", 1),
+        ("two/../x y", 2),
+    ]
+
+
+def test_it_has_the_text_and_the_messages(project, folder):
+    folder.write("note.txt", "inside")
+    parts = [{"type": "text", "value": "Sum up."}, {"type": "file", "value": "note.txt"}]
+    project.cases({**CASE, "input": [{"role": "system", "content": "Brief."}, {"role": "user", "content": parts}]})
+    [prompt] = project.dumped()
+    asked = 'Sum up.\n<file path="note.txt">\ninside\n</file>'
+    assert prompt["text"] == f"@[System]:\nBrief.\n\n@[User]:\n{asked}"
+    assert prompt["messages"] == [{"role": "system", "content": "Brief."}, {"role": "user", "content": asked}]
+
+
+def test_what_a_model_is_sent_is_the_body_of_the_call(project):
+    with FaultyServer(answers="hi") as server:
+        project.target(
+            provider="openai", base_url=server.url, model="m", api_key=KEY, system_prompt="Be brief.", temperature=0.5
+        )
+        [prompt] = project.dumped("--trials", "1")
+        [asked] = server.requests
+    assert prompt["sent"] == asked.body
+    assert prompt["sent"]["messages"][0] == {"role": "system", "content": "Be brief."}
+
+
+def test_what_a_command_and_a_function_are_given_is_there(project, folder):
+    project.target(provider="cli", command_template="echo {PROMPT}")
+    [prompt] = project.dumped()
+    assert prompt["sent"]["command_template"] == "echo {PROMPT}"
+    assert prompt["sent"]["prompt"] == "Hello"
+    folder.write("agent.py", "def answer(messages, trial):\n    return 'hi'\n")
+    project.target(provider="python", function="agent.py:answer")
+    [prompt] = project.dumped()
+    assert prompt["sent"] == {"messages": [{"role": "user", "content": "Hello"}], "trial": 1}
+
+
+def test_what_an_address_is_sent_has_no_password(project):
+    with FaultyServer() as server:
+        url = server.origin.replace("http://", "http://user:pw@") + "/x?id={{ id }}"
+        project.target(provider="http", url=url, body={"q": "{{ prompt }}"}, max_retries=0)
+        [prompt] = project.dumped(expect=3)
+    assert prompt["sent"] == {
+        "method": "POST",
+        "url": f"{server.origin}/x?id=one",
+        "headers": {},
+        "body": '{"q":"Hello"}',
+    }
+
+
+def test_secrets_are_taken_out(project, monkeypatch):
+    monkeypatch.setenv("SOME_TOKEN", "hush-hush-hush")
+    project.cases({**CASE, "input": "The word is hush-hush-hush"})
+    [prompt] = project.dumped()
+    assert prompt["text"] == "The word is [redacted]"
+    assert "hush-hush-hush" not in json.dumps(prompt)
+
+
+def test_a_prompt_is_there_even_if_the_call_fails(project):
+    project.target(provider="mock", fault_rate=1.0, max_retries=0)
+    assert len(project.dumped(expect=3)) == 1
+
+
+def test_another_folder_can_be_named(project, folder):
+    run = project.run("--dump-prompts", "shown")
+    assert len(read(folder.path / "shown")) == 1
+    assert not (run / "prompts").exists()
+
+
+def test_nothing_is_written_unless_asked_for(project):
+    assert not (project.run() / "prompts").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("a folder", "The folder for prompts is not empty"), ("a file", "Not a folder")]
+)
+def test_a_dataset_behind_the_option_is_not_taken_for_a_folder(project, folder, content, message):
+    place = folder.write("evals/more.jsonl" if content == "a folder" else "evals", [CASE])
+    done = project.command("eval", "cases.jsonl", "--dump-prompts", place.split("/")[0])
+    assert done.code == 2
+    assert message in done.stderr
+
+
+def test_a_dry_run_dumps_too_and_calls_nobody(project, folder):
+    with FaultyServer(answers="hi") as server:
+        project.target(provider="openai", base_url=server.url, model="m", api_key=KEY)
+        done = project.command("eval", "cases.jsonl", "--dry-run", "--dump-prompts", "shown", "-q")
+        assert (done.code, server.counts.requests) == (0, 0)
+    [prompt] = read(folder.path / "shown")
+    assert prompt["sent"] == {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+    assert not (folder.path / ".agentv").exists()
+
+
+def test_a_dry_run_wants_to_know_where(project):
+    done = project.command("eval", "cases.jsonl", "--dry-run", "-q", "--dump-prompts")
+    assert done.code == 2
+    assert "--dump-prompts DIR" in done.stderr

@@ -1,0 +1,362 @@
+"""How many calls an endpoint gets and how fast: against an endpoint that is simulated, on a clock that jumps."""
+
+import asyncio
+import math
+import os
+import random
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from virtual_time import run
+
+from agentv.engine.calls import LiveTarget, Targets, concurrency_of
+from agentv.engine.job import RunSpec
+from agentv.engine.limits import Limiter
+from agentv.targets.cli import Cli
+from agentv.targets.http import Http
+from agentv.targets.mock import Mock
+from agentv.targets.openai import OpenAI
+from agentv.testing import FaultyServer, SampleRequest
+
+
+@dataclass
+class Endpoint:
+    """Answers after `latency_s`; counts requests in a bucket of `burst` permits that fills at `rate` a second."""
+
+    rate: float = math.inf
+    burst: float = 1.0
+    latency_s: float = 0.2
+    says_wait: str = "exactly"
+    jitter_s: float = 0.0
+    permits: float = field(init=False)
+    filled_at: float = 0.0
+    answered: list[float] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+
+    def __post_init__(self):
+        self.permits = self.burst
+
+    def wait_s(self):
+        """0 for a request that may pass, else the time until the next may."""
+        now = asyncio.get_running_loop().time()
+        if self.rate == math.inf:
+            return 0.0
+        self.permits = min(self.burst, self.permits + (now - self.filled_at) * self.rate)
+        self.filled_at = now
+        if self.permits < 1:
+            return (1 - self.permits) / self.rate
+        self.permits -= 1
+        return 0.0
+
+    async def call(self, limiter, chance):
+        """One call through the limiter; whether it was answered, and how long it asks to be left alone."""
+        loop = asyncio.get_running_loop()
+        if not limiter.try_enter():
+            await limiter.enter()
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(chance.random() * self.jitter_s)
+        wait_s = self.wait_s()
+        await asyncio.sleep(0.01 if wait_s else self.latency_s * chance.uniform(0.8, 1.2))
+        self.at_once -= 1
+        (self.refused if wait_s else self.answered).append(loop.time())
+        if not wait_s:
+            limiter.leave()
+            return True, 0.0
+        said = {"exactly": wait_s, "in whole seconds": float(math.ceil(wait_s)), "never": None}[self.says_wait]
+        limiter.leave(ok=False, refused=True, retry_after_s=said)
+        return False, said or 0.0
+
+
+def simulated(endpoint, seconds, start=10, most=200):
+    """As many callers as may ever be at once, each with the next question as soon as its last one is answered."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        limiter = Limiter(start, most, clock=loop.time)
+        chance = random.Random(1)
+
+        async def caller():
+            while True:
+                answered, wait_s = await endpoint.call(limiter, chance)
+                if not answered:
+                    await asyncio.sleep(max(wait_s, chance.random()))
+
+        callers = [asyncio.create_task(caller()) for _ in range(most)]
+        await asyncio.sleep(seconds)
+        for each in callers:
+            each.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+        return limiter
+
+    return run(main())
+
+
+@pytest.mark.parametrize("says_wait", ["exactly", "never"])
+@pytest.mark.parametrize("latency_s", [0.05, 0.2, 1.0, 2.0])
+@pytest.mark.parametrize(("rate", "burst"), [(20, 2), (20, 5), (20, 20), (20, 200), (100, 10), (100, 1000), (5, 5)])
+def test_nine_tenths_of_what_is_allowed_is_used_and_hardly_anything_refused(rate, burst, latency_s, says_wait):
+    warm_up_s = 5 + 4 * latency_s + 40 / rate
+    endpoint = Endpoint(rate, burst, latency_s, says_wait, jitter_s=0.01)
+    simulated(endpoint, warm_up_s + 40)
+    answered = sum(moment > warm_up_s for moment in endpoint.answered)
+    refused = sum(moment > warm_up_s for moment in endpoint.refused)
+    assert answered >= 0.9 * min(rate, 200 / latency_s) * 40
+    assert refused < 0.02 * (answered + refused)
+
+
+@pytest.mark.parametrize("burst", [1, 5, 20, 200])
+def test_a_server_that_only_knows_whole_seconds_is_used_to_four_fifths(burst):
+    endpoint = Endpoint(20, burst, 0.2, "in whole seconds")
+    simulated(endpoint, 60)
+    answered = sum(moment > 10 for moment in endpoint.answered)
+    refused = sum(moment > 10 for moment in endpoint.refused)
+    assert answered >= 0.8 * 20 * 50
+    assert refused < 0.02 * (answered + refused)
+
+
+def test_without_refusals_the_limit_doubles_with_every_round_trip_up_to_the_most():
+    endpoint = Endpoint(latency_s=1.0)
+    limiter = simulated(endpoint, 2.5)
+    assert 20 <= limiter.limit <= 60
+    assert simulated(Endpoint(latency_s=0.1), 3).limit == 200
+
+
+def test_with_workers_there_are_never_more_at_once():
+    endpoint = Endpoint(latency_s=0.1)
+    limiter = simulated(endpoint, 5, start=7, most=7)
+    assert (limiter.limit, endpoint.most_at_once) == (7, 7)
+
+
+def test_a_refusal_halves_the_limit_and_it_is_never_fewer_than_one():
+    async def main():
+        limiter = Limiter(8, 100, clock=asyncio.get_running_loop().time)
+        limits = []
+        for _ in range(8):
+            assert limiter.try_enter()
+        for _ in range(8):
+            limiter.leave(ok=False, refused=True)
+            limits.append(limiter.limit)
+        small = Limiter(1, 1, clock=asyncio.get_running_loop().time)
+        assert small.try_enter()
+        small.leave(ok=False, refused=True)
+        return limits, small.limit
+
+    limits, smallest = run(main())
+    assert limits[0] == 4
+    assert min(limits) >= 1 and smallest == 1
+
+
+def test_an_overload_halves_the_limit_once_for_calls_that_were_in_flight_together():
+    async def main():
+        limiter = Limiter(16, 16, clock=asyncio.get_running_loop().time)
+        limits = []
+        for _ in range(3):
+            for _ in range(4):
+                assert limiter.try_enter()
+            for _ in range(4):
+                limiter.leave(ok=False, overloaded=True)
+            limits.append(limiter.limit)
+            await asyncio.sleep(1)
+        return limits
+
+    assert run(main()) == [8, 4, 2]
+
+
+def test_overloads_now_and_then_hardly_slow_a_run_down():
+    class Flaky(Endpoint):
+        async def call(self, limiter, chance):
+            if chance.random() > 0.02:
+                return await super().call(limiter, chance)
+            if not limiter.try_enter():
+                await limiter.enter()
+            await asyncio.sleep(0.01)
+            limiter.leave(ok=False, overloaded=True)
+            return False, 0.0
+
+    flaky = Flaky(latency_s=0.2)
+    simulated(flaky, 40, most=100)
+    assert sum(moment > 10 for moment in flaky.answered) >= 0.5 * 100 / 0.2 * 30
+
+
+@pytest.mark.parametrize("why", ["refused", "overloaded"])
+def test_nothing_starts_before_the_time_that_the_server_asked_for(why):
+    async def main():
+        loop = asyncio.get_running_loop()
+        limiter = Limiter(4, 10, clock=loop.time)
+        assert limiter.try_enter()
+        limiter.leave(ok=False, retry_after_s=7.5, **{why: True})
+        assert not limiter.try_enter()
+        await asyncio.gather(*(limiter.enter() for _ in range(2)))
+        return loop.time()
+
+    assert run(main()) >= 7.5
+
+
+def test_a_shorter_wait_does_not_take_back_a_longer_one():
+    async def main():
+        loop = asyncio.get_running_loop()
+        limiter = Limiter(4, 10, clock=loop.time)
+        assert limiter.try_enter() and limiter.try_enter()
+        for wait_s in (9.0, 1.0):
+            limiter.leave(ok=False, refused=True, retry_after_s=wait_s)
+        await limiter.enter()
+        return loop.time()
+
+    assert run(main()) >= 9.0
+
+
+def test_callers_come_in_in_the_order_of_asking():
+    async def main():
+        limiter = Limiter(1, 1, clock=asyncio.get_running_loop().time)
+        order = []
+
+        async def call(number):
+            await limiter.enter()
+            order.append(number)
+            await asyncio.sleep(0.1)
+            limiter.leave()
+
+        await asyncio.gather(*map(call, range(10)))
+        return order
+
+    assert run(main()) == list(range(10))
+
+
+@pytest.mark.parametrize("moment", ["while it waits", "just as its turn came"])
+def test_a_caller_who_gives_up_leaves_no_place_taken(moment):
+    async def main():
+        limiter = Limiter(2, 2, clock=asyncio.get_running_loop().time)
+        assert limiter.try_enter() and limiter.try_enter()
+        waiting = [asyncio.create_task(limiter.enter()) for _ in range(5)]
+        await asyncio.sleep(0)
+        if moment == "just as its turn came":
+            limiter.leave()
+            limiter.leave()
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        if moment == "while it waits":
+            limiter.leave()
+            limiter.leave()
+        assert limiter.in_flight == 0
+        return limiter.try_enter() and limiter.try_enter()
+
+    assert run(main()) is True
+
+
+def test_those_behind_one_who_gave_up_come_in_all_the_same():
+    async def main():
+        limiter = Limiter(1, 1, clock=asyncio.get_running_loop().time)
+        assert limiter.try_enter()
+        first, second = (asyncio.create_task(limiter.enter()) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        limiter.leave()
+        await second
+        return limiter.in_flight
+
+    assert run(main()) == 1
+
+
+@pytest.mark.parametrize("kept_out_by", ["the limit", "the server"])
+def test_many_callers_who_give_up_at_random_leak_nothing(kept_out_by):
+    async def main():
+        limiter = Limiter(3, 3, clock=asyncio.get_running_loop().time)
+        chance = random.Random(7)
+        if kept_out_by == "the server":
+            assert limiter.try_enter()
+            limiter.leave(ok=False, refused=True, retry_after_s=0.5)
+
+        async def call():
+            await limiter.enter()
+            try:
+                await asyncio.sleep(chance.random() * 0.1)
+            finally:
+                limiter.leave()
+
+        async def impatient():
+            try:
+                async with asyncio.timeout(chance.random()):
+                    await call()
+            except TimeoutError:
+                pass
+
+        await asyncio.gather(*(impatient() for _ in range(200)))
+        return limiter.in_flight
+
+    assert run(main()) == 0
+
+
+def chat(name, **settings):
+    settings = {"base_url": "http://127.0.0.1:9/v1", "api_key": "key-of-the-tests", "model": "m", **settings}
+    return OpenAI(name=name, provider="openai", **settings)
+
+
+@pytest.mark.parametrize(
+    ("other", "shared"),
+    [
+        (chat("b", model="other"), True),
+        (chat("b", api_key="another-key"), False),
+        (chat("b", base_url="http://127.0.0.1:8/v1"), False),
+        (Mock(name="b", provider="mock"), False),
+    ],
+)
+def test_targets_share_a_limit_when_they_share_an_endpoint_and_a_key(other, shared):
+    targets = Targets(RunSpec(run_id="r", targets=(chat("a"), other)))
+    assert (targets.get("a").limiter is targets.get("b").limiter) is shared
+
+
+@pytest.mark.parametrize(
+    ("settings", "workers", "expected"),
+    [
+        (chat("a"), None, (10, 200)),
+        (chat("a"), 3, (3, 3)),
+        (chat("a", workers=500), None, (500, 500)),
+        (chat("a", workers=5), 7, (7, 7)),
+        (Http(name="a", provider="http", url="http://127.0.0.1:9"), None, (10, 200)),
+        (Cli(name="a", provider="cli", command_template="true"), None, (os.cpu_count(), os.cpu_count())),
+        (Mock(name="a", provider="mock"), None, (os.cpu_count(), os.cpu_count())),
+    ],
+)
+def test_how_many_at_once_is_what_the_user_says_else_by_the_kind_of_target(settings, workers, expected):
+    assert concurrency_of(settings, workers) == expected
+
+
+def test_a_real_server_with_a_cap_is_used_well_by_two_targets_that_share_it():
+    """150 requests a second for a few seconds, on a busy machine: the bounds are wider than in the simulation."""
+    warm_up_s, measured_s, rate = 2.5, 2.5, 150
+
+    async def main(server):
+        targets = Targets(
+            RunSpec(
+                run_id="r",
+                targets=(chat("a", base_url=server.url), chat("b", base_url=server.url, model="other")),
+            )
+        )
+        counted = {}
+
+        async def caller(live: LiveTarget):
+            while True:
+                await live.call(SampleRequest("hello"))
+
+        callers = [asyncio.create_task(caller(targets.get(name))) for name in ("a", "b") for _ in range(40)]
+        started = time.monotonic()
+        await asyncio.sleep(warm_up_s)
+        for moment in ("before", "after"):
+            counted[moment] = (time.monotonic() - started, server.counts.by_status[200], server.counts.over_cap)
+            await asyncio.sleep(measured_s if moment == "before" else 0)
+        for each in callers:
+            each.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+        await targets.aclose()
+        return [after - before for before, after in zip(counted["before"], counted["after"], strict=True)]
+
+    with FaultyServer("yes", requests_per_s=rate, burst=15, latency_s=0.05, keep=0) as server:
+        seconds, answered, refused = asyncio.run(main(server))
+    assert answered >= 0.8 * rate * seconds
+    assert refused <= 0.03 * (answered + refused)

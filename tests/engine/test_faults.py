@@ -1,0 +1,132 @@
+"""Against a server at which everything goes wrong: each case ends as ok or as an error with its class, never as a 0."""
+
+import pytest
+from run_project import jobs_of
+
+from agentv.testing import Answer, Fault, FaultyServer
+
+CASES = 150
+EVERY_KIND = {
+    Fault("429", retry_after_s=0.02): 0.02,
+    "500": 0.04,
+    "503": 0.03,
+    "hang": 0.01,
+    "half_closed": 0.04,
+    "reset": 0.04,
+    "truncated": 0.04,
+    "wrong_usage": 0.03,
+    Fault("slow_drip", delay_s=0.002): 0.03,
+    Fault("latency", delay_s=0.02): 0.02,
+}
+CLASSES = {"rate_limit", "server", "timeout", "network", "invalid_response"}
+
+
+def target(server, **settings):
+    return {
+        "name": "default",
+        "provider": "openai",
+        "model": "m",
+        "base_url": server.url,
+        "timeout_seconds": 0.5,
+        "retry_initial_delay_ms": 10,
+        **settings,
+    }
+
+
+def run(project, faults, *, cases=CASES, answers="yes", **settings):
+    with FaultyServer(answers, faults=faults, seed=3, keep=0) as server:
+        project.targets(target(server, **settings))
+        project.dataset(*(f"question {number}" for number in range(cases)))
+        ended = project.eval("--out", "out")
+    return ended, server.counts
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_at_three_faults_in_ten_of_every_kind_no_fault_becomes_a_score(project, retries):
+    assert sum(EVERY_KIND.values()) == pytest.approx(0.3)
+    ended, counts = run(project, EVERY_KIND, max_retries=retries)
+    assert ended.code == 0
+    assert set(counts.by_fault) == {fault if isinstance(fault, str) else fault.kind for fault in EVERY_KIND}
+    records = project.records()
+    assert len(set(jobs_of(records))) == len(records) == CASES
+    ok = [record for record in records if record["status"] == "ok"]
+    errors = [record for record in records if record["status"] == "error"]
+    assert len(ok) + len(errors) == CASES
+    assert {record["score"] for record in ok} == {1.0}
+    assert {record["score"] for record in errors} <= {None} and {record["verdict"] for record in errors} <= {None}
+    assert {record["error"]["class"] for record in errors} <= CLASSES
+    assert all(record["error"]["message"] and record["error"]["stage"] == "target" for record in errors)
+    summary = project.summary()
+    assert (summary["mean"], summary["scored"], summary["errors"]) == (1.0, len(ok), len(errors))
+    assert f"scored      {len(ok)} of {CASES} cases; left out: {len(errors)} errors" in ended.stdout
+    if retries:
+        assert len(errors) < 0.08 * CASES and max(record["attempts"] for record in ok) > 1
+    else:
+        assert len(errors) > 0.1 * CASES and {record["attempts"] for record in records} == {1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "error_class", "attempts"),
+    [
+        ("429", "rate_limit", 3),
+        ("500", "server", 3),
+        ("503", "server", 3),
+        ("408", "timeout", 3),
+        ("401", "auth", 1),
+        ("403", "auth", 1),
+        ("400", "invalid_response", 1),
+        ("404", "invalid_response", 1),
+        ("hang", "timeout", 3),
+        ("reset", "network", 3),
+        ("half_closed", "network", 3),
+        ("truncated", "invalid_response", 1),
+    ],
+)
+def test_each_fault_ends_in_its_class_after_the_tries_that_it_is_worth(project, fault, error_class, attempts):
+    ended, counts = run(project, {fault: 1.0}, cases=2, max_retries=2, timeout_seconds=0.1)
+    assert ended.code == 3
+    for record in project.records():
+        assert (record["error"]["class"], record["attempts"]) == (error_class, attempts)
+    assert counts.requests == 2 * attempts
+
+
+@pytest.mark.parametrize("fault", ["wrong_usage", Fault("latency", delay_s=0.01), Fault("slow_drip", delay_s=0.001)])
+def test_what_only_looks_bad_is_an_answer(project, fault):
+    ended, _ = run(project, {fault: 1.0}, cases=3)
+    assert ended.code == 0 and project.summary()["mean"] == 1.0
+    if fault == "wrong_usage":
+        assert all("token_usage" not in record["execution_metrics"] for record in project.records())
+
+
+def test_a_refusal_of_the_model_is_no_bad_answer(project):
+    ended, counts = run(project, (), cases=2, answers=Answer(None, refusal="I cannot help with that"))
+    assert ended.code == 3 and counts.requests == 2
+    assert {record["error"]["class"] for record in project.records()} == {"refused"}
+    assert {record["score"] for record in project.records()} == {None}
+
+
+def test_a_server_that_is_not_there_is_an_error_of_every_case(project):
+    project.targets(
+        {
+            "name": "default",
+            "provider": "openai",
+            "model": "m",
+            "base_url": "http://127.0.0.1:9/v1",
+            "max_retries": 1,
+            "retry_initial_delay_ms": 1,
+        }
+    )
+    project.dataset("q", "q")
+    ended = project.eval("--out", "out")
+    assert ended.code == 3
+    assert "Every job ended in an error" in ended.stderr and "First network error, in c" in ended.stderr
+    assert {(record["error"]["class"], record["attempts"]) for record in project.records()} == {("network", 2)}
+
+
+def test_the_first_error_of_each_class_is_shown_at_once_and_once(project):
+    with FaultyServer("yes", faults=["500", None, "401", "500", None]) as server:
+        project.targets(target(server, max_retries=0, workers=1))
+        project.dataset(*(["q"] * 5))
+        ended = project.eval("--out", "out")
+    assert ended.stderr.count("First server error, in c0") == 1
+    assert ended.stderr.count("First auth error, in c2") == 1

@@ -1,0 +1,130 @@
+"""Scores → a verdict: weights, gates, negation, failures. No run is needed for that."""
+
+import pytest
+
+from agentv.engine.grading import evaluator_result, failed_result, grade, verdict_of
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.execution import Verdicts
+from agentv.model.score import Score
+
+FAILED = None
+
+
+def graded(*entries, verdicts=None):
+    """Each entry is a score, or None for an evaluator that failed, and the settings of its evaluator."""
+    specs, results = [], []
+    for number, entry in enumerate(entries):
+        score, settings = entry if isinstance(entry, tuple) else (entry, {})
+        spec = EvaluatorSpec(type="t", name=f"e{number}", **settings)
+        specs.append(spec)
+        results.append(
+            failed_result(spec, "broke") if score is FAILED else evaluator_result(spec, Score(score), verdicts)
+        )
+    return grade(results, specs, verdicts)
+
+
+@pytest.mark.parametrize(
+    ("entries", "score", "verdict"),
+    [
+        ([1.0], 1.0, "pass"),
+        ([0.0], 0.0, "fail"),
+        ([1.0, 0.0], 0.5, "fail"),
+        ([1.0, 0.5], 0.75, "borderline"),
+        ([(1.0, {"weight": 3}), (0.0, {"weight": 1})], 0.75, "borderline"),
+        ([(1.0, {"weight": 0.1}), (1.0, {"weight": 0.2})], 1.0, "pass"),
+        ([(1.0, {}), (0.0, {"weight": 0})], 1.0, "pass"),
+        ([(0.2, {"negate": True})], 0.8, "pass"),
+        ([(1.0, {"negate": True}), 1.0], 0.5, "fail"),
+    ],
+)
+def test_the_score_is_the_mean_by_weight_and_the_verdict_follows_it(entries, score, verdict):
+    found = graded(*entries)
+    assert (found.status, found.verdict, found.error) == ("ok", verdict, None)
+    assert found.score == pytest.approx(score, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("score", "verdict"), [(0.8, "pass"), (0.7999, "borderline"), (0.6, "borderline"), (0.5999, "fail"), (0, "fail")]
+)
+def test_a_case_passes_from_0_8_and_is_borderline_from_0_6(score, verdict):
+    assert verdict_of(score, None) == verdict
+
+
+@pytest.mark.parametrize(("score", "verdict"), [(0.5, "pass"), (0.4, "borderline"), (0.1, "fail")])
+def test_a_case_may_have_limits_of_its_own(score, verdict):
+    assert graded(score, verdicts=Verdicts(0.5, 0.2)).verdict == verdict
+
+
+def test_the_last_bit_of_a_sum_decides_nothing():
+    scores = [(score, {"weight": 0.1}) for score in (0.7, 0.8, 0.9)]
+    mean = graded(*scores).score
+    assert mean != 0.8 or graded(*scores).verdict == "pass"
+    assert verdict_of(0.1 + 0.7, None) == "pass"
+    assert 0.1 + 0.7 < 0.8
+
+
+@pytest.mark.parametrize(
+    ("required", "score", "verdict"),
+    [
+        (True, 0.8, "pass"),
+        (True, 0.79, "fail"),
+        (0.3, 0.3, "pass"),
+        (0.3, 0.29, "fail"),
+        (1.0, 0.99, "fail"),
+        (0.0, 0.0, "pass"),
+    ],
+)
+def test_a_required_evaluator_below_its_minimum_fails_the_case_whatever_the_mean(required, score, verdict):
+    gate = (score, {"required": required, "weight": 0})
+    found = graded(1.0, gate)
+    assert (found.score, found.verdict) == (1.0, verdict)
+
+
+def test_required_true_means_the_pass_limit_of_the_case():
+    assert graded((0.5, {"required": True}), verdicts=Verdicts(0.5, 0.2)).verdict == "pass"
+    assert graded(1.0, (0.5, {"required": True}), verdicts=Verdicts(0.7, 0.2)).verdict == "fail"
+
+
+def test_a_required_evaluator_is_held_to_its_score_after_negation():
+    assert graded((0.1, {"required": 0.9, "negate": True})).verdict == "pass"
+    assert graded((0.2, {"required": 0.9, "negate": True}), 1.0).verdict == "fail"
+
+
+def test_negation_turns_hits_into_misses():
+    spec = EvaluatorSpec(type="t", name="e", negate=True)
+    found = evaluator_result(spec, Score(1.0, hits=("has it",), misses=("lacks it",)), None)
+    assert (found.score, found.verdict, found.hits, found.misses) == (0.0, "fail", ("lacks it",), ("has it",))
+
+
+@pytest.mark.parametrize("negate", [False, True])
+def test_a_failure_is_a_failure_and_never_a_score(negate):
+    found = graded((FAILED, {"negate": negate}))
+    assert (found.status, found.score, found.verdict, found.partial_score) == ("error", None, None, None)
+    assert (found.error.error_class, found.error.stage, found.error.message) == ("evaluator", "evaluator", "e0: broke")
+
+
+def test_one_failure_among_scores_leaves_a_partial_score_and_names_those_that_failed():
+    found = graded(1.0, FAILED, (0.5, {"weight": 3}), (FAILED, {"weight": 0.5}))
+    assert (found.status, found.score, found.verdict) == ("error", None, None)
+    assert found.partial_score == (1.0 + 3 * 0.5) / 4
+    assert found.error.message == "e1, e3: broke"
+
+
+def test_a_failure_without_weight_does_not_matter_unless_it_was_required():
+    assert graded(1.0, (FAILED, {"weight": 0})).verdict == "pass"
+    found = graded(1.0, (FAILED, {"weight": 0, "required": True}))
+    assert (found.status, found.verdict, found.partial_score) == ("error", None, 1.0)
+
+
+@pytest.mark.parametrize("entries", [[], [(1.0, {"weight": 0})], [(FAILED, {"weight": 0})]])
+def test_nothing_that_counts_is_unscored(entries):
+    found = graded(*entries)
+    assert (found.status, found.score, found.verdict, found.error) == ("unscored", None, None, None)
+
+
+def test_an_evaluator_that_fails_by_a_gate_of_its_own_fails_the_case_when_it_is_required():
+    for required, verdict in ((True, "fail"), (False, "pass")):
+        spec = EvaluatorSpec(type="t", name="e", required=required)
+        result = evaluator_result(spec, Score(0.9, gate_failed=True), None)
+        assert result.verdict == "fail"
+        assert grade([result], [spec], None).verdict == verdict

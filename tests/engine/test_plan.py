@@ -1,0 +1,263 @@
+"""Which jobs a run has, and that everything is checked before the first of them is begun."""
+
+import json
+
+import pytest
+from run_project import PASSING, jobs_of
+
+CALLED = """
+def answer(prompt):
+    open("called", "a").write(prompt + "\\n")
+    return prompt
+"""
+
+
+@pytest.fixture
+def watched(project):
+    """A project whose target leaves a trace of every call."""
+    project.write("agent.py", CALLED)
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
+    return project
+
+
+def refused(project, *arguments):
+    """What a run says that must not begin: nothing called, no run folder, exit code 2."""
+    ended = project.eval(*arguments)
+    assert ended.code == 2, ended
+    assert not (project.path / "called").exists()
+    assert project.runs == [] and not (project.path / "out").exists()
+    assert "Traceback" not in ended.stderr
+    return ended.stderr
+
+
+def jobs(project, *arguments):
+    assert project.eval("--out", "out", "--quiet", *arguments).code == 0
+    return [(record["eval_id"], record["target"], record["trial"]) for record in project.records()]
+
+
+TWO = ({"name": "default", "provider": "mock"}, {"name": "other", "provider": "mock", "response": "no"})
+
+
+def test_targets_and_trials_are_crossed_with_cases(project):
+    project.targets(*TWO)
+    project.dataset("yes", "yes")
+    found = jobs(project, "--target", "default", "--target", "other", "--trials", "3")
+    assert sorted(found) == [
+        (case, target, trial) for case in ("c0", "c1") for target in ("default", "other") for trial in (1, 2, 3)
+    ]
+
+
+def test_prompts_are_an_axis_beside_targets(project):
+    prompts = [{"id": "short", "prompt": "{{ word }}"}, {"id": "long", "prompt": "Say {{ word }} now"}]
+    project.dataset({"input": {"word": "yes"}}, {"input": {"word": "no"}}, prompts=prompts)
+    assert project.eval("--out", "out", "--trials", "2", "--quiet").code == 0
+    found = {(record["eval_id"], record["prompt"], record["trial"]): record for record in project.records()}
+    assert len(found) == len(project.records()) == 8
+    assert found["c0", "long", 2]["candidate_answer"] == "Say yes now"
+    assert found["c1", "short", 1]["score"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), {"c0": ["default"], "c1": ["other"], "c2": ["default", "other"]}),
+        (("--target", "other"), {"c0": ["other"], "c1": ["other"], "c2": ["other"]}),
+        (("--target", "other", "--target", "other"), {"c0": ["other"], "c1": ["other"], "c2": ["other"]}),
+    ],
+)
+def test_a_case_names_its_targets_and_the_command_overrules_it(project, arguments, expected):
+    project.targets(*TWO)
+    project.dataset(
+        "yes",
+        {"input": "yes", "execution": {"target": "other"}},
+        {"input": "yes", "execution": {"targets": ["default", "other", "default"]}},
+    )
+    found: dict[str, list[str]] = {}
+    for case, target, _ in jobs(project, *arguments):
+        found.setdefault(case, []).append(target)
+    assert {case: sorted(targets) for case, targets in found.items()} == expected
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [((), {"c0": 2, "c1": 3}), (("--trials", "1"), {"c0": 1, "c1": 1})])
+def test_a_case_says_how_often_it_is_asked_and_the_command_overrules_it(project, arguments, expected):
+    project.dataset("yes", {"input": "yes", "execution": {"trials": 3}}, execution={"trials": 2})
+    found = [case for case, _, _ in jobs(project, *arguments)]
+    assert {case: found.count(case) for case in found} == expected
+
+
+@pytest.mark.parametrize(
+    ("case", "target", "arguments", "timed_out"),
+    [
+        ({}, {}, (), False),
+        ({"timeout_seconds": 0.02}, {}, (), True),
+        ({}, {"timeout_seconds": 0.02}, (), True),
+        ({"timeout_seconds": 5}, {"timeout_seconds": 0.02}, (), False),
+        ({"timeout_seconds": 5}, {}, ("--timeout", "0.02"), True),
+        ({"timeout_seconds": 0.02}, {}, ("--timeout", "5"), False),
+    ],
+)
+def test_the_limit_of_time_is_the_commands_else_the_cases_else_the_targets(project, case, target, arguments, timed_out):
+    project.targets({"name": "default", "provider": "mock", "delay_ms": 60, "max_retries": 0, **target})
+    project.dataset({"input": "yes", "execution": case})
+    project.eval("--out", "out", "--quiet", *arguments)
+    (record,) = project.records()
+    assert record["status"] == ("error" if timed_out else "ok")
+    if timed_out:
+        assert record["error"]["class"] == "timeout"
+
+
+def test_the_only_target_answers_when_none_is_called_default(project):
+    project.targets({"name": "mine", "provider": "mock"})
+    project.dataset("yes")
+    assert jobs(project) == [("c0", "mine", 1)]
+
+
+def test_several_targets_and_none_called_default_is_an_error_that_lists_them(project):
+    project.targets({"name": "a", "provider": "mock"}, {"name": "b", "provider": "mock"})
+    project.dataset("yes")
+    said = refused(project)
+    assert "No target was named" in said and "a, b" in said and "--target" in said
+
+
+def test_without_a_targets_file_the_run_says_which_one_to_write(project):
+    (project.path / "targets.yaml").unlink()
+    project.dataset("yes")
+    said = refused(project)
+    assert "There is no targets file" in said and "provider: openai" in said
+
+
+BAD = {
+    "an unknown target": ({"input": "q", "execution": {"target": "defualt"}}, "Did you mean 'default'?"),
+    "one of several targets unknown": (
+        {"input": "q", "execution": {"targets": ["default", "nobody"]}},
+        "Unknown target 'nobody'",
+    ),
+    "a missing file": (
+        {"input": [{"role": "user", "content": [{"type": "file", "value": "gone.md"}]}]},
+        "File 'gone.md' was not found",
+    ),
+    "an evaluator that cannot be run": (
+        {"input": "q", "evaluators": [{"type": "llm_judge"}]},
+        "Evaluators of type 'llm_judge' cannot be run",
+    ),
+    "an unknown evaluator": ({"input": "q", "evaluators": [{"type": "contans", "value": "x"}]}, "contains"),
+    "an evaluator's function that is not there": (
+        {"input": "q", "evaluators": [{"type": "python", "name": "mine", "function": "gone.py:check"}]},
+        "Evaluator 'mine': File 'gone.py' was not found",
+    ),
+    "a live conversation": ({"input": "q", "turns": [{"input": "and then?"}]}, "Cases with 'turns' cannot be run"),
+    "a repeated id": ({"id": "c0", "input": "q"}, "c0"),
+    "no input": ({}, "Missing required field: 'input'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_case_at_the_end_of_the_file_keeps_everything_from_being_called(watched, case):
+    row, message = BAD[case]
+    rows = [{"id": f"c{number}", "expected_outcome": "x", "input": "yes"} for number in range(50)]
+    watched.write("d.jsonl", [*rows, {"id": "last", "expected_outcome": "x", **row}])
+    watched.write("d.yaml", {"evaluators": [PASSING]})
+    said = refused(watched, "d.jsonl")
+    assert message in said
+    if case != "an unknown evaluator":
+        assert "51" in said
+
+
+def test_an_unknown_target_of_the_command_is_an_error_with_a_suggestion(watched):
+    watched.dataset("yes")
+    said = refused(watched, "--target", "defalt")
+    assert "Unknown target 'defalt'" in said and "Did you mean 'default'?" in said
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ({"provider": "python", "function": "gone.py:answer"}, "gone.py"),
+        ({"provider": "python", "function": "agent.py:gone"}, "gone"),
+        ({"provider": "openai", "model": "m", "api_key": "${{ UNSET_KEY }}"}, "UNSET_KEY"),
+        ({"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9", "api": "responses"}, "responses"),
+        ({"provider": "replay", "from": "gone.jsonl"}, "gone.jsonl"),
+        ({"provider": "anthropic", "model": "m", "api_key": "k"}, "anthropic"),
+    ],
+)
+def test_a_target_that_cannot_be_opened_leaves_no_run_behind(watched, target, message):
+    watched.targets({"name": "default", **target})
+    watched.dataset("yes")
+    assert message in refused(watched)
+
+
+def test_several_datasets_make_one_run_and_keep_their_paths(project):
+    project.dataset("yes", name="a.yaml")
+    project.dataset("yes", name="b.yaml")
+    assert project.eval("a.yaml", "b.yaml", "--out", "out", "--quiet").code == 0
+    assert [(path, id) for path, id, *_ in jobs_of(project.records())] == [("a.yaml", "c0"), ("b.yaml", "c0")]
+    assert [entry["cases"] for entry in project.manifest()["datasets"]] == [1, 1]
+
+
+def test_the_same_file_twice_is_read_once(project):
+    project.dataset("yes")
+    assert project.eval("d.yaml", "d.yaml", "--out", "out", "--quiet").code == 0
+    assert len(project.records()) == 1
+
+
+def test_a_filter_a_shard_a_sample_and_a_limit_choose_the_cases(project):
+    project.dataset(*(["yes"] * 40))
+    assert jobs(project, "--case", "c7") == [("c7", "default", 1)]
+    for out, arguments, count in (("o1", ("--limit", "5"), 5), ("o2", ("--sample", "10%", "--seed", "3"), 4)):
+        assert project.eval("--out", out, "--quiet", *arguments).code == 0
+        assert len(project.records(out)) == count
+    shards = [f"s{part}" for part in (1, 2, 3)]
+    for out in shards:
+        assert project.eval("--out", out, "--quiet", "--shard", f"{out[1:]}/3").code == 0
+    ids = [record["eval_id"] for out in shards for record in project.records(out)]
+    assert sorted(ids) == sorted(f"c{number}" for number in range(40))
+
+
+def test_bad_cases_can_be_skipped_and_are_counted(project):
+    good = {"expected_outcome": "x", "input": "yes"}
+    project.write("d.jsonl", [{"id": "a", **good}, {"id": "b"}, {"id": "c", **good}, {"input": "q"}])
+    project.write("d.yaml", {"evaluators": [PASSING]})
+    assert project.eval("d.jsonl", "--out", "out").code == 2
+    ended = project.eval("d.jsonl", "--out", "out", "--on-error", "skip")
+    assert ended.code == 0
+    assert sorted(project.by_id()) == ["a", "c"]
+    assert "2 bad cases were skipped" in ended.stdout
+    assert ended.stderr.count("Skipped a case at line") == 2
+    (dataset,) = project.manifest()["datasets"]
+    assert (dataset["cases"], dataset["skipped_lines"]) == (2, [2, 4])
+
+
+def test_a_dry_run_calls_nothing_and_prints_the_plan(watched):
+    watched.dataset("yes", "no", execution={"trials": 2})
+    ended = watched.eval("--dry-run")
+    assert ended.code == 0
+    assert not (watched.path / "called").exists() and watched.runs == []
+    assert "4 jobs" in ended.stdout and "default" in ended.stdout and "2 cases" in ended.stdout
+
+
+def test_the_plan_of_cases_with_evaluators_of_their_own_is_checked_in_bounded_memory(project):
+    import tracemalloc
+
+    from agentv.datasets.loading import case_source
+    from agentv.engine.options import EvalOptions
+    from agentv.engine.session import Session
+
+    rows = (
+        json.dumps(
+            {
+                "id": f"c{number}",
+                "expected_outcome": "x",
+                "input": "q",
+                "evaluators": [{"type": "contains", "value": f"word {number}"}],
+            }
+        )
+        for number in range(20_000)
+    )
+    project.write("d.jsonl", "\n".join(rows) + "\n")
+    source = case_source("d.jsonl", warn=lambda _: None, note=lambda _: None)
+    session = Session(EvalOptions(paths=("d.jsonl",)), source)
+    tracemalloc.start()
+    assert session.check().total == 20_000
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 5_000_000

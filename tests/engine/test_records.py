@@ -1,0 +1,277 @@
+"""What a run leaves: one record for each job with the fields of the specification, cases, manifest, summary."""
+
+import json
+import os
+import re
+
+import pytest
+from run_project import PASSING, jobs_of
+
+from agentv.datasets.loading import load_cases
+from agentv.datasets.resolve import resolved_data
+
+FIELDS = {
+    "schema_version",
+    "timestamp",
+    "run_id",
+    "eval_id",
+    "dataset",
+    "dataset_path",
+    "target",
+    "trial",
+    "status",
+    "score",
+    "verdict",
+    "attempts",
+    "fingerprint",
+}
+
+
+def test_a_record_has_the_fields_of_the_specification(project):
+    usage = {"input": 7, "output": 3, "cached": 2}
+    calls = [{"tool": "search", "input": {"q": "x"}, "duration_ms": 12.5}, {"tool": "search"}, {"tool": "read"}]
+    project.targets(
+        {"name": "default", "provider": "mock", "response": "yes", "token_usage": usage, "tool_calls": calls}
+    )
+    case = {"input": "q", "conversation_id": "talk", "tags": ["a"], "metadata": {"k": [1, {"deep": None}]}}
+    project.dataset(case, dataset="My cases")
+    assert project.eval("--out", "out", "--quiet").code == 0
+    (record,) = project.records()
+    manifest = project.manifest()
+    assert set(record) >= FIELDS
+    assert record["schema_version"] == 1
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", record["timestamp"])
+    assert (record["run_id"], record["dataset"], record["dataset_path"]) == (manifest["run_id"], "My cases", "d.yaml")
+    assert (record["status"], record["score"], record["verdict"]) == ("ok", 1.0, "pass")
+    assert (record["conversation_id"], record["tags"], record["metadata"]) == ("talk", ["a"], case["metadata"])
+    assert record["candidate_answer"] == "yes" and record["attempts"] == 1
+    assert [call["tool"] for call in record["output_messages"][0]["tool_calls"]] == ["search", "search", "read"]
+    assert record["trace_summary"] == {
+        "event_count": 3,
+        "tool_names": ["read", "search"],
+        "tool_calls_by_name": {"read": 1, "search": 2},
+        "error_count": 0,
+    }
+    metrics = record["execution_metrics"]
+    assert metrics["token_usage"] == usage and metrics["tool_durations"] == {"search": [12.5]}
+    assert metrics["duration_ms"] >= 0
+    (found,) = record["evaluator_results"]
+    assert (found["name"], found["type"], found["score"], found["weight"]) == ("says-yes", "contains", 1.0, 1.0)
+    assert record["hits"] == found["hits"]
+    (loaded,) = load_cases("d.yaml")
+    assert record["fingerprint"] == loaded.fingerprint
+
+
+def test_what_is_absent_is_left_out_but_score_and_verdict_never_are(project):
+    project.targets({"name": "default", "provider": "mock", "fault_rate": 1, "max_retries": 0})
+    project.dataset("q")
+    assert project.eval("--out", "out", "--quiet").code == 3
+    (record,) = project.records()
+    assert set(record) == (FIELDS | {"error"})
+    assert (record["status"], record["score"], record["verdict"]) == ("error", None, None)
+    assert record["error"] == {"class": "server", "message": record["error"]["message"], "stage": "target"}
+
+
+def test_one_text_answer_is_not_repeated_as_messages(project):
+    project.dataset("yes")
+    assert project.eval("--out", "out", "--quiet").code == 0
+    assert "output_messages" not in project.records()[0]
+
+
+@pytest.mark.parametrize(
+    ("evaluators", "status"), [([], "unscored"), ([{**PASSING, "weight": 0}], "unscored"), ([PASSING], "ok")]
+)
+def test_a_case_that_nothing_scores_is_unscored(project, evaluators, status):
+    project.dataset("yes", evaluators=evaluators)
+    assert project.eval("--out", "out", "--quiet").code == 0
+    (record,) = project.records()
+    assert record["status"] == status
+    assert (record["score"] is None) == (status == "unscored")
+    assert project.summary()["unscored"] == (status == "unscored")
+
+
+def test_an_evaluator_that_breaks_is_an_error_with_what_the_others_said(project):
+    project.write("checks.py", "def broken(context):\n    raise KeyError('gone')\n")
+    broken = {"type": "python", "name": "mine", "function": "checks.py:broken", "negate": True}
+    project.dataset("yes", "no", evaluators=[PASSING, broken])
+    assert project.eval("--out", "out", "--quiet").code == 3
+    record = project.by_id()["c0"]
+    assert (record["status"], record["score"], record["verdict"], record["partial_score"]) == ("error", None, None, 1.0)
+    assert record["error"]["class"] == record["error"]["stage"] == "evaluator"
+    assert "mine" in record["error"]["message"] and "gone" in record["error"]["message"]
+    assert record["candidate_answer"] == "yes"
+    good, bad = record["evaluator_results"]
+    assert (good["score"], bad["score"]) == (1.0, None)
+    summary = project.summary()
+    assert (summary["errors"], summary["scored"], summary["mean"]) == (2, 0, None)
+
+
+UNUSUAL = ["Grüße, 東京 🗼", "line\nbreak \u2028 and \x85", 'quotes " and \\ and \x00', "\ud83d\ude00 ok", "  spaces  "]
+
+
+@pytest.mark.parametrize("text", UNUSUAL)
+def test_any_text_comes_through_whole(project, text):
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16")
+    case = {"id": "fälle/1 ☃", "expected_outcome": text, "input": text, "tags": [text], "metadata": {text: text}}
+    project.write("d.jsonl", [case])
+    project.write("d.yaml", {"evaluators": [{"type": "equals", "value": text}]})
+    assert project.eval("d.jsonl", "--out", "out", "--quiet").code == 0
+    (record,) = project.records()
+    assert (record["eval_id"], record["candidate_answer"], record["score"]) == ("fälle/1 ☃", text, 1.0)
+    assert (record["tags"], record["metadata"]) == ([text], {text: text})
+    (written,) = project.lines("cases.jsonl")
+    assert written["input"] == [{"role": "user", "content": text}]
+    raw = (project.path / "out" / "results.jsonl").read_bytes()
+    assert raw.count(b"\n") == 1 and (text.isascii() or text.split()[0].encode() in raw)
+
+
+def test_each_case_stands_in_the_folder_once_and_before_its_first_record(project):
+    project.dataset(*(["yes"] * 20), execution={"trials": 3})
+    assert project.eval("--out", "out", "--quiet").code == 0
+    written = project.lines("cases.jsonl")
+    assert [case["id"] for case in written] == [f"c{number}" for number in range(20)]
+    first = {**written[0]}
+    (loaded, *_) = load_cases("d.yaml")
+    assert first.pop("fingerprint") == loaded.fingerprint
+    assert first.pop("input_fingerprint") == loaded.input_fingerprint
+    assert first.pop("dataset_path") == "d.yaml" and first.pop("evaluators_fingerprint")
+    assert first == json.loads(json.dumps(resolved_data(loaded)))
+
+
+def test_a_case_is_written_when_its_first_job_begins_and_not_all_of_them_at_once(project):
+    project.write(
+        "agent.py",
+        "from pathlib import Path\n"
+        "def answer(prompt):\n"
+        "    return str(Path('out/cases.jsonl').read_bytes().count(b'\\n'))\n",
+    )
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 1})
+    project.dataset(*(["q"] * 5))
+    assert project.eval("--out", "out", "--quiet").code == 0
+    assert [record["candidate_answer"] for record in project.records()] == ["1", "2", "3", "4", "5"]
+
+
+def test_files_are_kept_with_the_cases_that_name_them(project):
+    project.write("note.md", "the contents")
+    content = [{"type": "text", "value": "read"}, {"type": "file", "value": "note.md"}]
+    project.dataset({"input": [{"role": "user", "content": content}]})
+    project.eval("--out", "out", "--quiet")
+    (case,) = project.lines("cases.jsonl")
+    assert case["input"][0]["content"][1]["text"] == "the contents"
+    assert '<file path="note.md">\nthe contents\n</file>' in project.records()[0]["candidate_answer"]
+
+
+def test_jobs_end_in_any_order_and_the_summary_does_not_depend_on_it(project):
+    project.targets({"name": "default", "provider": "mock", "delay_ms": [0, 20], "workers": 8})
+    project.dataset(*(["yes", "no"] * 10), execution={"trials": 3})
+    summaries = []
+    for out, workers in (("one", "1"), ("many", "8")):
+        assert project.eval("--out", out, "--quiet", "--workers", workers).code == 0
+        summary = project.summary(out)
+        summaries.append({key: value for key, value in summary.items() if key != "duration_ms"})
+    assert [record["eval_id"] for record in project.records("one")] != [
+        record["eval_id"] for record in project.records("many")
+    ]
+    assert jobs_of(project.records("one")) == jobs_of(project.records("many"))
+    one, many = summaries
+    assert (one["mean"], one["scored"], one["pass_rate"]) == (many["mean"], many["scored"], many["pass_rate"])
+    assert one["ci95"] == pytest.approx(many["ci95"])
+
+
+def test_trials_of_a_case_are_one_cluster_of_the_interval(project):
+    project.dataset(*(["yes", "no"] * 5))
+    for out, trials in (("once", "1"), ("often", "20")):
+        assert project.eval("--out", out, "--quiet", "--trials", trials).code == 0
+    once, often = (project.summary(out)["ci95"] for out in ("once", "often"))
+    assert often[1] - often[0] > 0.7 * (once[1] - once[0])
+
+
+def test_the_manifest_says_what_was_run_and_how_it_ended(project):
+    project.write(".git/HEAD", "")
+    project.dataset("yes", "no")
+    ended = project.eval("--out", "out", "--quiet", "--trials", "2", "--seed", "5", "--threshold", "0.9")
+    assert ended.code == 1
+    manifest = project.manifest()
+    assert manifest["paths"] == ["d.yaml"] and manifest["seed"] == 5 and manifest["exit_code"] == 1
+    assert manifest["options"] == {
+        "paths": ["d.yaml"],
+        "trials": 2,
+        "seed": 5,
+        "gates": {"threshold": 0.9},
+    }
+    assert manifest["counts"] == {"cases": 2, "jobs": 4, "ok": 4, "unscored": 0, "errors": 0, "skipped": 0}
+    assert manifest["started_at"] <= manifest["finished_at"]
+    assert set(manifest["versions"]) >= {"agentv", "python"}
+    (target,), (dataset,) = manifest["targets"], manifest["datasets"]
+    assert (target["name"], target["provider"]) == ("default", "mock") and target["fingerprint"]
+    assert (dataset["path"], dataset["name"], dataset["cases"]) == ("d.yaml", "d", 2)
+    assert manifest["fingerprints"].keys() == {"says-yes"}
+
+
+def test_by_default_the_folder_is_under_the_project_root(project):
+    project.write(".git/HEAD", "")
+    project.dataset("yes", name="evals/d.yaml")
+    assert project.eval("evals/d.yaml", "--quiet").code == 0
+    (run,) = project.runs
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run)
+    assert sorted(os.listdir(project.path / ".agentv" / "results" / run)) == [
+        "cases.jsonl",
+        "results.jsonl",
+        "run.json",
+        "summary.json",
+    ]
+
+
+def test_a_folder_that_is_there_is_refused_and_left_alone(project):
+    project.dataset("yes")
+    assert project.eval("--out", "out", "--quiet").code == 0
+    before = (project.path / "out" / "results.jsonl").read_bytes()
+    ended = project.eval("--out", "out")
+    assert ended.code == 2
+    assert "exists already: out" in ended.stderr and "--resume" in ended.stderr
+    assert (project.path / "out" / "results.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["all.jsonl", "all.yaml", "ALL.YML"])
+def test_records_go_to_a_file_besides_which_is_replaced(project, name):
+    project.write(".git/HEAD", "")
+    project.write(name, "something else")
+    project.dataset("yes", "nein ☃")
+    assert project.eval("--out", name, "--quiet").code == 0
+    (run,) = project.runs
+    kept = project.lines("results.jsonl", f".agentv/results/{run}")
+    text = (project.path / name).read_text(encoding="utf-8")
+    if name.endswith("jsonl"):
+        assert [json.loads(line) for line in text.splitlines()] == kept
+    else:
+        from agentv.results.reading import read_run
+
+        assert text.count("\n---\n") + text.startswith("---\n") == 2 and "☃" in text
+        assert [result.candidate_answer for result in read_run(project.path / name)] == [
+            record["candidate_answer"] for record in kept
+        ]
+
+
+def test_a_file_that_cannot_be_written_is_known_before_anything_is_called(project):
+    project.dataset("yes")
+    ended = project.eval("--out", "nowhere/all.jsonl")
+    assert ended.code == 2 and "There is no folder nowhere" in ended.stderr
+    assert project.runs == []
+
+
+def test_a_dataset_that_changes_while_it_runs_does_not_end_as_if_complete(project):
+    project.write(
+        "agent.py",
+        "from pathlib import Path\n"
+        "def answer(prompt):\n"
+        "    Path('b.yaml').write_text(Path('a.yaml').read_text())\n"
+        "    return prompt\n",
+    )
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 1})
+    project.dataset("yes", name="a.yaml")
+    project.dataset("yes", "yes", "yes", name="b.yaml")
+    ended = project.eval("a.yaml", "b.yaml", "--out", "out")
+    assert ended.code == 2
+    assert "The datasets changed while they were run" in ended.stderr and "--resume" in ended.stderr
+    assert "finished_at" not in project.manifest()
+    assert len(project.records()) == 2

@@ -1,0 +1,366 @@
+"""A run that is killed, cut short or interrupted goes on where it was: every job once, nothing paid twice."""
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+from run_project import jobs_of
+
+from agentv.results.folder import RunFolder
+from agentv.testing import FaultyServer
+
+JOBS = 360
+WORKERS = 4
+AGENT = """
+import asyncio, os, random
+
+LOG = os.open("calls.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+async def answer(prompt):
+    await asyncio.sleep(random.uniform(0.004, 0.016))
+    os.write(LOG, (prompt + "\\n").encode())
+    return prompt
+"""
+
+
+@pytest.fixture
+def slow(project):
+    """A project whose jobs take a few milliseconds each and leave a trace of every answer."""
+    project.write("agent.py", AGENT)
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer", "workers": WORKERS})
+    project.dataset(*(f"yes {number}" for number in range(JOBS // 3)), execution={"trials": 3})
+    return project
+
+
+def whole_lines(path):
+    try:
+        return path.read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+def killed_at_some_moment(project, chance, *arguments):
+    """Starts the run, or goes on with it, and kills it: while it starts, or once a few more records are there."""
+    results = project.path / "out" / "results.jsonl"
+    process = project.spawn(*arguments, "--resume", "--out", "out", "--quiet")
+    if chance.random() < 0.2:
+        deadline, wanted = time.monotonic() + chance.random() * 0.5, 10**9
+    else:
+        deadline, wanted = time.monotonic() + 30, whole_lines(results) + chance.randrange(1, 20)
+    while process.poll() is None and time.monotonic() < deadline and whole_lines(results) < wanted:
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+def check_complete(project, jobs):
+    """Every job is there exactly once, and so is every case; the run says that it is done."""
+    records = project.records()
+    found = jobs_of(records)
+    assert len(found) == len(set(found)) == jobs
+    written = [case["id"] for case in project.lines("cases.jsonl")]
+    assert len(written) == len(set(written)) == len({record["eval_id"] for record in records})
+    manifest = project.manifest()
+    assert manifest["finished_at"] and manifest["counts"]["jobs"] == manifest["counts"]["ok"] == jobs
+    assert not (project.path / "out" / ".lock").exists()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_random_moments_every_job_is_there_once_and_none_is_paid_twice(slow, seed):
+    chance = random.Random(seed)
+    kills = sum(killed_at_some_moment(slow, chance, "d.yaml") for _ in range(8))
+    assert kills >= 6
+    assert slow.run("--resume", "--out", "out", "--quiet") == (0, "", "")
+    check_complete(slow, JOBS)
+    assert slow.summary()["mean"] == 1.0 and slow.summary()["scored"] == JOBS
+    calls = whole_lines(slow.path / "calls.log")
+    assert JOBS <= calls <= JOBS + kills * WORKERS
+
+
+def test_killed_between_calls_to_a_server_only_what_was_in_flight_is_asked_again(project):
+    chance = random.Random(5)
+    with FaultyServer("yes", latency_s=0.02, keep=0) as server:
+        target = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "workers": WORKERS}
+        project.targets(target)
+        project.dataset(*("q" for _ in range(120)))
+        kills = sum(killed_at_some_moment(project, chance, "d.yaml") for _ in range(5))
+        assert project.run("--resume", "--out", "out", "--quiet") == (0, "", "")
+        answered = server.counts.by_status[200]
+    check_complete(project, 120)
+    assert 120 <= answered <= 120 + kills * WORKERS
+
+
+@pytest.mark.parametrize("cut", [1, 7, 150])
+def test_a_torn_last_line_is_healed_and_its_job_run_again(project, cut):
+    project.dataset(*(["yes"] * 10))
+    assert project.eval("--out", "out", "--quiet").code == 0
+    results = project.path / "out" / "results.jsonl"
+    os.truncate(results, results.stat().st_size - cut)
+    ended = project.eval("--resume", "--out", "out")
+    assert ended.code == 0
+    assert "The last record was not written whole and its job is run again" in ended.stderr
+    check_complete(project, 10)
+
+
+def test_a_torn_line_of_cases_is_healed_too(project):
+    project.dataset(*(["yes"] * 5))
+    assert project.eval("--out", "out", "--quiet").code == 0
+    for name in ("cases.jsonl", "results.jsonl"):
+        path = project.path / "out" / name
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3])[:-4])
+    assert project.eval("--resume", "--out", "out", "--quiet").code == 0
+    check_complete(project, 5)
+
+
+def test_killed_before_the_first_record_no_case_stands_in_the_folder_twice(project):
+    project.dataset(*(["yes"] * 5))
+    assert project.eval("--out", "out", "--quiet").code == 0
+    (project.path / "out" / "results.jsonl").write_bytes(b"")
+    assert project.eval("--resume", "--out", "out", "--quiet").code == 0
+    check_complete(project, 5)
+
+
+def test_the_last_unfinished_run_goes_on_when_none_is_named(project):
+    project.write(".git/HEAD", "")
+    project.dataset(*(["no", "yes"] * 20))
+    assert project.eval("--fail-fast", "--workers", "1").code == 1
+    (run,) = project.runs
+    assert project.eval("--resume", "--quiet").code in (0, 1)
+    assert project.runs == [run]
+    assert len(project.records(f".agentv/results/{run}")) >= 2
+
+
+def test_without_a_run_to_go_on_with_it_says_so(project):
+    project.dataset("yes")
+    ended = project.eval("--resume")
+    assert ended.code == 2 and "There is no unfinished run to go on with" in ended.stderr
+
+
+def test_on_a_folder_that_is_not_there_it_starts_the_run(project):
+    project.dataset("yes")
+    assert project.eval("d.yaml", "--resume", "--out", "out", "--quiet").code == 0
+    check_complete(project, 1)
+
+
+@pytest.fixture
+def begun(project):
+    """A run of which one record is missing."""
+    project.write("prompt.md", "say {{ word }}")
+    project.targets({"name": "default", "provider": "mock"}, {"name": "other", "provider": "mock"})
+    project.dataset({"input": {"word": "yes"}}, {"input": {"word": "yes"}}, prompt="prompt.md")
+    assert project.eval("--out", "out", "--quiet", "--trials", "2").code == 0
+    results = project.path / "out" / "results.jsonl"
+    results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:-1]))
+    return project
+
+
+CHANGES = {
+    "the dataset": (lambda project: project.dataset("yes", "no", "new"), "the dataset d.yaml changed"),
+    "a file that it names": (
+        lambda project: project.write("prompt.md", "now {{ word }}"),
+        "the dataset d.yaml changed",
+    ),
+    "the target": (
+        lambda project: project.targets({"name": "default", "provider": "mock", "response": "no"}),
+        "the target default changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changed_since_the_run_began_is_refused_and_explained(begun, what):
+    change, explained = CHANGES[what]
+    change(begun)
+    ended = begun.eval("--resume", "--out", "out")
+    assert ended.code == 2
+    assert explained in ended.stderr and "--changed-since" in ended.stderr
+    assert len(begun.records()) == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--trials", "3"),
+        ("--target", "other"),
+        ("--limit", "1"),
+        ("--threshold", "0.5"),
+        ("--workers", "3"),
+        ("d.yaml", "--seed", "4"),
+    ],
+)
+def test_other_options_than_those_of_the_run_are_refused(begun, arguments):
+    ended = begun.eval(*arguments, "--resume", "--out", "out")
+    assert ended.code == 2 and "was started with other values of" in ended.stderr
+    assert len(begun.records()) == 3
+
+
+@pytest.mark.parametrize("arguments", [(), ("d.yaml",), ("d.yaml", "--trials", "2"), ("--trials", "2")])
+def test_the_same_options_may_be_given_again(begun, arguments):
+    assert begun.eval(*arguments, "--resume", "--out", "out", "--quiet").code == 0
+    check_complete(begun, 4)
+
+
+def test_a_new_key_or_number_of_workers_is_no_other_target(begun):
+    begun.targets({"name": "default", "provider": "mock", "workers": 7, "max_retries": 9})
+    assert begun.eval("--resume", "--out", "out", "--quiet").code == 0
+
+
+def test_a_run_that_is_complete_is_left_as_it_is(project):
+    project.dataset("yes", "no")
+    assert project.eval("--out", "out", "--quiet").code == 0
+    before = (project.path / "out" / "results.jsonl").read_bytes()
+    assert project.eval("--resume", "--out", "out", "--quiet").code == 0
+    assert (project.path / "out" / "results.jsonl").read_bytes() == before
+    assert project.summary()["scored"] == 2
+
+
+def test_the_file_besides_is_whole_again_after_going_on(project):
+    project.write(".git/HEAD", "")
+    project.dataset(*(["yes"] * 6))
+    assert project.eval("--out", "all.jsonl", "--quiet").code == 0
+    (run,) = project.runs
+    folder = project.path / ".agentv" / "results" / run
+    lines = (folder / "results.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "results.jsonl").write_bytes(b"".join(lines[:2]))
+    manifest = (folder / "run.json").read_text()
+    (folder / "run.json").write_text(manifest.replace('"finished_at"', '"metadata"'))
+    assert project.eval("--resume", "--out", "all.jsonl", "--quiet").code == 0
+    assert (project.path / "all.jsonl").read_bytes() == (folder / "results.jsonl").read_bytes()
+    assert whole_lines(project.path / "all.jsonl") == 6
+
+
+def test_two_processes_do_not_write_to_one_folder(project):
+    project.dataset("yes", "yes")
+    assert project.eval("--out", "out", "--quiet").code == 0
+    with RunFolder(project.path / "out").lock():
+        code, _, said = project.run("--resume", "--out", "out")
+    assert code == 2 and "in use" in said and f"Process {os.getpid()} is writing to it" in said
+
+
+def limited_to(size):
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+@pytest.mark.parametrize("size", [300, 3_000, 30_000])
+def test_a_file_that_may_not_grow_ends_the_run_with_a_clear_error_and_it_goes_on_later(slow, size):
+    code, _, said = slow.run("d.yaml", "--resume", "--out", "out", preexec_fn=limited_to(size))
+    assert code == 2, said
+    assert "Cannot write" in said and "File too large" in said and "Traceback" not in said
+    if size > 3_000:
+        assert "--resume" in said
+        assert 0 < len(slow.records()) < JOBS
+    assert slow.run("d.yaml", "--resume", "--out", "out", "--quiet") == (0, "", "")
+    check_complete(slow, JOBS)
+    assert whole_lines(slow.path / "calls.log") <= JOBS + WORKERS
+
+
+@contextmanager
+def small_disk(folder, size):
+    """A file system of a few kilobytes, where we may mount one."""
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("No file system can be mounted here")
+    try:
+        yield lambda size: subprocess.run(["mount", "-o", f"remount,size={size}", folder], check=True)
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="tmpfs")
+def test_a_full_disk_ends_the_run_with_a_clear_error_and_it_goes_on_when_there_is_room(slow):
+    with small_disk(slow.path / "disk", "64k") as resize:
+        code, _, said = slow.run("d.yaml", "--out", "disk/out")
+        assert code == 2, said
+        assert "No space left on device" in said and "Traceback" not in said
+        done = len(slow.records("disk/out"))
+        assert 0 < done < JOBS
+        resize("8m")
+        assert slow.run("--resume", "--out", "disk/out", "--quiet") == (0, "", "")
+        assert len(set(jobs_of(slow.records("disk/out")))) == len(slow.records("disk/out")) == JOBS
+
+
+def processes_with(text):
+    """Processes whose command line has a text in it."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if text.encode() in file.read():
+                    found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_ends_its_children_keeps_what_is_done_and_says_how_to_go_on(project, number):
+    marker = f"sleep 3{os.getpid() % 1000:03d}.{int(number)}{random.randrange(10**6)}"
+    quick = "case {EVAL_ID} in c0|c1) echo yes;; *) touch started; " + f"({marker} & {marker}); {marker};; esac"
+    project.targets({"name": "default", "provider": "cli", "command_template": quick, "workers": 3})
+    project.dataset(*(["q"] * 6))
+    process = project.spawn("d.yaml", "--out", "out")
+    while not (project.path / "started").exists() or whole_lines(project.path / "out" / "results.jsonl") < 2:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+    assert processes_with(marker)
+    process.send_signal(number)
+    out, said = process.communicate(timeout=20)
+    assert process.returncode == 130, said
+    assert "agentv eval --resume --out out" in out
+    assert "Interrupted" in said and "Traceback" not in said
+    assert processes_with(marker) == []
+    assert sorted(project.by_id()) == ["c0", "c1"]
+    manifest = project.manifest()
+    assert manifest["exit_code"] == 130 and "finished_at" not in manifest
+    assert manifest["counts"]["skipped"] == 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_interrupted_twice_it_quits_at_once(project):
+    project.write("agent.py", "import asyncio\nasync def answer(prompt):\n" + STUBBORN)
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
+    project.dataset("q")
+    process = project.spawn("d.yaml", "--out", "out")
+    while not (project.path / "started").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    while not (project.path / "asked").exists():
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 130
+    process.communicate()
+
+
+STUBBORN = """
+    open("started", "w").close()
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        open("asked", "w").close()
+        await asyncio.sleep(30)
+"""
+
+
+def test_interrupted_while_it_goes_on_it_goes_on_again(slow):
+    for _ in range(3):
+        before = whole_lines(slow.path / "out" / "results.jsonl")
+        process = slow.spawn("d.yaml", "--resume", "--out", "out", "--quiet")
+        while whole_lines(slow.path / "out" / "results.jsonl") < before + 10:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+        assert process.returncode == 130 and "agentv eval --resume --out out" in said
+    assert slow.run("--resume", "--out", "out", "--quiet") == (0, "", "")
+    check_complete(slow, JOBS)
+    assert whole_lines(slow.path / "calls.log") <= JOBS + 3 * WORKERS

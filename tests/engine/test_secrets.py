@@ -1,0 +1,140 @@
+"""A secret that is planted everywhere turns up nowhere: no file of a run, no line of output."""
+
+import pytest
+
+from agentv.testing import FaultyServer, RawReply
+
+IN_ENVIRONMENT = "sk-environment-5f2b8c"
+IN_DOTENV = "tok/en+with=signs&9d"
+IN_FIELD = "plain-name-but-secret-field-77"
+WRITTEN = "written-into-the-file-31415"
+SECRETS = (IN_ENVIRONMENT, IN_DOTENV, IN_FIELD, WRITTEN)
+
+
+@pytest.fixture
+def planted(project, monkeypatch):
+    monkeypatch.setenv("SERVICE_API_KEY", IN_ENVIRONMENT)
+    monkeypatch.setenv("HARMLESS", IN_FIELD)
+    project.write(".env", f"OTHER_TOKEN={IN_DOTENV}\n")
+    project.write(".git/HEAD", "")
+    return project
+
+
+def everything_under(folder):
+    return b"\n".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def check_hidden(project, ended, out="out"):
+    written = everything_under(project.path / out)
+    assert written
+    for secret in SECRETS:
+        assert secret.encode() not in written
+        assert secret not in ended.stdout and secret not in ended.stderr
+    assert b"[redacted]" in written
+    return written
+
+
+def target(server, **settings):
+    return {
+        "name": "default",
+        "provider": "openai",
+        "model": "m",
+        "base_url": server.url,
+        "api_key": "${{ SERVICE_API_KEY }}",
+        "headers": {"X-Token": "${{ OTHER_TOKEN }}", "Authorization-Key": "${{ HARMLESS }}", "X-Secret": WRITTEN},
+        "max_retries": 0,
+        **settings,
+    }
+
+
+@pytest.mark.parametrize("arguments", [(), ("--verbose",), ("--json",), ("--quiet",), ("--why",)])
+def test_secrets_in_answers_headers_and_error_bodies_are_written_nowhere(planted, arguments):
+    leaks = " and ".join(SECRETS)
+
+    def answers(asked):
+        assert asked.headers["Authorization"] == f"Bearer {IN_ENVIRONMENT}"
+        assert asked.headers["X-Token"] == IN_DOTENV
+        if "fail" in asked.prompt:
+            return RawReply(f'{{"error": {{"message": "your key {leaks} is wrong"}}}}'.encode(), 500)
+        if "break" in asked.prompt:
+            return RawReply(leaks.encode(), 502)
+        return f"I was asked with {leaks}"
+
+    if "--verbose" in arguments and "--verbose" not in planted.command("eval", "--help").stdout:
+        pytest.skip("There is no --verbose")
+    with FaultyServer(answers) as server:
+        planted.targets(target(server))
+        planted.dataset("echo", "fail", "break", {"input": "echo", "metadata": {"note": IN_ENVIRONMENT}})
+        ended = planted.eval("--out", "out", *arguments)
+    assert ended.code == 0
+    check_hidden(planted, ended)
+    assert {record["status"] for record in planted.records()} == {"ok", "error"}
+
+
+def test_what_is_shown_at_the_end_is_what_was_written(planted):
+    """Reasons are cut to a length: half a secret must not remain."""
+    evaluator = {"type": "python", "function": "checks.py:check"}
+    planted.write(
+        "checks.py",
+        "from agentv import Score\n"
+        "def check(context):\n"
+        f"    return Score(0.0, misses=('x' * 280 + ' {IN_ENVIRONMENT}',), reasoning='because of {IN_ENVIRONMENT}')\n",
+    )
+    planted.dataset("yes", evaluators=[evaluator])
+    ended = planted.eval("--out", "out")
+    check_hidden(planted, ended)
+    assert IN_ENVIRONMENT[:10] not in ended.stdout
+
+
+def test_secrets_in_the_output_of_commands_are_written_nowhere(planted):
+    planted.targets(
+        {
+            "name": "default",
+            "provider": "cli",
+            "command_template": "echo $SERVICE_API_KEY $GIVEN; echo $GIVEN >&2; test {EVAL_ID} = c0",
+            "pass_env": ["SERVICE_API_KEY"],
+            "env": {"GIVEN": "${{ OTHER_TOKEN }}"},
+        }
+    )
+    planted.dataset("a", "b")
+    ended = planted.eval("--out", "out")
+    assert ended.code == 0
+    check_hidden(planted, ended)
+    assert planted.by_id()["c1"]["error"]["class"] == "process"
+
+
+def test_the_manifest_names_the_variable_in_the_place_of_its_value(planted):
+    with FaultyServer("yes") as server:
+        planted.targets(target(server))
+        planted.dataset("q")
+        assert planted.eval("--out", "out", "--quiet").code == 0
+    (entry,) = planted.manifest()["targets"]
+    assert entry["settings"]["api_key"] == "${{ SERVICE_API_KEY }}"
+    assert entry["settings"]["headers"]["X-Token"] == "${{ OTHER_TOKEN }}"
+    assert WRITTEN not in str(entry)
+
+
+def test_carried_over_and_resumed_records_stay_without_secrets(planted):
+    planted.targets({"name": "default", "provider": "mock", "response": f"yes {IN_ENVIRONMENT}"})
+    planted.dataset("a", "b")
+    assert planted.eval("--out", "out", "--quiet").code == 0
+    ended = planted.eval("--out", "again", "--changed-since", "out")
+    check_hidden(planted, ended, "again")
+    assert {record["candidate_answer"] for record in planted.records("again")} == {"yes [redacted]"}
+
+
+def test_a_file_of_records_besides_has_no_secrets_either(planted):
+    planted.targets({"name": "default", "provider": "mock", "response": f"yes {IN_DOTENV}"})
+    planted.dataset("a")
+    for name in ("all.jsonl", "all.yaml"):
+        assert planted.eval("--out", name, "--quiet").code == 0
+        text = (planted.path / name).read_text()
+        assert IN_DOTENV not in text and "[redacted]" in text
+
+
+def test_scores_are_those_of_the_real_answer(planted):
+    planted.targets({"name": "default", "provider": "mock", "response": f"yes {IN_ENVIRONMENT}"})
+    planted.dataset("a", evaluators=[{"type": "ends_with", "value": "5f2b8c"}])
+    assert planted.eval("--out", "out", "--quiet").code == 0
+    (record,) = planted.records()
+    assert (record["score"], record["candidate_answer"]) == (1.0, "yes [redacted]")

@@ -1,0 +1,31 @@
+"""An event loop whose clock jumps instead of waiting: minutes of a run pass in milliseconds, the same every time."""
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from typing import Any
+
+
+class _Jumping(selectors.SelectSelector):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.now += timeout or 0.0
+        return super().select(0)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._clock = _Jumping()
+        super().__init__(self._clock)
+
+    def time(self) -> float:
+        return self._clock.now
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    """Runs to the end of `main`, in no time. The clock is `asyncio.get_running_loop().time`."""
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(main)

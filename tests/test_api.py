@@ -1,0 +1,292 @@
+"""`agentv.evaluate`: a run from Python."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import agentv
+from agentv import AgentvError, EvalCase, evaluate, evaluate_async
+
+CASES = [{"id": "one", "input": "yes"}, {"id": "two", "input": "no"}]
+SAYS_YES = [{"type": "contains", "value": "yes"}]
+
+
+def echo(prompt):
+    return prompt
+
+
+async def echo_async(prompt):
+    await asyncio.sleep(0)
+    return prompt
+
+
+class Agent:
+    def __call__(self, messages):
+        return messages[-1]["content"]
+
+
+def scores(run):
+    return {result.eval_id: result.score for result in run.results}
+
+
+@pytest.mark.parametrize("target", [echo, echo_async, Agent(), lambda prompt: prompt, {"provider": "mock"}])
+def test_anything_that_answers_is_a_target(folder, target):
+    run = evaluate(CASES, target, SAYS_YES)
+    assert scores(run) == {"one": 1.0, "two": 0.0}
+    assert run.exit_code == 0
+    (summary,) = run.summary.targets.values()
+    assert (summary.mean, summary.scored, summary.errors) == (0.5, 2, 0)
+    assert (run.path / "results.jsonl").is_file() and run.path.is_relative_to(folder.path.resolve())
+    assert run.path.name in repr(run) and "0.500" in repr(run)
+
+
+def test_a_target_is_named_after_the_function(folder):
+    assert {result.target for result in evaluate(CASES, echo, SAYS_YES).results} == {"echo"}
+    assert {result.target for result in evaluate(CASES, {"provider": "mock", "name": "m"}, SAYS_YES).results} == {"m"}
+
+
+def test_a_function_gets_what_it_asks_for_by_name(folder):
+    def answer(case, trial, variables, messages):
+        return f"{case.id} {trial} {variables} {len(messages)}"
+
+    run = evaluate([{"id": "a", "input": "q"}], answer, [], trials=2)
+    assert sorted(result.candidate_answer for result in run.results) == ["a 1 {} 1", "a 2 {} 1"]
+    assert {result.status for result in run.results} == {"unscored"}
+
+
+def test_what_a_function_raises_is_an_error_of_its_case(folder):
+    def answer(prompt):
+        if prompt == "no":
+            raise KeyError("gone")
+        return prompt
+
+    by_id = {result.eval_id: result for result in evaluate(CASES, answer, SAYS_YES).results}
+    assert by_id["one"].score == 1.0
+    assert (by_id["two"].status, by_id["two"].score, by_id["two"].error.error_class) == ("error", None, "process")
+    assert "KeyError" in by_id["two"].error.message
+
+
+def test_a_dataset_is_a_path_or_several_or_cases_or_dicts(folder):
+    folder.write("d.yaml", {"evalcases": [{"expected_outcome": "x", **case} for case in CASES]})
+    folder.write("e.yaml", {"evalcases": [{"id": "three", "expected_outcome": "x", "input": "yes"}]})
+    assert scores(evaluate("d.yaml", echo, SAYS_YES)) == {"one": 1.0, "two": 0.0}
+    assert scores(evaluate(folder.path / "d.yaml", echo, SAYS_YES)) == {"one": 1.0, "two": 0.0}
+    assert len(evaluate(["d.yaml", "e.yaml"], echo, SAYS_YES).results) == 3
+    assert scores(evaluate(agentv.load_cases("d.yaml"), echo, SAYS_YES)) == {"one": 1.0, "two": 0.0}
+    assert scores(evaluate([EvalCase("c", "x", "yes")], echo, SAYS_YES)) == {"c": 1.0}
+    assert scores(evaluate((case for case in CASES), echo, SAYS_YES)) == {"one": 1.0, "two": 0.0}
+
+
+def test_a_name_is_a_target_of_the_targets_file(folder):
+    folder.write("targets.yaml", {"targets": [{"name": "mine", "provider": "mock", "response": "yes"}]})
+    assert scores(evaluate(CASES, "mine", SAYS_YES)) == {"one": 1.0, "two": 1.0}
+    assert scores(evaluate(CASES, evaluators=SAYS_YES)) == {"one": 1.0, "two": 1.0}
+
+
+def test_evaluators_replace_those_of_the_cases(folder):
+    cases = [{"id": "a", "input": "yes", "evaluators": [{"type": "equals", "value": "never"}]}]
+    assert scores(evaluate(cases, echo)) == {"a": 0.0}
+    assert scores(evaluate(cases, echo, SAYS_YES)) == {"a": 1.0}
+    assert evaluate(cases, echo, []).results[0].status == "unscored"
+
+
+def test_options_are_those_of_the_command(folder):
+    run = evaluate(CASES, echo, SAYS_YES, trials=3, filter="one", workers=1, threshold=0.9, out="here")
+    assert len(run.results) == 3 and run.exit_code == 0
+    assert str(run.path) == "here"
+    assert evaluate(CASES, echo, SAYS_YES, threshold=0.9, out="there").exit_code == 1
+    manifest = json.loads((folder.path / "there" / "run.json").read_bytes())
+    assert manifest["options"]["gates"] == {"threshold": 0.9}
+    assert evaluate(CASES, echo, SAYS_YES, limit=1, out="first").summary.targets["echo"].cases == 1
+
+
+def test_what_an_earlier_run_has_is_carried_over(folder):
+    asked = []
+
+    def answer(prompt):
+        asked.append(prompt)
+        return prompt
+
+    folder.write("d.yaml", {"evalcases": [{"expected_outcome": "x", **case} for case in CASES], "evaluators": SAYS_YES})
+    evaluate("d.yaml", answer, out="first", limit=1)
+    run = evaluate("d.yaml", answer, out="second", changed_since="first")
+    assert asked == ["yes", "no"] and len(run.results) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trails": 3}, "Unknown option 'trails'"),
+        ({"trials": 0}, "trials"),
+        ({"workers": "many"}, "workers"),
+        ({"timeout_s": -1}, "timeout_s"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"threshold": 80}, "threshold"),
+        ({"max_errors": "some"}, "--max-errors takes a number"),
+        ({"filter": "nobody"}, "No case matches"),
+        ({"paths": ("x",)}, "Unknown option 'paths'"),
+    ],
+)
+def test_a_wrong_option_is_an_error_before_anything_runs(folder, options, message):
+    with pytest.raises(AgentvError, match=message):
+        evaluate(CASES, lambda prompt: pytest.fail("called"), SAYS_YES, **options)
+    assert os.listdir(folder.path) == []
+
+
+def test_a_typing_mistake_in_an_option_gets_a_suggestion(folder):
+    with pytest.raises(AgentvError, match="Did you mean 'trials'"):
+        evaluate(CASES, echo, SAYS_YES, trails=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([], echo), "No cases were given"),
+        (([{"id": "a"}], echo), "position 1"),
+        (([*CASES, CASES[0]], echo), "Duplicate id 'one'"),
+        (("nowhere.yaml", echo), "nowhere.yaml"),
+        ((CASES, "nobody"), "targets file"),
+        ((CASES, {"provider": "mok"}), "mock"),
+        ((CASES, {"provider": "mock", "respones": "x"}), "respon"),
+        ((CASES, echo, ["contans"]), "contains"),
+        ((CASES, echo, [{"type": "contains", "valu": "x"}]), "valu"),
+        ((CASES, lambda first, second: ""), "first, second"),
+        ((CASES, {"provider": "python", "function": "gone.py:answer"}), "gone.py"),
+    ],
+)
+def test_mistakes_are_errors_that_say_what_to_do_and_leave_nothing_behind(folder, arguments, message):
+    with pytest.raises(AgentvError, match=message):
+        evaluate(*arguments)
+    assert not list(folder.path.rglob("run.json"))
+
+
+def test_an_existing_folder_is_refused(folder):
+    evaluate(CASES, echo, SAYS_YES, out="out")
+    with pytest.raises(AgentvError, match="exists already"):
+        evaluate(CASES, echo, SAYS_YES, out="out")
+
+
+def test_it_works_inside_a_running_loop_as_in_a_notebook(folder):
+    async def main():
+        return evaluate(CASES, echo_async, SAYS_YES)
+
+    assert scores(asyncio.run(main())) == {"one": 1.0, "two": 0.0}
+
+
+def test_the_async_one_lets_the_callers_loop_go_on(folder):
+    async def main():
+        ticks = 0
+
+        async def clock():
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0.001)
+
+        async def answer(prompt):
+            await asyncio.sleep(0.03)
+            return prompt
+
+        ticking = asyncio.create_task(clock())
+        run = await evaluate_async(CASES, answer, SAYS_YES, workers=1)
+        ticking.cancel()
+        return run, ticks
+
+    run, ticks = asyncio.run(main())
+    assert scores(run) == {"one": 1.0, "two": 0.0}
+    assert ticks > 10
+
+
+def test_several_async_runs_go_on_side_by_side(folder):
+    async def main():
+        return await asyncio.gather(*(evaluate_async(CASES, echo_async, SAYS_YES, out=f"r{n}") for n in range(4)))
+
+    assert [scores(run) for run in asyncio.run(main())] == [{"one": 1.0, "two": 0.0}] * 4
+
+
+def test_errors_of_the_async_one_are_the_same(folder):
+    with pytest.raises(AgentvError, match="Unknown option"):
+        asyncio.run(evaluate_async(CASES, echo, SAYS_YES, trails=1))
+
+
+def test_a_cancelled_async_run_stops_asking_and_keeps_what_is_done(folder):
+    asked = []
+
+    async def answer(prompt, case):
+        asked.append(case.id)
+        await asyncio.sleep(0 if case.id == "c0" else 30)
+        return prompt
+
+    async def main():
+        cases = [{"id": f"c{number}", "input": "yes"} for number in range(10)]
+        running = asyncio.create_task(evaluate_async(cases, answer, SAYS_YES, out="out", workers=1))
+        while len(asked) < 2:
+            await asyncio.sleep(0.005)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    started = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - started < 20
+    assert asked == ["c0", "c1"]
+    records = (folder.path / "out" / "results.jsonl").read_bytes().splitlines()
+    assert [json.loads(record)["eval_id"] for record in records] == ["c0"]
+
+
+def test_it_works_in_a_thread(folder):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(scores(evaluate(CASES, echo, SAYS_YES))))
+    thread.start()
+    thread.join()
+    assert found == [{"one": 1.0, "two": 0.0}]
+
+
+INTERRUPTED = """
+import asyncio, signal, sys
+from agentv import evaluate
+
+async def answer(prompt):
+    open("started", "w").close()
+    await asyncio.sleep(30)
+
+signal.signal(signal.SIGTERM, before := lambda *_: None)
+
+def main():
+    try:
+        evaluate([{"id": "a", "input": "q"}], answer, [], out="out")
+    except KeyboardInterrupt as error:
+        print("interrupted", error)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+async def in_a_loop():
+    main()
+
+asyncio.run(in_a_loop()) if sys.argv[1:] == ["loop"] else main()
+"""
+
+
+@pytest.mark.parametrize("where", ["plain", "loop"])
+def test_ctrl_c_ends_it_with_keyboard_interrupt_once_what_is_done_is_kept(folder, where):
+    folder.write("program.py", INTERRUPTED)
+    command = [sys.executable, "program.py", where]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not (folder.path / "started").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=20)
+    assert "interrupted" in out, said
+    manifest = json.loads((folder.path / "out" / "run.json").read_bytes())
+    assert "finished_at" not in manifest
+
+
+def test_both_are_public():
+    assert {"evaluate", "evaluate_async"} <= set(agentv.__all__)

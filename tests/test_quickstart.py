@@ -1,0 +1,48 @@
+"""The quickstart, as README's first command runs it: a pass, a fail and an error, without a key or a network."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """The command in a copy, in a process of its own, and the records that it leaves."""
+    (tmp_path / ".git").mkdir()
+    shutil.copytree(REPOSITORY / "examples" / "quickstart", tmp_path / "examples" / "quickstart")
+    command = [sys.executable, "-m", "agentv", "eval", "examples/quickstart/evals"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
+    [run] = (tmp_path / ".agentv" / "results").iterdir()
+    lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    return done, run, {record["eval_id"]: record for record in map(json.loads, lines)}
+
+
+def test_it_ends_well_prints_the_summary_and_leaves_a_run(ended):
+    done, run, _ = ended
+    assert done.returncode == 0
+    assert "default  0.833  0.436 to 0.970  6 of 7  83.3 % (5 of 6)  1" in done.stdout
+    assert f"Results: {run}" in done.stdout
+    assert {path.name for path in run.iterdir()} == {"run.json", "cases.jsonl", "results.jsonl", "summary.json"}
+
+
+def test_it_shows_a_pass_a_fail_and_an_error_that_is_no_score(ended):
+    _, _, records = ended
+    assert len(records) == 7
+    assert (records["basket"]["verdict"], records["basket"]["score"]) == ("pass", 1.0)
+    assert (records["discount"]["verdict"], records["discount"]["misses"]) == ("fail", ["does not contain '4.50'"])
+    broken = records["divide-by-zero"]
+    assert (broken["status"], broken["score"], broken["error"]["class"]) == ("error", None, "process")
+    assert "ZeroDivisionError: division by zero (agent.py, line 49)" in broken["error"]["message"]
+
+
+def test_its_agent_uses_tools_and_is_held_to_it(ended):
+    _, _, records = ended
+    assert records["basket"]["trace_summary"]["tool_calls_by_name"] == {"calculate": 1, "find_price": 2}
+    checked = {each["type"]: each["score"] for each in records["one-melon"]["evaluator_results"]}
+    assert checked == {"contains": 1.0, "tool_trajectory": 1.0}
