@@ -14,7 +14,10 @@ import pytest
 import agentv
 from agentv import AgentvError, EvalCase, evaluate, evaluate_async
 
-CASES = [{"id": "one", "input": "yes"}, {"id": "two", "input": "no"}]
+CASES = [
+    {"id": "one", "expected_outcome": "Says yes", "input": "yes"},
+    {"id": "two", "expected_outcome": "Says yes", "input": "no"},
+]
 SAYS_YES = [{"type": "contains", "value": "yes"}]
 
 
@@ -56,7 +59,7 @@ def test_a_function_gets_what_it_asks_for_by_name(folder):
     def answer(case, trial, variables, messages):
         return f"{case.id} {trial} {variables} {len(messages)}"
 
-    run = evaluate([{"id": "a", "input": "q"}], answer, [], trials=2)
+    run = evaluate([{**CASES[0], "id": "a"}], answer, [], trials=2)
     assert sorted(result.candidate_answer for result in run.results) == ["a 1 {} 1", "a 2 {} 1"]
     assert {result.status for result in run.results} == {"unscored"}
 
@@ -74,7 +77,7 @@ def test_what_a_function_raises_is_an_error_of_its_case(folder):
 
 
 def test_a_dataset_is_a_path_or_several_or_cases_or_dicts(folder):
-    folder.write("d.yaml", {"evalcases": [{"expected_outcome": "x", **case} for case in CASES]})
+    folder.write("d.yaml", {"evalcases": CASES})
     folder.write("e.yaml", {"evalcases": [{"id": "three", "expected_outcome": "x", "input": "yes"}]})
     assert scores(evaluate("d.yaml", echo, SAYS_YES)) == {"one": 1.0, "two": 0.0}
     assert scores(evaluate(folder.path / "d.yaml", echo, SAYS_YES)) == {"one": 1.0, "two": 0.0}
@@ -91,7 +94,7 @@ def test_a_name_is_a_target_of_the_targets_file(folder):
 
 
 def test_evaluators_replace_those_of_the_cases(folder):
-    cases = [{"id": "a", "input": "yes", "evaluators": [{"type": "equals", "value": "never"}]}]
+    cases = [{**CASES[0], "id": "a", "evaluators": [{"type": "equals", "value": "never"}]}]
     assert scores(evaluate(cases, echo)) == {"a": 0.0}
     assert scores(evaluate(cases, echo, SAYS_YES)) == {"a": 1.0}
     assert evaluate(cases, echo, []).results[0].status == "unscored"
@@ -114,7 +117,7 @@ def test_what_an_earlier_run_has_is_carried_over(folder):
         asked.append(prompt)
         return prompt
 
-    folder.write("d.yaml", {"evalcases": [{"expected_outcome": "x", **case} for case in CASES], "evaluators": SAYS_YES})
+    folder.write("d.yaml", {"evalcases": CASES, "evaluators": SAYS_YES})
     evaluate("d.yaml", answer, out="first", limit=1)
     run = evaluate("d.yaml", answer, out="second", changed_since="first")
     assert asked == ["yes", "no"] and len(run.results) == 2
@@ -225,9 +228,9 @@ def test_a_cancelled_async_run_stops_asking_and_keeps_what_is_done(folder):
         return prompt
 
     async def main():
-        cases = [{"id": f"c{number}", "input": "yes"} for number in range(10)]
+        cases = [{**CASES[0], "id": f"c{number}"} for number in range(10)]
         running = asyncio.create_task(evaluate_async(cases, answer, SAYS_YES, out="out", workers=1))
-        while len(asked) < 2:
+        while len(asked) < 2 and not running.done():
             await asyncio.sleep(0.005)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -261,7 +264,7 @@ signal.signal(signal.SIGTERM, before := lambda *_: None)
 
 def main():
     try:
-        evaluate([{"id": "a", "input": "q"}], answer, [], out="out")
+        evaluate([{"id": "a", "expected_outcome": "x", "input": "q"}], answer, [], out="out")
     except KeyboardInterrupt as error:
         print("interrupted", error)
     assert signal.getsignal(signal.SIGTERM) is before

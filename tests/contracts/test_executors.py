@@ -14,7 +14,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.result import Result
 from agentv.model.values import FrozenDict
 from agentv.targets.mock import Mock
-from agentv.targets.python import Python
+from agentv.targets.python import PythonFunction
 
 EXECUTORS = {"local": LocalExecutor}
 
@@ -148,7 +148,7 @@ def test_cancelled_it_cancels_what_is_in_flight_and_lets_it_clean_up(executor):
 
     async def main():
         running = asyncio.create_task(executor(3).run(iter(range(10)), work, results.append))
-        while len(work.begun) < 3:
+        while len(work.begun) < 3 and not running.done():
             await asyncio.sleep(0.001)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -182,7 +182,7 @@ def test_a_job_is_run_in_another_process_from_its_spec_alone(provider, tmp_path)
     (tmp_path / "agent.py").write_text("def answer(prompt):\n    return prompt\n")
     targets = {
         "mock": Mock(name="t", provider="mock"),
-        "python": Python(name="t", provider="python", function="agent.py:answer"),
+        "python": PythonFunction(name="t", provider="python", function="agent.py:answer"),
     }
     spec = RunSpec(run_id="r-1", targets=(targets[provider],), home=str(tmp_path))
     job = Job(CASE, "t", trial=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -119,12 +118,7 @@ class CachedResponder:
         found = self._cache.get(key)
         if found is not None:
             return found
-        started = time.perf_counter()
         response = await self._inner.respond(request)
-        if response.duration_ms is None:
-            # Kept with the time it took: next time it takes none.
-            elapsed = round((time.perf_counter() - started) * 1000, 3)
-            response = msgspec.structs.replace(response, duration_ms=elapsed)
         self._cache.put(key, response)
         return response
 
