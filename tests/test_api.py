@@ -167,11 +167,6 @@ def test_mistakes_are_errors_that_say_what_to_do_and_leave_nothing_behind(folder
     assert not list(folder.path.rglob("run.json"))
 
 
-def test_an_unknown_setting_of_an_evaluator_is_a_warning(folder):
-    with pytest.warns(agentv.DatasetWarning, match="valu"):
-        evaluate(CASES, echo, [{"type": "is_json", "valu": "x"}])
-
-
 def test_an_existing_folder_is_refused(folder):
     evaluate(CASES, echo, SAYS_YES, out="out")
     with pytest.raises(AgentvError, match="exists already"):
