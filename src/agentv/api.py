@@ -19,7 +19,7 @@ from agentv.datasets.reading import Options
 from agentv.engine.options import EvalOptions, parse_max_errors
 from agentv.engine.run import Observer, Running
 from agentv.engine.session import Outcome, Session, Watch, unwatched
-from agentv.errors import UsageError
+from agentv.errors import DatasetWarning, UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.result import Result
@@ -197,6 +197,8 @@ def _specs(
     specs = read_entries(list(entries), ("evaluators",), problems)
     for problem in problems.errors:
         raise UsageError(problem.message, hint=problem.hint)
+    for problem in problems:
+        warn_caller(DatasetWarning(problem.message, field=problem.field, hint=problem.hint))
     return specs
 
 

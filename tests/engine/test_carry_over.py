@@ -144,7 +144,7 @@ def test_without_datasets_the_new_run_has_those_and_the_options_of_the_earlier_o
     begin(earlier, "--trials", "2", "--case", "[ad]")
     arguments = ("--retry-errors", "first", "--out", "second", "--workers", "3", "--quiet")
     assert earlier.command("eval", *arguments).code == 0
-    assert (earlier.path / "calls.log").read_text().split() == ["d.1", "d.2"]
+    assert sorted((earlier.path / "calls.log").read_text().split()) == ["d.1", "d.2"]
     assert earlier.manifest("second")["options"] == {
         "paths": ["d.yaml"],
         "trials": 2,

@@ -9,6 +9,8 @@ from run_project import PASSING, jobs_of
 
 from agentv.datasets.loading import load_cases
 from agentv.datasets.resolve import resolved_data
+from agentv.model.case import EvalCase
+from agentv.model.message import Message
 
 FIELDS = {
     "schema_version",
@@ -275,3 +277,11 @@ def test_a_dataset_that_changes_while_it_runs_does_not_end_as_if_complete(projec
     assert "The datasets changed while they were run" in ended.stderr and "--resume" in ended.stderr
     assert "finished_at" not in project.manifest()
     assert len(project.records()) == 2
+
+
+@pytest.mark.parametrize("text", ["plain", *UNUSUAL[:3], ""])
+def test_the_fingerprints_of_shorthand_are_those_of_the_messages_it_means(text):
+    shorthand = EvalCase("a", text, text, text)
+    written_out = EvalCase("a", text, (Message("user", text),), (Message("assistant", text),))
+    assert shorthand.fingerprints == written_out.fingerprints
+    assert shorthand.fingerprints == (shorthand.input_fingerprint, shorthand.fingerprint)

@@ -197,6 +197,9 @@ def _print_outcome(outcome: Outcome, given: dict[str, Any]) -> None:
 def _next_commands(outcome: Outcome) -> list[str]:
     """What to type next: to go on with a run that was stopped, to ask again what ended in errors."""
     folder = shlex.quote(str(outcome.folder))
+    if outcome.stopped == "budget":
+        # The run itself keeps its budget; a new one takes over what is paid for.
+        return [f"agentv eval --changed-since {folder} --budget-usd USD"]
     if outcome.stopped is not None:
         return [f"agentv eval --resume --out {folder}"]
     errors = sum(target.errors for target in outcome.summary.targets.values())

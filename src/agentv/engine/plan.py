@@ -59,14 +59,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         for case in self.cases.stream_again():
             yield from self.jobs_of(case)
 
-    def jobs_of(self, case: EvalCase, fingerprint: str | None = None) -> Iterator[Job]:
+    def jobs_of(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
         """The jobs of one case."""
         trials = self.trials_of(case)
         prompts: list[str | None] = [prompt.id for prompt in case.prompts] or [None]
-        for target in self.targets_of(case):
-            for prompt in prompts:
-                for trial in range(1, trials + 1):
-                    yield Job(case, target, prompt, trial, fingerprint)
+        return [
+            Job(case, target, prompt, trial, fingerprint)
+            for target in self.targets_of(case)
+            for prompt in prompts
+            for trial in range(1, trials + 1)
+        ]
 
     def evaluators_of(self, case: EvalCase) -> tuple[EvaluatorSpec, ...]:
         """The evaluators that score a case: the command's, else its own."""

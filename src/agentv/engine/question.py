@@ -22,6 +22,7 @@ class Question:
         self.attempt = 1
         self.timeout_s = 300.0
         self.workspace: str | None = None
+        self._messages: tuple[Message, ...] | None = None
 
     @cached_property
     def input(self) -> tuple[Message, ...]:
@@ -31,8 +32,13 @@ class Question:
                 return prompt.input
         return self.case.input
 
-    @cached_property
+    @property
     def messages(self) -> tuple[Message, ...]:
+        if self._messages is None:
+            self._messages = self._made_messages()
+        return self._messages
+
+    def _made_messages(self) -> tuple[Message, ...]:
         if not self.case.names_files:
             return tuple(filter(_says_something, self.case.input))
         messages = tuple(self._inlined(message) for message in self._visible)

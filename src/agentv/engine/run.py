@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +15,7 @@ from agentv.datasets.resolve import resolved_data
 from agentv.engine.carry import Earlier
 from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.gates import Stop
+from agentv.engine.interrupts import interruptible
 from agentv.engine.job import Job
 from agentv.engine.options import EvalOptions
 from agentv.engine.plan import Checked, Plan
@@ -92,7 +91,7 @@ class Running:
         executor = LocalExecutor(self._workers())
         self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
         try:
-            with _interruptible(self._interrupt):
+            with interruptible(self._interrupt):
                 if self.stopped is None:
                     await executor.run(self._jobs(), self._worker.run, self._emit)
         except asyncio.CancelledError:
@@ -138,20 +137,20 @@ class Running:
         has_done = len(self._done) > 0
         for case in self._plan.cases.stream_again():
             prints = case.fingerprints
-            jobs = [job for job in self._plan.jobs_of(case, prints[1]) if not has_done or job.key not in self._done]
+            jobs = self._plan.jobs_of(case, prints[1])
+            if has_done:
+                jobs = [job for job in jobs if job.key not in self._done]
             if jobs:
                 self._write_case(case, prints)
             for job in jobs:
                 if self.stopped is not None:
                     return
-                if not self._carried(job):
+                if self._earlier is None or not self._carried(job, self._earlier):
                     yield job
 
-    def _carried(self, job: Job) -> bool:
+    def _carried(self, job: Job, earlier: Earlier) -> bool:
         """Whether an earlier run's record stands for this job; then it is in this run's results too."""
-        if self._earlier is None:
-            return False
-        decision = self._earlier.decide(job)
+        decision = earlier.decide(job)
         self._observer.decided(job, decision.why)
         if decision.record is None:
             return False
@@ -212,31 +211,6 @@ class Running:
 class _CaseKey(msgspec.Struct):
     id: str
     dataset_path: str = ""
-
-
-class _interruptible:  # reads as a verb where it is used
-    """Turns Ctrl-C into a call, in the main thread; elsewhere signals are not ours to handle."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before = signal.getsignal(number)
-            try:
-                loop.add_signal_handler(number, self._call)
-            except NotImplementedError:  # Windows: KeyboardInterrupt reaches us another way
-                return
-            self._before[number] = before
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            asyncio.get_running_loop().remove_signal_handler(number)
-            signal.signal(number, before)
 
 
 def _cost_of(results: tuple[EvaluatorResult, ...]) -> float:

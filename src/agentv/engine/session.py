@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,6 +20,7 @@ from agentv.engine.carry import Earlier, carried
 from agentv.engine.defaults import default_target, given_defaults, load_defaults
 from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.gates import Stop, Verdict, judge
+from agentv.engine.interrupts import in_a_loop
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.layers import LayerSettings
 from agentv.engine.options import EvalOptions, options_from_data
@@ -324,36 +322,6 @@ def open_targets(folder: str, file: str | None = None) -> Targets:
         return without_targets(environment)
     data = parse_yaml_file(path)
     return load_targets(data, path, environment, lambda key: mark.line if (mark := locate(data, key)) else None)
-
-
-def in_a_loop(main: Callable[[], Coroutine[Any, Any, None]], interrupt: Callable[[], None]) -> None:
-    """Runs a coroutine to its end, from plain code or from inside somebody's running loop, as in a notebook.
-
-    `interrupt` makes it end early: a notebook's Ctrl-C reaches this thread, and not the one that runs.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        asyncio.run(main())
-        return
-    failed: list[BaseException] = []
-
-    def in_thread() -> None:
-        try:
-            asyncio.run(main())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=in_thread, name="agentv-run")
-    thread.start()
-    try:
-        thread.join()
-    except BaseException:
-        interrupt()
-        thread.join()
-        raise
-    if failed:
-        raise failed[0]
 
 
 def _counts(summary: RunSummary, checked: Checked) -> Counts:

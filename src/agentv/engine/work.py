@@ -25,7 +25,7 @@ from agentv.model.execution import Verdicts
 from agentv.model.judgement import Judgement
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Response, TargetFailure
-from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
+from agentv.model.result import SCHEMA_VERSION, ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
 from agentv.model.score import EvaluatorFailure
 from agentv.results.redact import Redactor
 from agentv.transform import apply_transform
@@ -179,6 +179,7 @@ class Worker:
     def _result(self, job: Job, graded: Grade, answered: Answered, **known: Any) -> Result:
         case = job.case
         return Result(
+            schema_version=SCHEMA_VERSION,
             timestamp=now(),
             run_id=self._spec.run_id,
             eval_id=case.id,

@@ -9,7 +9,7 @@ import msgspec
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
 from agentv.model.execution import Execution, execution_to_data
 from agentv.model.message import FilePart, ImagePart, Message, message_to_data
-from agentv.model.values import FrozenDict, digest
+from agentv.model.values import FrozenDict, digest, hash_of, to_json
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
@@ -199,6 +199,10 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     @property
     def fingerprints(self) -> tuple[str, str]:
         """`input_fingerprint` and `fingerprint`, for those who need both."""
+        if self.details is NO_DETAILS:
+            plain = self._plain_fingerprints()
+            if plain is not None:
+                return plain
         question = _question(self)
         held_against: dict[str, Any] = {
             "expected_output": _hashable(self.expected_output),
@@ -209,6 +213,18 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         if any(turn.expected_output for turn in self.turns):
             held_against["expected_of_turns"] = [_hashable(turn.expected_output) for turn in self.turns]
         return digest(question), digest(question | held_against)
+
+    def _plain_fingerprints(self) -> tuple[str, str] | None:
+        """The same for a case of two texts, which most are: JSON with sorted keys, put together without the values."""
+        given, expected = _stored_input(self), _stored_expected_output(self)
+        if type(given) is not str or type(expected) is not str:
+            return None
+        asked = b'"input":[{"content":%b,"role":"user"}]' % to_json(given)
+        held_against = b'"context":[],"expected_outcome":%b,"expected_output":[{"content":%b,"role":"assistant"}]' % (
+            to_json(self.expected_outcome),
+            to_json(expected),
+        )
+        return hash_of(b"{%b}" % asked), hash_of(b'{%b,%b,"rubrics":[]}' % (held_against, asked))
 
     @property
     def names_files(self) -> bool:

@@ -1,0 +1,77 @@
+"""Ctrl-C and its like, turned into a call, wherever a run goes on: in a loop of its own or beside somebody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def interruptible(call: Callable[[], None]) -> Iterator[None]:
+    """Inside the running loop, Ctrl-C means this call. Outside the main thread signals are not ours to handle."""
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        loop = asyncio.get_running_loop()
+        try:
+            for number in _NUMBERS:
+                handler = signal.getsignal(number)
+                loop.add_signal_handler(number, call)
+                before[number] = handler
+        except NotImplementedError:
+            pass  # Windows: KeyboardInterrupt reaches us another way
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+def in_a_loop(main: Callable[[], Coroutine[Any, Any, None]], interrupt: Callable[[], None]) -> None:
+    """Runs a coroutine to its end, from plain code or from inside somebody's running loop, as in a notebook.
+
+    `interrupt` makes it end early: beside a running loop, Ctrl-C reaches this thread and not the one that runs.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(main())
+        return
+    failed: list[BaseException] = []
+
+    def in_thread() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=in_thread, name="agentv-run")
+    thread.start()
+    with _instead_of_the_loops_own(interrupt):
+        try:
+            thread.join()
+        except BaseException:
+            interrupt()
+            thread.join()
+            raise
+    if failed:
+        raise failed[0]
+
+
+@contextmanager
+def _instead_of_the_loops_own(interrupt: Callable[[], None]) -> Iterator[None]:
+    """While a loop is blocked by us, its own way of handling Ctrl-C, to cancel its task, would have no effect."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: interrupt())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

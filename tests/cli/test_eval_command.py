@@ -1,0 +1,197 @@
+"""`agentv eval` from its arguments to its exit code: gates, errors, budget, and what it prints where."""
+
+import json
+
+import pytest
+
+SAYS_YES = {"type": "contains", "value": "yes", "name": "says-yes"}
+PAID = """
+def answer(prompt):
+    if prompt == "broken":
+        raise RuntimeError("does not work")
+    return {"text": prompt, "cost_usd": 0.25}
+"""
+
+
+@pytest.fixture
+def project(folder):
+    folder.write(
+        "targets.yaml", {"targets": [{"name": "default", "provider": "python", "function": "agent.py:answer"}]}
+    )
+    folder.write("agent.py", PAID)
+    return folder
+
+
+def dataset(project, *answers, **document):
+    cases = [{"id": f"c{number}", "expected_outcome": "x", "input": text} for number, text in enumerate(answers)]
+    project.write("d.yaml", {"evaluators": [SAYS_YES], **document, "evalcases": cases})
+
+
+def records(project, out="out"):
+    return [json.loads(line) for line in (project.path / out / "results.jsonl").read_bytes().splitlines()]
+
+
+HALF = ("yes", "no")
+ERRORS = ("yes", "yes", "yes", "broken")
+
+
+@pytest.mark.parametrize(
+    ("answers", "arguments", "code"),
+    [
+        (("yes",), (), 0),
+        (("no", "no"), (), 0),
+        (HALF, ("--threshold", "0.5"), 0),
+        (HALF, ("--threshold", "0.51"), 1),
+        (HALF, ("--min-pass-rate", "0.5"), 0),
+        (HALF, ("--min-pass-rate", "0.6"), 1),
+        (HALF, ("--threshold", "0.4", "--min-pass-rate", "0.6"), 1),
+        (("yes", "no", "yes"), ("--fail-fast",), 1),
+        (("yes", "yes"), ("--fail-fast",), 0),
+        (ERRORS, (), 0),
+        (ERRORS, ("--max-errors", "0"), 3),
+        (ERRORS, ("--max-errors", "1"), 0),
+        (ERRORS, ("--max-errors", "25%"), 0),
+        (ERRORS, ("--max-errors", "24%"), 3),
+        (ERRORS, ("--threshold", "0.5"), 3),
+        (ERRORS, ("--threshold", "0.5", "--max-errors", "1"), 0),
+        (("broken", "broken"), (), 3),
+        (("broken", "broken"), ("--max-errors", "100%"), 3),
+        (("yes",) * 8, ("--budget-usd", "1", "--workers", "1"), 4),
+        (("yes",) * 3, ("--budget-usd", "1"), 0),
+    ],
+)
+def test_the_exit_code_says_how_it_ended(project, command, answers, arguments, code):
+    dataset(project, *answers)
+    ended = command("eval", "d.yaml", "--out", "out", *arguments)
+    assert ended.code == code, ended
+    manifest = json.loads((project.path / "out" / "run.json").read_bytes())
+    assert manifest["exit_code"] == code
+    if code:
+        assert ("Gate: " if code == 1 else "Ended: ") in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("nowhere.yaml",),
+        ("d.yaml", "--target", "nobody"),
+        ("d.yaml", "--trials", "0"),
+        ("d.yaml", "--timeout", "0"),
+        ("d.yaml", "--threshold", "80"),
+        ("d.yaml", "--min-pass-rate", "-0.1"),
+        ("d.yaml", "--max-errors", "many"),
+        ("d.yaml", "--budget-usd", "0"),
+        ("d.yaml", "--workers", "0"),
+        ("d.yaml", "--shard", "3/2"),
+        ("d.yaml", "--filter", "nothing"),
+        ("d.yaml", "--targets", "nowhere.yaml"),
+        ("d.yaml", "--unknown"),
+    ],
+)
+def test_wrong_usage_is_2_and_nothing_begins(project, command, arguments):
+    dataset(project, "yes")
+    ended = command("eval", *arguments)
+    assert ended.code == 2
+    assert "Error" in ended.stderr and "Traceback" not in ended.stderr
+    assert not (project.path / ".agentv").exists()
+
+
+@pytest.mark.parametrize(("minimum", "code"), [(0.5, 0), (0.6, 1)])
+def test_a_dataset_may_ask_for_a_mean_of_an_evaluator(project, command, minimum, code):
+    dataset(project, *HALF, execution={"thresholds": {"says-yes": minimum}})
+    ended = command("eval", "d.yaml")
+    assert ended.code == code
+    if code:
+        assert "default: says-yes has mean 0.500, below its threshold 0.6" in ended.stderr
+
+
+def test_a_threshold_of_a_dataset_tolerates_no_errors_either(project, command):
+    dataset(project, *ERRORS, execution={"thresholds": {"says-yes": 0.5}})
+    assert command("eval", "d.yaml").code == 3
+
+
+def test_every_target_is_held_to_the_gate(project, command):
+    targets = [{"name": "good", "provider": "mock", "response": "yes"}, {"name": "bad", "provider": "mock"}]
+    project.write("targets.yaml", {"targets": targets})
+    dataset(project, "no", "no")
+    ended = command("eval", "d.yaml", "--target", "good", "--target", "bad", "--threshold", "0.5")
+    assert ended.code == 1
+    assert "bad: mean 0.000 is below the threshold 0.5" in ended.stderr and "good:" not in ended.stderr
+
+
+def test_a_budget_stops_new_work_and_a_new_run_with_more_takes_over_what_is_paid(project, command):
+    dataset(project, *(["yes"] * 8))
+    ended = command("eval", "d.yaml", "--out", "out", "--budget-usd", "1", "--workers", "1")
+    assert ended.code == 4 and "the budget is used up" in ended.stderr
+    assert "agentv eval --changed-since out --budget-usd USD" in ended.stdout
+    assert len(records(project)) == 4
+    summary = json.loads((project.path / "out" / "summary.json").read_bytes())["targets"]["default"]
+    assert (summary["cost_usd"], summary["skipped"], summary["scored"]) == (1.0, 4, 4)
+    again = command("eval", "--resume", "--out", "out")
+    assert again.code == 4 and len(records(project)) == 4
+    more = command("eval", "--changed-since", "out", "--budget-usd", "1.5", "--out", "more")
+    assert more.code == 0 and len(records(project, "more")) == 8
+
+
+def test_a_budget_cannot_be_held_without_a_price(project, command):
+    project.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    dataset(project, "yes")
+    ended = command("eval", "d.yaml", "--budget-usd", "1")
+    assert ended.code == 2
+    assert "cost" in ended.stderr
+
+
+def test_fail_fast_stops_at_the_first_failure(project, command):
+    dataset(project, "yes", "no", *(["yes"] * 50))
+    ended = command("eval", "d.yaml", "--out", "out", "--fail-fast", "--workers", "1")
+    assert ended.code == 1
+    assert [record["score"] for record in records(project)] == [1.0, 0.0]
+    assert "agentv eval --resume --out out" in ended.stdout
+    assert command("eval", "--resume", "--out", "out", "--quiet").code == 0
+    assert len(records(project)) == 52
+
+
+def test_data_goes_to_stdout_and_messages_to_stderr(project, command):
+    dataset(project, *ERRORS, "no")
+    ended = command("eval", "d.yaml", "--out", "out")
+    assert "mean        0.750 (95 % interval" in ended.stdout and "n = 4)" in ended.stdout
+    assert "scored      4 of 5 cases; left out: 1 errors" in ended.stdout
+    assert "says-yes" in ended.stdout and "does not contain 'yes'" in ended.stdout
+    assert "agentv eval --retry-errors out" in ended.stdout
+    assert ended.stdout.rstrip().endswith("Results: out")
+    assert "First process error, in c3: " in ended.stderr and "5/5" in ended.stderr
+    assert "\x1b[" not in ended.stdout + ended.stderr
+
+
+def test_json_is_all_there_is_on_stdout(project, command):
+    dataset(project, *HALF)
+    ended = command("eval", "d.yaml", "--out", "out", "--json", "--threshold", "0.9")
+    assert ended.code == 1
+    (printed,) = ended.printed
+    assert (printed["run"], printed["exit_code"]) == ("out", 1)
+    assert printed["summary"] == json.loads((project.path / "out" / "summary.json").read_bytes())
+
+
+def test_quiet_says_nothing_but_why_it_failed(project, command):
+    dataset(project, *HALF)
+    assert command("eval", "d.yaml", "--quiet", "--out", "a").stdout == ""
+    ended = command("eval", "d.yaml", "--quiet", "--out", "b", "--threshold", "0.9")
+    assert (ended.code, ended.stdout) == (1, "")
+    assert ended.stderr == "Gate: default: mean 0.500 is below the threshold 0.9\n"
+
+
+def test_why_says_for_each_job_why_it_runs(project, command):
+    dataset(project, *ERRORS)
+    assert command("eval", "d.yaml", "--out", "first", "--quiet").code == 0
+    ended = command("eval", "d.yaml", "--out", "second", "--retry-errors", "first", "--why", "--trials", "2")
+    assert "c3 (default): ended in an error (process)" in ended.stderr
+    assert "c0 (default, trial 2): not in the earlier run" in ended.stderr
+    assert "c0 (default): carried over from " in ended.stderr
+
+
+def test_help_shows_examples_and_exit_codes(command):
+    shown = command("eval", "--help")
+    assert shown.code == 0
+    assert "agentv eval --resume" in shown.stdout and "130 interrupted" in shown.stdout
