@@ -30,11 +30,14 @@ def _schema_version() -> int:
 
 
 class TokenUsage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Tokens that went in and came out; `cached` of those going in were read from a cache."""
+    """Tokens that went in and came out: `cached` of those going in were read from a cache and `cache_write` written to
+    one, `reasoning` of those coming out were thought. None where nothing is said about them."""
 
     input: int
     output: int
     cached: int | None = None
+    reasoning: int | None = None
+    cache_write: int | None = None
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, gc=False, rename={"error_class": "class"}):

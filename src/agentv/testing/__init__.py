@@ -7,31 +7,40 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentv.testing.chat import ChatCompletions
     from agentv.testing.faults import Fault
+    from agentv.testing.gemini import GeminiContent
+    from agentv.testing.messages import AnthropicMessages
     from agentv.testing.request import SampleRequest
+    from agentv.testing.responses import Responses
     from agentv.testing.script import Answer, RawReply
     from agentv.testing.server import Counts, FaultyServer
     from agentv.testing.wire import Asked, WireFormat
 
 __all__ = [
     "Answer",
+    "AnthropicMessages",
     "Asked",
     "ChatCompletions",
     "Counts",
     "Fault",
     "FaultyServer",
+    "GeminiContent",
     "RawReply",
+    "Responses",
     "SampleRequest",
     "WireFormat",
 ]
 
 _HOMES = {
     "Answer": "script",
+    "AnthropicMessages": "messages",
     "Asked": "wire",
     "ChatCompletions": "chat",
     "Counts": "server",
     "Fault": "faults",
     "FaultyServer": "server",
+    "GeminiContent": "gemini",
     "RawReply": "script",
+    "Responses": "responses",
     "SampleRequest": "request",
     "WireFormat": "wire",
 }

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from agentv.model.message import ToolCall
+from agentv.testing.parts import arguments_of, event, halves_of, id_of, pieces_of, stop_reason_of, text_of, tokens_of
 from agentv.testing.script import Answer
 from agentv.testing.wire import Asked, NotUnderstood, json_object
 
@@ -32,7 +31,7 @@ class ChatCompletions:
         if not isinstance(messages, list) or not messages:
             raise NotUnderstood("'messages' must be a list with at least one message")
         _check(messages)
-        texts = [_text(message.get("content")) for message in messages]
+        texts = [text_of(message.get("content")) for message in messages]
         asking = [index for index, message in enumerate(messages) if message["role"] == "user"]
         last = asking[-1] if asking else -1
         return replace(
@@ -50,17 +49,20 @@ class ChatCompletions:
         message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": answer.refusal}
         if answer.tool_calls:
             message["tool_calls"] = [_call(call, asked, index) for index, call in enumerate(answer.tool_calls)]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _stop_reason(answer)}
-        return {**_head(asked, "chat.completion"), "choices": [choice], "usage": _usage(asked, answer)}
+        if answer.thinking is not None:
+            message["reasoning_content"] = answer.thinking
+        reason = stop_reason_of(answer, {})
+        choice = {"index": 0, "message": message, "logprobs": _logprobs(asked, answer), "finish_reason": reason}
+        return {**_head(asked, answer, "chat.completion"), "choices": [choice], "usage": _usage(asked, answer)}
 
     def pieces(self, asked: Asked, answer: Answer) -> Iterable[bytes]:
         """Server-sent events: a delta each, usage where it is asked for, and the mark of the end."""
-        head = _head(asked, "chat.completion.chunk")
+        head = _head(asked, answer, "chat.completion.chunk")
         for delta in _deltas(asked, answer):
-            yield _event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-        yield _event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _stop_reason(answer)}]})
+            yield event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+        yield event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": stop_reason_of(answer, {})}]})
         if (asked.body.get("stream_options") or {}).get("include_usage"):
-            yield _event({**head, "choices": [], "usage": _usage(asked, answer)})
+            yield event({**head, "choices": [], "usage": _usage(asked, answer)})
         yield b"data: [DONE]\n\n"
 
     def error(self, status: int, message: str) -> dict[str, Any]:
@@ -86,59 +88,51 @@ def _check(messages: list[Any]) -> None:
         raise NotUnderstood(f"No result follows the tool calls {', '.join(sorted(waiting))}")
 
 
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(part.get("text", "") for part in content if isinstance(part, dict) and "text" in part)
-    return content if isinstance(content, str) else ""
-
-
-def _head(asked: Asked, kind: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{asked.number}", "object": kind, "created": int(time.time()), "model": asked.model}
+def _head(asked: Asked, answer: Answer, kind: str) -> dict[str, Any]:
+    model = answer.model or asked.model
+    return {"id": f"chatcmpl-{asked.number}", "object": kind, "created": int(time.time()), "model": model}
 
 
 def _call(call: ToolCall, asked: Asked, index: int) -> dict[str, Any]:
-    arguments = call.input if isinstance(call.input, str) else msgspec.json.encode(call.input or {}).decode()
-    id = call.id or f"call_{asked.number}_{index}"
-    return {"id": id, "type": "function", "function": {"name": call.tool, "arguments": arguments}}
+    function = {"name": call.tool, "arguments": arguments_of(call)}
+    return {"id": id_of(call, asked, index), "type": "function", "function": function}
 
 
 def _deltas(asked: Asked, answer: Answer) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": None if answer.text is None else ""}
+    for piece in pieces_of(answer.thinking or ""):
+        yield {"reasoning_content": piece}
     if answer.refusal is not None:
         yield {"refusal": answer.refusal}
-    for word in _pieces_of(answer.text or ""):
+    for word in pieces_of(answer.text or ""):
         yield {"content": word}
     for index, call in enumerate(answer.tool_calls):
         wire = _call(call, asked, index)
         arguments = wire["function"]["arguments"]
         yield {"tool_calls": [{"index": index, **wire, "function": {"name": call.tool, "arguments": ""}}]}
-        for piece in (arguments[: len(arguments) // 2], arguments[len(arguments) // 2 :]):
+        for piece in halves_of(arguments):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
-def _pieces_of(text: str) -> list[str]:
-    """A text cut after its spaces: nothing is lost when the pieces are put together."""
-    words = text.split(" ")
-    return [f"{word} " for word in words[:-1]] + words[-1:] if text else []
-
-
-def _stop_reason(answer: Answer) -> str:
-    return answer.stop_reason or ("tool_calls" if answer.tool_calls else "stop")
+def _logprobs(asked: Asked, answer: Answer) -> dict[str, Any] | None:
+    """Every word as likely as the others, where the request asks for logarithms."""
+    if not asked.body.get("logprobs"):
+        return None
+    tokens = [
+        {"token": piece, "logprob": -0.5, "bytes": list(piece.encode())} for piece in pieces_of(answer.text or "")
+    ]
+    alternatives = int(asked.body.get("top_logprobs") or 0)
+    return {"content": [{**token, "top_logprobs": [token][:alternatives]} for token in tokens], "refusal": None}
 
 
 def _usage(asked: Asked, answer: Answer) -> dict[str, Any]:
     if answer.wrong_usage:
         return _WRONG_USAGE
-    given = answer.usage
-    input, output = (given.input, given.output) if given else (asked.words, len((answer.text or "").split()))
-    cached = given.cached if given and given.cached is not None else 0
+    tokens = tokens_of(asked, answer)
     return {
-        "prompt_tokens": input,
-        "completion_tokens": output,
-        "total_tokens": input + output,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens": tokens.input,
+        "completion_tokens": tokens.output,
+        "total_tokens": tokens.input + tokens.output,
+        "prompt_tokens_details": {"cached_tokens": tokens.cached},
+        "completion_tokens_details": {"reasoning_tokens": tokens.reasoning},
     }
-
-
-def _event(data: dict[str, Any]) -> bytes:
-    return b"data: " + msgspec.json.encode(data) + b"\n\n"

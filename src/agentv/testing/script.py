@@ -14,13 +14,19 @@ from agentv.testing.wire import Asked
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model says. Without `usage`, words are counted as tokens; `wrong_usage` writes nonsense instead."""
+    """What the model says. Without `usage`, words are counted as tokens; `wrong_usage` writes nonsense instead.
+
+    `stop_reason` is in OpenAI's words (`stop`, `tool_calls`, `length`, `content_filter`); each format has its own for
+    them. `model` is the model that says it has answered, where it is not the one that was asked for.
+    """
 
     text: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     usage: TokenUsage | None = None
     stop_reason: str | None = None
     refusal: str | None = None
+    thinking: str | None = None
+    model: str | None = None
     wrong_usage: bool = False
 
 

@@ -15,6 +15,9 @@ from aiohttp import web
 
 from agentv.testing.chat import ChatCompletions
 from agentv.testing.faults import Fault, FaultPlan, Faults, RequestCap
+from agentv.testing.gemini import GeminiContent
+from agentv.testing.messages import AnthropicMessages
+from agentv.testing.responses import Responses
 from agentv.testing.script import Answers, RawReply, answer_to
 from agentv.testing.sending import reset, send_stream, send_whole
 from agentv.testing.wire import Asked, NotUnderstood, WireFormat
@@ -64,7 +67,7 @@ class FaultyServer:
         self._plan = FaultPlan(faults, seed)
         self._latency_s = latency_s
         self._cap = RequestCap(requests_per_s, burst or max(1.0, requests_per_s)) if requests_per_s else None
-        self._formats = (*formats, ChatCompletions())
+        self._formats = (*formats, ChatCompletions(), Responses(), AnthropicMessages(), GeminiContent())
         self._tls = tls
         self._port = 0
         self._runner: web.ServerRunner | None = None
@@ -79,7 +82,7 @@ class FaultyServer:
 
     @property
     def url(self) -> str:
-        """The base address that OpenAI's clients take."""
+        """The base address that OpenAI's clients take; Anthropic's and Google's take `origin`."""
         return f"{self.origin}/v1"
 
     @property
@@ -151,12 +154,15 @@ class FaultyServer:
         wire = next((wire for wire in self._formats if wire.serves(request.path)), None)
         if wire is None:
             return self._error(self._formats[0], 404, f"Nothing is served at {request.path}")
-        fault = self._next_fault(raw)
         try:
             asked = wire.read(_asked(number, request, raw))
         except NotUnderstood as error:
             return self._error(wire, 400, str(error))
         self.requests.append(asked)
+        if asked.reply is not None:
+            self.counts.by_status[200] += 1
+            return await send_whole(request, msgspec.json.encode(asked.reply), None)
+        fault = self._next_fault(raw)
         if fault is not None and fault.status is not None:
             return self._error(wire, fault.status, "This failure was asked for", fault.wait_headers())
         return await self._answer(request, wire, asked, fault)

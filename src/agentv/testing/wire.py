@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request: how it came, and what its format understood. `turn` counts answers since the user's last message."""
+    """A request: how it came, and what its format understood. `turn` counts answers since the user's last message.
+
+    `reply` answers a request that asks the model nothing, such as one that counts tokens: no script, no fault.
+    """
 
     number: int
     method: str
@@ -28,6 +31,7 @@ class Asked:
     model: str = ""
     stream: bool = False
     words: int = 0
+    reply: dict[str, Any] | None = None
 
 
 class NotUnderstood(Exception):
@@ -45,6 +49,14 @@ def json_object(raw: bytes) -> dict[str, Any]:
     return body
 
 
+def json_or_text(text: str) -> Any:
+    """The value of a text that is JSON, else the text."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
 class WireFormat(Protocol):
     """One API's way of putting things. A new one is a class of these five methods, given to the server."""
 
@@ -56,7 +68,7 @@ class WireFormat(Protocol):
         """The request with what its body says filled in. Raises NotUnderstood."""
         ...
 
-    def whole(self, asked: Asked, answer: Answer) -> dict[str, Any]:
+    def whole(self, asked: Asked, answer: Answer) -> Any:
         """The body of a plain answer."""
         ...
 
