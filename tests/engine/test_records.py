@@ -140,7 +140,7 @@ def test_each_case_stands_in_the_folder_once_and_before_its_first_record(project
     assert first == json.loads(json.dumps(resolved_data(loaded)))
 
 
-def test_a_case_is_written_when_its_first_job_begins_and_not_all_of_them_at_once(project):
+def test_cases_are_written_some_ahead_of_their_jobs_and_not_all_of_them_at_once(project):
     project.write(
         "agent.py",
         "from pathlib import Path\n"
@@ -148,9 +148,9 @@ def test_a_case_is_written_when_its_first_job_begins_and_not_all_of_them_at_once
         "    return str(Path('out/cases.jsonl').read_bytes().count(b'\\n'))\n",
     )
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 1})
-    project.dataset(*(["q"] * 5))
+    project.dataset(*(["q"] * 70))
     assert project.eval("--out", "out", "--quiet").code == 0
-    assert [record["candidate_answer"] for record in project.records()] == ["1", "2", "3", "4", "5"]
+    assert [record["candidate_answer"] for record in project.records()] == ["64"] * 64 + ["70"] * 6
 
 
 def test_files_are_kept_with_the_cases_that_name_them(project):
@@ -270,13 +270,13 @@ def test_a_dataset_that_changes_while_it_runs_does_not_end_as_if_complete(projec
         "    return prompt\n",
     )
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 1})
-    project.dataset("yes", name="a.yaml")
-    project.dataset("yes", "yes", "yes", name="b.yaml")
+    project.dataset(*(["yes"] * 70), name="a.yaml")
+    project.dataset(*(["yes"] * 90), name="b.yaml")
     ended = project.eval("a.yaml", "b.yaml", "--out", "out")
     assert ended.code == 2
     assert "The datasets changed while they were run" in ended.stderr and "--resume" in ended.stderr
     assert "finished_at" not in project.manifest()
-    assert len(project.records()) == 2
+    assert len(project.records()) == 140
 
 
 @pytest.mark.parametrize("text", ["plain", *UNUSUAL[:3], ""])

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -33,6 +34,8 @@ from agentv.results.summary import Snapshot, SummaryBuilder
 from agentv.results.writer import ResultWriter
 
 MOST_AT_ONCE = 1000
+_AHEAD = 64
+"""Cases that are written down together, before the first of them is run."""
 
 
 class Observer:
@@ -134,19 +137,33 @@ class Running:
         return max(1, min(MOST_AT_ONCE, most, self._checked.total))
 
     def _jobs(self) -> Iterator[Job]:
+        cases = self._plan.cases.stream_again()
+        while chunk := list(islice(cases, _AHEAD)):
+            yield from self._jobs_of(chunk)
+
+    def _jobs_of(self, cases: list[EvalCase]) -> Iterator[Job]:
+        """The jobs of some cases. All of them are written down first: one write for many is what makes it cheap."""
+        jobs: list[Job] = []
+        lines: list[bytes] = []
         has_done = len(self._done) > 0
-        for case in self._plan.cases.stream_again():
+        for case in cases:
             prints = case.fingerprints
-            jobs = self._plan.jobs_of(case, prints[1])
+            open_jobs = self._plan.jobs_of(case, prints[1])
             if has_done:
-                jobs = [job for job in jobs if job.key not in self._done]
-            if jobs:
-                self._write_case(case, prints)
-            for job in jobs:
-                if self.stopped is not None:
-                    return
-                if self._earlier is None or not self._carried(job, self._earlier):
-                    yield job
+                open_jobs = [job for job in open_jobs if job.key not in self._done]
+            if open_jobs:
+                jobs += open_jobs
+                lines += self._case_line(case, prints)
+                if case.names_files:  # and its contents may be large
+                    self._cases.write_all(lines)
+                    lines.clear()
+        if lines:
+            self._cases.write_all(lines)
+        for job in jobs:
+            if self.stopped is not None:
+                return
+            if self._earlier is None or not self._carried(job, self._earlier):
+                yield job
 
     def _carried(self, job: Job, earlier: Earlier) -> bool:
         """Whether an earlier run's record stands for this job; then it is in this run's results too."""
@@ -157,15 +174,15 @@ class Running:
         self._keep(msgspec.structs.replace(decision.record, run_id=self._worker.run_id))
         return True
 
-    def _write_case(self, case: EvalCase, prints: tuple[str, str]) -> None:
+    def _case_line(self, case: EvalCase, prints: tuple[str, str]) -> list[bytes]:
         """A case stands in the folder before its first record does, so that the folder explains itself."""
         if self._written and hash((case.path, case.id)) in self._written:
-            return
+            return []
         data = resolved_data(case)
         data["dataset_path"] = case.path
         data["input_fingerprint"], data["fingerprint"] = prints
         data["evaluators_fingerprint"] = self._files.fingerprint(case, self._plan.evaluators_of(case))
-        self._cases.write(to_json(data) + b"\n")
+        return [to_json(data) + b"\n"]
 
     def _keep(self, result: Result) -> Result:
         """Writes a record. What is summed up and shown afterwards is what was written, secrets taken out."""

@@ -51,8 +51,13 @@ class ResultWriter:
 
     def write(self, line: bytes) -> None:
         """Adds a line that ends in a newline. Raises AgentvError when it could not; then nothing of it is there."""
-        if self._redact is not None:
-            line = self._redact(line)
+        self._append(line if self._redact is None else self._redact(line))
+
+    def write_all(self, lines: list[bytes]) -> None:
+        """Adds lines with one call of the system. When that fails, the lines that are there are whole."""
+        self._append(b"".join(lines if self._redact is None else map(self._redact, lines)))
+
+    def _append(self, line: bytes) -> None:
         try:
             if self._torn:
                 self._cut_torn_line()
