@@ -159,12 +159,19 @@ def test_a_typing_mistake_in_an_option_gets_a_suggestion(folder):
         ((CASES, {"provider": "mok"}), "mock"),
         ((CASES, {"provider": "mock", "respones": "x"}), "respon"),
         ((CASES, echo, ["contans"]), "contains"),
+        ((CASES, lambda first, second: "", SAYS_YES), "first, second"),
+        ((CASES, {"provider": "python", "function": "gone.py:answer"}, SAYS_YES), "gone.py"),
     ],
 )
 def test_mistakes_are_errors_that_say_what_to_do_and_leave_nothing_behind(folder, arguments, message):
     with pytest.raises(AgentvError, match=message):
         evaluate(*arguments)
     assert not list(folder.path.rglob("run.json"))
+
+
+def test_an_unknown_setting_of_an_evaluator_is_a_warning(folder):
+    with pytest.warns(agentv.DatasetWarning, match="valu"):
+        evaluate(CASES, echo, [{"type": "is_json", "valu": "x"}])
 
 
 def test_an_existing_folder_is_refused(folder):
@@ -273,7 +280,7 @@ asyncio.run(in_a_loop()) if sys.argv[1:] == ["loop"] else main()
 """
 
 
-@pytest.mark.parametrize("where", ["plain"])
+@pytest.mark.parametrize("where", ["plain", "loop"])
 def test_ctrl_c_ends_it_with_keyboard_interrupt_once_what_is_done_is_kept(folder, where):
     folder.write("program.py", INTERRUPTED)
     command = [sys.executable, "program.py", where]

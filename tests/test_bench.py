@@ -103,3 +103,8 @@ def test_generated_yaml_holds_the_same_rows_as_generated_jsonl(generate, tmp_pat
     lines = generate.write_jsonl(tmp_path / "cases.jsonl", row, 20).read_text().splitlines()
     document = yaml.safe_load(generate.write_yaml(tmp_path / "cases.yml", row, 20).read_text())
     assert document["evalcases"] == [json.loads(line) for line in lines]
+
+
+def test_a_run_that_is_stopped_and_gone_on_with_is_accounted_for():
+    done = bench("kills.py", "--kills", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
