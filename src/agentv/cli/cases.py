@@ -126,8 +126,9 @@ def _cells(case: EvalCase) -> tuple[str, ...]:
 
 def _preview(content: Any) -> str:
     from agentv.model.values import to_json
+    from agentv.report.text import one_line
 
     if isinstance(content, tuple):
         content = " ".join(part.value for part in content)
     text = content if isinstance(content, str) else to_json(content).decode()
-    return " ".join("".join(char if char.isprintable() else " " for char in text[:400]).split())
+    return one_line(text, 400)

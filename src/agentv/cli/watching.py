@@ -10,8 +10,9 @@ from contextlib import contextmanager, nullcontext
 from agentv.engine.job import Job
 from agentv.engine.run import Observer, Running
 from agentv.model.result import Result
-from agentv.report.figures import duration, number, one_line
+from agentv.report.figures import duration, number
 from agentv.report.progress import Progress
+from agentv.report.text import one_line
 from agentv.results.redact import Redactor
 
 _LONGEST_LINE = 500

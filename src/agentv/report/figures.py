@@ -65,12 +65,6 @@ def bars(counts: Sequence[int], drawn: bool) -> str:
     return "".join(" " if drawn and not n else "0" if not n else marks[round(7 * n / most)] for n in counts)
 
 
-def one_line(text: str, longest: int) -> str:
-    """Text of models and users on one line, without control characters that a terminal would obey."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * longest]).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
 def fitting(text: str, encoding: str | None) -> str:
     """The text with a question mark for what a stream's encoding does not have."""
     known = encoding or "utf-8"

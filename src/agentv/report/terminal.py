@@ -16,11 +16,11 @@ from agentv.report.figures import (
     fitting,
     interval,
     number,
-    one_line,
     percent,
     percent_interval,
     usd,
 )
+from agentv.report.text import one_line
 from agentv.results.summary import CaseNote, TargetDetails
 
 _LONGEST_NAME = 40
