@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+from agentv.errors import UsageError
 from agentv.suggest import did_you_mean
 
 
 class Registry:
     """The kinds of one seam. A kind is one row here and one module; other spellings lead to the same row."""
 
-    def __init__(self, group: str, rows: Mapping[str, str], aliases: Mapping[str, str], noun: str = "types") -> None:
+    def __init__(
+        self,
+        group: str,
+        rows: Mapping[str, str],
+        aliases: Mapping[str, str],
+        noun: str = "types",
+        elsewhere: Mapping[str, str] | None = None,
+    ) -> None:
         self._group = group
         self._rows = rows
         self._aliases = aliases
         self._noun = noun
+        self._elsewhere = elsewhere or {}
 
     def names(self) -> list[str]:
         """The built-in kinds, in the order of the table."""
@@ -41,17 +52,28 @@ class Registry:
         if row is not None:
             module, _, attribute = row.partition(":")
             return getattr(import_module(module), attribute)
-        return self._plugins()[name].load()
+        point = self._plugins()[name]
+        try:
+            return point.load()
+        except (Exception, SystemExit) as error:
+            why = f"{type(error).__name__}: {error}"
+            raise UsageError(f"The plug-in '{name}' ({point.value}) cannot be loaded", why) from error
 
     def suggestion(self, name: str) -> str:
-        """A did-you-mean for an unknown kind, or the list of known ones."""
-        known = [*self._rows, *self._aliases]
-        return did_you_mean(name, known) or f"Known {self._noun}: {', '.join(self._rows)}"
+        """What another tool's kind is here, a did-you-mean for an unknown one, or the list of those that are known."""
+        known = [*self._rows, *self._aliases, *self._plugins()]
+        instead = self._elsewhere.get(name.replace("_", "-"))
+        return instead or did_you_mean(name, known) or f"Known {self._noun}: {', '.join(self._rows)}"
 
     def _plugins(self) -> dict[str, Any]:
-        from importlib.metadata import entry_points  # late: scanning installed packages takes milliseconds
+        return _entry_points(self._group, tuple(sys.path))
 
-        return {point.name: point for point in entry_points(group=self._group)}
+
+@lru_cache(maxsize=8)
+def _entry_points(group: str, path: tuple[str, ...]) -> dict[str, Any]:  # noqa: ARG001  # what is found hangs on the path
+    from importlib.metadata import entry_points  # late: scanning installed packages takes milliseconds
+
+    return {point.name: point for point in entry_points(group=group)}
 
 
 def _is_path(name: str) -> bool:
@@ -64,9 +86,41 @@ READERS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 """Dataset formats: the extensions that mean them and the module that reads them."""
 
-_CHECKS = "agentv.evaluators.checks"
+_CONTAINS = "agentv.evaluators.contains"
+_JSON = "agentv.evaluators.json_checks"
 _LIMITS = "agentv.evaluators.limits"
 _JUDGE = "agentv.evaluators.llm_judge"
+
+_FUNCTION = "Use `python` with a function of yours"
+_NEARNESS = "Use `similarity` or `levenshtein`, or `python` with a function of yours"
+ELSEWHERE = {
+    "assert-set": "Use `composite`, with `aggregator: {type: threshold, threshold: …}`",
+    "javascript": "Use `code_judge` with a program, or `python` with a function",
+    "webhook": "Use `code_judge` with a program that asks the address",
+    "agent-rubric": "Use `rubric`, with a coding agent as its `target`",
+    "trajectory:tool-used": "Use `tool_trajectory` with `mode: any_order` and `minimums: {TOOL: 1}`",
+    "trajectory:tool-sequence": "Use `tool_trajectory` with `mode: in_order` or `exact`, and `expected`",
+    "trajectory:tool-args-match": "Use `tool_trajectory` with `expected: [{tool: TOOL, args: {…}}]`",
+    "trajectory:step-count": "Use `execution_metrics` with `max_tool_calls`",
+    "trajectory:goal-success": "Use `llm_judge`",
+    "tool-call-f1": "Use `tool_trajectory` with `mode: superset` or `subset`",
+    **dict.fromkeys(("skill-used", "skill-trigger"), "Use `tool_trajectory` with the tool that loads the skill"),
+    **dict.fromkeys(
+        ("similar:cosine", "similar:dot", "similar:euclidean"), "Use `similarity` with `method: embedding`"
+    ),
+    **dict.fromkeys(
+        ("is-valid-openai-tools-call", "is-valid-openai-function-call", "is-valid-function-call"),
+        "Use `tool_trajectory` for calls of tools, or `json_schema` for an answer that is JSON",
+    ),
+    "contains-json": "Use `is_json`, with `transform: {strip: [fences]}` or `transform: {regex: …}` on the entry",
+    **dict.fromkeys(("is-xml", "is-sql", "is-html", "contains-xml", "contains-sql", "contains-html"), _FUNCTION),
+    **dict.fromkeys(("bleu", "gleu", "rouge-n", "meteor"), _NEARNESS),
+    **dict.fromkeys(("g-eval", "moderation", "is-refusal"), "Use `llm_judge` with a `prompt`, or `rubric`"),
+    "classifier": _FUNCTION,
+    "word-count": "Use `regex`, or `python` with a function of yours",
+    "select-best": "Compare two runs with `agentv compare`",
+}
+"""Types of AgentV 4.x, 5.x and promptfoo that have no row here, and what to use."""
 
 EVALUATORS = Registry(
     "agentv.evaluators",
@@ -86,20 +140,20 @@ EVALUATORS = Registry(
         "cost": f"{_LIMITS}:Cost",
         "token_usage": f"{_LIMITS}:TokenUsage",
         "execution_metrics": f"{_LIMITS}:ExecutionMetrics",
-        "equals": f"{_CHECKS}:Equals",
-        "contains": f"{_CHECKS}:Contains",
-        "contains_any": f"{_CHECKS}:ContainsAny",
-        "contains_all": f"{_CHECKS}:ContainsAll",
-        "icontains": f"{_CHECKS}:IContains",
-        "icontains_any": f"{_CHECKS}:IContainsAny",
-        "icontains_all": f"{_CHECKS}:IContainsAll",
-        "starts_with": f"{_CHECKS}:StartsWith",
-        "ends_with": f"{_CHECKS}:EndsWith",
-        "regex": f"{_CHECKS}:Regex",
-        "is_json": f"{_CHECKS}:IsJson",
-        "json_schema": f"{_CHECKS}:JsonSchema",
-        "levenshtein": f"{_CHECKS}:Levenshtein",
-        "similarity": f"{_CHECKS}:Similarity",
+        "equals": "agentv.evaluators.equals:Equals",
+        "contains": f"{_CONTAINS}:Contains",
+        "contains_any": f"{_CONTAINS}:ContainsAny",
+        "contains_all": f"{_CONTAINS}:ContainsAll",
+        "icontains": f"{_CONTAINS}:IContains",
+        "icontains_any": f"{_CONTAINS}:IContainsAny",
+        "icontains_all": f"{_CONTAINS}:IContainsAll",
+        "starts_with": f"{_CONTAINS}:StartsWith",
+        "ends_with": f"{_CONTAINS}:EndsWith",
+        "regex": "agentv.evaluators.regex:Regex",
+        "is_json": f"{_JSON}:IsJson",
+        "json_schema": f"{_JSON}:JsonSchema",
+        "levenshtein": "agentv.evaluators.levenshtein:Levenshtein",
+        "similarity": "agentv.evaluators.similarity:Similarity",
     },
     aliases={
         "llm_grader": "llm_judge",
@@ -108,7 +162,11 @@ EVALUATORS = Registry(
         "code_grader": "code_judge",
         "script": "code_judge",
         "similar": "similarity",
+        "context_faithfulness": "faithfulness",
+        "model_graded_factuality": "factuality",
+        "model_graded_closedqa": "rubric",
     },
+    elsewhere=ELSEWHERE,
 )
 
 TARGETS = Registry(
@@ -133,6 +191,7 @@ TARGETS = Registry(
         "http": "agentv.targets.http:Http",
         "replay": "agentv.targets.replay:Replay",
         "mock": "agentv.targets.mock:Mock",
+        "sentence-transformers": "agentv.targets.sentence_transformers:SentenceTransformers",
     },
     aliases={
         "azure-openai": "azure",

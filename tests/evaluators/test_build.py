@@ -4,7 +4,7 @@ import pytest
 
 from agentv.errors import UsageError
 from agentv.evaluators.build import build
-from agentv.evaluators.checks import Contains
+from agentv.evaluators.contains import Contains
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import freeze
 from agentv.registry import EVALUATORS

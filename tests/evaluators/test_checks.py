@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.evaluators.checks import Contains, Levenshtein, Similarity
+from agentv.evaluators.contains import Contains
+from agentv.evaluators.levenshtein import Levenshtein
+from agentv.evaluators.similarity import Similarity
 
 NONE = object()
 RISK = {"risk": "high", "codes": [1, 2.0, True]}

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.memo import Memo
+from agentv.errors import UsageError
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
 from agentv.model.values import FrozenDict, freeze
 from agentv.problems import KeyPath, Problems, field_name
@@ -191,14 +192,24 @@ def _type_of(
         else:
             problems.wrong_type((*path, key), "a string", written)
         return None
-    negated = written.startswith("not-")
-    type_ = EVALUATORS.canonical(written.removeprefix("not-") if negated else written)
+    type_, negated = _canonical_type(written)
     if type_ is None:
         place = place or (*path, key)
         what = "Unknown evaluator type" if key == "type" else "No evaluator 'type', and the name is no type either:"
-        problems.error(place, f"{what} '{written}'", EVALUATORS.suggestion(written))
+        problems.error(place, f"{what} '{written}'", EVALUATORS.suggestion(_without_not(written)))
         return None
     return type_, negated
+
+
+def _canonical_type(written: str) -> tuple[str | None, bool]:
+    """The type, and whether a `not-` turns it around; a plug-in whose own name begins so is itself."""
+    type_ = EVALUATORS.canonical(written)
+    bare = _without_not(written)
+    return (type_, False) if type_ is not None or bare == written else (EVALUATORS.canonical(bare), True)
+
+
+def _without_not(written: str) -> str:
+    return written[4:] if written.startswith(("not-", "not_")) else written
 
 
 def _read_common(entry: dict[str, Any], path: KeyPath, problems: Problems) -> dict[str, Any]:
@@ -253,7 +264,14 @@ def _check_own(
     """Holds the type's own settings against the class that declares them; composites against their members too."""
     if ".py:" in type_:
         return
-    kind = EVALUATORS.find(type_)
+    try:
+        kind = EVALUATORS.find(type_)
+    except UsageError as error:
+        problems.error(path, f"{error.headline}: {error.detail}")
+        return
+    if not hasattr(kind, "open_settings"):
+        problems.error(path, f"The plug-in '{type_}' is no subclass of agentv.evaluators.base.Evaluator")
+        return
     own_problems = Problems()
     settings = read_settings(kind, own, (), own_problems)
     for problem in own_problems:

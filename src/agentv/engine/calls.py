@@ -65,18 +65,18 @@ class Targets:
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
-        self._live: dict[str, LiveTarget] = {}
+        self._live: dict[tuple[str, bool], LiveTarget] = {}
         self._limiters: dict[str, Limiter] = {}
         self._layers = Layers(spec.layers)
 
-    def get(self, name: str) -> LiveTarget:
-        """A target by name, opened on first use."""
-        live = self._live.get(name)
+    def get(self, name: str, *, embeddings: bool = False) -> LiveTarget:
+        """A target by name, opened on first use; with `embeddings`, what it makes vectors with."""
+        live = self._live.get((name, embeddings))
         if live is None:
             settings = self._spec.target(name)
-            responder = _opened(settings, self._spec.home)
+            responder = settings.open_embeddings(self._spec.home) if embeddings else _opened(settings, self._spec.home)
             limiter = self._limiter(settings, responder.endpoint)
-            live = self._live[name] = LiveTarget(settings, responder, limiter, self._spec, self._layers)
+            live = self._live[name, embeddings] = LiveTarget(settings, responder, limiter, self._spec, self._layers)
         return live
 
     @property

@@ -97,6 +97,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What the first reading found: all in order, and so much of it.
 
     `jobs` are counted by target; `most_per_case` is how often one target is asked one case: trials times prompts.
+    `embedders` are targets that are asked for embeddings.
     """
 
     cases: int
@@ -105,6 +106,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     thresholds: dict[str, float] = {}
     datasets: tuple[DatasetEntry, ...]
     evaluators: dict[str, str]
+    embedders: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -147,6 +149,7 @@ def check(plan: Plan) -> Checked:
         most_per_case=most,
         datasets=datasets,
         evaluators=checker.fingerprints,
+        embedders=tuple(checker.embedders),
     )
 
 
@@ -194,13 +197,12 @@ class _Checker:
         self._files = EvaluatorFiles()
         self._known = frozenset(plan.known)
         self.fingerprints: dict[str, str] = {}
+        self.embedders: dict[str, None] = {}
         self.thresholds: dict[str, float] = {}
 
     def check(self, case: EvalCase) -> None:
         for target in self._plan.targets_of(case):
-            if target not in self._known:
-                hint = did_you_mean(target, self._plan.known) or f"Known targets: {', '.join(self._plan.known)}"
-                raise _case_error(case, f"Unknown target '{target}'", hint, "execution.target")
+            self._check_target(target, case, "execution.target")
         self.thresholds.update(case.execution.thresholds or {})
         for key in ("turns", "user", "workspace"):
             if getattr(case, key):
@@ -221,13 +223,34 @@ class _Checker:
             self._files.check(evaluator, spec, origin)
         except FileError as error:
             raise _case_error(case, f"Evaluator '{spec.name}': {error.message}", error.hint, "evaluators") from None
+        except UsageError as error:
+            if self._plan.evaluators is not None:
+                raise  # they come from the command or a program, not from this case
+            message = f"{error.headline}\n{error.detail}".strip()
+            raise _case_error(case, message, error.hint, "evaluators") from None
         if not evaluator.can_run:
             message = f"Evaluators of type '{spec.type}' cannot be run in this version"
             hint = "Give the case or the dataset other evaluators, for example `{type: contains, value: …}`"
             raise _case_error(case, message, hint, "evaluators")
+        if evaluator.embeds:
+            self._add_embedder(spec, case)
         if len(self._good) >= _REMEMBERED:
             self._good.clear()  # cases may have evaluators of their own, and memory must not grow with them
         self._good.add(spec)
+
+    def _add_embedder(self, spec: EvaluatorSpec, case: EvalCase) -> None:
+        if not isinstance(spec.target, str):
+            hint = "Write `target: NAME` beside `method: embedding`"
+            raise _case_error(
+                case, f"Evaluator '{spec.name}' needs one target that makes embeddings", hint, "evaluators"
+            )
+        self._check_target(spec.target, case, "evaluators")
+        self.embedders[spec.target] = None
+
+    def _check_target(self, target: str, case: EvalCase, field: str) -> None:
+        if target not in self._known:
+            hint = did_you_mean(target, self._plan.known) or f"Known targets: {', '.join(self._plan.known)}"
+            raise _case_error(case, f"Unknown target '{target}'", hint, field)
 
 
 def _case_error(case: EvalCase, message: str, hint: str, field: str) -> InvalidCaseError:

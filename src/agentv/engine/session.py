@@ -136,7 +136,7 @@ class Session:
                 self._check_unchanged(begun, checked)
             planned = begun or self._manifest(checked, run_id)
             worker = Worker(self._spec(planned.run_id, checked, folder))
-            worker.open(checked.jobs)
+            worker.open(checked.jobs, checked.embedders)
             earlier = self._earlier()
             folder.write_manifest(planned)
             manifest = planned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -49,10 +49,12 @@ class Worker:
         """The run that the records belong to."""
         return self._spec.run_id
 
-    def open(self, targets: Iterable[str]) -> None:
+    def open(self, targets: Iterable[str], embedders: Iterable[str] = ()) -> None:
         """Opens targets before the first job, so that what is wrong with one is known before anything is called."""
         for name in targets:
             self.targets.get(name)
+        for name in embedders:
+            self.targets.get(name, embeddings=True)
 
     async def run(self, job: Job) -> Result:
         """The record of one job, whatever happens in it."""
@@ -88,6 +90,8 @@ class Worker:
                 self._evaluators.clear()  # cases may have evaluators of their own, and memory must not grow with them
             known = self._evaluators[id(spec)] = (spec, build(spec, judgement.find_file))
         evaluator = known[1]
+        if evaluator.embeds:
+            judgement = judgement.with_embed(partial(self._embed, spec.target))
         try:
             if spec.transform is not None:
                 judgement = judgement.with_answer(
@@ -145,6 +149,16 @@ class Worker:
         if answered.response.cached:
             # Paid for in an earlier run: a budget counts what this one spends.
             return msgspec.structs.replace(answered.response, cost_usd=0.0)
+        return answered.response
+
+    async def _embed(self, target: Any, texts: tuple[str, ...]) -> Response:
+        """Vectors of texts, from the target that an entry names."""
+        messages = tuple(Message("user", text) for text in texts)
+        answered = await self.targets.get(target, embeddings=True).call(
+            Question(EvalCase("embeddings", input=messages))
+        )
+        if answered.response is None:
+            raise EvaluatorFailure(f"{target} made no embeddings: {answered.failure}")
         return answered.response
 
     def _failed(self, job: Job, answered: Answered) -> Result:

@@ -65,6 +65,11 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         return []
 
     @property
+    def embeds(self) -> bool:
+        """Whether the entry's `target` is asked for embeddings."""
+        return False
+
+    @property
     def needs_reference(self) -> bool:
         """Whether a case without an expected output cannot be scored with these settings."""
         return False

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
+from agentv.evaluators.base import Evaluator
 from agentv.model.judgement import Judgement
 from agentv.model.score import EvaluatorFailure
+
+Scalar = str | int | float | bool
+"""What stands for a text: YAML gives `value: 42` as a number."""
+
+Scalars = Annotated[list[Scalar], Meta(min_length=1)]
+
+BLANK = "is blank, so every answer would pass"
+
+
+class AgainstReference(Evaluator, frozen=True, kw_only=True, dict=True):
+    """A check that takes the reference answer when no `value` is given. Subclasses say what a value is."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Without `value` the expected output takes its place."""
+        return getattr(self, "value", None) is None
 
 
 def text_of(value: Any) -> str:
@@ -31,3 +49,9 @@ def reference_value(judgement: Judgement) -> Any:
     text = reference_text(judgement)
     content = judgement.case.expected_output[-1].content
     return text if content is None or isinstance(content, str | tuple) else content
+
+
+def reference_texts(judgement: Judgement) -> list[str]:
+    """The reference answer as texts: each item of a list, else the one text that it is."""
+    reference = reference_value(judgement)
+    return [text_of(item) for item in reference] if isinstance(reference, list) else [text_of(reference)]

@@ -38,6 +38,18 @@ def missed(*sentences: str) -> Score:
     return Score(0.0, misses=sentences)
 
 
+def limited(holds: bool, sentence: str) -> Score:
+    """The full score or none, and the sentence for either."""
+    return passed(sentence) if holds else missed(sentence)
+
+
+def near(share: float, threshold: float | None, sentence: str) -> Score:
+    """How near two things are, or with a threshold whether that is near enough, the last bits aside."""
+    if threshold is None:
+        return Score(share, reasoning=sentence)
+    return limited(round(share, 12) >= threshold, f"{sentence}; at least {threshold:.3g} wanted")
+
+
 def at_most(value: float, limit: float) -> bool:
     """Whether a value keeps within a limit, the last bits of a sum aside."""
     return value <= limit or math.isclose(value, limit, rel_tol=_LAST_BITS, abs_tol=0.0)

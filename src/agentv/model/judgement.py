@@ -14,13 +14,15 @@ from agentv.model.result import ExecutionMetrics, TraceSummary
 from agentv.model.values import to_json
 
 Ask = Callable[[str | None, tuple[Message, ...]], Awaitable[Response]]
+Embed = Callable[[tuple[str, ...]], Awaitable[Response]]
 
 
 class Judgement:
     """One answer to be scored. `question` is the rendered prompt, `candidate_answer` the text after `transform`.
 
     `ask(target, messages)` reaches a judge model through the run's own limits, retries and records; `workdir` is the
-    dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`.
+    dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`. `embed(texts)` gets
+    vectors of texts from the entry's target in the same way: they are the data of the answer.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class Judgement:
         workdir: str = ".",
         find_file: Callable[[str], str] = str,
         ask: Ask | None = None,
+        embed: Embed | None = None,
         trace_summary: TraceSummary | None = None,
         execution_metrics: ExecutionMetrics | None = None,
     ) -> None:
@@ -41,6 +44,7 @@ class Judgement:
         self.workdir = workdir
         self.find_file = find_file
         self.ask = ask
+        self.embed = embed
         self.trace_summary = trace_summary
         self.execution_metrics = execution_metrics
 
@@ -48,6 +52,12 @@ class Judgement:
         """The same with another text as the answer, for an evaluator that cleans it first."""
         other = copy.copy(self)
         other.candidate_answer = text
+        return other
+
+    def with_embed(self, embed: Embed) -> Judgement:
+        """The same for an evaluator that compares meanings."""
+        other = copy.copy(self)
+        other.embed = embed
         return other
 
     @property

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from agentv.errors import UsageError
 from agentv.model.response import Responder
 
 Count = Annotated[int, Meta(ge=0)]
@@ -68,6 +69,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def open(self, home: str) -> Responder:
         """The target alive, ready to answer. `home` is the folder of the targets file, for paths in its settings."""
         raise NotImplementedError
+
+    def open_embeddings(self, home: str) -> Responder:  # noqa: ARG002
+        """What makes vectors of texts; see `agentv.targets.embeddings`. Most providers make none."""
+        message = f"Target '{self.name}': provider '{self.provider}' makes no embeddings"
+        raise UsageError(
+            message, hint="Providers that do: openai (and what speaks its API), python, sentence-transformers"
+        )
 
     def complaints(self) -> list[str]:
         """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""

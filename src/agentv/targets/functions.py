@@ -18,6 +18,7 @@ from agentv.model.case import case_to_data
 from agentv.model.message import message_to_data
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.targets.answers import response_from_value
+from agentv.targets.embeddings import texts_in
 from agentv.targets.importing import in_one_line
 
 KNOWN: dict[str, Callable[[Request], Any]] = {
@@ -26,6 +27,7 @@ KNOWN: dict[str, Callable[[Request], Any]] = {
     "case": lambda request: request.case,
     "variables": lambda request: dict(request.case.variables or {}),
     "trial": lambda request: request.trial,
+    "texts": texts_in,
 }
 """What a function may ask for, by the names of its parameters."""
 

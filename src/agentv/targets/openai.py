@@ -59,6 +59,21 @@ class OpenAI(ModelApi, frozen=True, kw_only=True):
             system_prompt=self.system_prompt,
         )
 
+    def open_embeddings(self, home: str) -> Responder:
+        """Embeddings of `model`, ready to be asked for."""
+        from agentv.targets.client import HttpClient  # late: as above
+        from agentv.targets.embeddings import EmbeddingResponder
+
+        key = self._key(home)
+        base, _, query = (self.base_url or OPENAI_URL).partition("?")
+        base = base.rstrip("/").removesuffix("/embeddings")
+        url = f"{base}/embeddings" + (f"?{query}" if query else "")
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+        endpoint = f"{base}#{digest(key)[:8] if key else 'no-key'}"
+        return EmbeddingResponder(
+            HttpClient(url, overlaid(headers, self.headers)), url, endpoint=endpoint, model=self.model
+        )
+
     def _key(self, home: str) -> str | None:
         if self.api_key or self.base_url is not None:
             return self.api_key or None

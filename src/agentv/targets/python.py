@@ -16,7 +16,8 @@ _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 class PythonFunction(Target, frozen=True, kw_only=True):
     """A function, plain or async, named as `module:name` or `file.py:name`; `name` may lead to a method: `agent.ask`.
 
-    It may take `messages`, `prompt`, `case`, `variables` and `trial` by name; one other parameter gets the prompt.
+    It may take `messages`, `prompt`, `case`, `variables` and `trial` by name; one other parameter gets the prompt. One
+    that makes embeddings takes `texts` and returns a vector for each.
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "callable": "function"}
@@ -32,6 +33,10 @@ class PythonFunction(Target, frozen=True, kw_only=True):
         if isinstance(call, type):
             call = built(call, self.function, home)
         return FunctionResponder(call, self.function, home)
+
+    def open_embeddings(self, home: str) -> Responder:
+        """The same function, which returns vectors."""
+        return self.open(home)
 
     def complaints(self) -> list[str]:
         """A function named in no known form."""

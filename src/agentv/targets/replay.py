@@ -26,6 +26,10 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
 
         return RecordedResponder(self.source, self.name, home)
 
+    def open_embeddings(self, home: str) -> Responder:
+        """A recording has embeddings beside answers."""
+        return self.open(home)
+
     def complaints(self) -> list[str]:
         """A blank source."""
         return [] if self.source.strip() else ["'from' is blank"]
