@@ -22,6 +22,7 @@ GROUND = {
     "registry",
     "environment",
     "functions",
+    "processes",
     "json_values",
     "transform",
     "__init__",

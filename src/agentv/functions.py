@@ -9,6 +9,7 @@ from hashlib import blake2b
 from types import ModuleType
 from typing import Any
 
+from agentv.errors import AgentvError
 from agentv.suggest import did_you_mean
 
 _LONGEST_MESSAGE = 500
@@ -20,11 +21,11 @@ class FunctionError(ValueError):
     """A function that cannot be had: one sentence that says why."""
 
 
-def load(reference: str, find_file: Callable[[str], str] = str) -> Any:
+def load(reference: str, find_file: Callable[[str], str] = str, *, make: Callable[[type], Any] | None = None) -> Any:
     """What `file.py:name` or `module:name` names; the name may go on with dots. Raises FunctionError.
 
     A file is imported again when it has changed. Its folder goes to the end of the search path, so that it may import
-    its neighbours.
+    its neighbours. A class that a further name follows goes through `make` first, where that is given.
     """
     place, _, name = reference.rpartition(":")
     if not place or not name:
@@ -32,6 +33,8 @@ def load(reference: str, find_file: Callable[[str], str] = str) -> Any:
     module = _from_file(place, find_file) if place.endswith(".py") else _by_name(place)
     found: Any = module
     for part in name.split("."):
+        if make is not None and isinstance(found, type):
+            found = make(found)
         try:
             found = getattr(found, part)
         except AttributeError:
@@ -41,8 +44,39 @@ def load(reference: str, find_file: Callable[[str], str] = str) -> Any:
     return found
 
 
+def import_reference(reference: str, home: str) -> Any:
+    """The object behind a name in a project's settings; files and modules are looked up in `home`. Raises AgentvError.
+
+    A class that is followed by a name is made into an object first: `agent.py:Agent.ask`.
+    """
+    if home not in sys.path:
+        # At the end: what is there must not hide a module of Python's own.
+        sys.path.append(str(home))
+    try:
+        return load(
+            reference,
+            lambda file: os.path.join(home, file),
+            make=lambda kind: built(kind, reference, home),
+        )
+    except FunctionError as error:
+        hint = f"Files and modules are looked up in {home}"
+        raise AgentvError(f"Cannot use '{reference}'", str(error), hint) from error
+
+
+def built(kind: type, reference: str, home: str) -> Any:
+    """An object of a user's class, made without arguments."""
+    try:
+        return kind()
+    except (Exception, SystemExit) as error:
+        hint = "A class is made without arguments; name an object instead, or a function"
+        raise AgentvError(f"Cannot use '{reference}'", describe(error, home), hint) from error
+
+
 def describe(error: BaseException, path: str = "") -> str:
-    """An exception of the user's code in one line: its type, its message, and the line of the user's file."""
+    """An exception of the user's code in one line: its type, its message, and the innermost line of the user's.
+
+    `path` says what is the user's: a file, or a folder with all that is in it.
+    """
     try:
         message = str(error)
     except Exception:
@@ -55,14 +89,15 @@ def describe(error: BaseException, path: str = "") -> str:
 
 
 def _place_of(error: BaseException, path: str) -> tuple[str, int]:
-    """The innermost line of `path` that the error passed through; the innermost line of all when it is not there."""
+    """The innermost line in `path` that the error passed through; the innermost line of all when it is not there."""
     if isinstance(error, SyntaxError) and error.lineno:
         return error.filename or path, error.lineno
     innermost = own = ("", 0)
+    folder = os.path.join(os.path.realpath(path), "") if path else None
     trace = error.__traceback__
     while trace is not None:
         innermost = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
-        if innermost[0] == path:
+        if innermost[0] == path or (folder is not None and os.path.realpath(innermost[0]).startswith(folder)):
             own = innermost
         trace = trace.tb_next
     return own if own[1] else innermost

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agentv.environment import Environment
 from agentv.errors import UsageError
 from agentv.model.case import CaseDetails
 from agentv.model.message import Message, ToolCall
@@ -74,13 +75,13 @@ BROKEN = {
     "assertions that are none": (prints({"score": 1, "assertions": ["a"]}), {}, "must be a list of {text, passed}"),
     "an exit code": (python("sys.exit('it broke')"), {}, "The program ended with exit code 1: it broke"),
     "a score and an exit code": (python("print('{\"score\": 1}'); sys.exit(3)"), {}, "ended with exit code 3"),
-    "a signal": (python("os.kill(os.getpid(), 9)"), {}, "was ended by signal 9 (SIGKILL)"),
+    "a signal": (python("os.kill(os.getpid(), 9)"), {}, "was ended by SIGKILL"),
     "no such program": (["no-such-program"], {}, "The program 'no-such-program' was not found"),
     "no such folder": (["/bin/true"], {"cwd": "nowhere"}, "there is no such folder"),
     "no permission": (["/etc/hostname"], {}, "The program '/etc/hostname' cannot be started"),
     "a null byte": (["/bin/echo", "\0"], {}, "cannot be started"),
     "no end": (python("print('x', file=sys.stderr, flush=True); time.sleep(60)"), {"timeout_seconds": 0.5},
-               "The program took longer than 0.5 s and was ended: x"),
+               "The program did not end within 0.5 s and was ended: x"),
     "no end of output": (["/bin/sh", "-c", "yes"], {}, "The program printed more than 4 MiB and was ended"),
 }  # fmt: skip
 
@@ -172,6 +173,16 @@ def test_secrets_are_not_inherited(scoring, monkeypatch):
     assert inherited["PATH"] == os.environ["PATH"]
 
 
+def test_secrets_of_the_project_are_not_inherited_either(scoring):
+    """Those of `.env`, and variables that a key in the targets file names."""
+    environment = Environment({"FROM_FILE_KEY": "planted-key", "MINE": "planted-by-use", "PLAIN": "kept"})
+    judgement = scoring.judgement(environment=environment.with_secret_names(["MINE"]))
+    script = python("print(json.dumps({'score': 1, 'details': dict(os.environ)}))")
+    inherited = scoring.run(scoring.evaluator("code_judge", script=script), judgement).details
+    assert "planted" not in json.dumps(inherited)
+    assert inherited["PLAIN"] == "kept"
+
+
 def test_a_large_answer_reaches_a_program_that_prints_before_it_reads(scoring):
     answer = "é" * 1_000_000
     code = "print(json.dumps({'score': 1, 'details': len(json.load(sys.stdin)['output'])}))"
@@ -209,7 +220,7 @@ def test_what_a_program_starts_ends_with_it(scoring, tmp_path, then):
     entry = {"script": script, "timeout_seconds": 1}
     started = time.monotonic()
     if then.startswith("sleep"):
-        assert "took longer than 1 s" in scoring.failure("code_judge", entry, workdir=str(tmp_path))
+        assert "did not end within 1 s" in scoring.failure("code_judge", entry, workdir=str(tmp_path))
     else:
         assert scoring.score("code_judge", entry, workdir=str(tmp_path)).score == 1
     assert time.monotonic() - started < 20
@@ -230,6 +241,30 @@ def test_cancelling_ends_the_program(scoring, tmp_path):
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
     assert ends(int((tmp_path / "pid").read_text()))
+
+
+@needs_proc
+@pytest.mark.parametrize("between", [None, 0, 1, 2])
+def test_a_cancellation_at_the_very_start_leaves_nothing(scoring, tmp_path, between):
+    """Once or twice, after any number of steps of the event loop."""
+    evaluator = scoring.evaluator("code_judge", script="sleep 60 & echo $$ $! >> pids; wait")
+
+    async def cancelled(steps):
+        task = asyncio.create_task(evaluator.evaluate(scoring.judgement(workdir=str(tmp_path))))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        if between is not None:
+            for _ in range(between):
+                await asyncio.sleep(0)
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    for steps in range(8):
+        asyncio.run(cancelled(steps))
+    pids = (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []
+    assert [pid for pid in pids if not ends(pid)] == []
 
 
 def test_several_run_at_once(scoring):

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from agentv import processes
 from agentv.environment import Environment, Home
 from agentv.model.case import Origin, Place
 from agentv.model.message import FilePart, Message, TextPart
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.targets import command as command_module
-from agentv.targets import process
 from agentv.targets.cli import Cli, Healthcheck
 from agentv.targets.template import CommandTemplate
 
@@ -198,7 +198,7 @@ def test_a_command_that_fails_is_a_failure_of_its_class(ask, template, error_cla
 
 
 def test_a_folder_that_is_not_there_is_named(ask, tmp_path):
-    assert f"{tmp_path}/nowhere: there is no such folder" in failure_of(ask, cli("true", cwd="nowhere")).message
+    assert f"{tmp_path}/nowhere': there is no such folder" in failure_of(ask, cli("true", cwd="nowhere")).message
 
 
 def test_a_prompt_too_long_for_a_command_line_says_what_to_use(ask):
@@ -294,7 +294,7 @@ STUBBORN = "trap '' TERM; " + FAMILY
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(process, "GRACE_S", 0.05)
+    monkeypatch.setattr(processes, "GRACE_S", 0.05)
 
 
 @pytest.mark.parametrize("template", [FAMILY, STUBBORN], ids=["willing", "stubborn"])
@@ -346,30 +346,6 @@ def test_a_cancellation_at_the_very_start_leaves_nothing(question, tmp_path, sti
     assert still_running(pids) == []
 
 
-def test_a_start_that_takes_its_time_leaves_nothing(question, tmp_path, still_running, pids_in, quick, monkeypatch):
-    async def cancelled_twice():
-        loop = asyncio.get_running_loop()
-        started = loop.subprocess_shell
-
-        async def slowly(*arguments, **options):
-            process_and_output = await started(*arguments, **options)
-            await asyncio.sleep(0.03)
-            return process_and_output
-
-        monkeypatch.setattr(loop, "subprocess_shell", slowly)
-        responder = cli(FAMILY).open(str(tmp_path))
-        call = asyncio.ensure_future(responder.respond(question(folder=tmp_path)))
-        pids = await asyncio.to_thread(pids_in, tmp_path / "pids", 3)
-        for _ in range(2):
-            call.cancel()
-            await asyncio.sleep(0)
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        return pids
-
-    assert still_running(asyncio.run(cancelled_twice())) == []
-
-
 def test_what_a_command_leaves_in_the_background_ends_with_it(ask, tmp_path, still_running, pids_in):
     response = ask(cli("sleep 60 & echo $! > pids; echo answer"), folder=tmp_path)
     assert response.text == "answer"
@@ -377,7 +353,7 @@ def test_what_a_command_leaves_in_the_background_ends_with_it(ask, tmp_path, sti
 
 
 def test_a_process_that_left_the_group_does_not_hold_the_answer_up(ask, tmp_path, pids_in, monkeypatch):
-    monkeypatch.setattr(process, "_DRAIN_S", 0.05)
+    monkeypatch.setattr(processes, "_DRAIN_S", 0.05)
     leave = "import os, time; os.setsid(); open('pids', 'w').write(str(os.getpid())); time.sleep(30)"
     script = tmp_path / "leave.py"
     script.write_text(leave)

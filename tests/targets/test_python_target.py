@@ -107,7 +107,7 @@ WRONG_NAMES = {
         "agents/agent.py:shoot",
         "agents/agent.py has no 'shoot'. Did you mean 'shout'?",
     ),
-    "no such method": ("agents/agent.py:agent.asks", "There is no 'asks' in Agent\n\n  Hint: Did you mean 'ask'?"),
+    "no such method": ("agents/agent.py:agent.asks", "agents/agent.py has no 'asks'. Did you mean 'ask'?"),
     "no function": ("agents/wrong.py:number", "It is no function, but int"),
     "too many parameters": ("agents/wrong.py:greedy", "It asks for a, b"),
     "a class that needs something": ("agents/wrong.py:Needy", "TypeError: Needy.__init__() missing 1 required"),

@@ -17,6 +17,7 @@ from agentv.engine.job import Job, RunSpec
 from agentv.engine.prompts import PromptFolder
 from agentv.engine.question import Question
 from agentv.engine.trace import summarise_trace, tool_durations
+from agentv.environment import environment_of
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
 from agentv.model.case import EvalCase, Origin
@@ -41,6 +42,7 @@ class Worker:
         self.targets = Targets(spec)
         self._evaluators: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
         self._finders: dict[str, Callable[[str], str]] = {}
+        self._environment = environment_of(spec.home)
         folder = spec.layers.prompts_folder
         self._prompts = None if folder is None else PromptFolder(folder, Redactor(spec.layers.secrets))
 
@@ -123,6 +125,7 @@ class Worker:
             ask=self._ask,
             trace_summary=summarise_trace(response.messages),
             execution_metrics=metrics,
+            environment=self._environment,
         )
 
     def _finder_of(self, job: Job) -> Callable[[str], str]:

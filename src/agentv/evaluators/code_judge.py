@@ -52,7 +52,9 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
         from agentv.evaluators.program import Program  # late: it needs asyncio, and settings are read without it
 
         cwd = os.path.join(judgement.workdir, self.cwd or "")
-        program = Program(script=self.script, cwd=cwd, timeout_s=self.timeout_seconds)
+        program = Program(
+            script=self.script, cwd=cwd, timeout_s=self.timeout_seconds, environment=judgement.environment
+        )
         try:
             stdin = msgspec.json.encode(payload(judgement, self.config))
         except (TypeError, ValueError) as error:

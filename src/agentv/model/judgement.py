@@ -7,11 +7,14 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any
 
+from agentv.environment import Environment
 from agentv.model.case import EvalCase
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Request, Response, content_text
 from agentv.model.result import ExecutionMetrics, TraceSummary
 from agentv.model.values import to_json
+
+_NO_FILE = Environment()
 
 Ask = Callable[[str | None, tuple[Message, ...]], Awaitable[Response]]
 Embed = Callable[[tuple[str, ...]], Awaitable[Response]]
@@ -22,7 +25,8 @@ class Judgement:
 
     `ask(target, messages)` reaches a judge model through the run's own limits, retries and records; `workdir` is the
     dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`. `embed(texts)` gets
-    vectors of texts from the entry's target in the same way: they are the data of the answer.
+    vectors of texts from the entry's target in the same way: they are the data of the answer. `environment` says which
+    variables are secret: programs of judges get none of them.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class Judgement:
         embed: Embed | None = None,
         trace_summary: TraceSummary | None = None,
         execution_metrics: ExecutionMetrics | None = None,
+        environment: Environment | None = None,
     ) -> None:
         self.request = request
         self.response = response
@@ -47,6 +52,7 @@ class Judgement:
         self.embed = embed
         self.trace_summary = trace_summary
         self.execution_metrics = execution_metrics
+        self.environment = environment or _NO_FILE
 
     def with_answer(self, text: str) -> Judgement:
         """The same with another text as the answer, for an evaluator that cleans it first."""

@@ -14,12 +14,12 @@ from threading import Thread
 from typing import Any
 
 from agentv.errors import AgentvError
+from agentv.functions import describe
 from agentv.model.case import case_to_data
 from agentv.model.message import message_to_data
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.targets.answers import response_from_value
 from agentv.targets.embeddings import texts_in
-from agentv.targets.importing import in_one_line
 
 KNOWN: dict[str, Callable[[Request], Any]] = {
     "messages": lambda request: [message_to_data(message) for message in request.messages],
@@ -83,7 +83,7 @@ class FunctionResponder:
         return await result if inspect.isawaitable(result) else result
 
     def _failure(self, error: BaseException) -> TargetFailure:
-        return TargetFailure("process", in_one_line(error, self._home))
+        return TargetFailure("process", describe(error, self._home))
 
 
 class _Threads:

@@ -177,7 +177,7 @@ class Targets:
         if ".py:" not in provider:
             kind: type[Target] = TARGETS.find(canonical)
             return kind
-        from agentv.targets.importing import import_reference  # late: only targets of users' own classes need it
+        from agentv.functions import import_reference  # late: only targets of users' own classes need it
 
         own = import_reference(provider, self.home)
         if isinstance(own, type) and issubclass(own, Target):

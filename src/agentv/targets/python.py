@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from agentv.functions import built, import_reference
 from agentv.model.response import Responder
 from agentv.targets.base import COMMON_ALIASES, INTERPOLATION, Target
 
@@ -27,7 +28,6 @@ class PythonFunction(Target, frozen=True, kw_only=True):
     def open(self, home: str) -> Responder:
         """Imports the function, its file relative to `home`. A class is made into an object, once."""
         from agentv.targets.functions import FunctionResponder  # late: settings are checked without asyncio
-        from agentv.targets.importing import built, import_reference
 
         call = import_reference(self.function, home)
         if isinstance(call, type):
