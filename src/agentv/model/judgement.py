@@ -29,7 +29,7 @@ class Judgement:
     variables are secret: programs of judges get none of them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a thing of its own, and all are given by name
         self,
         request: Request,
         response: Response,
