@@ -76,7 +76,7 @@ quick
   time        450 ms a job, 3.6 s in all (of 8 jobs)
   evaluators
     sum  0.812  (95 % interval 0.522 to 1.000, n = 8)
-  errors      2 of 12: rate_limit 2
+  errors      2 of 10: rate_limit 2
     rate_limit  lost-0 (trial 2)  429: slow down
   worst
     0.250  case-6  says \\x1b[31m5\\x1b[0m, not 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -187,16 +188,22 @@ def _print_outcome(outcome: Outcome, given: dict[str, Any]) -> None:
             commands=_next_commands(outcome),
         )
         print_ending(ending, sys.stdout, sys.stdout.isatty())
-        click.echo(f"\nResults: {outcome.folder}")
+        click.echo(f"\nResults: {_short(outcome.folder)}")
     for reason in outcome.verdict.reasons:
         output.say(output.styled("Gate:" if outcome.verdict.exit_code == 1 else "Ended:", "red") + f" {reason}")
     if outcome.stopped == "interrupted" and given["quiet"]:
         output.say(f"Go on with: {_next_commands(outcome)[0]}")
 
 
+def _short(folder: Path) -> str:
+    """A folder as one would type it here."""
+    here = Path.cwd()
+    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
+
+
 def _next_commands(outcome: Outcome) -> list[str]:
     """What to type next: to go on with a run that was stopped, to ask again what ended in errors."""
-    folder = shlex.quote(str(outcome.folder))
+    folder = shlex.quote(_short(outcome.folder))
     if outcome.stopped == "budget":
         # The run itself keeps its budget; a new one takes over what is paid for.
         return [f"agentv eval --changed-since {folder} --budget-usd USD"]

@@ -91,7 +91,8 @@ def _overview(ending: Ending) -> list[Line]:
 
 def _target(name: str, target: TargetSummary, details: TargetDetails | None, drawn: bool) -> Iterator[Line]:
     yield one_line(name, _LONGEST_NAME), "bold"
-    left_out = {"errors": target.errors, "unscored": target.unscored, "skipped": target.skipped}
+    errors = "error" if target.errors == 1 else "errors"
+    left_out = {errors: target.errors, "unscored": target.unscored, "skipped": target.skipped}
     counts = ", ".join(f"{count} {what}" for what, count in left_out.items() if count)
     yield f"  scored      {target.scored} of {target.cases} cases" + (f"; left out: {counts}" if counts else ""), ""
     yield f"  mean        {number(target.mean)} (95 % interval {interval(target.ci95)}, n = {target.scored})", ""
@@ -139,7 +140,7 @@ def _evaluators(target: TargetSummary) -> Iterator[Line]:
 def _errors(target: TargetSummary, details: TargetDetails) -> Iterator[Line]:
     if not target.errors:
         return
-    yield f"  errors      {target.errors} of {target.cases}: {counted(details.error_classes)}", "red"
+    yield f"  errors      {target.errors} of {target.cases - target.skipped}: {counted(details.error_classes)}", "red"
     rows = [["  ", name, _named(note), one_line(note.reason, _LONGEST_REASON)] for name, note in details.errors.items()]
     yield from ((row, "red") for row in _aligned(rows))
 
