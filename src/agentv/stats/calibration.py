@@ -1,0 +1,249 @@
+"""A judge held against people: how well it agrees, what its pass rate is worth, where the next labels help most. Pure.
+
+A stratum is a group of cases inside which the labelled ones were drawn at random. Labels drawn from all cases are one
+stratum. Where more were drawn among those of one verdict, each verdict is a stratum, and everything is weighted back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agentv.stats.intervals import Z95, wilson
+from agentv.stats.kappa import Estimate, Table, around, kappa_gradient, kappa_of, kappa_value, variance
+
+_PADDING = 0.25
+"""Made-up observations a cell: a judge that was right on all of twenty labels is not right for certain."""
+
+
+class Labelled(NamedTuple):
+    """One case that a person labelled: whether it passes, whether the judge passed it, and the judge's score."""
+
+    label: bool
+    passed: bool
+    score: float
+
+
+class Stratum(NamedTuple):
+    """Cases of one kind: how many the judge scored, and those of them that are labelled."""
+
+    name: str
+    size: int
+    labelled: tuple[Labelled, ...]
+
+
+def confusion(labelled: Sequence[Labelled]) -> list[list[int]]:
+    """Rows: a person says pass, fail. Columns: the judge does."""
+    table = [[0, 0], [0, 0]]
+    for each in labelled:
+        table[0 if each.label else 1][0 if each.passed else 1] += 1
+    return table
+
+
+def accuracy(strata: Sequence[Stratum]) -> Estimate | None:
+    """The share of cases on which judge and person agree, with Wilson's interval."""
+    return _share(strata, [[1.0, 0.0], [0.0, 1.0]])
+
+
+def kappa(strata: Sequence[Stratum]) -> Estimate | None:
+    """Cohen's κ between judge and person; None where there is nothing to tell it from."""
+    if len(strata) == 1:
+        return kappa_of(confusion(strata[0].labelled))
+    table = _weighted(strata, 0.0)
+    value = None if table is None else kappa_value(table)
+    padded = _weighted(strata, 2 * _PADDING)
+    if value is None or padded is None:
+        return None
+    middle = kappa_value(padded)
+    assert middle is not None
+    return around(value, middle, _variance(strata, kappa_gradient(padded)), _labels(strata))
+
+
+def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> Estimate | None:
+    """The true pass rate from the judge's, by how often it passes good answers and bad ones.
+
+    The labelled are among the `cases`, of which the judge passed `passed`, and were drawn at random. The interval is
+    Fieller's: it holds where the judge is poor too, and is everything from 0 to 1 when the judge may be guessing. None
+    when the labels are all pass or all fail: then one of the two rates is unknown.
+    """
+    (both, missed), (let_through, caught) = confusion(labelled)
+    good, bad, n = both + missed, let_through + caught, len(labelled)
+    if not good or not bad:
+        return None
+    exact = both / good + caught / bad - 1
+    value = min(1.0, max(0.0, (passed / cases - let_through / bad) / exact)) if exact > 0 else passed / cases
+    half = 2 * _PADDING
+    finds, rejects = (both + _PADDING) / (good + half), (caught + _PADDING) / (bad + half)
+    rest, share, base = cases - n, n / cases, good / n
+    others = (passed - both - let_through + _PADDING) / (rest + half)
+    slope = finds + rejects - 1
+    # T(θ) = judge's pass rate - [θ·finds + (1 - θ)(1 - rejects)] is 0 at the truth; the interval is where it may be.
+    offset = (1 - share) * others + share * (base * finds + (1 - base) * (1 - rejects)) - (1 - rejects)
+    of_good, of_bad = finds * (1 - finds) / (good + half), rejects * (1 - rejects) / (bad + half)
+    fixed = (1 - share) ** 2 * others * (1 - others) / max(rest, 1) + (share * slope) ** 2 * base * (1 - base) / n
+    from_good, from_bad = share * base, 1 - share * (1 - base)
+    low, high = _roots(
+        slope**2 - Z95**2 * (of_good + of_bad),
+        -2 * offset * slope + 2 * Z95**2 * (from_good * of_good + from_bad * of_bad),
+        offset**2 - Z95**2 * (fixed + from_good**2 * of_good + from_bad**2 * of_bad),
+    )
+    return Estimate(value, min(low, value), max(high, value), n) if slope > 0 else Estimate(value, 0.0, 1.0, n)
+
+
+def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> Estimate | None:
+    """PPI++: the labels' pass rate, moved by what the judge says of all cases as far as its scores go with the labels.
+
+    `mean_score` is the judge's mean over all cases. Never much wider than from labels alone, however poor the judge.
+    None when a stratum has no label: of its cases nothing is known.
+    """
+    cases = sum(stratum.size for stratum in strata)
+    if not cases or any(stratum.size and not stratum.labelled for stratum in strata):
+        return None
+    used = [stratum for stratum in strata if stratum.labelled]
+    moments = [_moments(stratum.labelled) for stratum in used]
+    # What the design leaves open in each stratum: nothing where every case is labelled.
+    open_shares = [
+        (stratum.size / cases) ** 2 * max(0.0, 1 - len(stratum.labelled) / stratum.size) / len(stratum.labelled)
+        for stratum in used
+    ]
+    spread = math.fsum(open_ * each.of_scores for open_, each in zip(open_shares, moments, strict=True))
+    shared = math.fsum(open_ * each.shared for open_, each in zip(open_shares, moments, strict=True))
+    power = shared / spread if spread > 0 else 0.0
+    labels = math.fsum(s.size / cases * _mean([e.label for e in s.labelled]) for s in used)
+    scores = math.fsum(s.size / cases * _mean([e.score for e in s.labelled]) for s in used)
+    value = min(1.0, max(0.0, labels + power * (mean_score - scores)))
+    left = math.fsum(
+        open_ * (each.of_labels - 2 * power * each.shared + power**2 * each.of_scores)
+        for open_, each in zip(open_shares, moments, strict=True)
+    )
+    inside = min(1 - 0.5 / cases, max(0.5 / cases, value))
+    own = inside * (1 - inside)
+    bounds = wilson(inside, own / (own / cases + max(0.0, left)))
+    assert bounds is not None
+    return Estimate(value, min(bounds[0], value), max(bounds[1], value), _labels(strata))
+
+
+def next_labels(strata: Sequence[Stratum], count: int) -> list[int]:
+    """How many of `count` further labels each stratum should get: where they narrow the interval most.
+
+    One at a time to where one more takes most off the variance; two labels in each stratum come first.
+    """
+    total = sum(stratum.size for stratum in strata)
+    have = [len(stratum.labelled) for stratum in strata]
+    chosen = [0] * len(strata)
+    for _ in range(count):
+        gains = [
+            _gain(stratum, total, n) if n < stratum.size else -1.0 for stratum, n in zip(strata, have, strict=True)
+        ]
+        best = max(range(len(strata)), key=gains.__getitem__, default=None)
+        if best is None or gains[best] < 0:
+            break
+        have[best] += 1
+        chosen[best] += 1
+    return chosen
+
+
+def doubt(stratum: Stratum) -> float:
+    """The variance of labels inside a stratum, as far as those that are there tell."""
+    passes = sum(each.label for each in stratum.labelled)
+    share = (passes + 1) / (len(stratum.labelled) + 2)
+    return share * (1 - share)
+
+
+def _gain(stratum: Stratum, total: int, n: int) -> float:
+    if n < 2:
+        return math.inf
+    return (stratum.size / total) ** 2 * doubt(stratum) * (1 / n - 1 / (n + 1))
+
+
+class _Moments(NamedTuple):
+    of_labels: float
+    of_scores: float
+    shared: float
+
+
+def _moments(labelled: Sequence[Labelled]) -> _Moments:
+    """Variances and covariance of labels and scores, with one observation spread over the corners of what there is."""
+    lowest, highest = min(each.score for each in labelled), max(each.score for each in labelled)
+    corners = [(label, score, _PADDING) for label in (0.0, 1.0) for score in (lowest, highest)]
+    points = [(float(each.label), each.score, 1.0) for each in labelled] + corners
+    weight = math.fsum(w for _, _, w in points)
+    label = math.fsum(y * w for y, _, w in points) / weight
+    score = math.fsum(f * w for _, f, w in points) / weight
+    degrees = weight - 1
+    return _Moments(
+        math.fsum(w * (y - label) ** 2 for y, _, w in points) / degrees,
+        math.fsum(w * (f - score) ** 2 for _, f, w in points) / degrees,
+        math.fsum(w * (y - label) * (f - score) for y, f, w in points) / degrees,
+    )
+
+
+def _share(strata: Sequence[Stratum], counted: Table) -> Estimate | None:
+    table = _weighted(strata, 0.0)
+    if table is None:
+        return None
+    value = math.fsum(a * b for row, flags in zip(table, counted, strict=True) for a, b in zip(row, flags, strict=True))
+    n = _labels(strata)
+    spread = _variance(strata, counted) if len(strata) > 1 else 0.0
+    bounds = wilson(value, value * (1 - value) / spread if spread > 0 and 0 < value < 1 else n)
+    assert bounds is not None
+    return Estimate(value, *bounds, n)
+
+
+def _weighted(strata: Sequence[Stratum], padding: float) -> Table | None:
+    """The confusion table as it would be if all cases were labelled, in shares; None where a stratum has no label."""
+    cases = sum(stratum.size for stratum in strata)
+    table = [[0.0, 0.0], [0.0, 0.0]]
+    for stratum in strata:
+        if not stratum.size:
+            continue
+        if not stratum.labelled:
+            return None
+        counts = _padded(stratum, padding)
+        weight = stratum.size / cases / sum(map(sum, counts))
+        for row, column in ((i, j) for i in (0, 1) for j in (0, 1)):
+            table[row][column] += weight * counts[row][column]
+    return table if cases else None
+
+
+def _variance(strata: Sequence[Stratum], gradient: Table) -> float:
+    """The variance of a figure of the weighted table: inside strata by their labels, between them by all cases."""
+    cases = sum(stratum.size for stratum in strata)
+    inside, means = 0.0, []
+    for stratum in strata:
+        if not stratum.labelled:
+            continue
+        counts = _padded(stratum, 2 * _PADDING)
+        inside += (stratum.size / cases) ** 2 * variance(gradient, counts)
+        n = sum(map(sum, counts))
+        slopes = math.fsum(
+            c / n * g for row, gs in zip(counts, gradient, strict=True) for c, g in zip(row, gs, strict=True)
+        )
+        means.append((stratum.size / cases, slopes))
+    middle = math.fsum(weight * slope for weight, slope in means)
+    return inside + math.fsum(weight * (slope - middle) ** 2 for weight, slope in means) / cases
+
+
+def _padded(stratum: Stratum, padding: float) -> list[list[float]]:
+    """Counts with made-up ones in the columns that occur: a stratum of the judge's passes has no fails of its."""
+    table = confusion(stratum.labelled)
+    occurs = [any(row[column] for row in table) for column in (0, 1)]
+    return [[count + padding * occurs[column] for column, count in enumerate(row)] for row in table]
+
+
+def _roots(square: float, linear: float, constant: float) -> tuple[float, float]:
+    """Where a parabola that opens upwards is not above 0, inside [0, 1]; all of it where that has no bounds."""
+    inner = linear**2 - 4 * square * constant
+    if square <= 0 or inner < 0:
+        return 0.0, 1.0
+    root = math.sqrt(inner)
+    return max(0.0, (-linear - root) / (2 * square)), min(1.0, (-linear + root) / (2 * square))
+
+
+def _labels(strata: Sequence[Stratum]) -> int:
+    return sum(len(stratum.labelled) for stratum in strata)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,232 @@
+"""A judge against people: closed forms, and intervals that hold the truth as often as they say."""
+
+import random
+
+import pytest
+
+from agentv.stats.agreement import cohen_kappa
+from agentv.stats.calibration import (
+    Labelled,
+    Stratum,
+    accuracy,
+    confusion,
+    kappa,
+    next_labels,
+    prediction_powered,
+    rogan_gladen,
+)
+from agentv.stats.kappa import kappa_of, kappa_value
+
+FIGURES = ("accuracy", "kappa", "Rogan-Gladen", "PPI++")
+
+# True pass rate; how often the judge passes good answers; how often it fails bad ones.
+TRUTHS = [(0.7, 0.9, 0.8), (0.9, 0.95, 0.6), (0.5, 0.8, 0.95), (0.85, 0.97, 0.9), (0.8, 0.75, 0.7), (0.3, 0.9, 0.9)]
+
+# Labels drawn at random, cases, whether scores are graded, and labels drawn where they help most.
+DESIGNS = [(100, 500, False, 0), (100, 2000, True, 0), (200, 800, True, 0), (60, 500, True, 60)]
+
+
+def labelled(both, missed, let_through, caught):
+    """Counts of the four cells as labels, in that order."""
+    cells = [(True, True), (True, False), (False, True), (False, False)]
+    counts = (both, missed, let_through, caught)
+    return tuple(Labelled(y, f, float(f)) for (y, f), n in zip(cells, counts, strict=True) for _ in range(n))
+
+
+def of_all(cells, size=None):
+    return [Stratum("all", size or len(cells), cells)]
+
+
+@pytest.mark.parametrize(
+    ("table", "value"),
+    [
+        ([[20, 5], [10, 15]], 0.4),
+        ([[45, 15], [25, 15]], 0.13043478260869565),
+        ([[25, 35], [5, 35]], 0.25925925925925924),
+        ([[10, 0], [0, 10]], 1.0),
+        ([[0, 10], [10, 0]], -1.0),
+        ([[5, 5], [5, 5]], 0.0),
+        ([[11, 3, 1], [1, 8, 0], [0, 2, 14]], 783 / 1063),
+    ],
+)
+def test_kappa_is_agreement_beyond_chance(table, value):
+    found = kappa_of(table)
+    assert found.value == pytest.approx(value, abs=1e-4)
+    assert -1 <= found.low <= found.value <= found.high <= 1
+    assert found.n == sum(map(sum, table))
+
+
+@pytest.mark.parametrize("table", [[[10, 0], [0, 0]], [[0, 0], [0, 0]]])
+def test_kappa_of_raters_who_only_ever_say_one_thing_is_unknown(table):
+    assert kappa_of(table) is None
+
+
+def test_both_ways_to_kappa_give_the_same_value():
+    first = [row for row, counts in enumerate([[20, 5], [10, 15]]) for n in counts for _ in range(n)]
+    second = [column for counts in [[20, 5], [10, 15]] for column, n in enumerate(counts) for _ in range(n)]
+    assert cohen_kappa(first, second).value == pytest.approx(kappa_of([[20, 5], [10, 15]]).value)
+
+
+def test_kappa_gets_surer_with_more_of_the_same():
+    few, many = kappa_of([[20, 5], [10, 15]]), kappa_of([[2000, 500], [1000, 1500]])
+    assert many.high - many.low < (few.high - few.low) / 5
+
+
+def test_full_agreement_of_few_labels_leaves_room_for_doubt():
+    found = kappa_of([[6, 0], [0, 6]])
+    assert found.value == found.high == 1
+    assert found.low < 0.9
+
+
+def test_the_confusion_table_has_the_person_in_rows():
+    assert confusion(labelled(4, 3, 2, 1)) == [[4, 3], [2, 1]]
+
+
+def test_accuracy_is_the_share_of_agreement_with_wilsons_interval():
+    found = accuracy(of_all(labelled(40, 5, 5, 50)))
+    assert found == (pytest.approx(0.9), pytest.approx(0.8256, abs=1e-4), pytest.approx(0.9448, abs=1e-4), 100)
+
+
+def test_rogan_and_gladen_take_out_what_the_judge_gets_wrong():
+    # Finds 80 % of the good, lets 10 % of the bad through; it passed 45 % of a thousand: (0.45 - 0.1) / 0.7.
+    found = rogan_gladen(labelled(80, 20, 10, 90), 450, 1000)
+    assert found.value == pytest.approx(0.5)
+    assert found.low < 0.45 and found.high > 0.55
+
+
+def test_rogan_and_gladen_with_every_case_labelled_give_the_labels_own_share():
+    cells = labelled(80, 20, 10, 90)
+    assert rogan_gladen(cells, 90, 200).value == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("cells", [(30, 3, 0, 0), (0, 0, 4, 9)])
+def test_rogan_and_gladen_need_labels_of_both_kinds(cells):
+    assert rogan_gladen(labelled(*cells), 20, 100) is None
+
+
+@pytest.mark.parametrize("cells", [(5, 5, 5, 5), (2, 8, 8, 2), (1, 1, 1, 1)])
+def test_a_judge_that_may_be_guessing_tells_nothing(cells):
+    found = rogan_gladen(labelled(*cells), 50, 100)
+    assert (found.low, found.high) == (0, 1)
+
+
+def test_prediction_power_moves_the_labels_by_what_the_judge_says_of_all():
+    cells = labelled(45, 5, 5, 45)
+    more = prediction_powered(of_all(cells, 10_000), mean_score=0.6)
+    assert more.value == pytest.approx(0.58, abs=0.003)
+    alone = accuracy(of_all(labelled(50, 0, 50, 0)))
+    assert more.high - more.low < 0.7 * (alone.high - alone.low)
+
+
+def test_a_judge_that_always_says_the_same_moves_nothing():
+    cells = labelled(30, 0, 20, 0)
+    assert prediction_powered(of_all(cells, 1000), mean_score=1.0).value == pytest.approx(0.6)
+
+
+def test_with_every_case_labelled_only_chance_between_cases_is_left():
+    found = prediction_powered(of_all(labelled(45, 5, 5, 45)), mean_score=0.5)
+    wilsons = accuracy(of_all(labelled(50, 0, 50, 0)))
+    assert found.value == 0.5
+    assert (found.low, found.high) == (pytest.approx(wilsons.low), pytest.approx(wilsons.high))
+
+
+def test_strata_are_weighted_by_their_cases_and_not_by_their_labels():
+    passes = Stratum("pass", 900, labelled(9, 0, 1, 0))
+    fails = Stratum("fail", 100, labelled(0, 5, 0, 45))
+    assert accuracy([passes, fails]).value == pytest.approx(0.9)
+    assert prediction_powered([passes, fails], mean_score=0.9).value == pytest.approx(0.82)
+    assert kappa([passes, fails]).value == pytest.approx(kappa_value([[0.81, 0.01], [0.09, 0.09]]))
+
+
+def test_cases_of_which_none_is_labelled_leave_everything_unknown():
+    strata = [Stratum("pass", 90, labelled(9, 0, 1, 0)), Stratum("fail", 10, ())]
+    assert accuracy(strata) is kappa(strata) is prediction_powered(strata, 0.9) is None
+
+
+@pytest.mark.parametrize(
+    ("strata", "count", "chosen"),
+    [
+        ([Stratum("pass", 80, ()), Stratum("fail", 20, ())], 4, [2, 2]),
+        ([Stratum("pass", 80, labelled(5, 0, 5, 0)), Stratum("fail", 80, labelled(0, 0, 0, 10))], 6, [6, 0]),
+        ([Stratum("pass", 12, labelled(5, 0, 5, 0)), Stratum("fail", 10, labelled(0, 5, 0, 5))], 20, [2, 0]),
+        ([Stratum("pass", 2, ()), Stratum("fail", 0, ())], 20, [2, 0]),
+        ([], 20, []),
+    ],
+)
+def test_the_next_labels_go_where_they_tell_most(strata, count, chosen):
+    assert next_labels(strata, count) == chosen
+
+
+def drawn(chance, truth, graded):
+    """One case: whether it is good, whether the judge passes it, and the judge's score."""
+    rate, finds, rejects = truth
+    good = chance.random() < rate
+    passed = chance.random() < (finds if good else 1 - rejects)
+    if not graded:
+        return Labelled(good, passed, float(passed))
+    if passed:
+        return Labelled(good, passed, 0.8 + 0.2 * chance.random())
+    # Good answers that the judge fails are nearer to passing than bad ones: scores tell more than verdicts.
+    return Labelled(good, passed, 0.8 * chance.random() ** (0.5 if good else 1))
+
+
+def estimates(chance, truth, design):
+    random_labels, size, graded, further = design
+    cases = [drawn(chance, truth, graded) for _ in range(size)]
+    passed = sum(case.passed for case in cases)
+    mean = sum(case.score for case in cases) / size
+    chosen, rest = cases[:random_labels], cases[random_labels:]
+    strata = of_all(tuple(chosen), size)
+    if further:
+        more = next_labels(by_verdict(chosen, passed, size), further)
+        chosen = [*chosen, *[c for c in rest if c.passed][: more[0]], *[c for c in rest if not c.passed][: more[1]]]
+        strata = by_verdict(chosen, passed, size)
+    corrected = None if further else rogan_gladen(chosen, passed, size)
+    return accuracy(strata), kappa(strata), corrected, prediction_powered(strata, mean)
+
+
+def by_verdict(labels, passed, size):
+    passes = tuple(each for each in labels if each.passed)
+    fails = tuple(each for each in labels if not each.passed)
+    return [Stratum("pass", passed, passes), Stratum("fail", size - passed, fails)]
+
+
+def coverage(truth, design, datasets, seed):
+    """The share of simulated data sets whose intervals contain the truth, by figure."""
+    rate, finds, rejects = truth
+    agreement = kappa_value([[rate * finds, rate * (1 - finds)], [(1 - rate) * (1 - rejects), (1 - rate) * rejects]])
+    truths = (rate * finds + (1 - rate) * rejects, agreement, rate, rate)
+    chance = random.Random(seed)
+    held, told = [0] * 4, [0] * 4
+    for _ in range(datasets):
+        for index, found in enumerate(estimates(chance, truth, design)):
+            if found is not None:
+                told[index] += 1
+                held[index] += found.low <= truths[index] <= found.high
+    return {name: held[i] / told[i] for i, name in enumerate(FIGURES) if told[i]}
+
+
+@pytest.mark.parametrize("design", [(100, 400, True, 0), (60, 400, False, 40)])
+def test_intervals_hold_the_truth_in_a_small_simulation(design):
+    found = coverage(TRUTHS[0], design, datasets=200, seed=3)
+    # Of 200, 95 % are 190 give or take 3: these bounds are four of those away.
+    assert all(share >= 0.89 for share in found.values()), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+def test_intervals_hold_the_truth_in_93_to_97_of_100_simulated_data_sets(design, capsys):
+    rows = [(truth, coverage(truth, design, datasets=2000, seed=11)) for truth in TRUTHS]
+    with capsys.disabled():
+        print(f"\nlabels, cases, graded, further labels: {design}")
+        for truth, found in rows:
+            print("  ", truth, "  ".join(f"{name} {100 * share:.1f} %" for name, share in found.items()))
+    # Wilson's interval of a plain share is exact to the steps of the binomial, which take it down to 93.1 % here.
+    least = {"accuracy": 0.915}
+    outside = [
+        (truth, name, share)
+        for truth, found in rows
+        for name, share in found.items()
+        if not least.get(name, 0.93) <= share <= 0.97
+    ]
+    assert not outside
