@@ -175,7 +175,6 @@ def test_an_unknown_target_of_the_command_is_an_error_with_a_suggestion(watched)
         ({"provider": "python", "function": "gone.py:answer"}, "gone.py"),
         ({"provider": "python", "function": "agent.py:gone"}, "gone"),
         ({"provider": "openai", "model": "m", "api_key": "${{ UNSET_KEY }}"}, "UNSET_KEY"),
-        ({"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9", "api": "responses"}, "responses"),
         ({"provider": "replay", "from": "gone.jsonl"}, "gone.jsonl"),
         ({"provider": "anthropic", "model": "m", "api_key": "k"}, "anthropic"),
     ],

@@ -229,7 +229,7 @@ def test_a_result_without_a_call_gets_one_and_results_may_stand_in_the_tools_mes
     asked = Message("assistant", None, (ToolCall("a", id="1"), ToolCall("b", id="2")))
     answered = Message("tool", None, (ToolCall("b", output=[2], id="2"), ToolCall("a", output="one", id="1")))
     wire = wire_messages((Message("user", "?"), asked, answered, Message("tool", "stray")))
-    assert [message.get("tool_call_id") for message in wire] == [None, None, "2", "1", None, "call_1"]
+    assert [message.get("tool_call_id") for message in wire] == [None, None, "1", "2", None, "call_1"]
     assert wire[4]["tool_calls"][0]["function"]["name"] == "tool"
     with FaultyServer() as server:  # which refuses what OpenAI would refuse
         ask(server, SampleRequest((Message("user", "?"), asked, answered, Message("tool", "stray"))))
@@ -309,11 +309,6 @@ def test_the_endpoint_tells_keys_apart_without_holding_them():
     assert KEY not in ours and ours.startswith("http://h/v1#")
 
 
-def test_the_responses_api_is_refused_at_open():
-    with pytest.raises(UsageError, match=r"Target 'm': 'api: responses' is not supported yet"):
-        OpenAI(name="m", provider="openai", model="gpt", base_url="http://h", api="responses").open(".")
-
-
 def test_openais_own_key_goes_to_openai_alone(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -332,7 +327,8 @@ def test_openai_itself_is_told_the_token_limit_under_its_new_name(monkeypatch):
     from agentv.targets.chat_completions import constant_body
 
     assert constant_body(OpenAI(**settings), "max_completion_tokens") == {"model": "gpt", "max_completion_tokens": 5}
-    assert OpenAI(**settings).open(".")._body == {"model": "gpt", "max_completion_tokens": 5}
+    sent = OpenAI(**settings).open(".").sends(SampleRequest())
+    assert sent == {"model": "gpt", "max_completion_tokens": 5, "messages": HELLO}
 
 
 def test_a_query_in_the_address_stays_behind_the_path():

@@ -82,7 +82,7 @@ class LimitedResponder:
         except BaseException:
             limiter.leave(ok=False)
             raise
-        limiter.leave()
+        limiter.leave(retry_after_s=response.wait_s)
         if response.duration_ms is None:
             elapsed = (time.perf_counter() - started) * 1000
             response = msgspec.structs.replace(response, duration_ms=round(elapsed, 3))

@@ -89,6 +89,9 @@ class Limiter:
         self._in_flight -= 1
         if refused or overloaded:
             self._back_off(self._clock(), refused, retry_after_s or 0.0)
+        elif retry_after_s:
+            # Answered, and told that there is no room for another: not too many, only too soon.
+            self._closed_until = max(self._closed_until, self._clock() + retry_after_s)
         elif ok and self._in_flight + 2 >= self.limit and self._limit < self._most:
             # One more per answer doubles the limit with every round trip.
             self._limit = min(self._most, self._limit + 1.0)

@@ -18,7 +18,8 @@ class Request(Protocol):
 
     `messages` are chat messages with the contents of files put in and images as data URIs; `prompt` is the same as one
     text; `prompt_with_references` names files instead of holding them, for agents that open them. Guidelines come
-    first in all three. `files` are the paths of file parts, guidelines not among them.
+    first in all three. `files` are the paths of file parts, guidelines not among them. `answer_schema` is the JSON
+    Schema that the answer should fit: a model API asks for it in its own way, other targets pass it over.
     """
 
     case: EvalCase
@@ -47,11 +48,16 @@ class Request(Protocol):
     @property
     def workspace(self) -> str | None: ...
 
+    @property
+    def answer_schema(self) -> dict[str, Any] | None: ...
+
 
 class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a target answered: messages with their tool calls, and what the answer took as far as the target said.
 
-    A `cached` one was answered in an earlier run: its cost and duration are those of then.
+    `stop_reason` is `stop`, `tool_calls`, `length`, or a word of the API's own. `logprobs` are those of the tokens, as
+    the API gave them. `wait_s` is how long the endpoint has no room for another such call. A `cached` one was answered
+    in an earlier run: its cost and duration are those of then.
     """
 
     messages: tuple[Message, ...]
@@ -61,6 +67,8 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     id: str | None = None
     model: str | None = None
     stop_reason: str | None = None
+    logprobs: Any = None
+    wait_s: float | None = None
     cached: bool = False
 
     @property

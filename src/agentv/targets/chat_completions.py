@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from agentv.model.message import ImagePart, Message, ToolCall
-from agentv.model.response import Response, content_text
+from agentv.model.response import Request, Response, content_text
 from agentv.model.result import TokenUsage
 from agentv.model.values import to_json
 from agentv.targets.base import ModelApi
-
-
-class AnswerError(Exception):
-    """An answer that is none: of another shape, or an error under a good status (`error`), or a refusal."""
-
-    def __init__(self, message: str, *, error: Any = None, refused: bool = False) -> None:
-        super().__init__(message)
-        self.message = message
-        self.error = error
-        self.refused = refused
+from agentv.targets.conversation import folded, media_of, read_arguments
+from agentv.targets.declared import AnswerFormat, answer_format, function_of, wanted
+from agentv.targets.model_api import AnswerError, WireApi, given_only, merged, sensible_usage
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -43,6 +35,7 @@ class _ChatMessage(msgspec.Struct, gc=False):
 class _Choice(msgspec.Struct, gc=False):
     message: _ChatMessage
     finish_reason: str | None = None
+    logprobs: Any = None
     error: Any = None
 
 
@@ -54,14 +47,21 @@ class _Completion(msgspec.Struct, gc=False):
     error: Any = None
 
 
-class _CachedTokens(msgspec.Struct, gc=False):
+class _PromptDetails(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _CompletionDetails(msgspec.Struct, gc=False):
+    reasoning_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int
     completion_tokens: int = 0
-    prompt_tokens_details: _CachedTokens | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
     cost: float | None = None
 
 
@@ -69,33 +69,53 @@ _decode_completion = msgspec.json.Decoder(_Completion).decode
 _decode_usage = msgspec.json.Decoder(_Usage).decode
 
 
+class Dialect(msgspec.Struct, frozen=True):
+    """Where the servers that speak this API differ: the name of the limit of tokens, and whether schemas are taken."""
+
+    token_limit: str = "max_tokens"
+    takes_schemas: bool = True
+
+
+def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None = None) -> WireApi:
+    """Chat completions as a target asks for them."""
+    constant = constant_body(settings, dialect.token_limit) | _logprobs(logprobs)
+    first = (Message("system", settings.system_prompt),) if settings.system_prompt else ()
+
+    def body(request: Request) -> dict[str, Any]:
+        made = {**constant, "messages": wire_messages(first + request.messages)}
+        if request.answer_schema is not None and dialect.takes_schemas:
+            made["response_format"] = _response_format(wanted(request.answer_schema))
+        return merged(made, settings.extra_body)
+
+    return WireApi(body, read_completion)
+
+
 def constant_body(settings: ModelApi, token_limit: str) -> dict[str, Any]:
     """Everything of a request but its messages. `token_limit` is the name under which the endpoint takes that limit."""
-    body: dict[str, Any] = {
-        "model": settings.model,
-        "temperature": settings.temperature,
-        token_limit: settings.max_output_tokens,
-        "seed": settings.seed,
-        "tools": [_tool(tool) for tool in settings.tools] or None,
-        "response_format": _response_format(settings.response_format),
-        **_reasoning(settings.reasoning),
-    }
-    return {name: value for name, value in body.items() if value is not None} | settings.extra_body
+    return given_only(
+        {
+            "model": settings.model,
+            "temperature": settings.temperature,
+            token_limit: settings.max_output_tokens,
+            "seed": settings.seed,
+            "tools": [_tool(tool) for tool in settings.tools] or None,
+            "response_format": _response_format(answer_format(settings.response_format)),
+            **_reasoning(settings.reasoning),
+        }
+    )
 
 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    """Chat messages as the API takes them. Every tool call gets an id and exactly one result behind it."""
-    conversation = _Conversation(messages)
-    for message in messages:
-        if message.role == "tool":
-            conversation.add_results(message)
-        else:
-            conversation.add(message)
-    conversation.close_calls()
-    return conversation.wire
+    """Chat messages as the API takes them. Every tool call has an id and exactly one result behind it."""
+    wire: list[dict[str, Any]] = []
+    for message in folded(messages):
+        wire.append(_said(message))
+        for call in message.tool_calls:
+            wire.append({"role": "tool", "tool_call_id": call.id, "content": content_text(call.output)})
+    return wire
 
 
-def read_completion(body: bytes, duration_ms: float | None = None) -> Response:
+def read_completion(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
     try:
         completion = _decode_completion(body)
@@ -120,22 +140,31 @@ def read_completion(body: bytes, duration_ms: float | None = None) -> Response:
         messages=(Message("assistant", text if text or not calls else None, calls),),
         usage=usage,
         cost_usd=cost_usd,
-        duration_ms=duration_ms,
         id=completion.id,
         model=completion.model,
         stop_reason=choice.finish_reason,
+        logprobs=choice.logprobs,
     )
 
 
+def _tool_call(call: _Call) -> ToolCall:
+    return ToolCall(call.function.name, read_arguments(call.function.arguments), id=call.id)
+
+
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool in the API's form; one that is just a function (`name`, `description`, `parameters`) is put into it."""
-    return tool if "type" in tool else {"type": "function", "function": tool}
+    """A tool in the API's form; one in another form that is a function is put into it."""
+    function = function_of(tool)
+    if function is None or "function" in tool:
+        return tool
+    return {"type": "function", "function": given_only(msgspec.structs.asdict(function))}
 
 
-def _response_format(value: dict[str, Any] | str | None) -> dict[str, Any] | None:
-    if isinstance(value, str):
-        return {"type": "json_object" if value == "json" else value}
-    return value
+def _response_format(value: AnswerFormat | dict[str, Any] | None) -> dict[str, Any] | None:
+    if not isinstance(value, AnswerFormat):
+        return value
+    if value.schema is None:
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": given_only(msgspec.structs.asdict(value))}
 
 
 def _reasoning(value: dict[str, Any] | str | None) -> dict[str, Any]:
@@ -145,78 +174,32 @@ def _reasoning(value: dict[str, Any] | str | None) -> dict[str, Any]:
     return {"reasoning_effort": value["effort"] if isinstance(value, dict) else value}
 
 
-class _Conversation:
-    """The messages so far, and the tool calls in them that still wait for their result."""
+def _logprobs(value: bool | int | None) -> dict[str, Any]:
+    """The logarithms of the tokens that were chosen, and of as many others as a number says."""
+    if value is None or value is False:
+        return {}
+    return {"logprobs": True} if value is True else {"logprobs": True, "top_logprobs": value}
 
-    def __init__(self, messages: tuple[Message, ...]) -> None:
-        self.wire: list[dict[str, Any]] = []
-        self._waiting: list[ToolCall] = []
-        self._taken_ids = {call.id for message in messages for call in message.tool_calls}
 
-    def add(self, message: Message) -> None:
-        """A message of anyone but a tool, and the results that its calls brought along."""
-        self.close_calls()
-        calls = [self._named(call) for call in message.tool_calls]
-        self._say(message, calls)
-        for call in calls:
-            if call.output is None:
-                self._waiting.append(call)
-            else:
-                self._result(call, call.output)
-
-    def add_results(self, message: Message) -> None:
-        """A tool's message: results for calls that wait, found by id, else by name, else the first that waits.
-
-        A result that belongs to no call gets one of its own, because the API takes no result without.
-        """
-        given = message.tool_calls or (ToolCall(message.name or "", output=_content(message)),)
-        for result in given:
-            call = self._waiting_for(result)
-            if call is None:
-                call = self._named(msgspec.structs.replace(result, tool=result.tool or "tool"))
-                self._say(Message("assistant"), [call])
-            self._result(call, result.output)
-
-    def close_calls(self) -> None:
-        """Gives empty results to calls that nothing answered: the API refuses a conversation with an open call."""
-        for call in self._waiting:
-            self._result(call, "")
-        self._waiting.clear()
-
-    def _say(self, message: Message, calls: list[ToolCall]) -> None:
-        content = _content(message)
-        wire: dict[str, Any] = {"role": message.role, "content": "" if content is None and not calls else content}
-        if message.name is not None:
-            wire["name"] = message.name
-        if calls:
-            wire["tool_calls"] = [_wire_call(call) for call in calls]
-        self.wire.append(wire)
-
-    def _result(self, call: ToolCall, output: Any) -> None:
-        content = "" if output is None else content_text(output)
-        self.wire.append({"role": "tool", "tool_call_id": call.id, "content": content})
-
-    def _waiting_for(self, result: ToolCall) -> ToolCall | None:
-        for call in self._waiting:
-            if result.id == call.id if result.id else result.tool in ("", call.tool):
-                self._waiting.remove(call)
-                return call
-        return None
-
-    def _named(self, call: ToolCall) -> ToolCall:
-        if call.id:
-            return call
-        number = 1
-        while (id := f"call_{number}") in self._taken_ids:
-            number += 1
-        self._taken_ids.add(id)
-        return msgspec.structs.replace(call, id=id)
+def _said(message: Message) -> dict[str, Any]:
+    content = _content(message)
+    calls = message.tool_calls
+    wire: dict[str, Any] = {"role": message.role, "content": "" if content is None and not calls else content}
+    if message.name is not None:
+        wire["name"] = message.name
+    if calls:
+        wire["tool_calls"] = [_wire_call(call) for call in calls]
+    return wire
 
 
 def _wire_call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments_text(call)}}
+
+
+def arguments_text(call: ToolCall) -> str:
+    """The arguments of a call as OpenAI writes them: JSON in a text."""
     given = {} if call.input is None else call.input
-    arguments = given if isinstance(given, str) else to_json(given).decode()
-    return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments}}
+    return given if isinstance(given, str) else to_json(given).decode()
 
 
 def _content(message: Message) -> str | list[dict[str, Any]] | None:
@@ -227,11 +210,16 @@ def _content(message: Message) -> str | list[dict[str, Any]] | None:
     if not any(isinstance(part, ImagePart) for part in message.parts):
         return content_text(content)
     return [
-        {"type": "image_url", "image_url": {"url": part.value}}
-        if isinstance(part, ImagePart)
-        else {"type": "text", "text": part.value}
+        _media(part.value) if isinstance(part, ImagePart) else {"type": "text", "text": part.value}
         for part in message.parts
     ]
+
+
+def _media(value: str) -> dict[str, Any]:
+    media = media_of(value)
+    if media.is_image:
+        return {"type": "image_url", "image_url": {"url": value}}
+    return {"type": "file", "file": {"filename": media.file_name, "file_data": value}}
 
 
 def _usage(raw: msgspec.Raw) -> tuple[TokenUsage | None, float | None]:
@@ -240,20 +228,12 @@ def _usage(raw: msgspec.Raw) -> tuple[TokenUsage | None, float | None]:
         usage = _decode_usage(raw)
     except (msgspec.DecodeError, RecursionError):
         return None, None
-    cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
-    if usage.prompt_tokens < 0 or usage.completion_tokens < 0 or (cached or 0) < 0:
-        return None, None
+    details, more = usage.prompt_tokens_details, usage.completion_tokens_details
+    cached = details.cached_tokens if details else usage.prompt_cache_hit_tokens
+    written = details.cache_write_tokens if details else None
+    reasoning = more.reasoning_tokens if more else None
     cost_usd = usage.cost if usage.cost is not None and usage.cost >= 0 else None
-    return TokenUsage(usage.prompt_tokens, usage.completion_tokens, cached), cost_usd
-
-
-def _tool_call(call: _Call) -> ToolCall:
-    arguments = call.function.arguments
-    if isinstance(arguments, str):
-        # What is no JSON stays the text it is: what the model wrote is what evaluators should see.
-        with suppress(msgspec.DecodeError, RecursionError):
-            arguments = msgspec.json.decode(arguments)
-    return ToolCall(call.function.name, arguments, id=call.id)
+    return sensible_usage(usage.prompt_tokens, usage.completion_tokens, cached, reasoning, written), cost_usd
 
 
 def _text(content: Any) -> str:

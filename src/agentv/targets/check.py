@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -48,6 +49,7 @@ class TinyQuestion:
         self.files: tuple[str, ...] = ()
         self.guideline_files: tuple[str, ...] = ()
         self.workspace: str | None = None
+        self.answer_schema: dict[str, Any] | None = None
 
 
 async def check_targets(targets: Targets, names: Iterable[str]) -> list[Check]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from agentv.model.message import Message
-from agentv.model.response import Request, Response, TargetFailure, content_text
+from agentv.model.response import Request, Response, content_text
 from agentv.model.result import TokenUsage
-from agentv.model.values import to_json
-
-if TYPE_CHECKING:
-    from agentv.targets.client import HttpClient
+from agentv.targets.model_api import AnswerError, WireApi
 
 
 class _Vector(msgspec.Struct, gc=False):
@@ -45,42 +41,27 @@ def vectors_as_answer(vectors: list[list[float]], **known: Any) -> Response:
     return Response(messages=(Message("assistant", vectors),), **known)
 
 
-class EmbeddingResponder:
-    """An endpoint of OpenAI's embeddings API."""
+def embeddings_wire(model: str | None) -> WireApi:
+    """OpenAI's embeddings: one call for all texts."""
 
-    def __init__(self, client: HttpClient, url: str, *, endpoint: str, model: str | None) -> None:
-        self.endpoint = endpoint
-        self._client = client
-        self._url = url
-        self._model = model
+    def body(request: Request) -> dict[str, Any]:
+        return {"model": model, "input": texts_in(request), "encoding_format": "float"}
 
-    async def respond(self, request: Request) -> Response:
-        """One call for all texts. Raises TargetFailure."""
-        body = to_json(self.sends(request))
-        start = time.perf_counter()
-        reply = await self._client.send("POST", self._url, body, request.timeout_s)
-        duration_ms = (time.perf_counter() - start) * 1000
-        try:
-            read = _decode(reply.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._client.unreadable(reply, f"The answer holds no embeddings: {error}") from None
-        vectors = [item.embedding for item in sorted(read.data, key=lambda item: item.index)]
-        if len(vectors) != len(request.messages):
-            message = f"The answer holds {len(vectors)} embeddings for {len(request.messages)} texts"
-            raise TargetFailure("invalid_response", message, status=reply.status)
-        usage = read.usage or _Usage()
-        return vectors_as_answer(
-            vectors,
-            usage=None if read.usage is None else TokenUsage(usage.prompt_tokens, 0),
-            cost_usd=usage.cost,
-            duration_ms=duration_ms,
-            model=read.model,
-        )
+    return WireApi(body, _read)
 
-    def sends(self, request: Request) -> dict[str, Any]:
-        """The body of the call."""
-        return {"model": self._model, "input": texts_in(request), "encoding_format": "float"}
 
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._client.aclose()
+def _read(body: bytes, request: Request) -> Response:
+    try:
+        read = _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise AnswerError(f"The answer holds no embeddings: {error}") from None
+    vectors = [item.embedding for item in sorted(read.data, key=lambda item: item.index)]
+    if len(vectors) != len(request.messages):
+        raise AnswerError(f"The answer holds {len(vectors)} embeddings for {len(request.messages)} texts")
+    usage = read.usage or _Usage()
+    return vectors_as_answer(
+        vectors,
+        usage=None if read.usage is None else TokenUsage(usage.prompt_tokens, 0),
+        cost_usd=usage.cost,
+        model=read.model,
+    )

@@ -1,4 +1,4 @@
-"""How long a server asks its callers to wait: `Retry-After` and the rate-limit headers of the model APIs."""
+"""How long a server asks its callers to wait: `Retry-After`, bodies of errors, rate-limit headers of model APIs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ _UNITS_S = (3600.0, 60.0, 1.0, 0.001)
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 
 _BUDGETS = (
-    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
-    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
-    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
-    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
-    ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
-    ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
-    ("x-ratelimit-remaining", "x-ratelimit-reset"),
-    ("ratelimit-remaining", "ratelimit-reset"),
+    ("x-ratelimit-{}-requests", False),
+    ("x-ratelimit-{}-tokens", True),
+    ("anthropic-ratelimit-requests-{}", False),
+    ("anthropic-ratelimit-tokens-{}", True),
+    ("anthropic-ratelimit-input-tokens-{}", True),
+    ("anthropic-ratelimit-output-tokens-{}", True),
+    ("x-ratelimit-{}", False),
+    ("ratelimit-{}", False),
 )
-"""What is left of a budget and when it is full again: OpenAI's, Anthropic's, OpenRouter's, the IETF's names."""
+"""The headers of a budget (OpenAI's, Anthropic's, OpenRouter's, the IETF's names), and whether it is one of tokens.
+
+Each has a `limit`, what is left of it (`remaining`), and when it is full again (`reset`).
+"""
+_HEADERS = tuple(
+    (name.format("remaining"), name.format("limit"), name.format("reset"), of_tokens) for name, of_tokens in _BUDGETS
+)
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
@@ -36,8 +42,27 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
     asked = seconds_until(headers.get("retry-after"), now_s)
     if asked is not None:
         return asked
-    waits = [seconds_until(headers.get(reset), now_s) for left, reset in _BUDGETS if headers.get(left) == "0"]
+    waits = [seconds_until(headers.get(reset), now_s) for left, _, reset, _ in _HEADERS if headers.get(left) == "0"]
     return max((wait for wait in waits if wait is not None), default=None)
+
+
+def until_next_s(headers: Mapping[str, str], tokens: int, now_s: float) -> float | None:
+    """Seconds until an endpoint has room for another call of as many tokens, by the headers of one that it answered.
+
+    None where it has room now, or does not say. Budgets fill up evenly until they are full again.
+    """
+    waits = []
+    for left_name, limit_name, reset_name, of_tokens in _HEADERS:
+        left = headers.get(left_name)
+        if left is None or (remaining := _number(left)) is None:
+            continue
+        needed = tokens if of_tokens else 1
+        if remaining >= needed:
+            continue
+        limit, full_in_s = _number(headers.get(limit_name, "")), seconds_until(headers.get(reset_name), now_s)
+        if limit and full_in_s and limit > remaining:
+            waits.append(full_in_s * min(1.0, (needed - remaining) / (limit - remaining)))
+    return max(waits, default=None)
 
 
 def seconds_until(text: str | None, now_s: float) -> float | None:

@@ -31,6 +31,7 @@ class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     id: str | None = None
     model: str | None = None
     stop_reason: str | None = None
+    logprobs: Any = None
 
 
 def stored(response: Response) -> StoredResponse:
@@ -43,6 +44,7 @@ def stored(response: Response) -> StoredResponse:
         id=response.id,
         model=response.model,
         stop_reason=response.stop_reason,
+        logprobs=response.logprobs,
     )
 
 
@@ -56,6 +58,7 @@ def restored(kept: StoredResponse, *, cached: bool = False) -> Response:
         id=kept.id,
         model=kept.model,
         stop_reason=kept.stop_reason,
+        logprobs=kept.logprobs,
         cached=cached,
     )
 

@@ -1,0 +1,126 @@
+"""A conversation as every model API takes it: each tool call with an id and its result. Knows no API's own form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agentv.model.message import Message, ToolCall
+from agentv.model.response import content_text
+
+
+class Media(NamedTuple):
+    """What an image part holds: bytes in base64, or an address where `data` is None."""
+
+    address: str
+    media_type: str | None
+    data: str | None
+
+    @property
+    def is_image(self) -> bool:
+        """False for a document; an address that says nothing is taken for an image."""
+        return self.media_type is None or self.media_type.startswith("image/")
+
+    @property
+    def file_name(self) -> str:
+        """A name for a document, of which some APIs want one."""
+        return f"document.{(self.media_type or '').rpartition('/')[2] or 'bin'}"
+
+
+def folded(messages: tuple[Message, ...]) -> Iterable[Message]:
+    """The messages without those of tools: every tool call has an id, and its result as `output`.
+
+    A result that belongs to no call gets one of its own, and a call that nothing answered an empty result: no API takes
+    one without the other. Calls that are not the assistant's become the assistant's.
+    """
+    if not any(message.tool_calls or message.role == "tool" for message in messages):
+        return messages
+    folding = _Folding(messages)
+    for message in messages:
+        if message.role == "tool":
+            folding.add_results(message)
+        else:
+            folding.add(message)
+    folding.close()
+    return folding.done
+
+
+class _Folding:
+    """The messages so far, and the calls of the last one that still wait for their results."""
+
+    def __init__(self, messages: tuple[Message, ...]) -> None:
+        self.done: list[Message] = []
+        self._speaker: Message | None = None
+        self._calls: list[ToolCall] = []
+        self._waiting: list[tuple[int, ToolCall]] = []
+        self._given_ids = {call.id for message in messages for call in message.tool_calls}
+        self._used_ids: set[str] = set()
+
+    def add(self, message: Message) -> None:
+        """A message of anyone but a tool, and the results that its calls brought along."""
+        self.close()
+        if not message.tool_calls:
+            self.done.append(message)
+            return
+        self._speaker = message
+        if message.role != "assistant":
+            self.done.append(msgspec.structs.replace(message, tool_calls=()))
+            self._speaker = Message("assistant")
+        self._calls = [self._named(call) for call in message.tool_calls]
+        # Kept as they were given, because a result names the id that was given.
+        self._waiting = [(index, call) for index, call in enumerate(message.tool_calls) if call.output is None]
+
+    def add_results(self, message: Message) -> None:
+        """Results for calls that wait, found by id, else by name, else the first that waits."""
+        said = None if message.content is None else content_text(message.content)
+        for result in message.tool_calls or (ToolCall(message.name or "", output=said),):
+            index = self._waiting_for(result)
+            if index is None:
+                self.add(Message("assistant", None, (msgspec.structs.replace(result, tool=result.tool or "tool"),)))
+                index = 0
+                self._waiting.clear()
+            self._calls[index] = msgspec.structs.replace(self._calls[index], output=result.output)
+
+    def close(self) -> None:
+        """Ends the message whose calls were open; what nothing answered has an empty result."""
+        if self._speaker is not None:
+            calls = (msgspec.structs.replace(call, output="") if call.output is None else call for call in self._calls)
+            self.done.append(msgspec.structs.replace(self._speaker, tool_calls=tuple(calls)))
+        self._speaker, self._calls, self._waiting = None, [], []
+
+    def _waiting_for(self, result: ToolCall) -> int | None:
+        for place, (index, call) in enumerate(self._waiting):
+            if result.id == call.id if result.id else result.tool in ("", call.tool):
+                del self._waiting[place]
+                return index
+        return None
+
+    def _named(self, call: ToolCall) -> ToolCall:
+        """The call with an id that no other has: some datasets give none, others the same one in every turn."""
+        id, number = call.id, 1
+        while not id or id in self._used_ids or (id != call.id and id in self._given_ids):
+            id, number = f"call_{number}", number + 1
+        self._used_ids.add(id)
+        return call if id == call.id else msgspec.structs.replace(call, id=id)
+
+
+def media_of(value: str) -> Media:
+    """What stands in an image part: a data URI taken apart, anything else as an address."""
+    head, comma, data = value.partition(",")
+    if not comma or not head.startswith("data:"):
+        return Media(value, None, None)
+    media_type, _, encoding = head.removeprefix("data:").partition(";")
+    if not encoding.endswith("base64"):
+        return Media(value, media_type or None, None)
+    return Media(value, media_type or None, data)
+
+
+def read_arguments(arguments: Any) -> Any:
+    """The arguments of a call as data. What is no JSON stays the text it is: evaluators see what the model wrote."""
+    if isinstance(arguments, str):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(arguments)
+    return arguments
