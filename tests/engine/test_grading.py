@@ -122,9 +122,28 @@ def test_nothing_that_counts_is_unscored(entries):
     assert (found.status, found.score, found.verdict, found.error) == ("unscored", None, None, None)
 
 
-def test_an_evaluator_that_fails_by_a_gate_of_its_own_fails_the_case_when_it_is_required():
-    for required, verdict in ((True, "fail"), (False, "pass")):
-        spec = EvaluatorSpec(type="t", name="e", required=required)
-        result = evaluator_result(spec, Score(0.9, gate_failed=True), None)
-        assert result.verdict == "fail"
-        assert grade([result], [spec], None).verdict == verdict
+OTHER = EvaluatorSpec(type="t", name="other")
+
+
+@pytest.mark.parametrize(
+    ("entry", "score", "alone", "beside_another"),
+    [
+        ({}, Score(0.9, verdict="fail"), "fail", "fail"),
+        ({"required": True}, Score(0.9, verdict="fail"), "fail", "fail"),
+        ({"weight": 0}, Score(0.9, verdict="fail"), None, "pass"),
+        ({"weight": 0, "required": True}, Score(0.9, verdict="fail"), None, "fail"),
+        ({}, Score(0.7, verdict="pass"), "pass", "pass"),
+        ({"required": True}, Score(0.7, verdict="pass"), "pass", "pass"),
+        ({"required": 0.8}, Score(0.7, verdict="pass"), "fail", "fail"),
+        ({"negate": True}, Score(0.0, verdict="fail"), "pass", "pass"),
+        ({"negate": True, "required": True}, Score(0.0, verdict="fail"), "pass", "pass"),
+        ({"negate": True}, Score(1.0, verdict="pass"), "fail", "fail"),
+    ],
+)
+def test_a_type_that_decides_by_a_gate_of_its_own_decides_for_the_case_as_far_as_it_counts(
+    entry, score, alone, beside_another
+):
+    spec = EvaluatorSpec(type="t", name="e", **entry)
+    result, other = evaluator_result(spec, score, None), evaluator_result(OTHER, Score(1.0), None)
+    assert grade([result], [spec], None).verdict == alone
+    assert grade([result, other], [spec, OTHER], None).verdict == beside_another

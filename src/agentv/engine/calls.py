@@ -14,6 +14,7 @@ from agentv.engine.layers import Layers, LayerSettings
 from agentv.engine.limits import Limiter
 from agentv.engine.retry import RetryPolicy, policy_of
 from agentv.errors import UsageError
+from agentv.model.judgement import Wanted
 from agentv.model.response import Responder, Response, TargetFailure
 from agentv.targets.base import ModelApi, Target
 
@@ -65,7 +66,9 @@ class Targets:
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
+        self._names = frozenset(target.name for target in spec.targets)
         self._live: dict[tuple[str, bool], LiveTarget] = {}
+        self._varied: dict[tuple[object, ...], LiveTarget] = {}
         self._limiters: dict[str, Limiter] = {}
         self._layers = Layers(spec.layers)
 
@@ -73,11 +76,28 @@ class Targets:
         """A target by name, opened on first use; with `embeddings`, what it makes vectors with."""
         live = self._live.get((name, embeddings))
         if live is None:
-            settings = self._spec.target(name)
-            responder = settings.open_embeddings(self._spec.home) if embeddings else _opened(settings, self._spec.home)
-            limiter = self._limiter(settings, responder.endpoint)
-            live = self._live[name, embeddings] = LiveTarget(settings, responder, limiter, self._spec, self._layers)
+            live = self._live[name, embeddings] = self._opened(self._spec.target(name), embeddings=embeddings)
         return live
+
+    def wanting(self, name: str, wanted: Wanted) -> LiveTarget:
+        """A target for calls that want something special: itself, or one more like it with those settings.
+
+        Evaluators want few different things, so there are few of them; the endpoint's limit is one for all.
+        """
+        live = self.get(name)
+        settings = live.settings.wanting(wanted)
+        if settings == live.settings:
+            return live
+        key = (wanted.model, wanted.temperature, wanted.schema and wanted.schema.get("title"))
+        varied = self._varied.get((name, *key))
+        if varied is None:
+            varied = self._varied[name, *key] = self._opened(settings)
+        return varied
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The targets that can be asked for."""
+        return self._names
 
     @property
     def concurrency(self) -> int:
@@ -86,9 +106,16 @@ class Targets:
 
     async def aclose(self) -> None:
         """Closes what was opened; nothing keeps the others from closing."""
-        live, self._live = list(self._live.values()), {}
+        live = [*self._live.values(), *self._varied.values()]
+        self._live, self._varied = {}, {}
         await asyncio.gather(*(each.responder.aclose() for each in live), return_exceptions=True)
         self._layers.close()
+
+    def _opened(self, settings: Target, *, embeddings: bool = False) -> LiveTarget:
+        home = self._spec.home
+        responder = settings.open_embeddings(home) if embeddings else _opened(settings, home)
+        limiter = self._limiter(settings, responder.endpoint)
+        return LiveTarget(settings, responder, limiter, self._spec, self._layers)
 
     def _limiter(self, settings: Target, endpoint: str) -> Limiter:
         limiter = self._limiters.get(endpoint)

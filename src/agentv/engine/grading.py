@@ -26,10 +26,17 @@ class Grade(msgspec.Struct, frozen=True, gc=False):
 
 
 def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | None) -> EvaluatorResult:
-    """One evaluator's score, negated where the entry says so, with its own verdict."""
+    """One evaluator's score, negated where the entry says so, with its own verdict.
+
+    Negated, the score alone decides: a gate that was missed says nothing of the opposite.
+    """
     value = 1.0 - score.score if spec.negate else score.score
     hits, misses = (score.misses, score.hits) if spec.negate else (score.hits, score.misses)
-    verdict = "fail" if score.gate_failed or _below_required(spec, value, verdicts) else verdict_of(value, verdicts)
+    verdict = verdict_of(value, verdicts)
+    if score.verdict is not None and not spec.negate:
+        verdict = score.verdict
+    if _misses_required(spec, value, verdict):
+        verdict = "fail"
     return EvaluatorResult(
         name=spec.name,
         type=spec.type,
@@ -47,10 +54,17 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
     )
 
 
-def failed_result(spec: EvaluatorSpec, message: str) -> EvaluatorResult:
+def failed_result(spec: EvaluatorSpec, message: str, members: tuple[EvaluatorResult, ...] = ()) -> EvaluatorResult:
     """An evaluator that could not score: an error in the place of a score, whatever `negate` says."""
-    error = ErrorInfo("evaluator", message, "evaluator")
-    return EvaluatorResult(name=spec.name, type=spec.type, score=None, weight=spec.weight, verdict=None, error=error)
+    return EvaluatorResult(
+        name=spec.name,
+        type=spec.type,
+        score=None,
+        weight=spec.weight,
+        verdict=None,
+        error=ErrorInfo("evaluator", message, "evaluator"),
+        evaluator_results=members,
+    )
 
 
 def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], verdicts: Verdicts | None) -> Grade:
@@ -58,9 +72,9 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
 
     A required evaluator counts whatever its weight: without its score nobody knows whether the answer passes.
     """
-    if len(results) == 1 and results[0].score is not None and results[0].weight > 0 and specs[0].required is False:
-        # One check and no gate, as most cases have: its score and its verdict are those of the case.
-        return Grade("ok", results[0].score, verdict_of(results[0].score, verdicts))
+    if len(results) == 1 and results[0].score is not None and results[0].weight > 0:
+        # One evaluator, as most cases have: its score and its verdict are those of the case.
+        return Grade("ok", results[0].score, results[0].verdict)
     weights, weighted, failed = [], [], []
     counts = False
     for spec, result in zip(specs, results, strict=True):
@@ -95,15 +109,15 @@ def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:
 
 
 def _gates(spec: EvaluatorSpec, result: EvaluatorResult, verdicts: Verdicts | None) -> bool:
-    """Whether a required evaluator is below its minimum, or failed by a gate of its own in spite of its score."""
-    if spec.required is False or result.score is None:
+    """Whether a required evaluator misses its minimum, or one that counts failed by a gate in spite of its score."""
+    if result.score is None or result.verdict is None:
         return False
-    own_gate = result.verdict == "fail" and verdict_of(result.score, verdicts) != "fail"
-    return own_gate or _below_required(spec, result.score, verdicts)
+    own_gate = result.verdict == "fail" and result.weight > 0 and verdict_of(result.score, verdicts) != "fail"
+    return own_gate or _misses_required(spec, result.score, result.verdict)
 
 
-def _below_required(spec: EvaluatorSpec, score: float, verdicts: Verdicts | None) -> bool:
-    if spec.required is False:
-        return False
-    minimum = (verdicts or _DEFAULT).passing if spec.required is True else float(spec.required)
-    return round(score, 12) < minimum
+def _misses_required(spec: EvaluatorSpec, score: float, verdict: Verdict) -> bool:
+    """`required: true` asks for a pass, a number for that score."""
+    if isinstance(spec.required, bool):
+        return spec.required and verdict != "pass"
+    return round(score, 12) < spec.required

@@ -5,33 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from agentv.datasets.files import FileFinder
-from agentv.engine.calls import Answered, LiveTarget, Targets
-from agentv.engine.grading import Grade, evaluator_result, failed_result, grade
+from agentv.engine.calls import Answered, Targets
+from agentv.engine.grading import Grade, grade
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.prompts import PromptFolder
 from agentv.engine.question import Question
+from agentv.engine.scorer import Answerer, Scorer
 from agentv.engine.trace import summarise_trace, tool_durations
 from agentv.environment import environment_of
-from agentv.evaluators.base import Evaluator
-from agentv.evaluators.build import build
-from agentv.model.case import EvalCase, Origin
+from agentv.model.case import Origin
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Verdicts
 from agentv.model.judgement import Judgement
-from agentv.model.message import Message, message_to_data
+from agentv.model.message import message_to_data
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import SCHEMA_VERSION, ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
-from agentv.model.score import EvaluatorFailure
 from agentv.results.redact import Redactor
 from agentv.transform import apply_transform
-
-_REMEMBERED = 1024
 
 
 class Worker:
@@ -40,7 +34,7 @@ class Worker:
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self.targets = Targets(spec)
-        self._evaluators: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
+        self._scorer = Scorer(self.targets, spec.judge)
         self._finders: dict[str, Callable[[str], str]] = {}
         self._environment = environment_of(spec.home)
         folder = spec.layers.prompts_folder
@@ -77,36 +71,13 @@ class Worker:
             return self._failed(job, Answered(None, failure, answered.attempts))
         judgement = self._judgement(question, response, text)
         specs = job.case.evaluators if self._spec.evaluators is None else self._spec.evaluators
-        results = [await self._score(spec, judgement, job) for spec in specs]
+        answerer = Answerer(job.target, self._verdicts(job))
+        results = [await self._scorer.score(spec, judgement, answerer) for spec in specs]
         return self._record(job, answered, judgement, tuple(results), specs)
 
     async def aclose(self) -> None:
         """Closes the targets."""
         await self.targets.aclose()
-
-    async def _score(self, spec: EvaluatorSpec, judgement: Judgement, job: Job) -> EvaluatorResult:
-        # By identity: cases share their specs, and hashing one takes longer than a check does.
-        known = self._evaluators.get(id(spec))
-        if known is None:
-            if len(self._evaluators) >= _REMEMBERED:
-                self._evaluators.clear()  # cases may have evaluators of their own, and memory must not grow with them
-            known = self._evaluators[id(spec)] = (spec, build(spec, judgement.find_file))
-        evaluator = known[1]
-        if evaluator.embeds:
-            judgement = judgement.with_embed(partial(self._embed, spec.target))
-        try:
-            if spec.transform is not None:
-                judgement = judgement.with_answer(
-                    apply_transform(judgement.candidate_answer, spec.transform, judgement.find_file)
-                )
-            # Types that wait for nothing are called plainly: an event loop's detour costs more than the check.
-            score = evaluator.score(judgement) if evaluator.is_plain else await evaluator.evaluate(judgement)
-        except (EvaluatorFailure, TargetFailure, ValueError) as failure:
-            return failed_result(spec, str(failure))
-        except Exception as error:
-            # Somebody's own evaluator broke: that is this case's error and not the end of the run.
-            return failed_result(spec, f"{type(error).__name__}: {error}")
-        return evaluator_result(spec, score, self._verdicts(job))
 
     def _verdicts(self, job: Job) -> Verdicts | None:
         return job.case.execution.verdicts or self._spec.defaults.verdicts
@@ -122,7 +93,6 @@ class Worker:
             candidate_answer=text,
             workdir=origin.base_dir or ".",
             find_file=self._finder(origin),
-            ask=self._ask,
             trace_summary=summarise_trace(response.messages),
             execution_metrics=metrics,
             environment=self._environment,
@@ -138,31 +108,6 @@ class Worker:
             finder = FileFinder(origin.base_dir or ".", origin.root or ".")
             find = self._finders[origin.base_dir] = lambda value: finder.find(value).path
         return find
-
-    async def _ask(self, target: str | None, messages: tuple[Message, ...]) -> Response:
-        """A judge's question to a model, through the same limits and retries as the target's."""
-        name = self._spec.judge or target
-        if name is None:
-            raise EvaluatorFailure("No judge: name one with --judge, `target` of the evaluator or `judge_target`")
-        live: LiveTarget = self.targets.get(name)
-        answered = await live.call(_JudgeQuestion(messages))
-        if answered.response is None:
-            assert answered.failure is not None
-            raise EvaluatorFailure(f"The judge {name} failed ({answered.failure.error_class}): {answered.failure}")
-        if answered.response.cached:
-            # Paid for in an earlier run: a budget counts what this one spends.
-            return msgspec.structs.replace(answered.response, cost_usd=0.0)
-        return answered.response
-
-    async def _embed(self, target: Any, texts: tuple[str, ...]) -> Response:
-        """Vectors of texts, from the target that an entry names."""
-        messages = tuple(Message("user", text) for text in texts)
-        answered = await self.targets.get(target, embeddings=True).call(
-            Question(EvalCase("embeddings", input=messages))
-        )
-        if answered.response is None:
-            raise EvaluatorFailure(f"{target} made no embeddings: {answered.failure}")
-        return answered.response
 
     def _failed(self, job: Job, answered: Answered) -> Result:
         failure = answered.failure
@@ -218,13 +163,6 @@ class Worker:
             metadata=case.metadata or {},
             **known,
         )
-
-
-class _JudgeQuestion(Question):
-    """Messages that an evaluator made, asked like a case."""
-
-    def __init__(self, messages: tuple[Message, ...]) -> None:
-        super().__init__(EvalCase("judge", input=messages))
 
 
 def now() -> str:

@@ -56,6 +56,11 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this type can score at all; one that cannot is refused before anything is called."""
         return type(self).score is not Evaluator.score or not self.is_plain
 
+    @property
+    def judge(self) -> str | None:
+        """The judge that the settings themselves name; it goes before the `target` of the entry."""
+        return None
+
     async def evaluate(self, judgement: Judgement) -> Score:
         """Scores an answer, or raises EvaluatorFailure. Types that wait for something override this one."""
         return self.score(judgement)

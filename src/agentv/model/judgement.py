@@ -5,28 +5,54 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
+
+import msgspec
 
 from agentv.environment import Environment
 from agentv.model.case import EvalCase
+from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Request, Response, content_text
-from agentv.model.result import ExecutionMetrics, TraceSummary
-from agentv.model.values import to_json
+from agentv.model.result import EvaluatorResult, ExecutionMetrics, TraceSummary
+from agentv.model.values import FrozenDict, to_json
 
 _NO_FILE = Environment()
 
-Ask = Callable[[str | None, tuple[Message, ...]], Awaitable[Response]]
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call wants besides its messages: settings in the place of the target's, and an answer of a certain form.
+
+    `schema` is a JSON Schema that the target holds its answer to where its API can. `sample` tells apart calls that ask
+    the same: neither a cache nor a recording answers one with another's answer.
+    """
+
+    model: str | None = None
+    temperature: float | None = None
+    schema: FrozenDict | None = None
+    sample: int = 1
+
+
+class Ask(Protocol):
+    """Asks a target by its name; None is the evaluator's own judge."""
+
+    def __call__(
+        self, target: str | None, messages: tuple[Message, ...], wanted: Wanted = ...
+    ) -> Awaitable[Response]: ...
+
+
 Embed = Callable[[tuple[str, ...]], Awaitable[Response]]
+ScoreMember = Callable[[EvaluatorSpec], Awaitable[EvaluatorResult]]
 
 
 class Judgement:
     """One answer to be scored. `question` is the rendered prompt, `candidate_answer` the text after `transform`.
 
-    `ask(target, messages)` reaches a judge model through the run's own limits, retries and records; `workdir` is the
-    dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`. `embed(texts)` gets
-    vectors of texts from the entry's target in the same way: they are the data of the answer. `environment` says which
-    variables are secret: programs of judges get none of them.
+    `ask(target, messages)` reaches a judge model through the run's own limits, retries and records; `judges` are those
+    of the evaluator at work, several for a jury. `score_member` scores the same answer by another entry. `workdir` is
+    the dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`. `embed(texts)`
+    gets vectors of texts from the entry's target in the same way: they are the data of the answer. `environment` says
+    which variables are secret: programs of judges get none of them.
     """
 
     def __init__(  # noqa: PLR0913 - each is a thing of its own, and all are given by name
@@ -50,9 +76,17 @@ class Judgement:
         self.find_file = find_file
         self.ask = ask
         self.embed = embed
+        self.judges: tuple[str, ...] = ()
+        self.score_member: ScoreMember | None = None
         self.trace_summary = trace_summary
         self.execution_metrics = execution_metrics
         self.environment = environment or _NO_FILE
+
+    def for_evaluator(self, ask: Ask, judges: tuple[str, ...], score_member: ScoreMember) -> Judgement:
+        """The same for one evaluator, with its own ways to ask."""
+        other = copy.copy(self)
+        other.ask, other.judges, other.score_member = ask, judges, score_member
+        return other
 
     def with_answer(self, text: str) -> Judgement:
         """The same with another text as the answer, for an evaluator that cleans it first."""

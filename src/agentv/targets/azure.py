@@ -10,6 +10,7 @@ from agentv.targets.base import ModelApi, without
 class Azure(ModelApi, frozen=True, kw_only=True):
     """`endpoint` is an address or the name of a resource; `model` is the deployment; `version` that of the API."""
 
+    takes_schema: ClassVar[bool] = True
     aliases: ClassVar[dict[str, str]] = {
         **ModelApi.aliases,
         "resource": "endpoint",

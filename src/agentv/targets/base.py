@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import UsageError
+from agentv.model.judgement import Wanted
 from agentv.model.response import Responder
 
 Count = Annotated[int, Meta(ge=0)]
@@ -81,10 +82,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""
         return []
 
+    def wanting(self, wanted: Wanted) -> Target:  # noqa: ARG002
+        """The same target for calls that want something special; unchanged where its provider has no such settings."""
+        return self
+
 
 class ModelApi(Target, frozen=True, kw_only=True):
-    """Settings every model API takes."""
+    """Settings every model API takes. `takes_schema`: `response_format` may be a JSON Schema, in OpenAI's form."""
 
+    takes_schema: ClassVar[bool] = False
     aliases: ClassVar[dict[str, str]] = {
         **COMMON_ALIASES,
         "max_tokens": "max_output_tokens",
@@ -101,6 +107,19 @@ class ModelApi(Target, frozen=True, kw_only=True):
     reasoning: dict[str, Any] | str | None = None
     headers: dict[str, str] = {}
     extra_body: dict[str, Any] = {}
+
+    def wanting(self, wanted: Wanted) -> Target:
+        """With the model and temperature that are wanted, and the schema where the user asks for no form himself."""
+        changes: dict[str, Any] = {
+            name: value
+            for name, value in (("model", wanted.model), ("temperature", wanted.temperature))
+            if value is not None
+        }
+        own_form = self.response_format is not None or "response_format" in self.extra_body
+        if wanted.schema is not None and self.takes_schema and not own_form:
+            form = {"name": wanted.schema.get("title", "answer"), "strict": True, "schema": dict(wanted.schema)}
+            changes["response_format"] = {"type": "json_schema", "json_schema": form}
+        return msgspec.structs.replace(self, **changes) if changes else self
 
 
 def without(target: Target, *names: str) -> list[str]:

@@ -29,6 +29,7 @@ class OpenAI(ModelApi, frozen=True, kw_only=True):
     `logprobs` asks for the logarithms of the tokens' probabilities, a number for those of as many alternatives each.
     """
 
+    takes_schema: ClassVar[bool] = True
     aliases: ClassVar[dict[str, str]] = {
         **ModelApi.aliases,
         "endpoint": "base_url",

@@ -1,0 +1,204 @@
+"""What evaluators ask of models: whom, through the run's own limits and layers, and a note of every call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from agentv.engine.calls import Answered, Targets
+from agentv.engine.question import Question
+from agentv.model.case import EvalCase
+from agentv.model.judgement import Wanted
+from agentv.model.message import Message, message_to_data
+from agentv.model.response import Response
+from agentv.model.result import TokenUsage
+from agentv.model.score import EvaluatorFailure
+from agentv.targets.base import ModelApi, Target
+
+FALLBACK = "judge"
+"""The target that judges where nobody names one."""
+
+LONGEST_TEXT = 8000
+MOST_CALLS = 50
+
+_NO_SUCH_FORM = frozenset({400, 404, 415, 422, 501})
+"""How servers refuse a form of answer that they do not know."""
+_AS_IT_IS = Wanted()
+
+
+def judges_of(
+    said: str | None, own: str | tuple[str, ...] | None, of_target: str | None, known: Collection[str]
+) -> tuple[str, ...]:
+    """Who judges: whom the command names, else the entry, else the target that answered, else `judge`; else nobody."""
+    chosen = said or own or of_target or (FALLBACK if FALLBACK in known else ())
+    return (chosen,) if isinstance(chosen, str) else tuple(chosen)
+
+
+class Judging:
+    """The judges of a run. Remembers which of them refuse a form of answer, so that each is asked for it once."""
+
+    def __init__(self, targets: Targets, said: str | None) -> None:
+        self.targets = targets
+        self.said = said
+        self._formless: set[tuple[str, str | None]] = set()
+
+    def judges(self, own: str | tuple[str, ...] | None, answered_by: str) -> tuple[str, ...]:
+        """Who judges the answers of a target by an entry; `own` is whom the entry names."""
+        of_target = self.targets.get(answered_by).settings.judge_target if answered_by in self.targets.names else None
+        return judges_of(self.said, own, of_target, self.targets.names)
+
+    async def call(self, call: JudgeCall, question: Question, wanted: Wanted) -> Answered:
+        """One call, in the form that is wanted where the judge can keep to one."""
+        plain = msgspec.structs.replace(wanted, schema=None)
+        formless = (call.target, wanted.model)
+        if wanted.schema is not None and formless not in self._formless:
+            answered = await self._called(call, question, wanted)
+            failure = answered.failure
+            if failure is None or not call.structured or failure.status not in _NO_SUCH_FORM:
+                return answered
+            answered = await self._called(call, question, plain)
+            if answered.failure is None:
+                self._formless.add(formless)
+            return answered
+        return await self._called(call, question, plain)
+
+    async def _called(self, call: JudgeCall, question: Question, wanted: Wanted) -> Answered:
+        live = self.targets.wanting(call.target, wanted)
+        call.settings = live.settings
+        call.structured = wanted.schema is not None and live is not self.targets.get(call.target)
+        return await live.call(question)
+
+
+class JudgeCall:
+    """One call that was begun, and how it ended."""
+
+    def __init__(self, target: str, messages: tuple[Message, ...], sample: int) -> None:
+        self.target = target
+        self.messages = messages
+        self.sample = sample
+        self.settings: Target | None = None
+        self.structured = False
+        self.answered: Answered | None = None
+
+    @property
+    def response(self) -> Response | None:
+        return self.answered.response if self.answered is not None else None
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What this run paid for it: an answer of an earlier run is paid for."""
+        if self.response is None:
+            return None
+        return 0.0 if self.response.cached else self.response.cost_usd
+
+    def to_data(self) -> dict[str, Any]:
+        """For the record, without the messages."""
+        data: dict[str, Any] = {"target": self.target}
+        settings, response = self.settings, self.response
+        if settings is not None:
+            data["provider"] = settings.provider
+        if isinstance(settings, ModelApi):
+            data |= {"model": settings.model, "temperature": settings.temperature, "seed": settings.seed}
+            data["structured"] = self.structured
+        data["sample"] = self.sample
+        if response is not None:
+            known = {"token_usage": response.usage, "cost_usd": self.cost_usd, "duration_ms": response.duration_ms}
+            data |= {name: msgspec.to_builtins(value) for name, value in known.items() if value is not None}
+            data |= {"model": response.model} if response.model is not None else {}
+            data |= {"cached": True} if response.cached else {}
+            data["reply"] = shortened(response.text)
+        elif self.answered is not None and self.answered.failure is not None:
+            failure = self.answered.failure
+            data["error"] = {"class": failure.error_class, "message": shortened(failure.message)}
+        if self.answered is not None and self.answered.attempts > 1:
+            data["attempts"] = self.answered.attempts
+        return data
+
+
+class JudgeCalls:
+    """The calls that one evaluator makes while it scores one answer; `evaluator` is its name in the results."""
+
+    def __init__(self, judging: Judging, case: EvalCase, evaluator: str, judges: tuple[str, ...]) -> None:
+        self._judging = judging
+        self._case = case
+        self._evaluator = evaluator
+        self._judges = judges
+        self._calls: list[JudgeCall] = []
+
+    async def ask(self, target: str | None, messages: tuple[Message, ...], wanted: Wanted = _AS_IT_IS) -> Response:
+        """One answer. Raises EvaluatorFailure when there is none."""
+        name = self._judging.said or target or (self._judges[0] if self._judges else None)
+        if name is None:
+            raise EvaluatorFailure("No judge: name one with --judge, `target` of the evaluator or `judge_target`")
+        if name not in self._judging.targets.names:
+            raise EvaluatorFailure(f"There is no target '{name}' to ask")
+        call = JudgeCall(name, messages, wanted.sample)
+        self._calls.append(call)
+        asked = EvalCase(f"judge:{self._case.id}", input=messages, place=self._case.place)
+        question = Question(asked, prompt_id=self._evaluator, trial=wanted.sample)
+        call.answered = await self._judging.call(call, question, wanted)
+        if call.response is None:
+            failure = call.answered.failure
+            assert failure is not None
+            raise EvaluatorFailure(f"The judge {name} failed ({failure.error_class}): {failure}")
+        return msgspec.structs.replace(call.response, cost_usd=call.cost_usd)
+
+    @property
+    def usage(self) -> TokenUsage | None:
+        """The tokens of all calls that say how many they took."""
+        found = [call.response.usage for call in self._calls if call.response and call.response.usage]
+        if not found:
+            return None
+        cached = [usage.cached for usage in found if usage.cached is not None]
+        return TokenUsage(
+            sum(usage.input for usage in found),
+            sum(usage.output for usage in found),
+            sum(cached) if cached else None,
+        )
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost of all calls; None when there were none, or when that of one is unknown."""
+        costs = [call.cost_usd for call in self._calls if call.response is not None]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if costs and len(known) == len(costs) else None
+
+    @property
+    def request(self) -> dict[str, Any] | None:
+        """What was asked and answered, for the record. Calls that ask the same point to the first one that does."""
+        if not self._calls:
+            return None
+        first: dict[tuple[Message, ...], int] = {}
+        calls = []
+        for index, call in enumerate(self._calls[:MOST_CALLS]):
+            data = call.to_data()
+            if call.messages in first:
+                data["messages_of"] = first[call.messages]
+            else:
+                first[call.messages] = index
+                data["messages"] = [_shortened_message(message) for message in call.messages]
+            calls.append(data)
+        left_out = len(self._calls) - len(calls)
+        return {"calls": calls, **({"calls_left_out": left_out} if left_out else {})}
+
+
+def shortened(text: str) -> str:
+    """A text that fits into a record: of a long one the beginning and the end, and how much is left out."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    half = LONGEST_TEXT // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+
+
+def _shortened_message(message: Message) -> dict[str, Any]:
+    return {name: _shortened_value(value) for name, value in message_to_data(message).items()}
+
+
+def _shortened_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return shortened(value)
+    if isinstance(value, dict):
+        return {name: _shortened_value(item) for name, item in value.items()}
+    return [_shortened_value(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,113 @@
+"""Scores one answer by one entry: builds its evaluator, cleans the answer, gives it its judges, takes what it says."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from agentv.engine.calls import Targets
+from agentv.engine.grading import evaluator_result, failed_result
+from agentv.engine.judging import JudgeCalls, Judging
+from agentv.engine.question import Question
+from agentv.evaluators.base import Evaluator
+from agentv.evaluators.build import build
+from agentv.model.case import EvalCase
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.execution import Verdicts
+from agentv.model.judgement import Judgement
+from agentv.model.message import Message
+from agentv.model.response import Response, TargetFailure
+from agentv.model.result import EvaluatorResult
+from agentv.model.score import EvaluatorFailure
+from agentv.transform import apply_transform
+
+_REMEMBERED = 1024
+
+
+class Answerer(msgspec.Struct, frozen=True, gc=False):
+    """Whose answer is scored, and from which score on it passes."""
+
+    target: str
+    verdicts: Verdicts | None = None
+
+
+class Scorer:
+    """The evaluators of one run in this process. `judge` is the one that the command names, in the place of all."""
+
+    def __init__(self, targets: Targets, judge: str | None = None) -> None:
+        self._judging = Judging(targets, judge)
+        self._built: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
+
+    async def score(self, spec: EvaluatorSpec, judgement: Judgement, answerer: Answerer) -> EvaluatorResult:
+        """What one entry says of an answer: a score, or the reason why there is none."""
+        calls: JudgeCalls | None = None
+        try:
+            evaluator = self._evaluator(spec, judgement)
+            if spec.transform is not None:
+                cleaned = apply_transform(judgement.candidate_answer, spec.transform, judgement.find_file)
+                judgement = judgement.with_answer(cleaned)
+            if evaluator.embeds:
+                judgement = judgement.with_embed(partial(self._embed, spec.target))
+            if evaluator.is_plain:
+                # Types that wait for nothing are called plainly: an event loop's detour costs more than the check.
+                return evaluator_result(spec, evaluator.score(judgement), answerer.verdicts)
+            judges = self._judging.judges(evaluator.judge or spec.target, answerer.target)
+            calls = JudgeCalls(self._judging, judgement.case, spec.name, judges)
+            own = self._own_judgement(spec, judgement, answerer, calls, judges)
+            result = evaluator_result(spec, await evaluator.evaluate(own), answerer.verdicts)
+        except EvaluatorFailure as failure:
+            result = failed_result(spec, str(failure), failure.members)
+        except (TargetFailure, ValueError) as failure:
+            result = failed_result(spec, str(failure))
+        except Exception as error:
+            # Somebody's own evaluator broke: that is this case's error and not the end of the run.
+            result = failed_result(spec, f"{type(error).__name__}: {error}")
+        return result if calls is None else _with_calls(result, calls)
+
+    def _evaluator(self, spec: EvaluatorSpec, judgement: Judgement) -> Evaluator:
+        # By identity: cases share their specs, and hashing one takes longer than a check does.
+        known = self._built.get(id(spec))
+        if known is None:
+            if len(self._built) >= _REMEMBERED:
+                self._built.clear()  # cases may have evaluators of their own, and memory must not grow with them
+            known = self._built[id(spec)] = (spec, build(spec, judgement.find_file))
+        return known[1]
+
+    async def _embed(self, target: Any, texts: tuple[str, ...]) -> Response:
+        """Vectors of texts, from the target that an entry names."""
+        question = Question(EvalCase("embeddings", input=tuple(Message("user", text) for text in texts)))
+        answered = await self._judging.targets.get(target, embeddings=True).call(question)
+        if answered.response is None:
+            raise EvaluatorFailure(f"{target} made no embeddings: {answered.failure}")
+        return answered.response
+
+    def _own_judgement(
+        self,
+        spec: EvaluatorSpec,
+        judgement: Judgement,
+        answerer: Answerer,
+        calls: JudgeCalls,
+        judges: tuple[str, ...],
+    ) -> Judgement:
+        async def score_member(member: EvaluatorSpec) -> EvaluatorResult:
+            if member.target is None and spec.target is not None:
+                member = msgspec.structs.replace(member, target=spec.target)
+            return await self.score(member, judgement, answerer)
+
+        return judgement.for_evaluator(calls.ask, judges, score_member)
+
+
+def _with_calls(result: EvaluatorResult, calls: JudgeCalls) -> EvaluatorResult:
+    """The result with what its evaluator asked, and what that took, whether it scored or not."""
+    request = calls.request
+    if request is None:
+        return result
+    known: dict[str, Any] = {
+        "token_usage": calls.usage,
+        "cost_usd": calls.cost_usd,
+        "evaluator_provider_request": request,
+    }
+    given = {name: value for name, value in known.items() if getattr(result, name) is None}
+    return msgspec.structs.replace(result, **given)

@@ -1,0 +1,60 @@
+"""Asks a judge for an answer of a certain form, and once more when it gives none. A bad reply is never a score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from agentv.evaluators.replies import Unfit, read_reply
+from agentv.model.judgement import Ask, Wanted
+from agentv.model.message import Message
+from agentv.model.score import EvaluatorFailure
+from agentv.model.values import FrozenDict
+
+Value = TypeVar("Value")
+
+_REPAIR = (
+    "Your reply cannot be used: {reason}.\n"
+    "Reply again with one JSON object of the form that was asked for, and nothing else."
+)
+
+
+class Form(msgspec.Struct, Generic[Value], frozen=True):
+    """What an answer must look like: a JSON Schema for APIs that hold a model to one, and what reads the object.
+
+    The `title` of the schema tells forms apart: two with the same title are the same. `read` raises Unfit.
+    """
+
+    schema: FrozenDict
+    read: Callable[[dict[str, Any]], Value]
+
+
+async def ask_for(
+    ask: Ask,
+    judge: str | None,
+    messages: tuple[Message, ...],
+    form: Form[Value],
+    *,
+    quoted: Iterable[str] = (),
+    wanted: Wanted = Wanted(),  # noqa: B008  # frozen
+) -> Value:
+    """What a judge answers in a form. Raises EvaluatorFailure when it does not answer, or twice in no such form.
+
+    `quoted` are texts in the messages that others wrote: an object that stands in one of them is no answer.
+    """
+    wanted = msgspec.structs.replace(wanted, schema=form.schema)
+    quoted = tuple(quoted)
+    reply = (await ask(judge, messages, wanted)).text
+    try:
+        return read_reply(reply, form.read, quoted)
+    except Unfit as unfit:
+        repair = Message("user", _REPAIR.format(reason=unfit))
+    messages = (*messages, Message("assistant", reply), repair) if reply.strip() else (*messages, repair)
+    again = (await ask(judge, messages, wanted)).text
+    try:
+        return read_reply(again, form.read, quoted)
+    except Unfit as unfit:
+        who = f"The judge {judge}" if judge else "The judge"
+        raise EvaluatorFailure(f"{who} gave no usable verdict in two tries: {unfit}") from None

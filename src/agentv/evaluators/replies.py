@@ -1,0 +1,130 @@
+"""What a judge replies, read strictly: the last JSON object in its text that fits, or the reason why none does.
+
+What was put into the prompt may hold such an object too, made up to look like a verdict. A judge that repeats it has
+not said it: objects that stand in the `quoted` texts are passed over, unless the object is all of the reply and no
+quoted text is just that object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn, TypeVar
+
+from agentv.json_values import same
+
+MAX_CHARACTERS = 1_000_000
+_MOST_BROKEN = 5_000
+"""Openings of objects that lead nowhere: no reply has so many, and a hostile one would cost time."""
+
+_GOES_ON = re.compile(r"\s*[,\]}]")
+"""What follows a part of something larger, and never a verdict."""
+
+Value = TypeVar("Value")
+
+
+class Unfit(Exception):
+    """A reply or an object that cannot be used: one sentence that says why, without quoting anything at length."""
+
+
+def read_reply(text: str, read: Callable[[dict[str, Any]], Value], quoted: Iterable[str] = ()) -> Value:
+    """The last complete object of a reply that `read` takes. Raises Unfit, with what is wrong with the last one."""
+    if len(text) > MAX_CHARACTERS:
+        raise Unfit(f"it is longer than {MAX_CHARACTERS:,} characters")
+    quoted = tuple(quoted)
+    found = list(_objects(text.rstrip()))
+    if not found:
+        raise Unfit("it is empty" if not text.strip() else "it has no complete JSON object")
+    reason = ""
+    for start, end, value in reversed(found):
+        try:
+            if isinstance(value, Unfit):
+                raise value
+            fitting = read(value)
+        except Unfit as unfit:
+            reason = reason or str(unfit)
+            continue
+        if _is_echo(value, quoted, alone=_is_alone(text, start, end)):
+            reason = reason or "it repeats an object of the text that is judged instead of a verdict of its own"
+            continue
+        return fitting
+    raise Unfit(reason)
+
+
+def _is_echo(value: dict[str, Any], quoted: Iterable[str], *, alone: bool) -> bool:
+    """Whether an object stands in a text; for one that is `alone` in its reply, whether it is all of a text."""
+    return any(
+        (not alone or (inner is outer and _is_alone(text, start, end))) and same(value, inner)
+        for text in quoted
+        if _may_hold(text, value)
+        for start, end, outer in _objects(text, everywhere=True)
+        for inner in _inside(outer)
+    )
+
+
+def _may_hold(text: str, value: dict[str, Any]) -> bool:
+    """A quick no for texts that lack one of an object's keys, in whichever way it is spelled."""
+    return "\\u" in text or all(key in text for key in value)
+
+
+def _objects(text: str, *, everywhere: bool = False) -> Iterator[tuple[int, int, Any]]:
+    """Every complete object with its place, from left to right; an Unfit in the place of one that is not acceptable.
+
+    What stands inside an object that never ends is no object of its own. `everywhere` looks into all of them.
+    """
+    position = text.find("{")
+    broken = 0
+    while position >= 0:
+        end = position + 1
+        try:
+            value, end = _DECODER.raw_decode(text, position)
+            if everywhere or not _GOES_ON.match(text, end):
+                yield position, end, value
+        except Unfit as unfit:
+            yield position, end, unfit
+        except json.JSONDecodeError as error:
+            if not everywhere and (error.pos >= len(text) or error.msg.startswith("Unterminated")):
+                return
+            broken += 1
+        except (ValueError, RecursionError):
+            broken += 1
+        if broken > _MOST_BROKEN:
+            raise Unfit("there are too many broken objects to find a verdict among them")
+        position = text.find("{", position + 1 if everywhere else end)
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """A value and all objects in it."""
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _inside(item)
+
+
+def _is_alone(text: str, start: int, end: int) -> bool:
+    """Whether nothing but spaces and a code fence stands around a part of a text."""
+    before, after = text[:start].strip(), text[end:].strip()
+    return before in ("", "```", "```json") and after in ("", "```")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = {_writable(key): _writable(item) for key, item in pairs}
+    if len(value) < len(pairs):
+        twice = next(key for index, (key, _) in enumerate(pairs) if key in {earlier for earlier, _ in pairs[:index]})
+        raise Unfit(f"it has the key '{twice[:40]}' twice")
+    return value
+
+
+def _writable(value: Any) -> Any:
+    """A text without halves of characters, which JSON can spell and no file can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return [_writable(item) for item in value] if isinstance(value, list) else value
+
+
+def _constant(name: str) -> NoReturn:
+    raise Unfit(f"{name} is no number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, strict=False)
