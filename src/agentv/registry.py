@@ -169,6 +169,11 @@ EVALUATORS = Registry(
     elsewhere=ELSEWHERE,
 )
 
+EXECUTORS = Registry(
+    "agentv.executors", rows={"local": "agentv.executors.local:LocalExecutor"}, aliases={}, noun="executors"
+)
+"""Where jobs run. One that spreads them over machines is a package of its own that adds itself here."""
+
 TARGETS = Registry(
     "agentv.targets",
     noun="providers",

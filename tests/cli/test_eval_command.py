@@ -195,3 +195,28 @@ def test_help_shows_examples_and_exit_codes(command):
     shown = command("eval", "--help")
     assert shown.code == 0
     assert "agentv eval --resume" in shown.stdout and "130 interrupted" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begins"),
+    [
+        (("--out", "records.txt", "--format", "jsonl"), "{"),
+        (("--out", "records.txt", "--format", "yaml"), "---"),
+        (("--out", "records.jsonl", "--format", "yaml"), "---"),
+    ],
+)
+def test_the_format_of_a_file_of_records_can_be_said(project, command, arguments, begins):
+    dataset(project, "yes")
+    assert command("eval", "d.yaml", *arguments, "--quiet").code == 0
+    assert (project.path / arguments[1]).read_text(encoding="utf-8").startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("--format", "yaml"), "--out names none"), (("--out", "evals", "--format", "yaml"), "It is a folder")],
+)
+def test_a_format_without_a_file_is_refused(project, command, arguments, message):
+    dataset(project, "yes")
+    (project.path / "evals").mkdir(exist_ok=True)
+    ended = command("eval", "d.yaml", *arguments)
+    assert ended.code == 2 and message in ended.stderr

@@ -123,7 +123,7 @@ def test_nothing_is_written_unless_asked_for(project):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("a folder", "The folder for prompts is not empty"), ("a file", "Not a folder")]
+    ("content", "message"), [("a folder", "The folder for --dump-prompts is not empty"), ("a file", "Not a folder")]
 )
 def test_a_dataset_behind_the_option_is_not_taken_for_a_folder(project, folder, content, message):
     place = folder.write("evals/more.jsonl" if content == "a folder" else "evals", [CASE])

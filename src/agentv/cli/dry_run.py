@@ -10,8 +10,8 @@ import click
 from agentv.engine.calls import Targets
 from agentv.engine.estimate import Estimate, estimate
 from agentv.engine.job import Job, RunSpec
+from agentv.engine.job_files import JobFiles
 from agentv.engine.plan import Checked
-from agentv.engine.prompts import PromptFolder
 from agentv.engine.question import Question
 from agentv.engine.session import Session
 from agentv.errors import UsageError
@@ -41,12 +41,12 @@ def _dumped(session: Session, checked: Checked) -> Iterator[Job]:
     folder = session.layers(None).prompts_folder
     if folder is None:
         raise UsageError("A dry run has no folder of its own", hint="Say where prompts go: --dump-prompts DIR")
-    prompts = PromptFolder(folder, Redactor(session.secrets))
+    prompts = JobFiles(folder, Redactor(session.secrets))
     targets = Targets(RunSpec(run_id="", targets=tuple(map(session.target, checked.jobs)), home=session.home))
     try:
         for job in session.plan.jobs():
             question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
-            prompts.write(job, question, targets.get(job.target).responder)
+            prompts.write_prompt(job, question, targets.get(job.target).responder)
             yield job
     finally:
         asyncio.run(targets.aclose())

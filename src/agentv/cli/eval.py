@@ -50,6 +50,12 @@ SHARE = click.FloatRange(0, 1)
     type=click.Path(),
     help="The run folder, or a .jsonl or .yaml file to write the records to besides.",
 )
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["jsonl", "yaml"]),
+    help="How a file named by --out is written, whatever its name.",
+)
 @click.option("--resume", is_flag=True, help="Go on with the run in --out, else with the last unfinished one.")
 @click.option("--retry-errors", metavar="RUN", type=click.Path(), help="A new run of what ended in errors in RUN.")
 @click.option("--changed-since", metavar="RUN", type=click.Path(), help="A new run of what changed since RUN.")
@@ -80,7 +86,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     from agentv.engine.session import Session
 
     check_call_options(given)
-    folder, file = _places(given["out"])
+    folder, file = _places(given["out"], given["file_format"])
     options, folder = _chosen(_options(paths, given), folder, given["resume"])
     quiet = given["quiet"]
     warn, note = (output.silent, output.silent) if quiet else (output.warn, output.note)
@@ -99,7 +105,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     if file is not None:
         from agentv.results.export import export_records
 
-        export_records(outcome.folder / "results.jsonl", file)
+        export_records(outcome.folder / "results.jsonl", *file)
     _print_outcome(outcome, given)
     sys.exit(outcome.verdict.exit_code)
 
@@ -161,13 +167,19 @@ def _execute(session: Session, checked: Checked, folder: str | None, given: dict
     return session.execute(checked, folder, given["resume"], shown, shown)
 
 
-def _places(out: str | None) -> tuple[str | None, str | None]:
-    """The run folder and the file of records that `--out` names: one of them, by its extension."""
-    if out is None or not out.lower().endswith((".jsonl", ".yaml", ".yml")):
+def _places(out: str | None, said: str | None) -> tuple[str | None, tuple[str, str] | None]:
+    """The run folder, or the file of records and its format, that `--out` names: by `--format`, else by extension."""
+    if out is None and said is not None:
+        raise UsageError("--format is about a file, and --out names none", hint=f"For example: --out records.{said}")
+    by_extension = {".jsonl": "jsonl", ".yaml": "yaml", ".yml": "yaml"}
+    file_format = said or by_extension.get(os.path.splitext(out or "")[1].lower())
+    if out is None or file_format is None:
         return out, None
+    if os.path.isdir(out):
+        raise UsageError(f"Cannot write {out}", "It is a folder")
     if not os.path.isdir(os.path.dirname(out) or "."):
         raise UsageError(f"Cannot write {out}", f"There is no folder {os.path.dirname(out)}")
-    return None, out
+    return None, (out, file_format)
 
 
 def _print_outcome(outcome: Outcome, given: dict[str, Any]) -> None:

@@ -59,12 +59,22 @@ def reading_options(command: Command) -> Command:
     return command
 
 
-CALL_OPTIONS = ("only", "only_from", "cache", "record", "replay", "dump_prompts")
+CALL_OPTIONS = (
+    "only",
+    "only_from",
+    "cache",
+    "record",
+    "replay",
+    "dump_prompts",
+    "dump_traces",
+    "include_trace",
+    "executor",
+)
 """What `call_options` adds, by the names that options of a run have."""
 
 
 def call_options(command: Command) -> Command:
-    """`--only --from --cache --record --replay --dump-prompts`: earlier runs, and what is kept of calls."""
+    """`--only --from --cache --record --replay` and their like: earlier runs, and what is kept of calls."""
     for option in reversed(
         (
             click.option(
@@ -94,6 +104,17 @@ def call_options(command: Command) -> Command:
                 flag_value="",
                 help="Write what each job sends to a file, in the run folder or in DIR.",
             ),
+            click.option(
+                "--dump-traces",
+                metavar="[DIR]",
+                is_flag=False,
+                flag_value="",
+                help="Write all that was said in each job to a file, in the run folder or in DIR.",
+            ),
+            click.option(
+                "--include-trace", is_flag=True, help="Keep the messages of every answer in its record, one text too."
+            ),
+            click.option("--executor", default="local", metavar="NAME", help="Where jobs run: local, in this process."),
         )
     ):
         command = option(command)
@@ -106,10 +127,11 @@ def check_call_options(given: dict[str, Any]) -> None:
         raise UsageError("--quiet and --verbose exclude each other")
     if given["record"] and given["replay"] and os.path.realpath(given["record"]) == os.path.realpath(given["replay"]):
         raise UsageError("A recording cannot be added to while it is replayed", hint="Give --record another file")
-    if given["dump_prompts"] and not given["resume"]:
-        from agentv.engine.prompts import check_prompt_folder  # late: most runs dump nothing
+    for name in ("dump_prompts", "dump_traces"):
+        if given[name] and not given["resume"]:
+            from agentv.engine.job_files import check_job_folder  # late: most runs dump nothing
 
-        check_prompt_folder(given["dump_prompts"])
+            check_job_folder(given[name], "--" + name.replace("_", "-"))
 
 
 def parse_sample(text: str | None) -> int | float | None:

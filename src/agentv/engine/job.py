@@ -41,6 +41,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int | None = None
     defaults: RunDefaults = RunDefaults()
     layers: LayerSettings = LayerSettings()
+    include_trace: bool = False
 
     def target(self, name: str) -> Target:
         """The settings of a target by its name."""

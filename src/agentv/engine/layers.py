@@ -27,6 +27,7 @@ class LayerSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_folder: str | None = None
     record_file: str | None = None
     prompts_folder: str | None = None
+    traces_folder: str | None = None
     secrets: frozenset[str] = frozenset()
 
 

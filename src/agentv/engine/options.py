@@ -37,7 +37,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Defaults are left out of a manifest. What only concerns how a run is shown or where it is kept is not here.
 
     `retry_errors` and `changed_since` name an earlier run whose records are carried over as far as they hold; `only`
-    and `only_from` choose the cases that ended so in one. `dump_prompts` is a folder, empty for one in the run's own.
+    and `only_from` choose the cases that ended so in one. `dump_prompts` and `dump_traces` are folders, empty for one
+    in the run's own.
     """
 
     paths: tuple[str, ...] = ()
@@ -67,6 +68,9 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     record: str | None = None
     replay: str | None = None
     dump_prompts: str | None = None
+    dump_traces: str | None = None
+    include_trace: bool = False
+    executor: str = "local"
 
     @property
     def selection(self) -> Selection:

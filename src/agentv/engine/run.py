@@ -22,10 +22,10 @@ from agentv.engine.options import EvalOptions
 from agentv.engine.plan import Checked, Plan
 from agentv.engine.work import Worker
 from agentv.errors import AgentvError
-from agentv.executors.local import LocalExecutor
 from agentv.model.case import EvalCase
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.values import to_json
+from agentv.registry import EXECUTORS
 from agentv.results.folder import RunFolder
 from agentv.results.reading import read_run
 from agentv.results.record import decode_record, encode_record
@@ -91,7 +91,7 @@ class Running:
 
     async def run(self) -> None:
         """Runs what is not done yet. Returns when all is done or the run was stopped; what is done is on disk."""
-        executor = LocalExecutor(self._workers())
+        executor = EXECUTORS.find(self._options.executor)(self._workers())
         self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
         try:
             with interruptible(self._interrupt):

@@ -22,10 +22,10 @@ from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.gates import Stop, Verdict, judge
 from agentv.engine.interrupts import in_a_loop
 from agentv.engine.job import Job, RunSpec
+from agentv.engine.job_files import PROMPTS, TRACES
 from agentv.engine.layers import LayerSettings
 from agentv.engine.options import EvalOptions, options_from_data
 from agentv.engine.plan import Cases, Checked, Plan, check
-from agentv.engine.prompts import FOLDER as PROMPTS
 from agentv.engine.run import Observer, Running, milliseconds_since
 from agentv.engine.run_targets import RunTargets
 from agentv.engine.runs import run_path
@@ -34,6 +34,7 @@ from agentv.environment import load_environment
 from agentv.errors import AgentvError, UsageError
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.run import Counts, RunManifest, RunSummary
+from agentv.registry import EXECUTORS
 from agentv.results.folder import RunFolder, last_unfinished, new_run_id
 from agentv.results.redact import Redactor
 from agentv.results.summary import TargetDetails
@@ -98,6 +99,9 @@ class Session:
 
     def check(self) -> Checked:
         """Reads everything once; raises for whatever would go wrong later."""
+        executor = self.options.executor
+        if EXECUTORS.canonical(executor) is None:
+            raise UsageError(f"Unknown executor '{executor}'", hint=EXECUTORS.suggestion(executor))
         return check(self.plan)
 
     def target(self, name: str) -> Target:
@@ -105,15 +109,17 @@ class Session:
         return self._targets.get(name)
 
     def layers(self, run_folder: Path | None) -> LayerSettings:
-        """What is kept of calls, and where; prompts go to the run's folder unless another one is named."""
+        """What is kept of calls, and where; prompts and traces go to the run's folder unless another one is named."""
         options = self.options
-        prompts = options.dump_prompts
-        if prompts == "":
-            prompts = None if run_folder is None else str(run_folder / PROMPTS)
+
+        def place(said: str | None, name: str) -> str | None:
+            return said or (None if said is None or run_folder is None else str(run_folder / name))
+
         return LayerSettings(
             cache_folder=os.path.join(self.root, CACHE) if options.cache else None,
             record_file=options.record,
-            prompts_folder=prompts,
+            prompts_folder=place(options.dump_prompts, PROMPTS),
+            traces_folder=place(options.dump_traces, TRACES),
             secrets=self.secrets,
         )
 
@@ -159,6 +165,7 @@ class Session:
             max_retries=self.options.max_retries,
             defaults=self.defaults,
             layers=self.layers(folder.path),
+            include_trace=self.options.include_trace,
         )
 
     def _earlier(self) -> Earlier | None:

@@ -12,7 +12,7 @@ from agentv.datasets.files import FileFinder
 from agentv.engine.calls import Answered, Targets
 from agentv.engine.grading import Grade, grade
 from agentv.engine.job import Job, RunSpec
-from agentv.engine.prompts import PromptFolder
+from agentv.engine.job_files import JobFiles
 from agentv.engine.question import Question
 from agentv.engine.scorer import Answerer, Scorer
 from agentv.engine.trace import summarise_trace, tool_durations
@@ -37,8 +37,8 @@ class Worker:
         self._scorer = Scorer(self.targets, spec.judge)
         self._finders: dict[str, Callable[[str], str]] = {}
         self._environment = environment_of(spec.home)
-        folder = spec.layers.prompts_folder
-        self._prompts = None if folder is None else PromptFolder(folder, Redactor(spec.layers.secrets))
+        self._prompts = _job_files(spec.layers.prompts_folder, spec)
+        self._traces = _job_files(spec.layers.traces_folder, spec)
 
     @property
     def run_id(self) -> str:
@@ -57,8 +57,14 @@ class Worker:
         target = self.targets.get(job.target)
         question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
         if self._prompts is not None:
-            self._prompts.write(job, question, target.responder)
+            self._prompts.write_prompt(job, question, target.responder)
         answered = await target.call(question, job.case.execution.timeout_seconds)
+        result = await self._scored(job, target, question, answered)
+        if self._traces is not None:
+            self._traces.write_trace(job, question, answered, result)
+        return result
+
+    async def _scored(self, job: Job, target: LiveTarget, question: Question, answered: Answered) -> Result:
         if answered.response is None:
             return self._failed(job, answered)
         response = answered.response
@@ -132,7 +138,7 @@ class Worker:
             misses=misses,
             reasoning=reasoning,
             candidate_answer=judgement.candidate_answer,
-            output_messages=_output_messages(judgement),
+            output_messages=_output_messages(judgement, self._spec.include_trace),
             evaluator_results=results,
             trace_summary=judgement.trace_summary,
             execution_metrics=judgement.execution_metrics,
@@ -186,9 +192,14 @@ def _said(results: tuple[EvaluatorResult, ...]) -> tuple[tuple[str, ...], tuple[
     return hits, misses, reasoning
 
 
-def _output_messages(judgement: Judgement) -> tuple[dict[str, Any], ...]:
-    """The messages, when they say more than the answer's text does."""
+def _job_files(folder: str | None, spec: RunSpec) -> JobFiles | None:
+    return None if folder is None else JobFiles(folder, Redactor(spec.layers.secrets))
+
+
+def _output_messages(judgement: Judgement, all_of_them: bool) -> tuple[dict[str, Any], ...]:
+    """The messages, when they say more than the answer's text does, or when they are wanted anyway."""
     messages = judgement.response.messages
-    if len(messages) == 1 and messages[0].content == judgement.candidate_answer and not messages[0].tool_calls:
+    says_it_all = len(messages) == 1 and messages[0].content == judgement.candidate_answer
+    if says_it_all and not messages[0].tool_calls and not all_of_them:
         return ()
     return tuple(message_to_data(message) for message in messages)

@@ -11,10 +11,10 @@ import yaml
 from agentv.errors import AgentvError
 
 
-def export_records(results: Path, target: str) -> None:
-    """Writes all records to a `.jsonl` file as they are, or to a `.yaml` file as one document each."""
+def export_records(results: Path, target: str, file_format: str) -> None:
+    """Writes all records to a file: as `jsonl` as they are, as `yaml` one document each."""
     try:
-        if target.lower().endswith(".jsonl"):
+        if file_format == "jsonl":
             shutil.copyfile(results, target)
             return
         with results.open("rb") as lines, Path(target).open("w", encoding="utf-8", newline="\n") as stream:

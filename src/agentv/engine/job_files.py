@@ -1,0 +1,99 @@
+"""Files for looking at: one for each job, with what its target is asked or with all that was said."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agentv.engine.calls import Answered
+from agentv.engine.job import Job
+from agentv.engine.layers import sent_or_none
+from agentv.engine.question import Question
+from agentv.errors import AgentvError, UsageError
+from agentv.model.message import message_to_data
+from agentv.model.response import Responder
+from agentv.model.result import Result
+from agentv.model.values import digest, to_json
+from agentv.results.redact import Redactor
+
+PROMPTS, TRACES = "prompts", "traces"
+
+_UNSAFE = re.compile(r"[^\w.-]+")
+_LONGEST_NAME = 80
+
+
+class JobFiles:
+    """A folder of them. A job has the same file each time, so that a resumed run adds what is missing."""
+
+    def __init__(self, folder: str, redactor: Redactor) -> None:
+        self._folder = Path(folder)
+        self._redactor = redactor
+        self._is_there = False
+
+    def write_prompt(self, job: Job, question: Question, responder: Responder) -> None:
+        """What a job asks, as text, as messages and as it is sent; before it is sent."""
+        self._write(job, text=question.prompt, messages=_data_of(question), sent=sent_or_none(responder, question))
+
+    def write_trace(self, job: Job, question: Question, answered: Answered, result: Result) -> None:
+        """What was said in a job, from the first message to the last, and what came of it."""
+        response = answered.response
+        self._write(
+            job,
+            attempts=result.attempts,
+            input_messages=_data_of(question),
+            output_messages=None if response is None else [message_to_data(message) for message in response.messages],
+            model=None if response is None else response.model,
+            stop_reason=None if response is None else response.stop_reason,
+            trace_summary=result.trace_summary,
+            execution_metrics=result.execution_metrics,
+            evaluator_results=result.evaluator_results,
+            status=result.status,
+            score=result.score,
+            error=result.error,
+        )
+
+    def _write(self, job: Job, **known: Any) -> None:
+        data = {
+            "eval_id": job.case.id,
+            "dataset": job.case.dataset,
+            "target": job.target,
+            "prompt": job.prompt,
+            "trial": job.trial,
+            **known,
+        }
+        line = self._redactor.redact_line(to_json({key: value for key, value in data.items() if value is not None}))
+        path = self._folder / name_of(job)
+        try:
+            if not self._is_there:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._is_there = True
+            path.write_bytes(msgspec.json.format(line, indent=2) + b"\n")
+        except OSError as error:
+            raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
+
+
+def _data_of(question: Question) -> list[dict[str, Any]]:
+    return [message_to_data(message) for message in question.messages]
+
+
+def name_of(job: Job) -> str:
+    """A name that says which job it is, and that no other job has."""
+    words = "-".join(filter(None, (job.case.id, job.target, job.prompt, str(job.trial))))
+    return f"{_UNSAFE.sub('_', words)[:_LONGEST_NAME]}.{digest(job.key)[:8]}.json"
+
+
+def check_job_folder(folder: str, option: str) -> None:
+    """Refuses a folder that has something in it: a path behind such an option may have been meant as a dataset."""
+    try:
+        taken = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise UsageError(f"Not a folder: {folder}", hint=f"Write datasets before {option}") from None
+    if taken:
+        hint = f"Name a new or empty folder, and write datasets before {option}"
+        raise UsageError(f"The folder for {option} is not empty: {folder}", hint=hint)
