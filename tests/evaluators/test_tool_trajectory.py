@@ -146,6 +146,67 @@ def test_the_alignment_is_shown(scoring):
         "expected call 3, c, was not made",
     )
     assert score.reasoning == "Calls: a, x, b"
+    assert score.details == {"alignment": ["= a()", "~ x()", '~ b({"n":2})', '- b({"n":1})', "- c"]}
+
+
+# (mode, expected calls, calls made, side by side)
+ALIGNMENTS = [
+    ("in_order", "a b c", "a c", "= a() | - b | = c()"),
+    ("in_order", "a b", "x a y b z", "~ x() | = a() | ~ y() | = b() | ~ z()"),
+    ("in_order", "a b c", "c a b", "~ c() | = a() | = b() | - c"),
+    ("exact", "a b c", "a x c", "= a() | + x() | - b | = c()"),
+    ("exact", "a b", "a b b", "= a() | = b() | + b()"),
+    ("exact", "a", "b c", "+ b() | + c() | - a"),
+    ("superset", "a b", "x a", "~ x() | = a() | - b"),
+    ("subset", "a b", "x a a", "+ x() | = a() | = a()"),
+]
+
+
+@pytest.mark.parametrize(("mode", "wanted", "calls", "shown"), ALIGNMENTS)
+def test_expected_and_actual_calls_stand_side_by_side(scoring, mode, wanted, calls, shown):
+    messages = [Message("assistant", "", tuple(made(calls)))]
+    entry = {"mode": mode, "expected": expected(wanted)}
+    assert scoring.score("tool_trajectory", entry, messages=messages).details["alignment"] == shown.split(" | ")
+
+
+def test_one_missing_call_hides_no_other(scoring):
+    messages = [Message("assistant", "", tuple(made("a c d")))]
+    score = scoring.score("tool_trajectory", {"mode": "exact", "expected": expected("a b c d")}, messages=messages)
+    assert score.misses == ("expected call 2, b, was not made",)
+    assert len(score.hits) == 3
+
+
+def test_a_failed_attempt_and_its_repetition_are_two_calls(scoring):
+    failed = ToolCall("search", {"q": "x"}, output={"error": "timed out"})
+    again = ToolCall("search", {"q": "x"}, output=["found"])
+    messages = [Message("assistant", None, (failed,)), Message("assistant", None, (again,)), Message("assistant", "ok")]
+    once, twice = ({"mode": "exact", "expected": [{"tool": "search"}] * times} for times in (1, 2))
+    assert scoring.score("tool_trajectory", once, messages=messages).score == 0
+    assert scoring.score("tool_trajectory", twice, messages=messages).score == 1
+
+
+def test_parallel_calls_stand_in_the_order_of_their_message(scoring):
+    messages = [Message("assistant", None, tuple(made("b a"))), Message("assistant", None, tuple(made("c")))]
+    scores = {
+        mode: scoring.score("tool_trajectory", {"mode": mode, "expected": expected("a b c")}, messages=messages).score
+        for mode in ("in_order", "exact", "superset", "subset")
+    }
+    assert scores == {"in_order": 0, "exact": 0, "superset": 1, "subset": 1}
+
+
+def test_results_in_a_tools_message_are_no_calls(scoring):
+    result = Message("tool", None, (ToolCall("a", output="found", id="1"),))
+    messages = [Message("assistant", None, (ToolCall("a", id="1"),)), result, Message("assistant", "done")]
+    assert scoring.score("tool_trajectory", {"mode": "exact", "expected": expected("a")}, messages=messages).score == 1
+    alone = [result, Message("assistant", "done")]
+    assert scoring.score("tool_trajectory", {"mode": "exact", "expected": expected("a")}, messages=alone).score == 1
+
+
+def test_thousands_of_calls_are_compared_in_no_time(scoring):
+    messages = [Message("assistant", "", tuple(made("a " * 20_000)))]
+    score = scoring.score("tool_trajectory", {"mode": "in_order", "expected": expected("a b a")}, messages=messages)
+    assert score.score == 0
+    assert score.details["alignment"][-1].startswith("… ")
 
 
 def test_a_limit_without_a_duration_is_told_and_not_counted(scoring):

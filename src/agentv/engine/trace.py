@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from agentv.model.message import Message
+from agentv.model.message import Message, tool_calls_in
 from agentv.model.result import TraceSummary
 
 
@@ -13,7 +13,7 @@ def summarise_trace(messages: Sequence[Message]) -> TraceSummary | None:
     """The tool calls of an answer by name; None when it made none."""
     if not any(message.tool_calls for message in messages):
         return None
-    counts = Counter(call.tool for message in messages for call in message.tool_calls)
+    counts = Counter(call.tool for call in tool_calls_in(messages))
     names = tuple(sorted(counts))
     return TraceSummary(sum(counts.values()), names, {name: counts[name] for name in names})
 
@@ -21,8 +21,7 @@ def summarise_trace(messages: Sequence[Message]) -> TraceSummary | None:
 def tool_durations(messages: Sequence[Message]) -> dict[str, list[float]]:
     """How long each call of each tool took, as far as the target said so, in milliseconds."""
     durations: dict[str, list[float]] = {}
-    for message in messages:
-        for call in message.tool_calls:
-            if call.duration_ms is not None:
-                durations.setdefault(call.tool, []).append(call.duration_ms)
+    for call in tool_calls_in(messages):
+        if call.duration_ms is not None:
+            durations.setdefault(call.tool, []).append(call.duration_ms)
     return durations

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from agentv.evaluators.base import Count, Evaluator, Limit, Share
 from agentv.evaluators.scoring import at_most, cut
 from agentv.model.judgement import Judgement
+from agentv.model.message import tool_calls_in
 from agentv.model.result import TokenUsage as Tokens
 from agentv.model.score import EvaluatorFailure, Score
 
@@ -144,7 +145,7 @@ def _messages(judgement: Judgement) -> tuple[Any, ...]:
 
 
 def _tool_names(judgement: Judgement) -> list[str]:
-    return [call.tool for message in _messages(judgement) for call in message.tool_calls]
+    return [call.tool for call in tool_calls_in(_messages(judgement))]
 
 
 def _kept(name: str, value: float, limit: float) -> Check:

@@ -12,7 +12,7 @@ from agentv.evaluators.base import OTHER_TOOLS, Count, Evaluator, Limit
 from agentv.evaluators.scoring import at_most, cut, missed
 from agentv.json_values import MISSING, same, value_at
 from agentv.model.judgement import Judgement
-from agentv.model.message import ToolCall
+from agentv.model.message import ToolCall, tool_calls_in
 from agentv.model.score import Score
 
 ArgumentMatch = Literal["exact", "superset", "subset", "ignore"] | list[str]
@@ -22,6 +22,8 @@ Pairs = list[tuple[int, int]]
 """Places in the list of expected calls, each with the place of the call that stands for it."""
 
 _MOST_SHOWN = 20
+_MOST_LINES = 200
+_MOST_COMPARED = 250_000
 
 
 class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +38,29 @@ class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
-    """`any_order` counts calls by `minimums`; the other modes hold the calls against `expected`."""
+    """`any_order` counts calls by `minimums`; the other modes hold the calls against `expected`.
+
+    A call counts when the target says that it was made, whether or not the tool succeeded: a failed attempt and its
+    repetition are two calls. Calls come in the order of their messages, and those of one message, which ran in
+    parallel, in the order in which it lists them. What a message of the role `tool` lists are results, not calls.
+
+    | `mode` | holds when |
+    |---|---|
+    | `any_order` | the score is the share of `minimums` that are reached |
+    | `in_order` | the expected calls come in this order, whatever stands between or around them |
+    | `exact` | the calls are these, in this order, and no others |
+    | `superset` | every expected call was made, each by a call of its own, in any order |
+    | `subset` | every call that was made is an expected one; one expected call may stand for several |
+
+    A call fits an expected one when the tool has the same name and the arguments fit: with `args_match: superset`, the
+    default, those listed in `args` are there and equal, inner values included, and others may be there too; `exact`
+    allows no others; `subset` no others and not all of them; `ignore` any; a list of paths compares only what is there.
+
+    A mode that does not hold scores 0. One that holds scores (1 + limits kept) / (1 + limits checked), counting each
+    `max_duration_ms` of a call that fits and has a duration. A limit on a call without one is skipped with a warning.
+    Of several calls that fit under `in_order`, the first is taken. `details.alignment` shows expected and actual calls
+    side by side: `=` made as expected, `-` expected and not made, `+` made and not expected, `~` made and allowed.
+    """
 
     unsupported: ClassVar[dict[str, str]] = {
         **OTHER_TOOLS,
@@ -62,7 +86,7 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Holds the calls of the answer, in the order in which they were made, against what the mode asks."""
-        calls = [call for message in judgement.response.messages for call in message.tool_calls]
+        calls = tool_calls_in(judgement.response.messages)
         if not calls:
             return missed("No trace available for evaluation")
         if self.mode == "any_order":
@@ -70,18 +94,18 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         expected = self.expected or []
         aligned = self._aligned(expected, calls)
         misses = self._misses(expected, calls, aligned)
+        details = {"alignment": self._side_by_side(expected, calls, aligned)}
         if misses:
             hits = tuple(_found(expected, number, at) for number, at in aligned)
-            return Score(0.0, hits, tuple(misses), reasoning=_shown(calls))
-        return _timed(expected, calls, aligned)
+            return Score(0.0, hits, tuple(misses), reasoning=_shown(calls), details=details)
+        return _timed(expected, calls, aligned, details)
 
     def _aligned(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
         """Which call stands for which expected one; under `subset` several may stand for the same."""
-        if self.mode == "exact":
-            pairs = range(min(len(expected), len(calls)))
-            return [(place, place) for place in pairs if self._fits(expected[place], calls[place])]
-        if self.mode == "in_order":
-            return self._earliest(expected, calls)
+        if self.mode in ("in_order", "exact"):
+            earliest = self._earliest(expected, calls)
+            # What does not hold is shown with as many calls in their places as there can be.
+            return earliest if len(earliest) == len(expected) else self._longest(expected, calls)
         if self.mode == "superset":
             return self._paired(expected, calls)
         fitting = (self._first_fitting(expected, call) for call in calls)
@@ -101,6 +125,28 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
                 break
             aligned.append((number, at))
             at += 1
+        return aligned
+
+    def _longest(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
+        """The longest list of pairs in the order of both, so that one call that is missing hides no other."""
+        if len(expected) * len(calls) > _MOST_COMPARED:
+            return self._earliest(expected, calls)
+        fits = [[self._fits(item, call) for call in calls] for item in expected]
+        best = [[0] * (len(calls) + 1) for _ in range(len(expected) + 1)]
+        for number in reversed(range(len(expected))):
+            for at in reversed(range(len(calls))):
+                both = best[number + 1][at + 1] + 1 if fits[number][at] else 0
+                best[number][at] = max(both, best[number + 1][at], best[number][at + 1])
+        aligned: Pairs = []
+        number = at = 0
+        while number < len(expected) and at < len(calls):
+            if fits[number][at] and best[number][at] == best[number + 1][at + 1] + 1:
+                aligned.append((number, at))
+                number, at = number + 1, at + 1
+            elif best[number + 1][at] >= best[number][at + 1]:
+                number += 1
+            else:
+                at += 1
         return aligned
 
     def _paired(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
@@ -129,20 +175,43 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
             ]
         made = {number for number, _ in aligned}
         misses = [
-            f"expected call {number + 1}, {_expected(item)}, {self._instead(number, item, calls)}"
+            f"expected call {number + 1}, {_expected(item)}, {self._instead(item, calls)}"
             for number, item in enumerate(expected)
             if number not in made
         ]
-        if self.mode == "exact" and len(calls) > len(expected):
-            misses.append(f"{len(expected)} calls expected, {len(calls)} made")
+        if self.mode == "exact" and len(calls) > len(aligned):
+            extra = sorted(set(range(len(calls))) - {at for _, at in aligned})
+            misses += [f"call {at + 1}, {_call(calls[at])}, is not expected here" for at in extra[:_MOST_SHOWN]]
         return misses
 
-    def _instead(self, number: int, item: ExpectedCall, calls: list[ToolCall]) -> str:
+    def _side_by_side(self, expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) -> list[str]:
+        """Expected and actual calls in one list, as a comparison of two texts shows lines."""
+        lines: list[str] = []
+        if self.mode in ("in_order", "exact"):
+            upcoming = 0
+            number_at = {at: number for number, at in aligned}
+            other = "+" if self.mode == "exact" else "~"
+            for at, call in enumerate(calls):
+                if at not in number_at:
+                    lines.append(f"{other} {_call(call)}")
+                    continue
+                lines += [f"- {_expected(item)}" for item in expected[upcoming : number_at[at]]]
+                lines.append(f"= {_call(call)}")
+                upcoming = number_at[at] + 1
+            lines += [f"- {_expected(item)}" for item in expected[upcoming:]]
+        else:
+            made = {at for _, at in aligned}
+            found = {number for number, _ in aligned}
+            other = "+" if self.mode == "subset" else "~"
+            lines = [f"{'=' if at in made else other} {_call(call)}" for at, call in enumerate(calls)]
+            missing = [item for number, item in enumerate(expected) if number not in found]
+            lines += [f"- {_expected(item)}" for item in missing if self.mode == "superset"]
+        return lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], f"… {len(lines) - _MOST_LINES} more"]
+
+    def _instead(self, item: ExpectedCall, calls: list[ToolCall]) -> str:
         """What was found in the place of an expected call."""
-        if self.mode == "exact":
-            return f"but call {number + 1} is {_call(calls[number])}" if number < len(calls) else "was not made"
         if any(self._fits(item, call) for call in calls):
-            return "was not made in this order" if self.mode == "in_order" else "was not made so often"
+            return "was not made so often" if self.mode == "superset" else "was not made in this order"
         named = next((call for call in calls if call.tool == item.tool), None)
         return f"was made as {_call(named)}" if named is not None else "was not made"
 
@@ -185,7 +254,7 @@ def _counted(calls: list[ToolCall], minimums: dict[str, int]) -> Score:
     return Score(len(hits) / len(minimums) if minimums else 1.0, tuple(hits), tuple(misses), reasoning=_shown(calls))
 
 
-def _timed(expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) -> Score:
+def _timed(expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs, details: dict[str, Any]) -> Score:
     """The score of calls that are as expected: one part for that, one for each time limit that can be checked."""
     hits = [_found(expected, number, at) for number, at in aligned]
     misses: list[str] = []
@@ -203,7 +272,8 @@ def _timed(expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) 
         kept += holds
         sentence = f"call {at + 1}, {calls[at].tool}, took {taken:g} ms of at most {limit:g}"
         (hits if holds else misses).append(sentence)
-    return Score((1 + kept) / (1 + checked), tuple(hits), tuple(misses), reasoning="; ".join(notes))
+    share = (1 + kept) / (1 + checked)
+    return Score(share, tuple(hits), tuple(misses), reasoning="; ".join(notes), details=details)
 
 
 def _found(expected: list[ExpectedCall], number: int, at: int) -> str:

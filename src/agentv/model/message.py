@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -95,3 +96,9 @@ def message_to_data(message: Message) -> dict[str, Any]:
     if message.tool_calls:
         data["tool_calls"] = [msgspec.to_builtins(call) for call in message.tool_calls]
     return data
+
+
+def tool_calls_in(messages: Sequence[Message]) -> list[ToolCall]:
+    """The calls that messages tell of, in their order. Those in a tool's message are results, when there are others."""
+    said = [call for message in messages if message.role != "tool" for call in message.tool_calls]
+    return said or [call for message in messages for call in message.tool_calls]

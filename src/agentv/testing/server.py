@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from agentv.testing.chat import ChatCompletions
+from agentv.testing.embeddings import Embeddings
 from agentv.testing.faults import Fault, FaultPlan, Faults, RequestCap
 from agentv.testing.gemini import GeminiContent
 from agentv.testing.messages import AnthropicMessages
@@ -67,7 +68,7 @@ class FaultyServer:
         self._plan = FaultPlan(faults, seed)
         self._latency_s = latency_s
         self._cap = RequestCap(requests_per_s, burst or max(1.0, requests_per_s)) if requests_per_s else None
-        self._formats = (*formats, ChatCompletions(), Responses(), AnthropicMessages(), GeminiContent())
+        self._formats = (*formats, ChatCompletions(), Responses(), AnthropicMessages(), GeminiContent(), Embeddings())
         self._tls = tls
         self._port = 0
         self._runner: web.ServerRunner | None = None

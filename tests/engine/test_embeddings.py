@@ -1,0 +1,124 @@
+"""Similarity by meaning: which targets make embeddings, how they are asked, and what is wrong when they make none."""
+
+import pytest
+
+from agentv.testing import FaultyServer
+
+MEANING = {
+    "name": "meaning",
+    "type": "similarity",
+    "method": "embedding",
+    "target": "vectors",
+    "value": "the blue house",
+}
+VECTORS = """
+def vectors(texts):
+    return [[text.count(letter) for letter in "abcdefghij"] for text in texts]
+
+def few(texts):
+    return [[1.0]]
+
+def words(texts):
+    return "no vectors"
+
+def broken(texts):
+    raise ValueError("out of vectors")
+"""
+
+
+def run(project, vectors, *options, **entry):
+    project.targets({"name": "default", "provider": "mock"}, {"name": "vectors", **vectors})
+    project.dataset("a blue house", "nothing of this", evaluators=[MEANING | entry])
+    return project.eval("--target", "default", "--quiet", "--out", "out", *options)
+
+
+def python(function):
+    return {"provider": "python", "function": f"vectors.py:{function}"}
+
+
+@pytest.fixture
+def project(project):
+    project.write("vectors.py", VECTORS)
+    return project
+
+
+def openai(server):
+    return {"provider": "openai", "model": "small", "base_url": server.url, "api_key": "k"}
+
+
+def scores(project, out):
+    return {id: record["score"] for id, record in project.by_id(out).items()}
+
+
+def test_a_model_api_makes_embeddings(project):
+    with FaultyServer() as server:
+        assert run(project, openai(server)).code == 0
+        (first, *_) = server.requests
+    assert first.path == "/v1/embeddings"
+    assert first.body == {"model": "small", "input": ["a blue house", "the blue house"], "encoding_format": "float"}
+    records = project.by_id()
+    assert records["c0"]["score"] == pytest.approx(2 / 3)
+    assert records["c1"]["score"] == 0
+    (found,) = records["c0"]["evaluator_results"]
+    assert found["reasoning"] == "similarity 0.667 by embedding to 'the blue house'"
+    assert found["token_usage"] == {"input": 6, "output": 0}
+
+
+def test_embeddings_are_retried_and_cached(project):
+    with FaultyServer(faults=["503"]) as server:
+        settings = openai(server) | {"retry_initial_delay_ms": 0}
+        assert run(project, settings, "--cache").code == 0
+        asked = server.counts.requests
+        assert asked == 3
+        assert run(project, settings, "--cache", "--out", "again").code == 0
+        assert server.counts.requests == asked
+    assert scores(project, "out") == scores(project, "again")
+
+
+def test_embeddings_are_recorded_and_replayed(project):
+    with FaultyServer() as server:
+        assert run(project, openai(server), "--record", "calls.jsonl").code == 0
+    assert project.eval("--target", "default", "--quiet", "--replay", "calls.jsonl", "--out", "again").code == 0
+    assert scores(project, "out") == scores(project, "again")
+
+
+def test_a_function_makes_embeddings(project):
+    assert run(project, python("vectors")).code == 0
+    assert 0 < project.by_id()["c1"]["score"] < project.by_id()["c0"]["score"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [("few", "made 1 embeddings of 2 texts"), ("words", "made no embeddings"), ("broken", "out of vectors")],
+)
+@pytest.mark.parametrize("entry", [{}, {"negate": True}, {"required": True}])
+def test_embeddings_that_are_none_are_an_error_and_no_score(project, function, message, entry):
+    assert run(project, python(function) | {"max_retries": 0}, **entry).code == 3
+    for record in project.records():
+        assert (record["status"], record["score"], record["error"]["class"]) == ("error", None, "evaluator")
+        assert message in record["error"]["message"]
+
+
+REFUSED = [
+    ({"provider": "mock"}, {}, "Target 'vectors': provider 'mock' makes no embeddings"),
+    ({"provider": "mock"}, {"target": None}, "Evaluator 'meaning' needs one target that makes embeddings"),
+    ({"provider": "mock"}, {"target": ["vectors", "default"]}, "needs one target that makes embeddings"),
+    ({"provider": "mock"}, {"target": "vector"}, "Unknown target 'vector'"),
+    ({"provider": "sentence-transformers", "model": "m"}, {}, "needs a package that is not installed"),
+]
+
+
+@pytest.mark.parametrize(("vectors", "entry", "message"), REFUSED)
+def test_who_makes_embeddings_is_known_before_anything_is_called(project, vectors, entry, message, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
+    ended = run(project, vectors, **entry)
+    assert ended.code == 2
+    assert message in ended.stderr
+    assert not (project.path / "out").exists()
+
+
+def test_an_empty_answer_is_like_nothing(project):
+    project.targets({"name": "default", "provider": "mock", "response": ""}, {"name": "vectors", **python("broken")})
+    project.dataset("x", evaluators=[MEANING])
+    assert project.eval("--target", "default", "--quiet", "--out", "out").code == 0
+    assert project.records()[0]["score"] == 0

@@ -1,0 +1,99 @@
+"""Evaluator types of others: installed packages that announce theirs, and classes in files, from dataset to record."""
+
+import sys
+
+import pytest
+
+from agentv.errors import UsageError
+from agentv.registry import EVALUATORS
+
+MODULE = '''
+from agentv.evaluators.base import Evaluator
+from agentv.model.score import EvaluatorFailure, Score
+
+class Longest(Evaluator, frozen=True, kw_only=True):
+    """The answer has at most so many words."""
+
+    words: int
+
+    def complaints(self):
+        return [] if self.words else ["'words' is 0"]
+
+    def score(self, judgement):
+        count = len(judgement.candidate_answer.split())
+        if not count:
+            raise EvaluatorFailure("There is nothing to count")
+        return Score(float(count <= self.words), reasoning=f"{count} words")
+
+class Waits(Longest, frozen=True, kw_only=True):
+    async def evaluate(self, judgement):
+        return self.score(judgement)
+
+class Plain: pass
+'''
+ENTRY_POINTS = """[agentv.evaluators]
+longest = wordcount:Longest
+not-long = wordcount:Waits
+plain = wordcount:Plain
+gone = wordcount:Gone
+"""
+
+
+@pytest.fixture
+def installed(project, monkeypatch):
+    """A package that is installed: its module, and beside it the folder that says what it announces."""
+    project.write("site/wordcount.py", MODULE)
+    project.write("site/wordcount-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: wordcount\nVersion: 1.0\n")
+    project.write("site/wordcount-1.0.dist-info/entry_points.txt", ENTRY_POINTS)
+    monkeypatch.syspath_prepend(project.path / "site")
+    yield project
+    sys.modules.pop("wordcount", None)
+
+
+@pytest.mark.parametrize("type_", ["longest", "not-long", "own.py:Longest", "own.py:Waits"])
+def test_a_type_of_ones_own_scores_from_dataset_to_record(installed, type_):
+    installed.write("own.py", MODULE)
+    entry = {"type": type_, "words": 2, "weight": 3, "required": True}
+    installed.dataset("one two", "one two three", evaluators=[entry])
+    assert installed.eval("--out", "out", "--quiet").code == 0
+    records = installed.by_id()
+    assert [(records[id]["score"], records[id]["verdict"]) for id in ("c0", "c1")] == [(1.0, "pass"), (0.0, "fail")]
+    (found,) = records["c1"]["evaluator_results"]
+    assert (found["type"], found["weight"], found["reasoning"]) == (type_, 3.0, "3 words")
+
+
+def test_a_type_of_ones_own_that_fails_is_an_error_whatever_negate_says(installed):
+    installed.targets({"name": "default", "provider": "mock", "response": ""})
+    installed.dataset("x", evaluators=[{"type": "longest", "words": 2, "negate": True}])
+    assert installed.eval("--out", "out", "--quiet").code == 3
+    assert installed.records()[0]["error"]["message"] == "longest: There is nothing to count"
+
+
+REFUSED = [
+    ({"type": "longest"}, "Missing required field: 'evaluators[0].words'"),
+    ({"type": "longest", "words": "two"}, "Field 'evaluators[0].words' must be an integer, got string"),
+    ({"type": "longest", "words": 0}, "'words' is 0"),
+    ({"type": "longst", "words": 2}, "Did you mean 'longest'?"),
+    ({"type": "plain"}, "The plug-in 'plain' is no subclass of agentv.evaluators.base.Evaluator"),
+    ({"type": "gone"}, "The plug-in 'gone' (wordcount:Gone) cannot be loaded"),
+    ({"type": "own.py:Longest"}, "Missing required field: 'words'"),
+    ({"type": "own.py:Longest", "words": 2, "wrods": 1}, "Did you mean 'words'?"),
+    ({"type": "own.py:Shortest", "words": 2}, "own.py has no 'Shortest'"),
+    ({"type": "none.py:Longest", "words": 2}, "none.py"),
+]
+
+
+@pytest.mark.parametrize(("entry", "message"), REFUSED)
+def test_one_that_cannot_be_used_is_refused_with_its_line(installed, entry, message):
+    installed.write("own.py", MODULE)
+    installed.write("d.jsonl", [{"id": "c", "expected_outcome": "x", "input": "x", "evaluators": [entry]}])
+    ended = installed.eval("d.jsonl", "--out", "out", "--quiet")
+    assert ended.code == 2
+    assert message in ended.stderr
+    assert "line 1 in d.jsonl" in ended.stderr
+    assert not (installed.path / "out").exists()
+
+
+def test_a_plug_in_that_cannot_be_loaded_says_why(installed):
+    with pytest.raises(UsageError, match="has no attribute 'Gone'"):
+        EVALUATORS.find("gone")
