@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -29,7 +30,7 @@ from agentv.evaluators.base import OTHER_TOOLS as REFUSED_IN_EVALUATORS
 from agentv.evaluators.base import RESERVED, Evaluator
 from agentv.model.execution import Verdicts
 from agentv.model.message import PART_KINDS, ROLES, ToolCall
-from agentv.registry import EVALUATORS, TARGETS, Registry
+from agentv.registry import ELSEWHERE, EVALUATORS, TARGETS, Registry
 from agentv.settings import aliases_of
 from agentv.targets.agents import CodingAgent
 from agentv.targets.base import OTHER_TOOLS as REFUSED_IN_TARGETS
@@ -58,17 +59,27 @@ _SHARED: dict[str, Kind] = {"Every target": Target, "Every model API": ModelApi,
 
 
 def pages() -> dict[str, str]:
-    """Every page by its file name."""
+    """Every page by its path under docs/reference."""
     builders = {"cli.md": _cli, "keys.md": _keys, "evaluators.md": _evaluators, "targets.md": _targets}
+    builders |= {f"evaluators/{name}.md": partial(_evaluator, name) for name in EVALUATORS.names()}
     return {name: "\n".join([_NOTE, "", *build()]).rstrip() + "\n" for name, build in builders.items()}
+
+
+def example(name: str) -> dict[str, str]:
+    """The files of an evaluator's example by their names, and behind them `scores`; none where there is no example."""
+    path = DOCS / "examples" / f"{name}.txt"
+    if not path.is_file():
+        return {}
+    parts = path.read_text(encoding="utf-8").split("=== ")[1:]
+    return {file: text for file, _, text in (part.partition("\n") for part in parts)}
 
 
 def main() -> None:
     """Writes the pages where the repository has them."""
-    folder = DOCS / "reference"
-    folder.mkdir(exist_ok=True)
     for name, text in pages().items():
-        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+        path = DOCS / "reference" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _cli() -> Lines:
@@ -191,25 +202,60 @@ def _meanings(name: str, keys: Iterable[str]) -> dict[str, str]:
 
 def _evaluators() -> Lines:
     yield from ("# Evaluators", "")
-    yield "Every type and its settings. How answers are scored is in [scoring.md](../scoring.md)."
+    yield "Every type, each with a page of its own. How answers are scored is in [scoring.md](../scoring.md)."
     yield from ("", "An entry of `evaluators` is an object, or a string, which is an item of a rubric:", "")
     yield from ("```yaml", "evaluators:", "  - Greets the user", "  - type: contains", "    value: hello", "```", "")
     yield from ("## Every entry", "", "| key | meaning |", "|---|---|")
     yield from (f"| `{key}` | {meaning} |" for key, meaning in _meanings("Entry", RESERVED).items())
     yield from ("", "A type may be written in snake_case or kebab-case, a setting in camelCase too. A type")
-    yield "`file.py:Class` is your own: the file must be there, and its settings are not checked."
-    yield from ("", "## Types", "", *_index(EVALUATORS))
+    yield "`file.py:Class` is your own, and so is one that an installed package announces under `agentv.evaluators`: a"
+    yield "subclass of `agentv.evaluators.base.Evaluator`, whose fields are the settings."
+    yield "promptfoo's `not-` before a type is `negate: true`."
+    yield from ("", "## Types", "", "| type | also written | what it does |", "|---|---|---|")
     for name in EVALUATORS.names():
         kind = EVALUATORS.find(name)
-        yield from ("", f"### {name}", "", *_about(EVALUATORS, name, kind), "", *_setting_table(kind, ()))
-        if kind.score is Evaluator.score and kind.evaluate is Evaluator.evaluate:
-            yield from ("", _NOT_YET)
-        if kind.open_settings:
-            yield from ("", "Takes any other key as your own.")
-        yield from _refused_besides(kind, REFUSED_IN_EVALUATORS)
-    yield from _inner_blocks(EVALUATORS)
+        summary = inspect.cleandoc(str(kind.__doc__)).split("\n", 1)[0]
+        others = [alias for alias, meant in EVALUATORS.aliases().items() if meant == name]
+        yield f"| [{name}](evaluators/{name}.md) | {_code(others)} | {_cell(summary)} |"
+    yield from ("", "## Types of other tools", "")
+    yield "Known from AgentV 4.x, 5.x and promptfoo, and refused with what to use instead:"
+    yield from ("", *_reasons(ELSEWHERE, "type"))
     yield from ("", "## Refused keys", "", "Known from other tools, and refused unless a type lists the key:")
     yield from ("", *_reasons(REFUSED_IN_EVALUATORS))
+
+
+def _evaluator(name: str) -> Lines:
+    """The page of one type."""
+    kind = EVALUATORS.find(name)
+    yield from (f"# {name}", "", *_about(EVALUATORS, name, kind), "", "## Settings", "")
+    yield "Beside the keys that [every entry](../evaluators.md#every-entry) has:"
+    yield from ("", *_setting_table(kind, ()))
+    if kind.score is Evaluator.score and kind.evaluate is Evaluator.evaluate:
+        yield from ("", _NOT_YET)
+    if kind.open_settings:
+        yield from ("", "Takes any other key as your own.")
+    yield from _refused_besides(kind, REFUSED_IN_EVALUATORS)
+    for block in dict.fromkeys(_structs_in(kind)):
+        yield from (
+            "",
+            f"### {_title(block)}",
+            "",
+            inspect.cleandoc(str(block.__doc__)),
+            "",
+            *_setting_table(block, ()),
+        )
+    files = example(name)
+    scores = files.pop("scores", "")
+    if files:
+        yield from ("", "## Example")
+    for file, text in files.items():
+        language = {"py": "python", "sh": "sh"}.get(file.rpartition(".")[2], "yaml")
+        yield from ("", f"`{file}`:", "", f"```{language}", text.rstrip(), "```")
+    if scores:
+        yield from ("", f"`agentv eval evals/{name}.yaml` gives these scores:", "", "| case | score |", "|---|---|")
+        for line in scores.splitlines():
+            case, _, score = line.partition(": ")
+            yield f"| `{case}` | {float(score):.3g} |"
 
 
 def _targets() -> Lines:

@@ -24,7 +24,9 @@ from typing import NamedTuple
 import click
 import pytest
 
+import agentv
 from agentv.cli import cli
+from agentv.registry import EVALUATORS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCS = REPOSITORY / "docs"
@@ -47,6 +49,17 @@ class Block(NamedTuple):
     text: str
     line: int
     before: str
+
+
+def generator():
+    """The module that writes the reference."""
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATE = generator()
 
 
 def name_of(page):
@@ -217,16 +230,44 @@ def test_every_dependency_has_its_reason():
 
 def test_every_page_is_in_the_index():
     index = (DOCS / "index.md").read_text(encoding="utf-8")
-    missing = [page for page in DOCS.rglob("*.md") if f"({page.relative_to(DOCS)})" not in index]
+    evaluators = (DOCS / "reference/evaluators.md").read_text(encoding="utf-8")
+    missing = [
+        page
+        for page in DOCS.rglob("*.md")
+        if f"({page.relative_to(DOCS)})" not in index and f"(evaluators/{page.name})" not in evaluators
+    ]
     assert missing == [DOCS / "index.md"]
 
 
 def test_the_reference_is_what_the_code_says():
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    written = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "reference").iterdir()}
-    assert written == generate.pages(), "run: python docs/generate.py"
+    folder = DOCS / "reference"
+    written = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*.md")}
+    assert written == GENERATE.pages(), "run: python docs/generate.py"
+
+
+EXAMPLES = [name for name in EVALUATORS.names() if GENERATE.example(name)]
+ASK_A_JUDGE = {
+    *("llm_judge", "factuality", "faithfulness", "answer_relevance", "context_recall", "rubric", "composite"),
+}
+
+
+def test_every_evaluator_has_an_example():
+    assert set(EVALUATORS.names()) - set(EXAMPLES) <= ASK_A_JUDGE
+    assert {path.stem for path in (DOCS / "examples").iterdir()} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_an_evaluator_scores_as_its_page_says(name, folder):
+    files = GENERATE.example(name)
+    scores = files.pop("scores")
+    for file, text in files.items():
+        folder.write(file, text)
+    assert f"evals/{name}.yaml" in files
+    results = agentv.evaluate(f"evals/{name}.yaml", out="out").results
+    found = {result.eval_id: result.score for result in results}
+    assert found == {
+        id: pytest.approx(float(score)) for id, _, score in (row.partition(": ") for row in scores.splitlines())
+    }
 
 
 def commands():

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from agentv.evaluators.base import RESERVED, Evaluator
-from agentv.registry import EVALUATORS, TARGETS
+from agentv.registry import ELSEWHERE, EVALUATORS, TARGETS
 from agentv.targets.base import Target
 
 ROWS = [(EVALUATORS, name, Evaluator) for name in EVALUATORS.names()] + [
@@ -44,6 +44,15 @@ def test_every_alias_leads_to_a_row(registry, alias):
         (EVALUATORS, "code-grader", "code_judge"),
         (EVALUATORS, "llm-rubric", "rubric"),
         (EVALUATORS, "contains-any", "contains_any"),
+        (EVALUATORS, "icontains-any", "icontains_any"),
+        (EVALUATORS, "is-json", "is_json"),
+        (EVALUATORS, "starts-with", "starts_with"),
+        (EVALUATORS, "token-usage", "token_usage"),
+        (EVALUATORS, "tool-trajectory", "tool_trajectory"),
+        (EVALUATORS, "similar", "similarity"),
+        (EVALUATORS, "context-recall", "context_recall"),
+        (EVALUATORS, "context-faithfulness", "faithfulness"),
+        (EVALUATORS, "model-graded-factuality", "factuality"),
         (EVALUATORS, "checks.py:Polite", "checks.py:Polite"),
         (TARGETS, "claude_code", "claude-code"),
         (TARGETS, "copilot", "copilot-cli"),
@@ -77,3 +86,11 @@ def test_a_mistyped_kind_is_answered_with_the_nearest(registry, written, suggest
 @pytest.mark.parametrize("registry", [EVALUATORS, TARGETS])
 def test_a_kind_that_is_like_none_is_answered_with_all_of_them(registry):
     assert registry.suggestion("xyzzy").endswith(", ".join(registry.names()))
+
+
+@pytest.mark.parametrize("type_", ELSEWHERE)
+def test_a_type_of_another_tool_is_told_what_to_use(type_):
+    assert EVALUATORS.canonical(type_) is None
+    for written in (type_, type_.replace("-", "_")):
+        suggestion = EVALUATORS.suggestion(written)
+        assert any(f"`{name}" in suggestion for name in (*EVALUATORS.names(), "agentv compare"))

@@ -37,7 +37,23 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
-    """The fields to compare and how their scores become one."""
+    """Fields of a JSON answer, each held against the same field of the expected output.
+
+    The JSON is the answer itself, or what stands in a code fence or between the outermost braces of it; an answer
+    without any scores 0. A field is named by a path: `order.lines[0].price`, `['a key']`.
+
+    - `match: exact`: both values are equal as JSON. 5 is 5.0; `"5"` and `true` are neither 5 nor 1.
+    - `match: numeric_tolerance`: the numbers differ by at most `tolerance`, with `relative: true` by at most that share
+      of the expected one. A text that is a number counts as one.
+    - `match: date`: both are the same day, in ISO or another common form. `formats`, such as `DD/MM/YYYY`, are tried
+      first and in their order.
+    - `match: fuzzy`: how alike the texts are, case and spacing aside; with `tolerance`, whether they differ by at most
+      that share.
+
+    A `required` field that is not in the answer scores 0; one that is not required is left out of the mean then. What
+    the expected output does not have cannot be wrong and scores 1; one that has none of the fields is an error. The
+    score is the mean by `weight`, or with `aggregation: all_or_nothing` whether every field that weighs scores 1.
+    """
 
     fields: list[FieldRule]
     aggregation: Literal["weighted_average", "all_or_nothing"] = "weighted_average"

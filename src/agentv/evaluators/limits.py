@@ -21,7 +21,10 @@ Check = tuple[bool, str]
 
 
 class Latency(Evaluator, frozen=True, kw_only=True):
-    """`threshold` is the longest duration in milliseconds."""
+    """The answer took at most `threshold` milliseconds.
+
+    A duration that nobody knows is an error, not a zero.
+    """
 
     aliases: ClassVar[dict[str, str]] = {"max_duration_ms": "threshold", "max_ms": "threshold"}
 
@@ -33,7 +36,10 @@ class Latency(Evaluator, frozen=True, kw_only=True):
 
 
 class Cost(Evaluator, frozen=True, kw_only=True):
-    """`budget` is the highest cost in USD."""
+    """The answer cost at most `budget` USD.
+
+    A cost that nobody knows is an error, not a zero.
+    """
 
     aliases: ClassVar[dict[str, str]] = {"threshold": "budget", "budget_usd": "budget", "max_cost_usd": "budget"}
 
@@ -45,7 +51,10 @@ class Cost(Evaluator, frozen=True, kw_only=True):
 
 
 class TokenUsage(Evaluator, frozen=True, kw_only=True):
-    """The most tokens in all, going in and coming out."""
+    """Limits on tokens: in all, going in, coming out. All of them must be kept.
+
+    Cached tokens are among those going in. Usage that the target does not tell is an error, not a zero.
+    """
 
     max_total: Count | None = None
     max_input: Count | None = None
@@ -67,7 +76,11 @@ class TokenUsage(Evaluator, frozen=True, kw_only=True):
 
 
 class ExecutionMetrics(Evaluator, frozen=True, kw_only=True):
-    """Several limits at once. `target_exploration_ratio` is the wanted share of tools that only look."""
+    """Several limits at once; the score is the share of them that are kept.
+
+    `target_exploration_ratio` is the wanted share of tool calls that only look (read, grep, glob, search, list,
+    WebSearch, WebFetch), give or take `exploration_tolerance`. Figures that nobody knows are an error, not a zero.
+    """
 
     max_tool_calls: Count | None = None
     max_llm_calls: Count | None = None

@@ -38,7 +38,9 @@ class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
-    """`any_order` counts calls by `minimums`; the other modes hold the calls against `expected`.
+    """Which tools were called, how often, in which order and with which arguments.
+
+    `any_order` counts calls by `minimums`; the other modes hold the calls against `expected`.
 
     A call counts when the target says that it was made, whether or not the tool succeeded: a failed attempt and its
     repetition are two calls. Calls come in the order of their messages, and those of one message, which ran in
@@ -54,7 +56,8 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
 
     A call fits an expected one when the tool has the same name and the arguments fit: with `args_match: superset`, the
     default, those listed in `args` are there and equal, inner values included, and others may be there too; `exact`
-    allows no others; `subset` no others and not all of them; `ignore` any; a list of paths compares only what is there.
+    allows no others; `subset` allows no others, and not all need be there; `ignore` compares nothing; a list of paths
+    compares only what is there. No calls at all score 0 in every mode.
 
     A mode that does not hold scores 0. One that holds scores (1 + limits kept) / (1 + limits checked), counting each
     `max_duration_ms` of a call that fits and has a duration. A limit on a call without one is skipped with a warning.
