@@ -29,7 +29,7 @@ from agentv.registry import EXECUTORS
 from agentv.results.folder import RunFolder
 from agentv.results.reading import read_run
 from agentv.results.record import decode_record, encode_record
-from agentv.results.scan import DoneJobs, scan
+from agentv.results.scan import DoneJobs, HashTable, scan
 from agentv.results.summary import Snapshot, SummaryBuilder
 from agentv.results.writer import ResultWriter
 
@@ -78,7 +78,7 @@ class Running:
         self._cases = ResultWriter(folder.cases_path, folder.redact)
         self._files = EvaluatorFiles()
         self._done = DoneJobs()
-        self._written: set[int] = set()
+        self._written = HashTable()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[Any] | None = None
         if self._results.cut_bytes:
@@ -120,10 +120,11 @@ class Running:
 
     def _take_up(self) -> None:
         """What an earlier process of this run has done: counted, and not done again."""
+        decode = msgspec.json.Decoder(_CaseKey).decode
         with self._folder.cases_path.open("rb") as lines:
             for line in lines:
-                written = msgspec.json.decode(line, type=_CaseKey)
-                self._written.add(hash((written.dataset_path, written.id)))
+                written = decode(line)
+                self._written.add([hash((written.dataset_path, written.id))])
         if self._folder.results_path.stat().st_size == 0:
             return
         self._done = scan(self._folder.results_path)

@@ -49,8 +49,8 @@ class DoneJobs:
         self.counts: dict[Status, int] = {"ok": 0, "unscored": 0, "error": 0}
         self.repeated: list[JobKey] = []
         self.repeats = 0
-        self._done = _HashTable()
-        self._failed = _HashTable()
+        self._done = HashTable()
+        self._failed = HashTable()
 
     def __len__(self) -> int:
         return sum(self.counts.values()) - self.repeats
@@ -127,12 +127,15 @@ def _one_by_one(lines: list[bytes], first: int, path: Path | str) -> Iterator[_K
             raise AgentvError(f"Not a result record at line {number} in {path}", str(error), hint) from error
 
 
-class _HashTable:
+class HashTable:
     """A set of 64-bit numbers without an object for each."""
 
     def __init__(self) -> None:
         self._slots = array("q", bytes(8 * 1024))
         self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
 
     def __contains__(self, code: int) -> bool:
         slots, mask = self._slots, len(self._slots) - 1
