@@ -25,6 +25,7 @@ GROUND = {
     "processes",
     "json_values",
     "transform",
+    "patterns",
     "__init__",
 }
 MAY_IMPORT = {

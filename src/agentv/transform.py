@@ -16,6 +16,7 @@ import msgspec
 
 from agentv.functions import describe, load
 from agentv.json_values import MISSING, steps_of, value_at
+from agentv.patterns import search
 from agentv.problems import Problems
 from agentv.settings import read_settings
 
@@ -129,7 +130,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _picked(text: str, pattern: str) -> str:
     """The first group of the first match that took part in it, the whole match when there are no groups."""
-    found = _compiled(pattern).search(text)
+    found = search(_compiled(pattern), text)
     if found is None:
         return ""
     if found.re.groups == 0:

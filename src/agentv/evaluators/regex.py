@@ -10,6 +10,7 @@ from agentv.evaluators.reference import BLANK, AgainstReference, reference_text
 from agentv.evaluators.scoring import missed, passed, quoted
 from agentv.model.judgement import Judgement
 from agentv.model.score import EvaluatorFailure, Score
+from agentv.patterns import SlowPattern, search
 
 FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "a": re.ASCII}
 NO_EFFECT = "gu"
@@ -17,7 +18,11 @@ NO_EFFECT = "gu"
 
 
 class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """The pattern is found in the answer. `flags` are letters: i, m, s, x, a."""
+    """The pattern is found in the answer. `flags` are letters: i, m, s, x, a.
+
+    It is searched for, not matched from the beginning: `^` and `$` say so. A pattern that backtracks for longer than
+    five seconds is an error of its case.
+    """
 
     aliases: ClassVar[dict[str, str]] = {"pattern": "value"}
 
@@ -27,7 +32,10 @@ class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
     def score(self, judgement: Judgement) -> Score:
         """1 when the pattern is found, else 0."""
         pattern = self._pattern or self._compiled(reference_text(judgement))
-        found = pattern.search(judgement.candidate_answer.strip())
+        try:
+            found = search(pattern, judgement.candidate_answer.strip())
+        except SlowPattern as error:
+            raise EvaluatorFailure(f"{error}: {quoted(pattern.pattern)}") from None
         if found is None:
             return missed(f"does not match {quoted(pattern.pattern)}")
         return passed(f"matches {quoted(pattern.pattern)} with {quoted(found[0])}")
