@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from agentv.datasets.files import FileFinder
-from agentv.engine.calls import Answered, Targets
+from agentv.engine.calls import Answered, LiveTarget, Targets
 from agentv.engine.grading import Grade, grade
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.job_files import JobFiles
