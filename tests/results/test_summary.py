@@ -8,6 +8,7 @@ import pytest
 
 from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
 from agentv.results.summary import SHOWN, Snapshot, SummaryBuilder
+from agentv.stats.distributions import t_quantile
 from agentv.stats.intervals import wilson
 
 PLAIN = Result(
@@ -196,3 +197,12 @@ def test_a_summary_is_written_with_all_its_figures():
         *("cases", "scored", "errors", "unscored", "skipped", "mean", "ci95", "pass_rate"),
         *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators"),
     }
+
+
+def test_the_interval_of_the_pass_share_knows_which_results_belong_together():
+    turns = [result(float(turn % 2), eval_id=f"a{turn}", conversation_id=f"c{turn // 4}") for turn in range(40)]
+    same = [result(float(turn // 4 % 2), eval_id=f"a{turn}", conversation_id=f"c{turn // 4}") for turn in range(40)]
+    target, details = built(*same).build().targets["t"], built(*same).details()["t"]
+    assert details.pass_ci95 == target.ci95 == pytest.approx(wilson(0.5, 9, t_quantile(0.975, 9)))
+    alone = built(*turns).details()["t"]
+    assert alone.pass_ci95[1] - alone.pass_ci95[0] < details.pass_ci95[1] - details.pass_ci95[0]

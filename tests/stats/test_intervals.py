@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.stats.intervals import Z95, MeanAccumulator, t_cdf, t_quantile, wilson
+from agentv.stats.distributions import Z95, t_cdf, t_quantile
+from agentv.stats.intervals import MeanAccumulator, wilson
 
 
 def fed(scores, clusters=None):

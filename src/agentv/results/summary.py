@@ -10,7 +10,7 @@ import msgspec
 
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.run import EvaluatorSummary, Interval, RunSummary, TargetSummary
-from agentv.stats.intervals import MeanAccumulator, wilson
+from agentv.stats.intervals import MeanAccumulator
 
 BINS = 10
 SHOWN = 5
@@ -123,6 +123,7 @@ class _Target:
         self.priced = self.judge_priced = self.timed = 0
         self.cost = self.judge_cost = self.duration_ms = 0.0
         self.scores = MeanAccumulator()
+        self._passes = MeanAccumulator()
         self.evaluators: dict[str, MeanAccumulator] = {}
         self.error_classes: dict[str, int] = {}
         self._first_errors: dict[str, CaseNote] = {}
@@ -145,6 +146,7 @@ class _Target:
         else:
             self.scores.add(score, cluster)
             self._bins[min(int(score * BINS), BINS - 1)] += 1
+            self._passes.add(float(result.verdict == "pass"), cluster)
             if result.verdict == "pass":
                 self.passed += 1
             elif self._worst.wants(-score):
@@ -211,10 +213,9 @@ class _Target:
         )
 
     def details(self) -> TargetDetails:
-        scored = self.scores.n
         return TargetDetails(
             passed=self.passed,
-            pass_ci95=wilson(self.passed / scored, scored) if scored else None,
+            pass_ci95=self._passes.ci95,
             priced=self.priced,
             judge_priced=self.judge_priced,
             timed=self.timed,

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from agentv.stats.intervals import Z95, Interval
+from agentv.stats.distributions import Z95
+from agentv.stats.intervals import Interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,40 +118,38 @@ def krippendorff_alpha(
             row[position[value]] += 1
     numbers = np.array(values, dtype=float) if scale == "interval" else np.arange(len(values), dtype=float)
     chance = np.random.default_rng(seed)
-    whole = _alpha(counts, np.ones(len(rated)), numbers, scale)
     weights = chance.multinomial(len(rated), np.full(len(rated), 1 / len(rated)), size=resamples)
-    drawn = [found for weight in weights if (found := _alpha(counts, weight, numbers, scale)) is not None]
+    whole, *drawn = _alphas(counts, np.concatenate([np.ones((1, len(rated))), weights]), numbers, scale)
     # Resamples in which all ratings are the same say nothing; without any other there is no interval.
-    interval = None
-    if whole is not None and drawn:
-        low, high = np.quantile(drawn, [0.025, 0.975])
-        interval = float(low), float(high)
-    return Alpha(whole, interval, len(rated), int(counts.sum()), seed)
+    told = [found for found in drawn if not math.isnan(found)]
+    if math.isnan(whole) or not told:
+        return Alpha(None if math.isnan(whole) else float(whole), None, len(rated), int(counts.sum()), seed)
+    low, high = np.quantile(told, [0.025, 0.975])
+    return Alpha(float(whole), (float(low), float(high)), len(rated), int(counts.sum()), seed)
 
 
-def _alpha(counts: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any], scale: Scale) -> float | None:
-    """Alpha of units that count so often; None when there is no variation to disagree about."""
+def _alphas(counts: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any], scale: Scale) -> NDArray[Any]:
+    """Alpha for each row of weights, which say how often each unit counts; NaN where all ratings are the same."""
     import numpy as np
 
     sizes = counts.sum(axis=1)
     totals = weights @ counts
-    n = totals.sum()
-    if scale == "interval":
-        centre = totals @ numbers / n
-        off = numbers - centre
-        sums, squares = counts @ off, counts @ off**2
-        within = (2 * (sizes * squares - sums**2) / (sizes - 1)) @ weights
-        between = 2 * (n * (totals @ off**2) - (totals @ off) ** 2)
+    n = totals.sum(axis=1)
+    if scale == "nominal":
+        # Pairs of values in a unit that differ, and pairs of all values that do.
+        within = weights @ ((sizes**2 - (counts**2).sum(axis=1)) / (sizes - 1))
+        between = n**2 - (totals**2).sum(axis=1)
     else:
-        distance = 1 - np.eye(len(numbers))
-        if scale == "ordinal":
-            # The ratings from one value to the other, its ends counted half.
-            middle = np.cumsum(totals) - totals / 2
-            distance = (middle[:, None] - middle[None, :]) ** 2
-        apart = np.einsum("uc,ck,uk->u", counts, distance, counts)
-        within = (apart / (sizes - 1)) @ weights
-        between = totals @ distance @ totals
-    return None if between <= 0 else float(1 - (n - 1) * within / between)
+        # Ordinal: a value stands at the middle of the ratings that have it, counted from the lowest.
+        places = np.cumsum(totals, axis=1) - totals / 2 if scale == "ordinal" else np.tile(numbers, (len(n), 1))
+        places = places - (totals * places).sum(axis=1, keepdims=True) / n[:, None]
+        sums, squares = counts @ places.T, counts @ (places**2).T
+        apart = 2 * (sizes[:, None] * squares - sums**2) / (sizes - 1)[:, None]
+        within = np.einsum("ru,ur->r", weights, apart)
+        between = 2 * n * (totals * places**2).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alphas: NDArray[Any] = np.where(between > 0, 1 - (n - 1) * within / between, np.nan)
+    return alphas
 
 
 def _agreement(i: int, j: int, size: int, weights: Weights) -> float:

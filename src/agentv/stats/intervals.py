@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from array import array
-from functools import lru_cache
+
+from agentv.stats.distributions import Z95, beta_quantile, t_quantile
 
 Interval = tuple[float, float]
 
 CONFIDENCE = 0.95
-Z95 = 1.959963984540054
-
-_SERIES_FROM = 10_000
-_TINY = 1e-300
 
 
 class MeanAccumulator:
@@ -109,7 +106,11 @@ class MeanAccumulator:
 
 
 def wilson(share: float, n: float, critical: float = Z95) -> Interval | None:
-    """The interval of a share of n trials, which stays inside [0, 1] and is honest near its ends; None without any."""
+    """The interval of a share of n trials, which stays inside [0, 1] and is honest near its ends; None without any.
+
+    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n). Wilson (1927), Journal of the American Statistical Association
+    22:209.
+    """
     if n <= 0:
         return None
     spread = critical * critical / n
@@ -119,86 +120,14 @@ def wilson(share: float, n: float, critical: float = Z95) -> Interval | None:
     return (0.0 if share <= 0 else max(0.0, middle - half)), (1.0 if share >= 1 else min(1.0, middle + half))
 
 
-@lru_cache(maxsize=256)
-def t_quantile(probability: float, degrees: float) -> float:
-    """Where Student's t distribution has that probability to its left. Exact to about ten digits."""
-    if not 0 < probability < 1 or degrees <= 0:
-        raise ValueError("a probability is between 0 and 1, and there is at least part of a degree of freedom")
-    if probability == 0.5:
-        return 0.0
-    if probability < 0.5:
-        return -t_quantile(1 - probability, degrees)
-    if degrees == 1:
-        return math.tan(math.pi * (probability - 0.5))
-    if degrees == 2:
-        return (2 * probability - 1) / math.sqrt(2 * probability * (1 - probability))
-    guess = _near_normal(probability, degrees)
-    return guess if degrees >= _SERIES_FROM else _solve(probability, degrees, guess)
+def clopper_pearson(hits: int, n: int, confidence: float = CONFIDENCE) -> Interval:
+    """The exact interval of a share: never holds the truth less often than it says, and mostly more often.
 
-
-def t_cdf(t: float, degrees: float) -> float:
-    """The probability to the left of t."""
-    tail = _incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5) / 2
-    return 1 - tail if t > 0 else tail
-
-
-def _near_normal(probability: float, degrees: float) -> float:
-    """The normal quantile with the first terms of the series in 1 / degrees that leads to Student's."""
-    from statistics import NormalDist  # late: it brings fractions and decimals with it
-
-    z = Z95 if probability == 0.975 else NormalDist().inv_cdf(probability)
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / degrees + second / degrees**2 + third / degrees**3
-
-
-def _solve(probability: float, degrees: float, guess: float) -> float:
-    """Newton's steps, kept between two bounds that close in."""
-    low, high = 0.0, max(guess, 1.0)
-    while t_cdf(high, degrees) < probability:
-        low, high = high, high * 2
-    t = min(max(guess, low), high)
-    for _ in range(100):
-        error = t_cdf(t, degrees) - probability
-        low, high = (low, t) if error > 0 else (t, high)
-        step = error / _t_density(t, degrees)
-        t = t - step if low <= t - step <= high else (low + high) / 2
-        if abs(step) <= 1e-13 * t:
-            break
-    return t
-
-
-def _t_density(t: float, degrees: float) -> float:
-    log = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
-    return math.exp(log - (degrees + 1) / 2 * math.log1p(t * t / degrees))
-
-
-def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction."""
-    if x <= 0 or x >= 1:
-        return 0.0 if x <= 0 else 1.0
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(1 - x, b, a)
-    log = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    return math.exp(log) / a * _beta_fraction(x, a, b)
-
-
-def _beta_fraction(x: float, a: float, b: float) -> float:
-    """Lentz's evaluation, two terms a step."""
-    c, d = 1.0, 1 / _apart(1 - (a + b) * x / (a + 1))
-    fraction = d
-    for m in range(1, 10_000):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        for term in (even, odd):
-            d = 1 / _apart(1 + term * d)
-            c = _apart(1 + term / c)
-            fraction *= d * c
-        if abs(d * c - 1) < 1e-16:
-            break
-    return fraction
-
-
-def _apart(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
+    From the beta quantiles B(α/2; k, n-k+1) and B(1-α/2; k+1, n-k). Clopper & Pearson (1934), Biometrika 26:404.
+    """
+    if not 0 <= hits <= n or n < 1:
+        raise ValueError(f"There are 0 to n hits in 1 or more trials, got {hits} in {n}")
+    tail = (1 - confidence) / 2
+    low = beta_quantile(tail, hits, n - hits + 1) if hits else 0.0
+    high = beta_quantile(1 - tail, hits + 1, n - hits) if hits < n else 1.0
+    return low, high

@@ -1,0 +1,144 @@
+"""Distributions that intervals and tests need: normal, Student's t, beta, binomial. Plain Python, no table."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+Z95 = 1.959963984540054
+
+_SERIES_FROM = 10_000
+_TINY = 1e-300
+
+
+def normal_cdf(z: float) -> float:
+    """The probability to the left of z."""
+    return math.erfc(-z / math.sqrt(2)) / 2
+
+
+def normal_quantile(probability: float) -> float:
+    """Where the normal distribution has that probability to its left."""
+    from statistics import NormalDist  # late: it brings fractions and decimals with it
+
+    return NormalDist().inv_cdf(probability)
+
+
+@lru_cache(maxsize=256)
+def t_quantile(probability: float, degrees: float) -> float:
+    """Where Student's t distribution has that probability to its left. Exact to about ten digits."""
+    if not 0 < probability < 1 or degrees <= 0:
+        raise ValueError("a probability is between 0 and 1, and there is at least part of a degree of freedom")
+    if probability == 0.5:
+        return 0.0
+    if probability < 0.5:
+        return -t_quantile(1 - probability, degrees)
+    if degrees == 1:
+        return math.tan(math.pi * (probability - 0.5))
+    if degrees == 2:
+        return (2 * probability - 1) / math.sqrt(2 * probability * (1 - probability))
+    guess = _near_normal(probability, degrees)
+    return guess if degrees >= _SERIES_FROM else _solve(probability, degrees, guess)
+
+
+def t_cdf(t: float, degrees: float) -> float:
+    """The probability to the left of t."""
+    tail = incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5) / 2
+    return 1 - tail if t > 0 else tail
+
+
+def _near_normal(probability: float, degrees: float) -> float:
+    """The normal quantile with the first terms of the series in 1 / degrees that leads to Student's."""
+    z = Z95 if probability == 0.975 else normal_quantile(probability)
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / degrees + second / degrees**2 + third / degrees**3
+
+
+def t_p_value(t: float, degrees: float) -> float:
+    """How likely a value as far from 0 as t is, on either side."""
+    return incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5)
+
+
+def beta_quantile(probability: float, a: float, b: float) -> float:
+    """Where the beta distribution has that probability to its left, by halving an interval until nothing changes."""
+    low, high = 0.0, 1.0
+    while True:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            return middle
+        if incomplete_beta(middle, a, b) < probability:
+            low = middle
+        else:
+            high = middle
+
+
+def binomial_pmf(hits: int, n: int, share: float = 0.5) -> float:
+    """The probability of exactly so many hits in n trials."""
+    if share in (0.0, 1.0):
+        return float(hits == n * share)
+    log = math.lgamma(n + 1) - math.lgamma(hits + 1) - math.lgamma(n - hits + 1)
+    return math.exp(log + hits * math.log(share) + (n - hits) * math.log1p(-share))
+
+
+def binomial_cdf(hits: int, n: int, share: float = 0.5) -> float:
+    """The probability of at most so many hits in n trials."""
+    if hits < 0:
+        return 0.0
+    return 1.0 if hits >= n else incomplete_beta(1 - share, n - hits, hits + 1)
+
+
+def log_beta(a: float, b: float) -> float:
+    """The logarithm of the beta function."""
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+
+
+def _solve(probability: float, degrees: float, guess: float) -> float:
+    """Newton's steps, kept between two bounds that close in."""
+    low, high = 0.0, max(guess, 1.0)
+    while t_cdf(high, degrees) < probability:
+        low, high = high, high * 2
+    t = min(max(guess, low), high)
+    for _ in range(100):
+        error = t_cdf(t, degrees) - probability
+        low, high = (low, t) if error > 0 else (t, high)
+        step = error / _t_density(t, degrees)
+        t = t - step if low <= t - step <= high else (low + high) / 2
+        if abs(step) <= 1e-13 * t:
+            break
+    return t
+
+
+def _t_density(t: float, degrees: float) -> float:
+    log = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
+    return math.exp(log - (degrees + 1) / 2 * math.log1p(t * t / degrees))
+
+
+def incomplete_beta(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function, by its continued fraction."""
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - incomplete_beta(1 - x, b, a)
+    log = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    return math.exp(log) / a * _beta_fraction(x, a, b)
+
+
+def _beta_fraction(x: float, a: float, b: float) -> float:
+    """Lentz's evaluation, two terms a step."""
+    c, d = 1.0, 1 / _apart(1 - (a + b) * x / (a + 1))
+    fraction = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1 / _apart(1 + term * d)
+            c = _apart(1 + term / c)
+            fraction *= d * c
+        if abs(d * c - 1) < 1e-16:
+            break
+    return fraction
+
+
+def _apart(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY

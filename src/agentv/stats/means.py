@@ -1,0 +1,115 @@
+"""Means and paired differences of scores, with errors that know which scores belong together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentv.stats.distributions import t_p_value, t_quantile
+from agentv.stats.intervals import CONFIDENCE, Interval
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class Estimate(NamedTuple):
+    """A mean, how far it may be off, and what it stands on. Without two clusters there is no error to tell."""
+
+    value: float
+    standard_error: float | None
+    ci95: Interval | None
+    n: int
+    clusters: int
+
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom of the t distribution that belongs to it."""
+        return self.clusters - 1
+
+
+class Difference(NamedTuple):
+    """A paired difference: its mean, the p-value of "there is none", and how far the two sides go together."""
+
+    estimate: Estimate
+    p_value: float | None
+    correlation: float | None
+
+
+def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
+    """The mean with a cluster-robust 95 % interval.
+
+    SE² = G/(G-1) · Σ_c (Σ_{i∈c} (s_i - s̄))² / n², and t with G-1 degrees of freedom; G is the number of clusters.
+    Without clusters every score is its own, and SE² is the ordinary s²/n.
+
+    Miller (2024), Adding Error Bars to Evals, arXiv:2411.00640; Liang & Zeger (1986), Biometrika 73:13.
+    """
+    import numpy as np  # late: see agentv.stats
+
+    values = np.asarray(scores, dtype=float)
+    if not values.size:
+        raise ValueError("There are no scores")
+    mean = float(values.mean())
+    sums = cluster_sums(values - mean, clusters)
+    count = len(sums)
+    if count < 2:
+        return Estimate(mean, None, None, len(values), count)
+    error = math.sqrt(count / (count - 1) * float(sums @ sums)) / len(values)
+    half = t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error
+    return Estimate(mean, error, (mean - half, mean + half), len(values), count)
+
+
+def paired_difference(before: ArrayLike, after: ArrayLike, clusters: ArrayLike | None = None) -> Difference:
+    """The mean of after - before over the same cases, clustered, with Student's test that it is 0.
+
+    SE² is that of the differences, which is SE_A² + SE_B² - 2ρ·SE_A·SE_B: the more the two go together, the less is
+    left to chance. Miller (2024), arXiv:2411.00640, section 4.
+    """
+    import numpy as np
+
+    first, second = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
+    if first.shape != second.shape:
+        raise ValueError(f"Pairs are needed, got {first.size} and {second.size} scores")
+    estimate = clustered_mean(second - first, clusters)
+    return Difference(estimate, t_test(estimate), _correlation(first, second))
+
+
+def t_test(estimate: Estimate, expected: float = 0.0) -> float | None:
+    """The two-sided p-value of a mean that is `expected`; None where there is no error to measure it by."""
+    off, error = estimate.value - expected, estimate.standard_error
+    if error is None:
+        return None
+    if error == 0:
+        return 1.0 if off == 0 else 0.0
+    return t_p_value(off / error, estimate.degrees)
+
+
+def average_trials(cases: Sequence[Any], scores: ArrayLike) -> tuple[list[Any], NDArray[Any]]:
+    """The mean score of each case, in order of appearance: n cases asked K times are n scores and not n·K."""
+    import numpy as np
+
+    order: dict[Any, int] = {}
+    index = np.array([order.setdefault(case, len(order)) for case in cases], dtype=np.intp)
+    values = np.asarray(scores, dtype=float)
+    if values.shape != index.shape:
+        raise ValueError(f"A case for each score is needed, got {index.size} and {values.size}")
+    return list(order), np.bincount(index, values) / np.bincount(index)
+
+
+def cluster_sums(values: NDArray[Any], clusters: ArrayLike | None) -> NDArray[Any]:
+    """The sum of each cluster; the values themselves when each stands alone."""
+    import numpy as np
+
+    if clusters is None:
+        return values
+    names = np.asarray(clusters)
+    if names.shape != values.shape:
+        raise ValueError(f"A cluster for each score is needed, got {names.size} and {values.size}")
+    _, index = np.unique(names, return_inverse=True)
+    return np.bincount(index, values)
+
+
+def _correlation(first: NDArray[Any], second: NDArray[Any]) -> float | None:
+    a, b = first - first.mean(), second - second.mean()
+    spread = math.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / spread if spread > 0 else None

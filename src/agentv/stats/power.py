@@ -1,0 +1,83 @@
+"""What a set of cases can show: power, the smallest difference it would find, the cases that one needs."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+from agentv.stats.distributions import normal_cdf, normal_quantile, t_cdf, t_quantile
+from agentv.stats.means import Estimate
+
+ALPHA = 0.05
+POWER = 0.8
+
+Outcome = Literal["shown", "refuted", "inconclusive"]
+
+
+class NonInferiority(NamedTuple):
+    """Whether a difference is above -margin: `shown` and `refuted` are said by the whole 95 % interval."""
+
+    outcome: Outcome
+    margin: float
+    p_value: float | None
+
+
+def power(difference: float, standard_error: float, alpha: float = ALPHA) -> float:
+    """The chance to find a true difference with a two-sided test: Φ(δ/SE - z) + Φ(-δ/SE - z).
+
+    Cohen (1988), Statistical Power Analysis for the Behavioral Sciences.
+    """
+    if standard_error <= 0:
+        return 1.0 if difference else alpha
+    ratio, critical = abs(difference) / standard_error, normal_quantile(1 - alpha / 2)
+    return normal_cdf(ratio - critical) + normal_cdf(-ratio - critical)
+
+
+def minimum_detectable_difference(
+    standard_error: float, degrees: float | None = None, *, alpha: float = ALPHA, wanted: float = POWER
+) -> float:
+    """The smallest true difference that is found with the wanted power: (t_{1-α/2} + t_{power}) · SE.
+
+    With degrees of freedom the quantiles are Student's, for few cases; else normal. Bloom (1995), Evaluation Review
+    19:547.
+    """
+    if degrees is None:
+        return (normal_quantile(1 - alpha / 2) + normal_quantile(wanted)) * standard_error
+    return (t_quantile(1 - alpha / 2, degrees) + t_quantile(wanted, degrees)) * standard_error
+
+
+def cases_needed(difference: float, variance: float, *, alpha: float = ALPHA, wanted: float = POWER) -> int:
+    """How many paired cases find a difference: n = (z_{1-α/2} + z_{power})² · Var(d) / δ², rounded up.
+
+    Var(d) is the variance of a case's difference, see `variance_of_difference`. Miller (2024), arXiv:2411.00640,
+    section 5.
+    """
+    if difference == 0:
+        raise ValueError("No number of cases shows a difference of 0")
+    total = normal_quantile(1 - alpha / 2) + normal_quantile(wanted)
+    return max(2, math.ceil(total**2 * variance / difference**2 - 1e-9))
+
+
+def variance_of_difference(between: float, within_before: float, within_after: float, trials: int = 1) -> float:
+    """The variance of a case's difference with so many trials on each side: ω² + σ²_A/K + σ²_B/K.
+
+    ω² is how much cases differ in what the change does to them, σ² how much the trials of one case differ.
+    """
+    return between + (within_before + within_after) / trials
+
+
+def non_inferiority(difference: Estimate, margin: float) -> NonInferiority:
+    """Whether the new is worse by less than a margin: shown when the lower end of the interval is above -margin.
+
+    The p-value is one-sided, of "worse by the margin or more". ICH E9 (1998), Statistical Principles for Clinical
+    Trials, 3.3.2.
+    """
+    if margin < 0:
+        raise ValueError(f"A margin is 0 or more, got {margin}")
+    error, interval = difference.standard_error, difference.ci95
+    if error is None or interval is None:
+        return NonInferiority("inconclusive", margin, None)
+    off = difference.value + margin
+    p = 1 - t_cdf(off / error, difference.degrees) if error > 0 else float(off <= 0)
+    low, high = interval
+    return NonInferiority("shown" if low > -margin else "refuted" if high < -margin else "inconclusive", margin, p)

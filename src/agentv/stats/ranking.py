@@ -1,0 +1,119 @@
+"""Many targets in one order: Bradley-Terry strengths from who beat whom, with intervals over the cases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentv.stats.intervals import Interval
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+RESAMPLES = 500
+
+_STEPS = 100
+_PRIOR = 0.5
+
+
+class Strength(NamedTuple):
+    """How strong a side is, in log odds against an average one, and its standard error (large-sample)."""
+
+    value: float
+    standard_error: float
+
+
+class Ranked(NamedTuple):
+    """A side in a ranking, by its column. `share` is its chance to win against an average side."""
+
+    side: int
+    value: float
+    ci95: Interval | None
+    share: float
+
+
+def bradley_terry(wins: ArrayLike, prior: float = 0.0) -> list[Strength]:
+    """Strengths from a table of wins: `wins[i][j]` is how often i beat j; a tie is half a win for each.
+
+    P(i beats j) = 1 / (1 + exp(θ_j - θ_i)), by maximum likelihood, Σθ = 0. `prior` ties with an average side are
+    added to each, without which a side that never lost would be infinitely strong.
+
+    Bradley & Terry (1952), Biometrika 39:324; Hunter (2004), Annals of Statistics 32:384.
+    """
+    import numpy as np  # late: see agentv.stats
+
+    table = np.asarray(wins, dtype=float)
+    if prior == 0 and not _decided(table):
+        raise ValueError("A side that never won or never lost has no finite strength; give a prior")
+    values, information = _fit(table[None], prior)
+    # The sum is fixed, so the information has one direction without any; the pseudo-inverse leaves it out.
+    spread = np.sqrt(np.clip(np.diag(np.linalg.pinv(information[0], hermitian=True)), 0, None))
+    return [Strength(float(value), float(error)) for value, error in zip(values[0], spread, strict=True)]
+
+
+def rank(
+    scores: ArrayLike, clusters: ArrayLike | None = None, *, resamples: int = RESAMPLES, seed: int = 0
+) -> list[Ranked]:
+    """Sides in order of strength, from a row of scores a case (one column a side); the interval resamples cases.
+
+    A case is a game of each pair of sides: the higher score wins. Whole clusters are resampled. The intervals are
+    percentiles; half a tie with an average side keeps them finite.
+    """
+    import numpy as np
+
+    rows = np.asarray(scores, dtype=float)
+    sides = rows.shape[1]
+    games = np.sign(rows[:, :, None] - rows[:, None, :])
+    won = ((games + 1) / 2).reshape(len(rows), -1)
+    if clusters is not None:
+        _, index = np.unique(np.asarray(clusters), return_inverse=True)
+        won = np.array([np.bincount(index, column) for column in won.T]).T
+    chance = np.random.default_rng(seed)
+    drawn = won.sum(axis=0)[None, :]
+    if len(won) > 1:
+        weights = chance.multinomial(len(won), np.full(len(won), 1 / len(won)), size=resamples)
+        drawn = np.concatenate([drawn, weights @ won])
+    whole, *others = _fit(drawn.reshape(-1, sides, sides), _PRIOR)[0]
+    bounds = np.quantile(others, [0.025, 0.975], axis=0) if others else None
+    order = sorted(range(sides), key=lambda side: -whole[side])
+    return [
+        Ranked(
+            side,
+            float(whole[side]),
+            None if bounds is None else (float(bounds[0][side]), float(bounds[1][side])),
+            float(1 / (1 + np.exp(-whole[side]))),
+        )
+        for side in order
+    ]
+
+
+def _fit(tables: NDArray[Any], prior: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Newton's steps to the likeliest strengths of each table, and the information there."""
+    import numpy as np
+
+    others = 1 - np.eye(tables.shape[-1])
+    tables = tables * others
+    played, won = tables + tables.swapaxes(1, 2), tables.sum(axis=2)
+    values = np.zeros_like(won)
+    information = np.zeros_like(tables)
+    for _ in range(_STEPS):
+        chances = 1 / (1 + np.exp(values[:, None, :] - values[:, :, None]))
+        alone = 1 / (1 + np.exp(-values))
+        slope = won + prior / 2 - (played * chances).sum(axis=2) - prior * alone
+        weight = played * chances * (1 - chances)
+        diagonal = weight.sum(axis=2) + prior * alone * (1 - alone)
+        information = diagonal[:, :, None] * np.eye(tables.shape[-1]) - weight
+        step = np.einsum("bij,bj->bi", np.linalg.pinv(information, hermitian=True), slope)
+        values = values + np.clip(step, -2, 2)
+        if np.max(np.abs(step)) < 1e-12:
+            break
+    return values - values.mean(axis=1, keepdims=True), information
+
+
+def _decided(table: NDArray[Any]) -> bool:
+    """Whether every side can be reached from every other along wins: only then there are likeliest strengths."""
+    import numpy as np
+
+    reach = (table > 0) | np.eye(len(table), dtype=bool)
+    for _ in range(len(table)):
+        reach = reach | ((reach.astype(int) @ reach.astype(int)) > 0)
+    return bool(reach.all())

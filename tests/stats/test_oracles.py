@@ -1,0 +1,336 @@
+"""Every statistic against closed forms, and against scipy and statsmodels where they have it."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+from scipy.special import betaln
+from statsmodels.api import GLM, OLS, families
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import normal_power, normal_sample_size_one_tail
+from statsmodels.stats.proportion import proportion_confint
+
+from agentv.stats.bootstrap import bca_interval
+from agentv.stats.distributions import (
+    beta_quantile,
+    binomial_cdf,
+    binomial_pmf,
+    incomplete_beta,
+    log_beta,
+    normal_cdf,
+    normal_quantile,
+    t_p_value,
+)
+from agentv.stats.intervals import clopper_pearson, wilson
+from agentv.stats.means import Estimate, average_trials, clustered_mean, paired_difference, t_test
+from agentv.stats.multiplicity import benjamini_hochberg, holm
+from agentv.stats.paired import mcnemar_exact, mcnemar_mid_p, share_difference, sign_flip_test
+from agentv.stats.power import (
+    cases_needed,
+    minimum_detectable_difference,
+    non_inferiority,
+    power,
+    variance_of_difference,
+)
+from agentv.stats.ranking import bradley_terry, rank
+from agentv.stats.trials import pass_at_k, pass_hat_k
+
+NEAR = {"rel": 1e-9, "abs": 1e-9}
+chance = np.random.default_rng(7)
+
+
+class TestDistributions:
+    @pytest.mark.parametrize("z", [-8.0, -1.96, -0.1, 0.0, 0.7, 3.0])
+    def test_the_normal(self, z):
+        assert normal_cdf(z) == pytest.approx(stats.norm.cdf(z), rel=1e-12)
+        assert normal_quantile(normal_cdf(z)) == pytest.approx(z, abs=1e-9)
+
+    @pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (1, 3), (2.5, 40), (300, 7), (4000, 4100), (1, 1e5)])
+    @pytest.mark.parametrize("x", [1e-6, 0.01, 0.3, 0.5, 0.77, 0.999])
+    def test_the_beta(self, a, b, x):
+        assert incomplete_beta(x, a, b) == pytest.approx(stats.beta.cdf(x, a, b), **NEAR)
+        assert log_beta(a, b) == pytest.approx(betaln(a, b), **NEAR)
+        assert beta_quantile(x, a, b) == pytest.approx(stats.beta.ppf(x, a, b), **NEAR)
+
+    @pytest.mark.parametrize(("hits", "n", "share"), [(0, 1, 0.5), (3, 10, 0.2), (50, 100, 0.5), (4900, 10_000, 0.5)])
+    def test_the_binomial(self, hits, n, share):
+        assert binomial_cdf(hits, n, share) == pytest.approx(stats.binom.cdf(hits, n, share), **NEAR)
+        assert binomial_pmf(hits, n, share) == pytest.approx(stats.binom.pmf(hits, n, share), **NEAR)
+
+    @pytest.mark.parametrize("t", [0.0, 0.3, 2.1, -5.0])
+    def test_students_two_sides(self, t):
+        assert t_p_value(t, 17) == pytest.approx(2 * stats.t.sf(abs(t), 17), **NEAR)
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 1), (1, 1), (0, 20), (3, 10), (81, 263), (500, 1000), (9_999, 10_000)])
+def test_intervals_of_shares(hits, n):
+    assert clopper_pearson(hits, n) == pytest.approx(proportion_confint(hits, n, method="beta"), **NEAR)
+    known = stats.binomtest(hits, n).proportion_ci(0.9, method="exact")
+    assert clopper_pearson(hits, n, 0.9) == pytest.approx((known.low, known.high), **NEAR)
+    assert wilson(hits / n, n) == pytest.approx(proportion_confint(hits, n, method="wilson"), **NEAR)
+
+
+def test_no_hit_at_all_is_the_closed_form_and_the_rule_of_three():
+    assert clopper_pearson(0, 100) == pytest.approx((0.0, 1 - 0.025 ** (1 / 100)))
+    assert clopper_pearson(0, 100, 0.9)[1] == pytest.approx(3 / 100, rel=0.02)
+
+
+class TestMeans:
+    scores = chance.random(60)
+    others = np.clip(scores + 0.1 * chance.standard_normal(60), 0, 1)
+    clusters = chance.integers(0, 13, 60)
+
+    def test_the_plain_mean_is_students(self):
+        found = clustered_mean(self.scores)
+        known = stats.ttest_1samp(self.scores, 0.45)
+        assert found.ci95 == pytest.approx(known.confidence_interval(), **NEAR)
+        assert found.standard_error == pytest.approx(stats.sem(self.scores), **NEAR)
+        assert t_test(found, 0.45) == pytest.approx(known.pvalue, **NEAR)
+
+    def test_the_clustered_mean_is_a_regression_on_a_constant(self):
+        found = clustered_mean(self.scores, self.clusters)
+        fit = OLS(self.scores, np.ones(60)).fit(cov_type="cluster", cov_kwds={"groups": self.clusters}, use_t=True)
+        assert found.value == pytest.approx(fit.params[0], **NEAR)
+        assert found.standard_error == pytest.approx(fit.bse[0], **NEAR)
+        assert found.ci95 == pytest.approx(tuple(fit.conf_int()[0]), **NEAR)
+        assert t_test(found) == pytest.approx(fit.pvalues[0], **NEAR)
+        assert (found.n, found.clusters, found.degrees) == (60, 13, 12)
+
+    def test_names_of_clusters_may_be_text(self):
+        names = [f"c{number}" for number in self.clusters]
+        assert clustered_mean(self.scores, names) == clustered_mean(self.scores, self.clusters)
+
+    def test_the_paired_difference_is_the_paired_test(self):
+        found = paired_difference(self.scores, self.others)
+        known = stats.ttest_rel(self.others, self.scores)
+        assert found.p_value == pytest.approx(known.pvalue, **NEAR)
+        assert found.estimate.ci95 == pytest.approx(known.confidence_interval(), **NEAR)
+        assert found.correlation == pytest.approx(stats.pearsonr(self.scores, self.others).statistic, **NEAR)
+
+    def test_the_clustered_difference_is_a_regression(self):
+        found = paired_difference(self.scores, self.others, self.clusters)
+        fit = OLS(self.others - self.scores, np.ones(60)).fit(
+            cov_type="cluster", cov_kwds={"groups": self.clusters}, use_t=True
+        )
+        assert found.p_value == pytest.approx(fit.pvalues[0], **NEAR)
+        assert found.estimate.ci95 == pytest.approx(tuple(fit.conf_int()[0]), **NEAR)
+
+    def test_pairing_takes_out_what_both_sides_share(self):
+        alone = [clustered_mean(side).standard_error for side in (self.scores, self.others)]
+        found = paired_difference(self.scores, self.others)
+        expected = alone[0] ** 2 + alone[1] ** 2 - 2 * found.correlation * alone[0] * alone[1]
+        assert found.estimate.standard_error**2 == pytest.approx(expected)
+
+    def test_trials_are_averaged_inside_cases(self):
+        cases, means = average_trials(["a", "b", "a", "b", "c"], [0, 1, 1, 1, 0.5])
+        assert (cases, means.tolist()) == (["a", "b", "c"], [0.5, 1.0, 0.5])
+
+    def test_one_cluster_has_no_error_and_no_spread_no_doubt(self):
+        assert clustered_mean([0.2, 0.4], [1, 1]).ci95 is None
+        assert paired_difference([0.5] * 3, [0.5] * 3) == (Estimate(0.0, 0.0, (0.0, 0.0), 3, 3), 1.0, None)
+        assert paired_difference([0.5] * 3, [0.75] * 3).p_value == 0.0
+
+    def test_sides_that_do_not_fit_are_refused(self):
+        with pytest.raises(ValueError, match="2 and 1"):
+            paired_difference([1, 2], [1])
+        with pytest.raises(ValueError, match="1 and 2"):
+            clustered_mean([1, 2], [1])
+        with pytest.raises(ValueError, match="no scores"):
+            clustered_mean([])
+
+
+class TestPairs:
+    @pytest.mark.parametrize(("wins", "losses"), [(0, 0), (1, 0), (5, 0), (3, 9), (8, 8), (40, 61), (4_000, 4_200)])
+    def test_mcnemar(self, wins, losses):
+        known = mcnemar([[5, wins], [losses, 7]], exact=True).pvalue
+        assert mcnemar_exact(wins, losses) == pytest.approx(min(1.0, known), **NEAR)
+        least = min(wins, losses)
+        mid = 2 * (stats.binom.cdf(least - 1, wins + losses, 0.5) + stats.binom.pmf(least, wins + losses, 0.5) / 2)
+        assert mcnemar_mid_p(wins, losses) == pytest.approx(min(1.0, mid), **NEAR)
+
+    def test_mcnemar_by_fractions(self):
+        exact = 2 * sum(Fraction(math.comb(12, k), 2**12) for k in range(4))
+        assert mcnemar_exact(3, 9) == pytest.approx(float(exact), rel=1e-12)
+        assert mcnemar_mid_p(3, 9) == pytest.approx(float(exact - Fraction(math.comb(12, 3), 2**12)), rel=1e-12)
+
+    @pytest.mark.parametrize(("wins", "losses", "n"), [(0, 0, 12), (3, 0, 10), (9, 3, 40), (16, 4, 32), (80, 61, 1000)])
+    def test_the_interval_of_a_difference_of_shares_is_where_the_score_test_turns(self, wins, losses, n):
+        """At a bound, the likelihood's own best share of losses, found numerically, gives a score of z."""
+        for bound in share_difference(wins, losses, n):
+            if abs(bound) == 1:
+                continue
+
+            def unlikely(q, bound=bound):
+                cells = [(wins, q + bound), (losses, q), (n - wins - losses, 1 - 2 * q - bound)]
+                return -sum(count * math.log(max(p, 1e-300)) for count, p in cells if count)
+
+            low, high = max(0.0, -bound), (1 - bound) / 2
+            q = optimize.minimize_scalar(
+                unlikely, (low, high), (low, high), method="bounded", options={"xatol": 1e-12}
+            ).x
+            score = (wins - losses - n * bound) / math.sqrt(n * (2 * q + bound * (1 - bound)))
+            assert abs(score) == pytest.approx(stats.norm.ppf(0.975), rel=1e-3)
+
+    def test_ties_alone_leave_room_for_a_difference(self):
+        low, high = share_difference(0, 0, 20)
+        assert low == pytest.approx(-high)
+        assert high == pytest.approx(1.959963984540054**2 / (20 + 1.959963984540054**2))
+
+    def test_few_sign_flips_are_all_looked_at(self):
+        differences = [0.3, -0.1, 0.4, 0.0, 0.25, 0.1, 0.2, -0.05]
+        known = stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=np.inf)
+        found = sign_flip_test(differences)
+        assert found.exact
+        assert found.p_value == pytest.approx(known.pvalue, **NEAR)
+
+    def test_clusters_are_flipped_whole(self):
+        differences, clusters = [0.3, 0.1, 0.4, -0.2, 0.25, 0.1], [0, 0, 1, 1, 2, 2]
+        assert sign_flip_test(differences, clusters).p_value == sign_flip_test([0.4, 0.2, 0.35]).p_value == 2 / 8
+
+    @pytest.mark.parametrize("different", [True, False], ids=["all different", "few values"])
+    def test_many_sign_flips_agree_with_students_test(self, different):
+        values = np.random.default_rng(5).normal(0.05, 0.5, 3_000)
+        values = values if different else np.round(values, 1)
+        found = sign_flip_test(values, seed=3)
+        assert (found.exact, found.resamples) == (False, 9_999)
+        assert found.p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue, abs=0.01)
+        assert found == sign_flip_test(values, seed=3)
+
+    def test_a_p_value_is_never_0_and_no_difference_is_1(self):
+        assert sign_flip_test([0.5] * 40).p_value == 1 / 10_000
+        assert sign_flip_test([0.0] * 40).p_value == 1.0
+
+
+class TestBootstrap:
+    values = np.random.default_rng(2).exponential(1, 40)
+
+    def test_the_interval_of_a_mean_is_scipys_from_the_same_draws(self):
+        known = stats.bootstrap((self.values,), np.mean, n_resamples=2_000, rng=np.random.default_rng(0), method="BCa")
+        found = bca_interval(self.values, resamples=2_000, seed=0)
+        assert found == pytest.approx(tuple(known.confidence_interval), **NEAR)
+
+    def test_any_statistic_of_rows(self):
+        rows = np.column_stack([self.values, self.values**2 + 1])
+        found = bca_interval(rows, lambda sample: sample[:, 0].sum() / sample[:, 1].sum(), resamples=999)
+        truth = self.values.sum() / (self.values**2 + 1).sum()
+        assert found[0] < truth < found[1]
+
+    def test_clusters_of_one_are_no_clusters(self):
+        plain = bca_interval(self.values, np.mean, resamples=500, seed=4)
+        assert plain == bca_interval(self.values, np.mean, range(40), resamples=500, seed=4)
+
+    def test_clusters_that_say_the_same_make_it_wider(self):
+        thrice = np.repeat(self.values, 3)
+        wide = bca_interval(thrice, clusters=np.repeat(range(40), 3), resamples=999)
+        narrow = bca_interval(thrice, resamples=999)
+        assert wide[1] - wide[0] > 1.5 * (narrow[1] - narrow[0])
+
+    def test_nothing_to_tell(self):
+        assert bca_interval([1.0] * 9) is None
+        assert bca_interval([0.3]) is None
+
+
+class TestTrials:
+    @pytest.mark.parametrize(("trials", "passed", "k"), [(5, 2, 1), (5, 2, 3), (10, 0, 4), (10, 10, 4), (200, 13, 100)])
+    def test_they_are_the_hypergeometric_chances(self, trials, passed, k):
+        known = stats.hypergeom(trials, passed, k)
+        assert pass_at_k(trials, passed, k) == pytest.approx(1 - known.pmf(0), **NEAR)
+        assert pass_hat_k(trials, passed, k) == pytest.approx(known.pmf(k), **NEAR)
+
+    def test_they_are_without_bias(self):
+        n, k, share = 6, 3, 0.3
+        chances = [stats.binom.pmf(passed, n, share) for passed in range(n + 1)]
+        assert sum(p * pass_at_k(n, c, k) for c, p in enumerate(chances)) == pytest.approx(1 - (1 - share) ** k)
+        assert sum(p * pass_hat_k(n, c, k) for c, p in enumerate(chances)) == pytest.approx(share**k)
+
+    @pytest.mark.parametrize(("trials", "passed", "k"), [(3, 4, 1), (3, -1, 1), (3, 2, 4), (3, 2, 0)])
+    def test_nonsense_is_refused(self, trials, passed, k):
+        for function in (pass_at_k, pass_hat_k):
+            with pytest.raises(ValueError, match="trials"):
+                function(trials, passed, k)
+
+
+class TestPower:
+    def test_power_and_numbers_are_those_of_statsmodels(self):
+        for difference, n in [(0.05, 400), (0.02, 900), (0.1, 50)]:
+            known = normal_power(difference / 0.4, n, 0.05, alternative="two-sided")
+            assert power(difference, 0.4 / math.sqrt(n)) == pytest.approx(known, **NEAR)
+            needed = normal_sample_size_one_tail(difference, 0.8, 0.025, std_null=0.4)
+            assert cases_needed(difference, 0.16) == math.ceil(needed)
+
+    def test_the_smallest_difference_is_the_inverse(self):
+        smallest = minimum_detectable_difference(0.01)
+        assert power(smallest, 0.01) == pytest.approx(0.8, abs=1e-5)
+        assert smallest == pytest.approx((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * 0.01, **NEAR)
+        few = minimum_detectable_difference(0.01, 9)
+        assert few == pytest.approx((stats.t.ppf(0.975, 9) + stats.t.ppf(0.8, 9)) * 0.01, **NEAR)
+
+    def test_trials_take_out_their_own_noise_only(self):
+        assert variance_of_difference(0.04, 0.1, 0.2) == pytest.approx(0.34)
+        assert variance_of_difference(0.04, 0.1, 0.2, trials=3) == pytest.approx(0.14)
+
+    def test_no_difference_and_no_error(self):
+        assert (power(0.1, 0), power(0, 0)) == (1.0, 0.05)
+        with pytest.raises(ValueError, match="difference of 0"):
+            cases_needed(0, 1)
+
+    @pytest.mark.parametrize(("margin", "outcome"), [(0.2, "shown"), (0.05, "inconclusive"), (0.0, "inconclusive")])
+    def test_not_worse_by_more_than_a_margin(self, margin, outcome):
+        differences = np.random.default_rng(3).normal(-0.02, 0.3, 100)
+        found = non_inferiority(clustered_mean(differences), margin)
+        known = stats.ttest_1samp(differences, -margin, alternative="greater")
+        assert (found.outcome, found.p_value) == (outcome, pytest.approx(known.pvalue, **NEAR))
+
+    def test_worse_by_more_than_a_margin_is_refuted(self):
+        assert non_inferiority(clustered_mean([-0.5, -0.4, -0.45]), 0.1).outcome == "refuted"
+        assert non_inferiority(clustered_mean([0.1]), 0.1).outcome == "inconclusive"
+        with pytest.raises(ValueError, match="margin"):
+            non_inferiority(clustered_mean([0.1, 0.2]), -0.1)
+
+
+@pytest.mark.parametrize("p_values", [[0.01, 0.04, 0.03, 0.005], [0.5], [0.2, 0.2, 0.9, 0.0], []])
+def test_many_questions(p_values):
+    for ours, method in [(holm, "holm"), (benjamini_hochberg, "fdr_bh")]:
+        known = multipletests(p_values, method=method)[1].tolist() if p_values else []
+        assert ours(p_values) == pytest.approx(known, **NEAR)
+
+
+class TestRanking:
+    wins = np.array([[0, 7, 9, 4], [3, 0, 6, 5], [2, 4, 0, 1], [6, 5, 8, 0]])
+
+    def test_strengths_are_those_of_a_logistic_regression(self):
+        rows, outcomes = [], []
+        for i in range(4):
+            for j in range(i):
+                row = np.zeros(4)
+                row[i], row[j] = 1, -1
+                rows.append(row[1:] - row[0])  # the strengths sum to 0: the first is minus the others
+                outcomes.append((self.wins[i, j], self.wins[j, i]))
+        fit = GLM(np.array(outcomes), np.array(rows), family=families.Binomial()).fit(tol=1e-14)
+        found = bradley_terry(self.wins)
+        assert [side.value for side in found][1:] == pytest.approx(fit.params.tolist(), **NEAR)
+        assert [side.standard_error for side in found][1:] == pytest.approx(fit.bse.tolist(), rel=1e-7)
+        assert sum(side.value for side in found) == pytest.approx(0, abs=1e-12)
+
+    def test_two_sides_are_the_log_odds(self):
+        found = bradley_terry([[0, 30], [10, 0]])
+        assert found[0].value - found[1].value == pytest.approx(math.log(3))
+
+    def test_who_never_lost_needs_a_prior(self):
+        with pytest.raises(ValueError, match="finite"):
+            bradley_terry([[0, 5], [0, 0]])
+        assert bradley_terry([[0, 5], [0, 0]], prior=1)[0].value > 0
+
+    def test_a_ranking_has_the_best_first_and_intervals_that_hold(self):
+        draw = np.random.default_rng(4)
+        scores = (draw.random((300, 3)) < [0.5, 0.8, 0.6]).astype(float)
+        found = rank(scores, seed=1)
+        assert [side.side for side in found] == [1, 2, 0]
+        assert all(side.ci95[0] < side.value < side.ci95[1] for side in found)
+        assert found == rank(scores, seed=1)
+        doubled = rank(np.repeat(scores, 2, axis=0), np.repeat(range(300), 2), seed=1)
+        for once, twice in zip(found, doubled, strict=True):
+            assert once.ci95 == pytest.approx(twice.ci95, abs=0.02)

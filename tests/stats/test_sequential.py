@@ -1,0 +1,122 @@
+"""Looking as often as one likes: bets are fair, and intervals hold at every moment."""
+
+import itertools
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from agentv.stats.sequential import BettingMean, mcnemar_e_value, share_sequence
+
+
+def wealth(scores, claim, side):
+    """What a bet on one side has grown to, with its stakes worked out from their definition."""
+    grown, squares, total = 1.0, 0.25, 0.0
+    for turn, score in enumerate(scores, 1):
+        stake = math.sqrt(2 * math.log(2 / 0.05) / (squares / turn * turn * math.log(1 + turn)))
+        squares += (score - (0.5 + total) / turn) ** 2
+        total += score
+        most, direction = (0.75 / (1 - claim), -1) if side else (0.75 / claim, 1)
+        grown *= 1 + direction * min(stake, most) * (score - claim)
+    return grown
+
+
+def fed(scores, claim=None, **options):
+    mean = BettingMean(claim, **options)
+    for score in scores:
+        mean.add(score)
+    return mean
+
+
+@pytest.mark.parametrize("claim", [0.1, 0.5, 0.8])
+def test_a_bet_against_the_truth_is_fair(claim):
+    """Over all sequences of 0 and 1, with their chances, a stake of 1 is worth 1."""
+    worth = [0.0, 0.0]
+    expected = 0.0
+    for scores in itertools.product([0.0, 1.0], repeat=10):
+        weight = math.prod(claim if score else 1 - claim for score in scores)
+        for side in (0, 1):
+            worth[side] += weight * wealth(scores, claim, side)
+        expected += weight * fed(scores, claim).e_value
+    assert worth == pytest.approx([1, 1], abs=1e-9)
+    assert expected == pytest.approx(1, abs=1e-9)
+
+
+def test_groups_are_one_bet_each_and_fair_too():
+    """Groups of one or two scores that go together: the mean over scores is what the claim is about."""
+    kinds = [((0.0, 1), 0.3), ((1.0, 1), 0.2), ((0.0, 2), 0.1), ((2.0, 2), 0.4)]
+    claim = sum(p * s for (s, _), p in kinds) / sum(p * n for (_, n), p in kinds)
+    expected = 0.0
+    for groups in itertools.product(kinds, repeat=6):
+        mean = BettingMean(claim, largest=2)
+        for (total, count), _ in groups:
+            mean.add(total, count)
+        expected += math.prod(p for _, p in groups) * mean.e_value
+    assert expected == pytest.approx(1, abs=1e-9)
+
+
+@given(st.lists(st.floats(0, 1), max_size=60), st.sampled_from([0.05, 0.3, 0.5, 0.9]))
+def test_a_claim_is_decided_when_it_leaves_the_interval(scores, claim):
+    mean = fed(scores, claim)
+    low, high = mean.interval
+    assert 0 <= low <= high <= 1
+    if mean.decided == "above":
+        assert low >= claim - 1e-6
+    elif mean.decided == "below":
+        assert high <= claim + 1e-6
+    else:
+        assert low <= claim + 1e-6
+        assert high >= claim - 1e-6
+
+
+def test_the_interval_closes_in():
+    chance = random.Random(3)
+    scores = [float(chance.random() < 0.7) for _ in range(2_000)]
+    widths = [interval[1] - interval[0] for interval in (fed(scores[:n]).interval for n in (20, 200, 2_000))]
+    assert widths[0] > 1.5 * widths[1] > 3 * widths[2]
+    assert widths[2] < 0.1
+    assert fed([]).interval == (0.0, 1.0)
+
+
+def test_groups_that_ended_in_errors_are_no_bets():
+    mean = BettingMean(0.5)
+    mean.add(0.0, 0)
+    assert (mean.groups, mean.n, mean.mean) == (0, 0, None)
+
+
+def test_nonsense_is_refused():
+    for options in ({"claim": 0.0}, {"claim": 1.0}, {"largest": 0}, {"alpha": 0.0}):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            BettingMean(**options)
+    with pytest.raises(ValueError, match="at most 1"):
+        BettingMean().add(2, 2)
+    with pytest.raises(ValueError, match="no claim"):
+        _ = BettingMean().e_value
+    with pytest.raises(ValueError, match="hits"):
+        share_sequence(3, 2)
+
+
+@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (3, 0), (5, 9), (40, 12)])
+def test_the_evidence_of_pairs_is_a_mixture_over_a_coin(wins, losses):
+    prior = stats.beta(0.5, 0.5)
+    mixture = integrate.quad(lambda p: p**wins * (1 - p) ** losses * prior.pdf(p), 0, 1, epsabs=1e-16, epsrel=1e-10)[0]
+    assert mcnemar_e_value(wins, losses) == pytest.approx(mixture * 2 ** (wins + losses), rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 4, 9])
+def test_the_evidence_of_pairs_is_fair(n):
+    worth = sum(stats.binom.pmf(wins, n, 0.5) * mcnemar_e_value(wins, n - wins) for wins in range(n + 1))
+    assert worth == pytest.approx(1, abs=1e-9)
+
+
+def test_a_share_watched_all_the_time_has_a_wider_interval():
+    assert share_sequence(0, 0) == (0.0, 1.0)
+    for hits, n in [(0, 30), (7, 30), (30, 30), (500, 1000)]:
+        low, high = share_sequence(hits, n)
+        exact = stats.binomtest(hits, n).proportion_ci()
+        assert low <= exact.low
+        assert high >= exact.high
+        assert low <= hits / n <= high
