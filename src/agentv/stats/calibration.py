@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentv.stats.intervals import Z95, wilson
+from agentv.stats.distributions import Z95
+from agentv.stats.intervals import wilson
 from agentv.stats.kappa import Estimate, Table, around, kappa_gradient, kappa_of, kappa_value, variance
 
 _PADDING = 0.25

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentv.stats.intervals import Z95
+from agentv.stats.distributions import Z95
 
 Table = Sequence[Sequence[float]]
 """Counts or shares: a row for each answer of the first rater, a column for each of the second."""
