@@ -174,6 +174,8 @@ EXECUTORS = Registry(
 )
 """Where jobs run. One that spreads them over machines is a package of its own that adds itself here."""
 
+_COMPATIBLE = "agentv.targets.presets:Compatible"
+
 TARGETS = Registry(
     "agentv.targets",
     noun="providers",
@@ -182,8 +184,19 @@ TARGETS = Registry(
         "azure": "agentv.targets.azure:Azure",
         "anthropic": "agentv.targets.anthropic:Anthropic",
         "gemini": "agentv.targets.gemini:Gemini",
+        "openrouter": _COMPATIBLE,
+        "groq": _COMPATIBLE,
+        "deepseek": _COMPATIBLE,
+        "mistral": _COMPATIBLE,
+        "together": _COMPATIBLE,
+        "fireworks": _COMPATIBLE,
+        "xai": _COMPATIBLE,
+        "github-models": _COMPATIBLE,
+        "ollama": _COMPATIBLE,
+        "vllm": _COMPATIBLE,
+        "lm-studio": _COMPATIBLE,
+        "llama-cpp": _COMPATIBLE,
         "bedrock": "agentv.targets.hosted:Bedrock",
-        "mistral": "agentv.targets.hosted:Mistral",
         "cohere": "agentv.targets.hosted:Cohere",
         "cli": "agentv.targets.cli:Cli",
         "claude-code": "agentv.targets.agents:ClaudeCode",
@@ -201,6 +214,13 @@ TARGETS = Registry(
     aliases={
         "azure-openai": "azure",
         "google": "gemini",
+        "together-ai": "together",
+        "fireworks-ai": "fireworks",
+        "grok": "xai",
+        "github": "github-models",
+        "lmstudio": "lm-studio",
+        "llama.cpp": "llama-cpp",
+        "llamacpp": "llama-cpp",
         "google-gemini": "gemini",
         "claude": "claude-code",
         "claude-cli": "claude-code",

@@ -60,9 +60,10 @@ def test_quiet_and_verbose_exclude_each_other(project, command):
     assert "--quiet and --verbose exclude each other" in done.stderr
 
 
-def test_a_provider_that_cannot_be_called_yet_is_an_error_before_anything_runs(project, command):
-    project.write("targets.yaml", {"targets": [{"name": "t", "provider": "anthropic", "model": "m", "api_key": "k"}]})
+def test_a_provider_that_cannot_be_called_is_an_error_before_anything_runs(project, command):
+    project.write("own.py", "from agentv.targets.base import Target\nclass Silent(Target, frozen=True): pass\n")
+    project.write("targets.yaml", {"targets": [{"name": "t", "provider": "own.py:Silent"}]})
     done = command("eval", "cases.jsonl", "-q")
     assert done.code == 2
-    assert "Target 't': provider 'anthropic' cannot be called in this version" in done.stderr
+    assert "Target 't': provider 'own.py:Silent' cannot be called" in done.stderr
     assert not list(project.path.glob(".agentv/results/*"))

@@ -176,7 +176,7 @@ def test_an_unknown_target_of_the_command_is_an_error_with_a_suggestion(watched)
         ({"provider": "python", "function": "agent.py:gone"}, "gone"),
         ({"provider": "openai", "model": "m", "api_key": "${{ UNSET_KEY }}"}, "UNSET_KEY"),
         ({"provider": "replay", "from": "gone.jsonl"}, "gone.jsonl"),
-        ({"provider": "anthropic", "model": "m", "api_key": "k"}, "anthropic"),
+        ({"provider": "anthropic", "model": "m", "temperature": 0.5, "thinking_budget": 2000}, "temperature"),
     ],
 )
 def test_a_target_that_cannot_be_opened_leaves_no_run_behind(watched, target, message):

@@ -90,7 +90,7 @@ async def until(condition, within_s=5.0):
         ("429", "rate_limit", 429),
         ("500", "server", 500),
         ("503", "server", 503),
-        ("529", "server", 529),
+        ("529", "server", 503),
         ("401", "auth", 401),
         ("402", "auth", 402),
         ("403", "auth", 403),
@@ -239,7 +239,7 @@ def test_cookies_are_not_kept():
     ("body", "message", "codes"),
     [
         ({"error": {"message": "No model", "code": "not_found", "type": "x"}}, "No model", ("not_found", "x")),
-        ([{"error": {"message": "Quota", "code": 429, "status": "X"}}], "Quota", ()),
+        ([{"error": {"message": "Quota", "code": 429, "status": "X"}}], "Quota", ("X",)),
         ({"error": "plain"}, "plain", ()),
         ({"detail": "Not here"}, "Not here", ()),
         ({"detail": [{"loc": ["body"]}]}, '[{"loc":["body"]}]', ()),

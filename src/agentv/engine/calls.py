@@ -139,9 +139,8 @@ def _opened(settings: Target, home: str) -> Responder:
     try:
         return settings.open(home)
     except NotImplementedError:
-        message = f"Target '{settings.name}': provider '{settings.provider}' cannot be called in this version"
-        hint = "Providers that can: openai (and what speaks its API), http, cli, python, replay, mock"
-        raise UsageError(message, hint=hint) from None
+        message = f"Target '{settings.name}': provider '{settings.provider}' cannot be called"
+        raise UsageError(message, hint="Its class has no method `open`") from None
 
 
 def _timeout_of(settings: Target) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Any
 
 from agentv.datasets.files import is_address, is_guideline, read_image, read_text
 from agentv.model.case import EvalCase
@@ -23,7 +22,6 @@ class Question:
         self.attempt = 1
         self.timeout_s = 300.0
         self.workspace: str | None = None
-        self.answer_schema: dict[str, Any] | None = None
         self._messages: tuple[Message, ...] | None = None
 
     @cached_property

@@ -18,8 +18,7 @@ class Request(Protocol):
 
     `messages` are chat messages with the contents of files put in and images as data URIs; `prompt` is the same as one
     text; `prompt_with_references` names files instead of holding them, for agents that open them. Guidelines come
-    first in all three. `files` are the paths of file parts, guidelines not among them. `answer_schema` is the JSON
-    Schema that the answer should fit: a model API asks for it in its own way, other targets pass it over.
+    first in all three. `files` are the paths of file parts, guidelines not among them.
     """
 
     case: EvalCase
@@ -47,9 +46,6 @@ class Request(Protocol):
 
     @property
     def workspace(self) -> str | None: ...
-
-    @property
-    def answer_schema(self) -> dict[str, Any] | None: ...
 
 
 class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import re
+from typing import ClassVar, Literal, NamedTuple
+from urllib.parse import parse_qs, quote
 
+from agentv.environment import environment_of
+from agentv.errors import UsageError
+from agentv.model.response import Responder
 from agentv.targets.base import ModelApi, without
+from agentv.targets.chat_completions import Dialect
+from agentv.targets.model_api import open_api, overlaid
+from agentv.targets.openai import PATHS, Logprobs, wire_of
+
+NEW_VERSIONS = frozenset({"v1", "preview", "latest"})
+"""The versions of the address without a date, in which a deployment is named in the body alone."""
+
+_KEY, _TOKEN = "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"
+_OLD_NAME_UNTIL = "2024-09"
+
+
+class _Place(NamedTuple):
+    """An endpoint taken apart: scheme and host, and the version that its query names."""
+
+    base: str
+    version: str | None
 
 
 class Azure(ModelApi, frozen=True, kw_only=True):
-    """`endpoint` is an address or the name of a resource; `model` is the deployment; `version` that of the API."""
+    """`endpoint` is an address or the name of a resource; `model` is the deployment. With a date as `version` calls go
+    to the older address, which has the deployment and `api-version` in it; without one, or as `v1`, to `/openai/v1`.
+    Where no `api_key` is written, `AZURE_OPENAI_API_KEY` is taken, else `AZURE_OPENAI_AD_TOKEN`, a token of Entra.
+    """
 
-    takes_schema: ClassVar[bool] = True
     aliases: ClassVar[dict[str, str]] = {
         **ModelApi.aliases,
         "resource": "endpoint",
@@ -26,7 +49,49 @@ class Azure(ModelApi, frozen=True, kw_only=True):
     api_key: str | None = None
     version: str | None = None
     api: Literal["chat", "responses"] = "chat"
+    logprobs: Logprobs = None
 
     def complaints(self) -> list[str]:
         """No endpoint or no model."""
         return without(self, "endpoint", "model")
+
+    def open(self, home: str) -> Responder:
+        """The deployment, ready to be asked."""
+        place = _place(str(self.endpoint))
+        version = (self.version or place.version or "v1").removeprefix("api-version=")
+        headers = self._credentials(home)
+        # Old versions know the limit of tokens by its old name only, new models by its new one only.
+        is_old = version[:1].isdigit() and version < _OLD_NAME_UNTIL
+        dialect = Dialect(output_limit="max_tokens" if is_old else "max_completion_tokens")
+        wire = wire_of(self, self.api, self.logprobs, dialect)
+        key = next(iter(headers.values()))
+        url = place.base + self._path(version)
+        return open_api(url, key, overlaid(headers, self.headers), wire, base=place.base)
+
+    def _path(self, version: str) -> str:
+        path = PATHS[self.api]
+        if version in NEW_VERSIONS:
+            return f"/openai/v1{path}" + ("?api-version=preview" if version == "preview" else "")
+        deployment = f"/deployments/{quote(str(self.model), safe='')}" if self.api == "chat" else ""
+        return f"/openai{deployment}{path}?api-version={quote(version)}"
+
+    def _credentials(self, home: str) -> dict[str, str]:
+        known = environment_of(home).variables
+        key, token = self.api_key or known.get(_KEY), known.get(_TOKEN)
+        if key:
+            return {"api-key": key}
+        if token:
+            return {"Authorization": f"Bearer {token}"}
+        raise UsageError(
+            f"Target '{self.name}' has no 'api_key'",
+            hint=f"Set {_KEY}, or {_TOKEN} to a token of Entra, in the environment or in .env",
+        )
+
+
+def _place(endpoint: str) -> _Place:
+    """The place of an endpoint: a resource's name, its address, or an address copied with its path and version."""
+    if not endpoint.startswith(("http://", "https://")):
+        return _Place(f"https://{endpoint}.openai.azure.com", None)
+    address, _, query = endpoint.partition("?")
+    base = re.split(r"/openai(?:/|$)", address.rstrip("/"), maxsplit=1)[0]
+    return _Place(base, next(iter(parse_qs(query).get("api-version", ())), None))

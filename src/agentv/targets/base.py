@@ -88,9 +88,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelApi(Target, frozen=True, kw_only=True):
-    """Settings every model API takes. `takes_schema`: `response_format` may be a JSON Schema, in OpenAI's form."""
+    """Settings every model API takes. `response_format` may be a JSON Schema, by itself or in OpenAI's form."""
 
-    takes_schema: ClassVar[bool] = False
     aliases: ClassVar[dict[str, str]] = {
         **COMMON_ALIASES,
         "max_tokens": "max_output_tokens",
@@ -116,9 +115,8 @@ class ModelApi(Target, frozen=True, kw_only=True):
             if value is not None
         }
         own_form = self.response_format is not None or "response_format" in self.extra_body
-        if wanted.schema is not None and self.takes_schema and not own_form:
-            form = {"name": wanted.schema.get("title", "answer"), "strict": True, "schema": dict(wanted.schema)}
-            changes["response_format"] = {"type": "json_schema", "json_schema": form}
+        if wanted.schema is not None and not own_form:
+            changes["response_format"] = dict(wanted.schema)
         return msgspec.structs.replace(self, **changes) if changes else self
 
 

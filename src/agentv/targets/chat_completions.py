@@ -12,7 +12,7 @@ from agentv.model.result import TokenUsage
 from agentv.model.values import to_json
 from agentv.targets.base import ModelApi
 from agentv.targets.conversation import folded, media_of, read_arguments
-from agentv.targets.declared import AnswerFormat, answer_format, function_of, wanted
+from agentv.targets.declared import AnswerFormat, answer_format, function_of
 from agentv.targets.model_api import AnswerError, WireApi, given_only, merged, sensible_usage
 
 
@@ -70,34 +70,31 @@ _decode_usage = msgspec.json.Decoder(_Usage).decode
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """Where the servers that speak this API differ: the name of the limit of tokens, and whether schemas are taken."""
+    """Where servers that speak this API differ: the names of the limit of tokens and of the seed."""
 
-    token_limit: str = "max_tokens"
-    takes_schemas: bool = True
+    output_limit: str = "max_tokens"
+    seed: str = "seed"
 
 
 def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None = None) -> WireApi:
     """Chat completions as a target asks for them."""
-    constant = constant_body(settings, dialect.token_limit) | _logprobs(logprobs)
+    constant = _constant_body(settings, dialect) | _logprobs(logprobs)
     first = (Message("system", settings.system_prompt),) if settings.system_prompt else ()
 
     def body(request: Request) -> dict[str, Any]:
-        made = {**constant, "messages": wire_messages(first + request.messages)}
-        if request.answer_schema is not None and dialect.takes_schemas:
-            made["response_format"] = _response_format(wanted(request.answer_schema))
-        return merged(made, settings.extra_body)
+        return merged({**constant, "messages": wire_messages(first + request.messages)}, settings.extra_body)
 
     return WireApi(body, read_completion)
 
 
-def constant_body(settings: ModelApi, token_limit: str) -> dict[str, Any]:
-    """Everything of a request but its messages. `token_limit` is the name under which the endpoint takes that limit."""
+def _constant_body(settings: ModelApi, dialect: Dialect) -> dict[str, Any]:
+    """Everything of a request but its messages."""
     return given_only(
         {
             "model": settings.model,
             "temperature": settings.temperature,
-            token_limit: settings.max_output_tokens,
-            "seed": settings.seed,
+            dialect.output_limit: settings.max_output_tokens,
+            dialect.seed: settings.seed,
             "tools": [_tool(tool) for tool in settings.tools] or None,
             "response_format": _response_format(answer_format(settings.response_format)),
             **_reasoning(settings.reasoning),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -49,7 +48,6 @@ class TinyQuestion:
         self.files: tuple[str, ...] = ()
         self.guideline_files: tuple[str, ...] = ()
         self.workspace: str | None = None
-        self.answer_schema: dict[str, Any] | None = None
 
 
 async def check_targets(targets: Targets, names: Iterable[str]) -> list[Check]:
@@ -66,7 +64,7 @@ async def _check(targets: Targets, name: str) -> Check:
     except AgentvError as error:
         return _failed(name, provider, "settings", error.detail or error.headline)
     except NotImplementedError:
-        message = f"Targets of provider '{provider}' cannot be called in this version"
+        message = f"Targets of provider '{provider}' cannot be called"
         return _failed(name, provider, "settings", message)
     try:
         return await _call(settings, responder)

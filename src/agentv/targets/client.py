@@ -3,12 +3,14 @@
     class             what ends in it                                                        tried again
     network           no connection, no name, a reset, an answer that the connection cut off  yes
     timeout           the total time-out, status 408                                         yes
-    rate_limit        status 429                                                             yes, after `retry_after_s`
-    server            status 5xx                                                             yes
+    rate_limit        status 429, 498                                                        yes, after `retry_after_s`
+    server            status 5xx, an overload under any status                               yes
     auth              status 401, 402, 403, 407, and a quota that is used up                 no
     refused           an error whose code says that a filter stopped the question            no
     invalid_response  any other status; an answer that came whole and cannot be used         no
 
+Overloads have statuses and words of each vendor's own (529, `overloaded_error`); they count as 503, so that they are
+tried again and slow calls down wherever 503 does. What is too long for the model's context is a 400 and stays one.
 An answer that ends where the connection ends may have been cut off unnoticed: if it cannot be read, it is `network`.
 Redirects are not followed, because headers with keys would go along.
 """
@@ -37,7 +39,7 @@ from agentv.environment import SHORTEST_SECRET, redacted
 from agentv.errors import UsageError
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
-from agentv.targets.retry_after import retry_after_s
+from agentv.targets.retry_after import details_of, retry_after_s, retry_delay_s
 
 MAX_ANSWER_BYTES = 64 * 2**20
 CONNECT_TIMEOUT_S = 30.0
@@ -60,10 +62,38 @@ _CLASS_BY_STATUS: dict[int, ErrorClass] = {
     408: "timeout",
     429: "rate_limit",
 }
+_STATUS_AS = {498: 429, 520: 502, 521: 502, 522: 504, 523: 502, 524: 504, 529: 503}
+"""Vendors' and proxies' own statuses, each with the standard one that is meant."""
+
+_STATUS_BY_CODE = {
+    "overloaded_error": 503,
+    "overloaded": 503,
+    "engine_overloaded": 503,
+    "server_overloaded": 503,
+    "model_overloaded": 503,
+    "slow_down": 503,
+    "UNAVAILABLE": 503,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "RESOURCE_EXHAUSTED": 429,
+    "server_error": 500,
+    "api_error": 500,
+    "INTERNAL": 500,
+    "timeout_error": 504,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "DEADLINE_EXCEEDED": 504,
+}
+"""What the words of an error mean where its status says nothing: under 200, or as another."""
+
 _CLASS_BY_CODE: dict[str, ErrorClass] = {
     # Sent with 429, but no waiting brings the money back.
     "insufficient_quota": "auth",
     "billing_hard_limit_reached": "auth",
+    # Google's words for a wrong key, which it sends with 400.
+    "API_KEY_INVALID": "auth",
     "content_filter": "refused",
     "content_policy_violation": "refused",
     "moderation_blocked": "refused",
@@ -150,7 +180,10 @@ class HttpClient:
             if code in _CLASS_BY_CODE:
                 # Without the status, by which some of these would be tried again.
                 return TargetFailure(_CLASS_BY_CODE[code], words)
+        status = _meant(status, codes)
         wait_s = retry_after_s(headers, time.time())
+        if wait_s is None:
+            wait_s = retry_delay_s(error)
         return TargetFailure(error_class_of(status), words, status=status, retry_after_s=wait_s)
 
     def _reported(self, reply: Reply) -> TargetFailure:
@@ -181,6 +214,14 @@ class HttpClient:
         return self._session
 
 
+def _meant(status: int, codes: tuple[str, ...]) -> int:
+    """The standard status that a failure comes to. Its words decide where the status is a good one or an overload."""
+    by_code = next((_STATUS_BY_CODE[code] for code in codes if code in _STATUS_BY_CODE), None)
+    if by_code is not None and (status < 400 or by_code == 503):
+        return by_code
+    return _STATUS_AS.get(status, status)
+
+
 def error_class_of(status: int) -> ErrorClass:
     """The class of an answer with a status that is no success."""
     if status >= 500:
@@ -199,7 +240,9 @@ def api_error(error: Any) -> tuple[str, tuple[str, ...]]:
     if not isinstance(error, dict):
         return _json_text(error), ()
     found = next((error[key] for key in ("message", "detail", "title") if error.get(key)), error)
-    codes = tuple(code for key in ("code", "type") if isinstance(code := error.get(key), str))
+    told = [error.get(key) for key in ("code", "type", "status")]
+    told += [detail.get("reason") for detail in details_of(error)]
+    codes = tuple(code for code in told if isinstance(code, str))
     return found if isinstance(found, str) else _json_text(found), codes
 
 

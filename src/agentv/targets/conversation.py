@@ -67,7 +67,8 @@ class _Folding:
             return
         self._speaker = message
         if message.role != "assistant":
-            self.done.append(msgspec.structs.replace(message, tool_calls=()))
+            if message.content is not None:
+                self.done.append(msgspec.structs.replace(message, tool_calls=()))
             self._speaker = Message("assistant")
         self._calls = [self._named(call) for call in message.tool_calls]
         # Kept as they were given, because a result names the id that was given.
@@ -124,3 +125,9 @@ def read_arguments(arguments: Any) -> Any:
         with suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(arguments)
     return arguments
+
+
+def arguments_object(call: ToolCall) -> dict[str, Any]:
+    """The arguments of a call as the object that some APIs insist on; anything else stands in one."""
+    given = read_arguments({} if call.input is None else call.input)
+    return dict(given) if isinstance(given, dict) else {"input": given}

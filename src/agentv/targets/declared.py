@@ -58,11 +58,11 @@ def answer_format(value: dict[str, Any] | str | None) -> AnswerFormat | dict[str
             name, description = inner.get("name") or "answer", inner.get("description")
             return AnswerFormat(inner["schema"], name, inner.get("strict"), description)
     if kind in ("object", "array") or "$schema" in value or "anyOf" in value:
-        return wanted(value)
+        return _fitting(value)
     return value
 
 
-def wanted(schema: dict[str, Any]) -> AnswerFormat:
+def _fitting(schema: dict[str, Any]) -> AnswerFormat:
     """The format of an answer that must fit a JSON Schema; strict where the schema allows for it."""
     title = schema.get("title")
     name = "".join(char if char.isalnum() or char in "_-" else "_" for char in str(title))[:64] if title else "answer"

@@ -34,9 +34,5 @@ class _KeyedApi(ModelApi, frozen=True, kw_only=True):
         return without(self, "model") + address_complaints("base_url", self.base_url)
 
 
-class Mistral(_KeyedApi, frozen=True, kw_only=True):
-    """Mistral's API."""
-
-
 class Cohere(_KeyedApi, frozen=True, kw_only=True):
     """Cohere's API."""

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from agentv.model.response import Responder
 from agentv.targets.base import ModelApi, address_complaints, without
+from agentv.targets.chat_completions import Dialect, chat_wire
 from agentv.targets.model_api import WireApi, key_of, open_api, overlaid
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -29,7 +30,6 @@ class OpenAI(ModelApi, frozen=True, kw_only=True):
     `logprobs` asks for the logarithms of the tokens' probabilities, a number for those of as many alternatives each.
     """
 
-    takes_schema: ClassVar[bool] = True
     aliases: ClassVar[dict[str, str]] = {
         **ModelApi.aliases,
         "endpoint": "base_url",
@@ -51,9 +51,8 @@ class OpenAI(ModelApi, frozen=True, kw_only=True):
     def open(self, home: str) -> Responder:
         """The endpoint, ready to be asked."""
         address = self.address(home)
-        # OpenAI's newer models refuse the old name; many of the servers that speak its API know no other.
-        token_limit = "max_completion_tokens" if address.url == OPENAI_URL else "max_tokens"
-        return self._open_at(address, PATHS[self.api], self.wire(token_limit))
+        wire = wire_of(self, self.api, self.logprobs, self.dialect(address))
+        return self._open_at(address, PATHS[self.api], wire)
 
     def open_embeddings(self, home: str) -> Responder:
         """Embeddings of `model`, ready to be asked for."""
@@ -78,12 +77,16 @@ class OpenAI(ModelApi, frozen=True, kw_only=True):
         key = key_of(self, home, "OPENAI_API_KEY", given=self.api_key) if is_openai else self.api_key or None
         return Address(self.base_url or OPENAI_URL, key)
 
-    def wire(self, token_limit: str) -> WireApi:
-        """The form that the target has chosen."""
-        if self.api == "responses":
-            from agentv.targets.responses import responses_wire  # late: one of the two is enough
+    def dialect(self, address: Address) -> Dialect:
+        """Where the server differs from others that speak this API."""
+        # OpenAI's newer models refuse the old name; many of the servers that speak its API know no other.
+        return Dialect(output_limit="max_completion_tokens") if address.url.rstrip("/") == OPENAI_URL else Dialect()
 
-            return responses_wire(self, self.logprobs)
-        from agentv.targets.chat_completions import Dialect, chat_wire  # late, likewise
 
-        return chat_wire(self, Dialect(token_limit), self.logprobs)
+def wire_of(settings: ModelApi, api: str, logprobs: bool | int | None, dialect: Dialect) -> WireApi:
+    """The form of one of the two APIs."""
+    if api == "responses":
+        from agentv.targets.responses import responses_wire  # late: few targets need it
+
+        return responses_wire(settings, logprobs)
+    return chat_wire(settings, dialect, logprobs)

@@ -12,7 +12,7 @@ from agentv.model.result import TokenUsage
 from agentv.targets.base import ModelApi
 from agentv.targets.chat_completions import arguments_text
 from agentv.targets.conversation import folded, media_of, read_arguments
-from agentv.targets.declared import AnswerFormat, answer_format, function_of, wanted
+from agentv.targets.declared import AnswerFormat, answer_format, function_of
 from agentv.targets.model_api import AnswerError, WireApi, given_only, merged, sensible_usage
 
 _STOP_REASONS = {"max_output_tokens": "length"}
@@ -74,10 +74,7 @@ def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> Wi
     constant = _constant_body(settings) | _logprobs(logprobs)
 
     def body(request: Request) -> dict[str, Any]:
-        made = {**constant, "input": wire_items(request.messages)}
-        if request.answer_schema is not None:
-            made = merged(made, {"text": {"format": _format(wanted(request.answer_schema))}})
-        return merged(made, settings.extra_body)
+        return merged({**constant, "input": wire_items(request.messages)}, settings.extra_body)
 
     return WireApi(body, read_answer)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _UNITS_S = (3600.0, 60.0, 1.0, 0.001)
@@ -44,6 +45,22 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
         return asked
     waits = [seconds_until(headers.get(reset), now_s) for left, _, reset, _ in _HEADERS if headers.get(left) == "0"]
     return max((wait for wait in waits if wait is not None), default=None)
+
+
+def retry_delay_s(error: Any) -> float | None:
+    """Seconds that Google asks to wait, which it says in the body of an error."""
+    if isinstance(error, list) and error:
+        error = error[0]
+    if isinstance(error, dict) and isinstance(error.get("error"), dict):
+        error = error["error"]
+    waits = [detail["retryDelay"] for detail in details_of(error) if isinstance(detail.get("retryDelay"), str)]
+    return seconds_until(waits[0], 0.0) if waits else None
+
+
+def details_of(error: Any) -> list[dict[str, Any]]:
+    """The details of an error in Google's form; none in any other."""
+    details = error.get("details") if isinstance(error, dict) else None
+    return [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
 
 
 def until_next_s(headers: Mapping[str, str], tokens: int, now_s: float) -> float | None:

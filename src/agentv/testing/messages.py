@@ -22,6 +22,8 @@ _TYPES = {
     529: "overloaded_error",
 }
 _SIGNATURE = "c2lnbmF0dXJl"
+_WITHOUT_SAMPLING = "2026-10-21"
+"""The version from which on the API refuses to be told how to sample."""
 
 
 class AnthropicMessages:
@@ -38,6 +40,10 @@ class AnthropicMessages:
         if not isinstance(messages, list) or not messages:
             raise NotUnderstood("messages: Field required")
         _check(messages)
+        if asked.headers.get("anthropic-version", "") >= _WITHOUT_SAMPLING:
+            for name in ("temperature", "top_p", "top_k"):
+                if name in body:
+                    raise NotUnderstood(f"{name}: Extra inputs are not permitted")
         counts = asked.path.endswith("/count_tokens")
         if not counts:
             _check_limits(body)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
@@ -23,7 +22,6 @@ class SampleRequest:
     guidelines: str = ""
     files: tuple[str, ...] = ()
     guideline_files: tuple[str, ...] = ()
-    answer_schema: dict[str, Any] | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
