@@ -32,7 +32,7 @@ from agentv.model.execution import Verdicts
 from agentv.model.message import PART_KINDS, ROLES, ToolCall
 from agentv.registry import ELSEWHERE, EVALUATORS, TARGETS, Registry
 from agentv.settings import aliases_of
-from agentv.targets.agents import CodingAgent
+from agentv.targets.agents.base import CodingAgent
 from agentv.targets.base import OTHER_TOOLS as REFUSED_IN_TARGETS
 from agentv.targets.base import ModelApi, Target
 from agentv.targets.cli import PLACEHOLDERS

@@ -23,6 +23,8 @@ GROUND = {
     "environment",
     "functions",
     "processes",
+    "process_tree",
+    "watchdog",
     "json_values",
     "transform",
     "patterns",

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.entries import specs_of
+from agentv.datasets.evaluators import read_entries
 from agentv.datasets.given import GivenCases
 from agentv.datasets.loading import CaseSource, case_source, warn_caller
 from agentv.datasets.reading import Options
@@ -193,8 +193,11 @@ def _specs(
     if evaluators is None:
         return None
     entries = [each.to_data() if isinstance(each, EvaluatorSpec) else each for each in evaluators]
-    specs, warned = specs_of(entries)
-    for problem in warned:
+    problems = Problems()
+    specs = read_entries(list(entries), ("evaluators",), problems)
+    for problem in problems.errors:
+        raise UsageError(problem.message, hint=problem.hint)
+    for problem in problems:
         warn_caller(DatasetWarning(problem.message, field=problem.field, hint=problem.hint))
     return specs
 

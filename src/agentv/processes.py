@@ -11,6 +11,9 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any, Literal, NamedTuple
 
+from agentv.process_tree import MARK, Member, end_family, family
+from agentv.watchdog import new_mark
+
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 GRACE_S = 2.0
 """How long a group that was told to end may take before it is killed."""
@@ -42,7 +45,7 @@ class ProcessFailure(Exception):
         self.cause = cause
 
 
-async def run_process(
+async def run_process(  # noqa: PLR0913 - each is a thing of its own, and all are given by name
     command: str | Sequence[str],
     *,
     cwd: str,
@@ -53,14 +56,21 @@ async def run_process(
     grace_s: float | None = None,
     noun: str = "The command",
     started: Callable[[int], None] | None = None,
+    take: Callable[[bytes], bool] | None = None,
+    leaves_nothing: bool = False,
 ) -> Ended:
     """Runs a list of arguments, or a string with the shell. Raises ProcessFailure, whose messages begin with `noun`.
 
     `started` is told the process id at once. With a `grace_s` of 0 a group that is still there is killed unasked.
+    `take` gets what is printed as it comes, in the place of the limit: nothing is kept then, and the process is ended
+    when it says false. When a process has to be ended, so is everything that it started, whatever group it is in;
+    with `leaves_nothing` also when it ends by itself.
     """
     # Nothing is awaited between the start and `try`: there is no moment in which a cancellation could lose a process.
-    process = _popen(command, cwd, env, stdin is not None, noun)
-    running = _Running(process, stdin, max_output_bytes)
+    mark = new_mark()
+    # `PWD` as a shell would set it: there are programs that believe it more than the system.
+    process = _popen(command, cwd, {**env, "PWD": os.path.abspath(cwd), MARK: mark}, stdin is not None, noun)
+    running = _Running(process, stdin, max_output_bytes, take)
     try:
         if started is not None:
             started(process.pid)
@@ -69,7 +79,7 @@ async def run_process(
         await asyncio.wait([running.done], timeout=timeout_s)
         timed_out = not running.done.done()
     finally:
-        await running.end(GRACE_S if grace_s is None else grace_s)
+        await running.end(GRACE_S if grace_s is None else grace_s, mark, leaves_nothing)
     if timed_out:
         raise ProcessFailure("timeout", f"{noun} did not end within {timeout_s:g} s and was ended{_said(running)}")
     if running.overflowed:
@@ -152,11 +162,18 @@ def when_ended(process: subprocess.Popen[bytes], call: Callable[[], None]) -> Ca
 class _Running:
     """A process that was started: what it reads and prints, and how it is ended. Futures are set, never cancelled."""
 
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes | None, max_output_bytes: int) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        stdin: bytes | None,
+        max_output_bytes: int,
+        take: Callable[[bytes], bool] | None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._process = process
         self._stdin = memoryview(stdin or b"")
         self._limit = max_output_bytes
+        self._take = take
         self._open: set[int] = set()
         self._stop_waiting: Callable[[], None] = lambda: None
         self.stdout = bytearray()
@@ -178,17 +195,23 @@ class _Running:
             self._loop.add_writer(self._process.stdin.fileno(), self._write)
         self._stop_waiting = when_ended(self._process, self._ended)
 
-    async def end(self, grace_s: float) -> None:
+    async def end(self, grace_s: float, mark: str, leaves_nothing: bool) -> None:
         """Ends what is left of the group: asked first when its leader still runs, killed in any case."""
         process = self._process
+        members: set[Member] | None = None
         try:
             try:
+                if leaves_nothing or not self.exited.done():
+                    # Before anything is ended: afterwards nobody knows any more whose child a process was.
+                    members = family(process.pid, mark)
                 if not self.exited.done() and grace_s > 0:
                     end_group(process.pid, signal.SIGTERM)
                     await asyncio.wait([self.exited], timeout=grace_s)
             finally:
                 # Whatever the leader did: a child may outlive it, and a second cancellation may cut the wait short.
                 end_group(process.pid)
+                if members is not None:
+                    end_family(members, mark)
                 await certain(self.exited, GRACE_S)
                 await certain(self.closed, _DRAIN_S)
         finally:
@@ -196,7 +219,11 @@ class _Running:
             process.poll()
 
     def _keep_output(self, data: bytes) -> None:
-        if len(self.stdout) + len(data) <= self._limit:
+        if self._take is not None:
+            if not self.overflowed and not self._take(data):
+                self.overflowed = True
+                _set(self.done)
+        elif len(self.stdout) + len(data) <= self._limit:
             self.stdout += data
         else:
             self.overflowed = True

@@ -20,7 +20,7 @@ from agentv.model.result import Result
 from agentv.model.run import RunManifest
 from agentv.registry import EVALUATORS, TARGETS, Registry
 from agentv.settings import aliases_of
-from agentv.targets.agents import CodingAgent
+from agentv.targets.agents.base import CodingAgent
 from agentv.targets.base import ModelApi, Target
 from agentv.targets.file import TargetsFile
 

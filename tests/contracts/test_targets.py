@@ -13,6 +13,7 @@ from agentv.engine.question import Question
 from agentv.environment import Environment, Home
 from agentv.model.case import EvalCase
 from agentv.model.response import Response, TargetFailure
+from agentv.targets.agents.claude_code import ClaudeCode
 from agentv.targets.cli import Cli
 from agentv.targets.mock import Mock
 from agentv.targets.python import PythonFunction
@@ -38,6 +39,20 @@ def broken(prompt):
     raise ValueError("broken")
 """
 
+PROGRAM = """#!/bin/sh
+test -z "$WAITS" || { sleep 60 & sleep 60; }
+cat > prompt
+echo '{"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "'$(cat prompt)'"}]}}'
+echo '{"type": "result", "subtype": "success"}'
+test -z "$FAILS"
+"""
+
+
+def agent(**env):
+    """A coding agent: a program that prints events as Claude Code does."""
+    return ClaudeCode(name="t", provider="claude-code", executable="./agent.sh", env=env)
+
+
 ANSWERING = {
     "mock": Mock(name="t", provider="mock"),
     "mock with a delay": Mock(name="t", provider="mock", delay_ms=1.0),
@@ -45,6 +60,7 @@ ANSWERING = {
     "python, async": PythonFunction(name="t", provider="python", function="agent.py:later"),
     "cli": Cli(name="t", provider="cli", command_template="echo {PROMPT}"),
     "cli with files": Cli(name="t", provider="cli", command_template="cat {PROMPT_FILE} > {OUTPUT_FILE}"),
+    "coding agent": agent(),
     "replay": Replay(name="t", provider="replay", source="results.jsonl"),
 }
 WAITING = {
@@ -52,11 +68,13 @@ WAITING = {
     "python": PythonFunction(name="t", provider="python", function="agent.py:stuck"),
     "python, async": PythonFunction(name="t", provider="python", function="agent.py:never"),
     "cli": Cli(name="t", provider="cli", command_template="sleep 60 & sleep 60"),
+    "coding agent": agent(WAITS="yes"),
 }
 FAILING = {
     "mock": (Mock(name="t", provider="mock", fault_rate=1.0), "server"),
     "python": (PythonFunction(name="t", provider="python", function="agent.py:broken"), "process"),
     "cli": (Cli(name="t", provider="cli", command_template="exit 1"), "process"),
+    "coding agent": (agent(FAILS="yes"), "process"),
     "replay": (Replay(name="t", provider="replay", source="others.jsonl"), "invalid_response"),
 }
 
@@ -64,6 +82,8 @@ FAILING = {
 @pytest.fixture
 def home(tmp_path):
     (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "agent.sh").write_text(PROGRAM)
+    (tmp_path / "agent.sh").chmod(0o755)
     for name, id in {"results.jsonl": "one", "others.jsonl": "two"}.items():
         (tmp_path / name).write_text(json.dumps({"eval_id": id, "target": "t", "candidate_answer": "Hello"}) + "\n")
     return Home(str(tmp_path), Environment())

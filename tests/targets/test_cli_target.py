@@ -306,6 +306,15 @@ def test_a_timeout_ends_the_whole_group(ask, tmp_path, still_running, pids_in, q
     assert still_running(pids) == []
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds them in /proc")
+def test_a_timeout_ends_what_left_the_group(ask, tmp_path, still_running, pids_in, quick):
+    orphan = "(setsid sh -c 'echo $$ >> pids; sleep 60' > /dev/null 2>&1 &)"
+    command = f"{orphan}; setsid sh -c 'echo $$ >> pids; sleep 60'"
+    failure = failure_of(ask, cli(command), folder=tmp_path, timeout_s=0.5)
+    assert failure.error_class == "timeout"
+    assert still_running(pids_in(tmp_path / "pids", 2)) == []
+
+
 @pytest.mark.parametrize("template", [FAMILY, STUBBORN], ids=["willing", "stubborn"])
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
 def test_a_cancellation_ends_the_whole_group(question, tmp_path, still_running, pids_in, quick, template, times):

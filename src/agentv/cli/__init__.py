@@ -12,7 +12,6 @@ from agentv import __version__
 
 COMMANDS = {
     "eval": "Answer, score and record every case.",
-    "rescore": "Score the answers of a run again, calling no target.",
     "cases": "Print the cases of datasets, resolved, as JSON Lines.",
     "validate": "Check datasets, sidecars, targets and configuration.",
     "convert": "Write a dataset in another format, without loss.",

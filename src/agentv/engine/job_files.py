@@ -66,7 +66,7 @@ class JobFiles:
             **known,
         }
         line = self._redactor.redact_line(to_json({key: value for key, value in data.items() if value is not None}))
-        path = self._folder / name_of(job)
+        path = self._folder / f"{stem_of(job)}.json"
         try:
             if not self._is_there:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -80,10 +80,10 @@ def _data_of(question: Question) -> list[dict[str, Any]]:
     return [message_to_data(message) for message in question.messages]
 
 
-def name_of(job: Job) -> str:
-    """A name that says which job it is, and that no other job has."""
+def stem_of(job: Job) -> str:
+    """A name for files that says which job it is, and that no other job has."""
     words = "-".join(filter(None, (job.case.id, job.target, job.prompt, str(job.trial))))
-    return f"{_UNSAFE.sub('_', words)[:_LONGEST_NAME]}.{digest(job.key)[:8]}.json"
+    return f"{_UNSAFE.sub('_', words)[:_LONGEST_NAME]}.{digest(job.key)[:8]}"
 
 
 def check_job_folder(folder: str, option: str) -> None:

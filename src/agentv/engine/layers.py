@@ -28,6 +28,7 @@ class LayerSettings(msgspec.Struct, frozen=True, kw_only=True):
     record_file: str | None = None
     prompts_folder: str | None = None
     traces_folder: str | None = None
+    logs_folder: str | None = None
     secrets: frozenset[str] = frozenset()
 
 

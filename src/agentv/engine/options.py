@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,6 @@ from agentv.engine.runs import Ended, cases_that_ended
 from agentv.errors import UsageError
 
 Share = Annotated[float, Meta(ge=0, le=1)]
-Options = TypeVar("Options", bound="EvalOptions")
 Positive = Annotated[float, Meta(gt=0)]
 
 
@@ -85,24 +84,13 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def given(self) -> dict[str, Any]:
         """The options that have another value than their default."""
-        default = type(self)()
+        default = EvalOptions()
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         return {name: value for name, value in values.items() if value != getattr(default, name)}
 
     def contradicted_by(self, other: EvalOptions) -> list[str]:
         """The options that were given in `other` and have another value here."""
         return [name for name, value in other.given().items() if getattr(self, name) != value]
-
-
-class RescoreOptions(EvalOptions, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of `agentv rescore`. `run` is the run whose answers are scored; without `paths`, the cases are those
-    of its datasets, or with `stored_cases` those that its folder kept. `evaluators` are entries that replace the cases'
-    own; with `every_evaluator` those run too that have not changed."""
-
-    run: str = ""
-    stored_cases: bool = False
-    evaluators: tuple[Any, ...] | None = None
-    every_evaluator: bool = False
 
 
 def parse_max_errors(text: str) -> tuple[float, bool]:
@@ -117,6 +105,6 @@ def parse_max_errors(text: str) -> tuple[float, bool]:
     return value, share
 
 
-def options_from_data(data: dict[str, Any], kind: type[Options]) -> Options:
+def options_from_data(data: dict[str, Any]) -> EvalOptions:
     """The options that a manifest kept."""
-    return msgspec.convert(data, kind)
+    return msgspec.convert(data, EvalOptions)

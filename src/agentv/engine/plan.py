@@ -70,16 +70,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             for trial in range(1, trials + 1)
         ]
 
-    def counts_of(self, case: EvalCase) -> Iterator[tuple[str, int]]:
-        """How many jobs of a case each target has."""
-        per_target = self.trials_of(case) * max(1, len(case.prompts))
-        for target in self.targets_of(case):
-            yield target, per_target
-
-    def prints_of(self, case: EvalCase) -> tuple[str, str]:
-        """The hashes of what is asked, and of that with what the answer is held against."""
-        return case.fingerprints
-
     def evaluators_of(self, case: EvalCase) -> tuple[EvaluatorSpec, ...]:
         """The evaluators that score a case: the command's, else its own."""
         return case.evaluators if self.evaluators is None else self.evaluators
@@ -107,13 +97,12 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What the first reading found: all in order, and so much of it.
 
     `jobs` are counted by target; `most_per_case` is how often one target is asked one case: trials times prompts.
-    `without_jobs` are cases that nobody is asked; `embedders` are targets that are asked for embeddings.
+    `embedders` are targets that are asked for embeddings.
     """
 
     cases: int
     jobs: dict[str, int]
     most_per_case: int = 1
-    without_jobs: int = 0
     thresholds: dict[str, float] = {}
     datasets: tuple[DatasetEntry, ...]
     evaluators: dict[str, str]
@@ -129,16 +118,15 @@ def check(plan: Plan) -> Checked:
     """Reads every case once. Raises at the first thing that would go wrong later: nothing has been called yet."""
     checker = _Checker(plan)
     jobs: Counter[str] = Counter()
-    most, without = 1, 0
+    most = 1
     found = {source.path: _Found(source.name) for source in plan.cases.sources}
     sources = {file: found[source.path] for source in plan.cases.sources for file in source.files}
     for case in plan.cases.stream():
         checker.check(case)
-        counts = dict(plan.counts_of(case))
-        without += not counts
-        for target, count in counts.items():
-            most = max(most, count)
-            jobs[target] += count
+        per_case = plan.trials_of(case) * max(1, len(case.prompts))
+        most = max(most, per_case)
+        for target in plan.targets_of(case):
+            jobs[target] += per_case
         dataset = sources.get(case.path)
         if dataset is None:
             dataset = sources[case.path] = _Found(case.dataset)
@@ -159,7 +147,6 @@ def check(plan: Plan) -> Checked:
         cases=sum({id(each): each.cases for each in sources.values()}.values()),
         jobs=dict(jobs),
         most_per_case=most,
-        without_jobs=without,
         datasets=datasets,
         evaluators=checker.fingerprints,
         embedders=tuple(checker.embedders),

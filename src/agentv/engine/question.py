@@ -8,7 +8,7 @@ from functools import cached_property
 from agentv.datasets.files import is_address, is_guideline, read_image, read_text
 from agentv.model.case import EvalCase
 from agentv.model.message import FilePart, ImagePart, Message, TextPart, message_to_data
-from agentv.model.response import content_text
+from agentv.model.response import OpenLog, content_text
 from agentv.model.values import to_json
 
 
@@ -21,6 +21,7 @@ class Question:
         self.trial = trial
         self.attempt = 1
         self.timeout_s = 300.0
+        self.open_log: OpenLog | None = None
         self.workspace: str | None = None
         self._messages: tuple[Message, ...] | None = None
 

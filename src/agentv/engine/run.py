@@ -96,7 +96,7 @@ class Running:
         try:
             with interruptible(self._interrupt):
                 if self.stopped is None:
-                    await executor.run(self._jobs(), self._work, self._emit)
+                    await executor.run(self._jobs(), self._worker.run, self._emit)
         except asyncio.CancelledError:
             if self.stopped != "interrupted":
                 raise
@@ -132,10 +132,6 @@ class Running:
             self.summary.add(result)
             self._spend(result)
 
-    async def _work(self, job: Job) -> Result:
-        """What is done for one job."""
-        return await self._worker.run(job)
-
     def _workers(self) -> int:
         """Enough workers to fill every endpoint's limit at its highest; each costs a few kilobytes."""
         most = sum(live.limiter.most for live in map(self._worker.targets.get, self._checked.jobs))
@@ -152,7 +148,7 @@ class Running:
         lines: list[bytes] = []
         has_done = len(self._done) > 0
         for case in cases:
-            prints = self._plan.prints_of(case)
+            prints = case.fingerprints
             open_jobs = self._plan.jobs_of(case, prints[1])
             if has_done:
                 open_jobs = [job for job in open_jobs if job.key not in self._done]
@@ -186,11 +182,7 @@ class Running:
         data = resolved_data(case)
         data["dataset_path"] = case.path
         data["input_fingerprint"], data["fingerprint"] = prints
-        specs = self._plan.evaluators_of(case)
-        if specs is not case.evaluators:
-            data["evaluators"] = [spec.to_data() for spec in specs]
-        data["evaluators_fingerprint"] = self._files.fingerprint(case, specs)
-        data["evaluator_fingerprints"] = self._files.each(case, specs)
+        data["evaluators_fingerprint"] = self._files.fingerprint(case, self._plan.evaluators_of(case))
         return [to_json(data) + b"\n"]
 
     def _keep(self, result: Result) -> Result:

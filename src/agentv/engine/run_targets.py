@@ -41,10 +41,6 @@ class RunTargets:
                     continue  # its variables are unset, and nobody has asked for it
         return tuple(found)
 
-    def judges(self) -> dict[str, str]:
-        """Hashes of the targets that an evaluator may ask, by name."""
-        return {target.name: self.fingerprint(target.name) for target in self.reachable(())}
-
     def entry(self, name: str) -> TargetEntry:
         """What a manifest says of a target."""
         if self._replay is not None:

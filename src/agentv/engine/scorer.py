@@ -24,7 +24,6 @@ from agentv.model.score import EvaluatorFailure
 from agentv.transform import apply_transform
 
 _REMEMBERED = 1024
-_NO_TRACE = "The stored record has no messages, so nobody knows which tools were called"
 
 
 class Answerer(msgspec.Struct, frozen=True, gc=False):
@@ -46,8 +45,6 @@ class Scorer:
         calls: JudgeCalls | None = None
         try:
             evaluator = self._evaluator(spec, judgement)
-            if evaluator.needs_trace and not judgement.has_trace:
-                raise EvaluatorFailure(_NO_TRACE)
             if spec.transform is not None:
                 cleaned = apply_transform(judgement.candidate_answer, spec.transform, judgement.find_file)
                 judgement = judgement.with_answer(cleaned)

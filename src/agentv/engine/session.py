@@ -24,7 +24,8 @@ from agentv.engine.interrupts import in_a_loop
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.job_files import PROMPTS, TRACES
 from agentv.engine.layers import LayerSettings
-from agentv.engine.options import EvalOptions, Options, RescoreOptions, options_from_data
+from agentv.engine.logs import FOLDER as LOGS
+from agentv.engine.options import EvalOptions, options_from_data
 from agentv.engine.plan import Cases, Checked, Plan, check
 from agentv.engine.run import Observer, Running, milliseconds_since
 from agentv.engine.run_targets import RunTargets
@@ -33,7 +34,7 @@ from agentv.engine.work import Worker, now
 from agentv.environment import load_environment
 from agentv.errors import AgentvError, UsageError
 from agentv.model.evaluator import EvaluatorSpec
-from agentv.model.run import Counts, RunManifest, RunSummary, TargetEntry
+from agentv.model.run import Counts, RunManifest, RunSummary
 from agentv.registry import EXECUTORS
 from agentv.results.folder import RunFolder, last_unfinished, new_run_id
 from agentv.results.redact import Redactor
@@ -120,6 +121,7 @@ class Session:
             record_file=options.record,
             prompts_folder=place(options.dump_prompts, PROMPTS),
             traces_folder=place(options.dump_traces, TRACES),
+            logs_folder=None if run_folder is None else str(run_folder / LOGS),
             secrets=self.secrets,
         )
 
@@ -141,7 +143,8 @@ class Session:
             if begun is not None:
                 self._check_unchanged(begun, checked)
             planned = begun or self._manifest(checked, run_id)
-            worker = self._worker(planned.run_id, checked, folder)
+            worker = Worker(self._spec(planned.run_id, checked, folder))
+            worker.open(checked.jobs, checked.embedders)
             earlier = self._earlier()
             folder.write_manifest(planned)
             manifest = planned
@@ -151,12 +154,6 @@ class Session:
             if manifest is None:
                 with suppress(OSError):
                     folder.path.rmdir()  # nothing has begun: what was made for it goes again
-
-    def _worker(self, run_id: str, checked: Checked, folder: RunFolder) -> Worker:
-        """What runs the jobs, everything that they need opened."""
-        worker = Worker(self._spec(run_id, checked, folder))
-        worker.open(checked.jobs, checked.embedders)
-        return worker
 
     def _spec(self, run_id: str, checked: Checked, folder: RunFolder) -> RunSpec:
         return RunSpec(
@@ -197,7 +194,7 @@ class Session:
         earlier: Earlier | None,
     ) -> Outcome:
         started = time.perf_counter()
-        running = self._running(folder, worker, checked, observer, earlier)
+        running = Running(folder, self.plan, worker, checked, self.options, observer, earlier)
         try:
             with watch(running):
                 in_a_loop(running.run, running.interrupt)
@@ -226,11 +223,6 @@ class Session:
             skipped_cases=self.cases.sink.skipped,
             stopped=running.stopped,
         )
-
-    def _running(
-        self, folder: RunFolder, worker: Worker, checked: Checked, observer: Observer, earlier: Earlier | None
-    ) -> Running:
-        return Running(folder, self.plan, worker, checked, self.options, observer, earlier)
 
     def _plan(self) -> Plan:
         known = self._targets.names
@@ -267,25 +259,20 @@ class Session:
             options=msgspec.to_builtins(self.options),
             versions={"agentv": __version__, "python": platform.python_version()},
             datasets=checked.datasets,
-            targets=tuple(self._entry(name) for name in checked.jobs),
+            targets=tuple(self._targets.entry(name) for name in checked.jobs),
             fingerprints=checked.evaluators,
-            judges=self._targets.judges(),
             defaults=given_defaults(self.defaults),
             seed=self.options.seed,
             git_commit=_git_commit(self.root),
             counts=Counts(cases=checked.cases, jobs=checked.total),
         )
 
-    def _entry(self, name: str) -> TargetEntry:
-        """What the manifest says of a target."""
-        return self._targets.entry(name)
-
     def _check_unchanged(self, earlier: RunManifest, checked: Checked) -> None:
         """A run goes on with what it began with, or not at all: half of each would be neither."""
         before = {entry.path: entry.digest for entry in earlier.datasets}
         after = {entry.path: entry.digest for entry in checked.datasets}
         changed = [f"the dataset {path}" for path in before if before[path] != after.get(path)]
-        targets = {entry.name: self._entry(entry.name).fingerprint for entry in earlier.targets}
+        targets = {entry.name: self._targets.entry(entry.name).fingerprint for entry in earlier.targets}
         changed += [f"the target {entry.name}" for entry in earlier.targets if entry.fingerprint != targets[entry.name]]
         if earlier.defaults != given_defaults(self.defaults):
             changed.append("`execution` of .agentv/config.yaml")
@@ -295,25 +282,20 @@ class Session:
             raise UsageError(f"The run in progress cannot go on: {what} changed since it began", hint=hint)
 
 
-def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]:
+def resumed(given: EvalOptions, out: str | None, folder: str) -> tuple[EvalOptions, str]:
     """The options and the folder of the run that `--resume` goes on with: the one in `out`, else the last unfinished.
 
     Options of the run that are given again must be the same. A folder that is not there yet begins with those given.
     """
-    rescores = isinstance(given, RescoreOptions)
     if out is None:
-        found = last_unfinished(project_root(folder), rescored=rescores)
+        found = last_unfinished(project_root(folder))
         if found is None:
             hint = "Start one without --resume, or name the folder of a run with --out"
             raise UsageError("There is no unfinished run to go on with", hint=hint)
         out = str(found.path)
-    elif (given.paths or rescores) and not RunFolder(out).manifest_path.is_file():
+    elif given.paths and not RunFolder(out).manifest_path.is_file():
         return given, out
-    manifest = RunFolder.open(out).read_manifest()
-    if (manifest.rescored_from is not None) != rescores:
-        began = "eval" if rescores else "rescore"
-        raise UsageError(f"The run in {out} was started with `agentv {began}`", hint=f"agentv {began} --resume --out …")
-    options = options_from_data(manifest.options, type(given))
+    options = options_from_data(RunFolder.open(out).read_manifest().options)
     different = options.contradicted_by(given)
     if different:
         names = ", ".join(different)
@@ -335,7 +317,7 @@ def options_of_earlier(given: EvalOptions) -> EvalOptions:
     run = given.only_from if chosen is None else chosen[0]
     if run is None:
         raise UsageError("No datasets were named")
-    earlier = options_from_data(RunFolder.open(run_path(run)).read_manifest().options, EvalOptions)
+    earlier = options_from_data(RunFolder.open(run_path(run)).read_manifest().options)
     both = msgspec.structs.replace(earlier, retry_errors=None, changed_since=None, only=None, only_from=None)
     return msgspec.structs.replace(both, **given.given())
 

@@ -9,13 +9,13 @@ from agentv.model.message import Message, tool_calls_in
 from agentv.model.result import TraceSummary
 
 
-def summarise_trace(messages: Sequence[Message]) -> TraceSummary | None:
-    """The tool calls of an answer by name; None when it made none."""
+def summarise_trace(messages: Sequence[Message], errors: int = 0) -> TraceSummary | None:
+    """The tool calls of an answer by name, `errors` of which failed; None when it made none."""
     if not any(message.tool_calls for message in messages):
         return None
     counts = Counter(call.tool for call in tool_calls_in(messages))
     names = tuple(sorted(counts))
-    return TraceSummary(sum(counts.values()), names, {name: counts[name] for name in names})
+    return TraceSummary(sum(counts.values()), names, {name: counts[name] for name in names}, errors)
 
 
 def tool_durations(messages: Sequence[Message]) -> dict[str, list[float]]:

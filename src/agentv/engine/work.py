@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
-
-import msgspec
 
 from agentv.datasets.files import FileFinder
 from agentv.engine.calls import Answered, LiveTarget, Targets
 from agentv.engine.grading import Grade, grade
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.job_files import JobFiles
+from agentv.engine.logs import StreamLogs
 from agentv.engine.question import Question
 from agentv.engine.scorer import Answerer, Scorer
-from agentv.engine.stored_answers import StoredAnswer
 from agentv.engine.trace import summarise_trace, tool_durations
 from agentv.environment import environment_of
 from agentv.model.case import Origin
@@ -29,8 +27,6 @@ from agentv.model.response import Response, TargetFailure
 from agentv.model.result import SCHEMA_VERSION, ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
 from agentv.results.redact import Redactor
 from agentv.transform import apply_transform
-
-_NONE_KEPT: Mapping[str, EvaluatorResult] = {}
 
 
 class Worker:
@@ -44,6 +40,7 @@ class Worker:
         self._environment = environment_of(spec.home)
         self._prompts = _job_files(spec.layers.prompts_folder, spec)
         self._traces = _job_files(spec.layers.traces_folder, spec)
+        self._logs = StreamLogs(spec.layers.logs_folder, Redactor(spec.layers.secrets))
 
     @property
     def run_id(self) -> str:
@@ -61,6 +58,7 @@ class Worker:
         """The record of one job, whatever happens in it."""
         target = self.targets.get(job.target)
         question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
+        question.open_log = self._logs.opener(job, question)
         if self._prompts is not None:
             self._prompts.write_prompt(job, question, target.responder)
         answered = await target.call(question, job.case.execution.timeout_seconds)
@@ -76,48 +74,22 @@ class Worker:
         try:
             text = response.text
             if target.settings.transform is not None:
-                text = apply_transform(text, target.settings.transform, self.finder_of(job))
+                text = apply_transform(text, target.settings.transform, self._finder_of(job))
         except ValueError as error:
             failure = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
             return self._failed(job, Answered(None, failure, answered.attempts))
-        return await self.score(job, answered, self._judgement(question, response, text))
-
-    async def score(
-        self, job: Job, answered: Answered, judgement: Judgement, kept: Mapping[str, EvaluatorResult] = _NONE_KEPT
-    ) -> Result:
-        """The record of an answer. `kept` are results by evaluator that hold without asking again."""
+        judgement = self._judgement(question, response, text)
         specs = job.case.evaluators if self._spec.evaluators is None else self._spec.evaluators
-        answerer = Answerer(job.target, self.verdicts_of(job))
-        results = [kept.get(spec.name) or await self._scorer.score(spec, judgement, answerer) for spec in specs]
+        answerer = Answerer(job.target, self._verdicts(job))
+        results = [await self._scorer.score(spec, judgement, answerer) for spec in specs]
         return self._record(job, answered, judgement, tuple(results), specs)
-
-    async def rescored(self, job: Job, stored: StoredAnswer, text: str, kept: Mapping[str, EvaluatorResult]) -> Result:
-        """The record of an answer that an earlier run has. Raises TargetFailure when its messages cannot be read."""
-        record, response = stored.record, stored.response
-        judgement = self._judgement(Question(job.case, prompt_id=job.prompt, trial=job.trial), response, text)
-        judgement.has_trace = stored.has_trace
-        judgement.trace_summary = judgement.trace_summary or record.trace_summary
-        judgement.execution_metrics = record.execution_metrics
-        result = await self.score(job, Answered(response, None, record.attempts or 1), judgement, kept)
-        return msgspec.structs.replace(
-            result, attempts=record.attempts, cached=record.cached, file_changes=record.file_changes
-        )
-
-    def unscored(self, job: Job, message: str) -> Result:
-        """The record of a job whose stored answer cannot be scored: an error, and why."""
-        return self._failed(job, Answered(None, TargetFailure("invalid_response", message), 0))
-
-    def finder_of(self, job: Job) -> Callable[[str], str]:
-        """Finds files as the job's dataset finds its own."""
-        return self._finder(job.case.place.origin)
-
-    def verdicts_of(self, job: Job) -> Verdicts | None:
-        """From which score on the job's answer passes."""
-        return job.case.execution.verdicts or self._spec.defaults.verdicts
 
     async def aclose(self) -> None:
         """Closes the targets."""
         await self.targets.aclose()
+
+    def _verdicts(self, job: Job) -> Verdicts | None:
+        return job.case.execution.verdicts or self._spec.defaults.verdicts
 
     def _judgement(self, question: Question, response: Response, text: str) -> Judgement:
         metrics = ExecutionMetrics(
@@ -130,10 +102,13 @@ class Worker:
             candidate_answer=text,
             workdir=origin.base_dir or ".",
             find_file=self._finder(origin),
-            trace_summary=summarise_trace(response.messages),
+            trace_summary=summarise_trace(response.messages, response.tool_errors),
             execution_metrics=metrics,
             environment=self._environment,
         )
+
+    def _finder_of(self, job: Job) -> Callable[[str], str]:
+        return self._finder(job.case.place.origin)
 
     def _finder(self, origin: Origin) -> Callable[[str], str]:
         """Finds files that an evaluator names, as the dataset's own are found."""
@@ -160,7 +135,7 @@ class Worker:
         hits, misses, reasoning = _said(results)
         return self._result(
             job,
-            grade(results, specs, self.verdicts_of(job)),
+            grade(results, specs, self._verdicts(job)),
             answered,
             hits=hits,
             misses=misses,

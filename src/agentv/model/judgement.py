@@ -52,8 +52,7 @@ class Judgement:
     of the evaluator at work, several for a jury. `score_member` scores the same answer by another entry. `workdir` is
     the dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`. `embed(texts)`
     gets vectors of texts from the entry's target in the same way: they are the data of the answer. `environment` says
-    which variables are secret: programs of judges get none of them. `has_trace` is false for an answer of an earlier
-    run whose messages were not kept: then nobody knows which tools it called.
+    which variables are secret: programs of judges get none of them.
     """
 
     def __init__(  # noqa: PLR0913 - each is a thing of its own, and all are given by name
@@ -82,7 +81,6 @@ class Judgement:
         self.trace_summary = trace_summary
         self.execution_metrics = execution_metrics
         self.environment = environment or _NO_FILE
-        self.has_trace = True
 
     def for_evaluator(self, ask: Ask, judges: tuple[str, ...], score_member: ScoreMember) -> Judgement:
         """The same for one evaluator, with its own ways to ask."""

@@ -13,18 +13,32 @@ from agentv.model.result import ErrorClass, TokenUsage
 from agentv.model.values import to_json
 
 
+class StreamLog(Protocol):
+    """Where a target writes what happens while it works, line by line; secrets are taken out there."""
+
+    def write(self, line: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+OpenLog = Callable[[str | None, str], StreamLog]
+"""Opens the log of one attempt: in the folder that is named, else in the run's, with this extension."""
+
+
 class Request(Protocol):
     """One question to a target, in every form that targets take it; each form is made when it is asked for.
 
     `messages` are chat messages with the contents of files put in and images as data URIs; `prompt` is the same as one
     text; `prompt_with_references` names files instead of holding them, for agents that open them. Guidelines come
-    first in all three. `files` are the paths of file parts, guidelines not among them.
+    first in all three. `files` are the paths of file parts, guidelines not among them. `workspace` is the folder to
+    work in, where there is one; `open_log` opens a log, where logs are kept.
     """
 
     case: EvalCase
     trial: int
     attempt: int
     timeout_s: float
+    open_log: OpenLog | None
 
     @property
     def messages(self) -> tuple[Message, ...]: ...
@@ -53,7 +67,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     `stop_reason` is `stop`, `tool_calls`, `length`, or a word of the API's own. `logprobs` are those of the tokens, as
     the API gave them. `wait_s` is how long the endpoint has no room for another such call. A `cached` one was answered
-    in an earlier run: its cost and duration are those of then.
+    in an earlier run: its cost and duration are those of then. `tool_errors` are calls of tools that failed.
     """
 
     messages: tuple[Message, ...]
@@ -65,6 +79,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     stop_reason: str | None = None
     logprobs: Any = None
     wait_s: float | None = None
+    tool_errors: int = 0
     cached: bool = False
 
     @property

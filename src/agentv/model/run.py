@@ -46,25 +46,15 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int = 0
 
 
-class RunLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Another run: its id, where it was, and a hash of its records."""
-
-    run_id: str
-    path: str
-    digest: str
-
-
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was run and with what, so that a run can be resumed, re-scored and compared from its folder alone.
 
     `paths` and `options` are those of the command, `defaults` those of the project's configuration; `fingerprints` are
-    those of evaluators, by name, `judges` those of targets that evaluators may have asked. `rescored_from` is the run
-    whose answers were scored again.
+    those of evaluators, by name.
     """
 
     schema_version: int = msgspec.field(default_factory=_schema_version)
     run_id: str
-    rescored_from: RunLink | None = None
     started_at: str
     finished_at: str | None = None
     exit_code: int | None = None
@@ -75,7 +65,6 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     datasets: tuple[DatasetEntry, ...] = ()
     targets: tuple[TargetEntry, ...] = ()
     fingerprints: dict[str, str] = {}
-    judges: dict[str, str] = {}
     seed: int | None = None
     git_commit: str | None = None
     counts: Counts | None = None

@@ -32,24 +32,16 @@ class FoundRun(msgspec.Struct, frozen=True):
 def read_run(path: Path | str) -> Iterator[Result]:
     """The results of a run, one at a time: `path` is its folder or a file of records. Looks at the path at once."""
     path = Path(path)
-    file = records_file(path)
+    file = _records_of(path) if path.is_dir() else path
     if file is None:
         return iter(())
     run_id = path.name if path.is_dir() else path.name.removesuffix(path.suffix)
-    return _read_yaml(file, run_id) if file.suffix.lower() in YAML else _read_lines(file, run_id)
-
-
-def records_file(path: Path | str) -> Path | None:
-    """The file that holds the records of a run; None for a run that was stopped before its first one."""
-    path = Path(path)
-    file = _records_of(path) if path.is_dir() else path
-    if file is None:
-        return None
-    if file.suffix.lower() not in LINES + YAML:
+    kind = file.suffix.lower()
+    if kind not in LINES + YAML:
         raise UsageError(f"Not a run: {path}", f"Supported files: {', '.join(LINES + YAML)}")
     if not file.is_file():
         raise UsageError(f"No such run: {path}", hint=f"Runs are kept in {RESULTS_FOLDER}")
-    return file
+    return _read_yaml(file, run_id) if kind in YAML else _read_lines(file, run_id)
 
 
 def find_runs(root: Path | str) -> list[FoundRun]:

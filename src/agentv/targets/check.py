@@ -12,7 +12,7 @@ from agentv.environment import redacted
 from agentv.errors import AgentvError
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
-from agentv.model.response import Responder, TargetFailure
+from agentv.model.response import OpenLog, Responder, TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.targets.base import Target
 from agentv.targets.loading import Targets
@@ -48,6 +48,7 @@ class TinyQuestion:
         self.files: tuple[str, ...] = ()
         self.guideline_files: tuple[str, ...] = ()
         self.workspace: str | None = None
+        self.open_log: OpenLog | None = None
 
 
 async def check_targets(targets: Targets, names: Iterable[str]) -> list[Check]:

@@ -32,6 +32,7 @@ class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     model: str | None = None
     stop_reason: str | None = None
     logprobs: Any = None
+    tool_errors: int = 0
 
 
 def stored(response: Response) -> StoredResponse:
@@ -45,6 +46,7 @@ def stored(response: Response) -> StoredResponse:
         model=response.model,
         stop_reason=response.stop_reason,
         logprobs=response.logprobs,
+        tool_errors=response.tool_errors,
     )
 
 
@@ -59,6 +61,7 @@ def restored(kept: StoredResponse, *, cached: bool = False) -> Response:
         model=kept.model,
         stop_reason=kept.stop_reason,
         logprobs=kept.logprobs,
+        tool_errors=kept.tool_errors,
         cached=cached,
     )
 

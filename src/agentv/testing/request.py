@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
-from agentv.model.response import content_text
+from agentv.model.response import OpenLog, content_text
 
 
 @dataclass
@@ -19,6 +19,7 @@ class SampleRequest:
     trial: int = 1
     attempt: int = 1
     workspace: str | None = None
+    open_log: OpenLog | None = None
     guidelines: str = ""
     files: tuple[str, ...] = ()
     guideline_files: tuple[str, ...] = ()

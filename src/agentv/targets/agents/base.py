@@ -1,0 +1,110 @@
+"""What every coding agent shares: its settings, how it is called, and what it gets of the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal
+
+import msgspec
+
+from agentv.model.response import Responder, Response
+from agentv.targets.agents.transcript import Event
+from agentv.targets.base import COMMON_ALIASES, OTHER_TOOLS, Target
+
+GIT_CONFIG = "[user]\n\tname = agentv\n\temail = agentv@localhost\n"
+"""In a home of its own an agent has no name to commit under."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent is asked. `home` is its own home folder, or None when it works in the user's."""
+
+    prompt: str
+    home: str | None
+    environment: Mapping[str, str]
+    folders: tuple[str, ...] = ()
+
+
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a call is made: arguments behind the program's name, what it reads, variables, files in its home.
+
+    `report` is a JSON file that the agent writes besides its events; it is read as one more event.
+    """
+
+    arguments: tuple[str, ...]
+    stdin: str
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+    report: str | None = None
+
+
+class CodingAgent(Target, frozen=True, kw_only=True):
+    """Settings every coding agent takes. `log_dir` is where its events are written, in `log_format`."""
+
+    aliases: ClassVar[dict[str, str]] = {
+        **COMMON_ALIASES,
+        "command": "executable",
+        "binary": "executable",
+        "arguments": "args",
+        "log_directory": "log_dir",
+        "log_output_format": "log_format",
+    }
+    unsupported: ClassVar[dict[str, str]] = {
+        **OTHER_TOOLS,
+        "max_turns": "Give the agent its own flag in `args`",
+        "temperature": "Coding agents choose it themselves",
+    }
+    secrets: ClassVar[tuple[str, ...]] = ()
+    """The variables with keys that the agent gets: its vendor's."""
+    package: ClassVar[str] = ""
+    """What `npm install -g` installs."""
+    passed_over: ClassVar[tuple[bytes, ...]] = ()
+    """How lines begin that repeat what later ones say; they are neither kept nor logged."""
+
+    executable: str
+    args: tuple[str, ...] = ()
+    model: str | None = None
+    system_prompt: str | None = None
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    pass_env: tuple[str, ...] = ()
+    home_template: str | None = None
+    user_settings: bool = False
+    log_dir: str | None = None
+    log_format: Literal["summary", "json"] = "summary"
+
+    def open(self, home: str) -> Responder:
+        """The agent, started once for each case."""
+        from agentv.targets.agents.responder import AgentResponder  # late: settings are checked without asyncio
+
+        return AgentResponder(self, home)
+
+    def complaints(self) -> list[str]:
+        """A blank program, or a home of its own and the user's at once."""
+        complaints = [] if self.executable.strip() else ["'executable' is blank"]
+        if self.user_settings and self.home_template is not None:
+            complaints.append("'user_settings' and 'home_template' do not go together: the agent has one home")
+        return complaints
+
+    @property
+    def works_in_a_folder(self) -> bool:
+        """Whether each job gets a folder of its own, when the case has none."""
+        return self.cwd is None
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """The variables with keys that these settings need."""
+        return self.secrets
+
+    def invocation(self, call: Call) -> Invocation:
+        """How the agent is called. Pure."""
+        raise NotImplementedError
+
+    @staticmethod
+    def answer_of(events: Iterable[Event]) -> Response:
+        """The answer in an agent's events, or the failure that they report. Pure."""
+        raise NotImplementedError
+
+
+def prefixed(system_prompt: str | None, prompt: str) -> str:
+    """The system prompt before the prompt, for an agent that has no other place for it."""
+    return f"{system_prompt}\n\n{prompt}" if system_prompt else prompt

@@ -1,0 +1,102 @@
+"""GitHub's Copilot CLI: the prompt on stdin, `--output-format json`, and a file with what it used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from agentv.model.response import Response, TargetFailure
+from agentv.targets.agents.base import Call, CodingAgent, Invocation, prefixed
+from agentv.targets.agents.transcript import Event, NoAnswer, Transcript, added, failure_of, milliseconds, number, usage
+
+_USAGE = "agentv-usage.json"
+
+
+class CopilotCli(CodingAgent, frozen=True, kw_only=True):
+    """GitHub's Copilot CLI."""
+
+    secrets: ClassVar[tuple[str, ...]] = (
+        "COPILOT_GITHUB_TOKEN",
+        "GH_TOKEN",
+        "GITHUB_TOKEN",
+        "COPILOT_PROVIDER_API_KEY",
+        "COPILOT_PROVIDER_BEARER_TOKEN",
+    )
+    package: ClassVar[str] = "@github/copilot"
+    passed_over: ClassVar[tuple[bytes, ...]] = (
+        b'{"type":"session.background_tasks_changed"',
+        b'{"type":"tool.execution_partial_result"',
+        b'{"type":"tool.shell_output"',
+    )
+
+    executable: str = "copilot"
+
+    def invocation(self, call: Call) -> Invocation:
+        """Everything allowed and no questions; text whole and not in pieces."""
+        arguments = ["--output-format", "json", "--stream", "off", "--allow-all", "--no-ask-user", "--no-auto-update"]
+        arguments += ["--no-color", "--no-remote"]
+        if self.model:
+            arguments += ["--model", self.model]
+        if call.home is None:
+            return Invocation(arguments=(*arguments, *self.args), stdin=prefixed(self.system_prompt, call.prompt))
+        arguments += ["--usage-output-file", f"{call.home}/{_USAGE}"]
+        files = {".copilot/copilot-instructions.md": self.system_prompt} if self.system_prompt else {}
+        env = {"COPILOT_HOME": f"{call.home}/.copilot"}
+        return Invocation(
+            arguments=(*arguments, *self.args), stdin=call.prompt, env=env, files=files, report=f"{call.home}/{_USAGE}"
+        )
+
+    @staticmethod
+    def answer_of(events: Iterable[Event]) -> Response:
+        """Turns are numbered, events have their own times; an error does not end the stream at once."""
+        transcript = Transcript()
+        known: dict[str, Any] = {}
+        failure: TargetFailure | None = None
+        code = None
+        for event, arrived_ms in events:
+            kind, data = event.get("type"), event.get("data")
+            at_ms = milliseconds(event.get("timestamp"), arrived_ms)
+            if kind == "result":
+                known["id"], code = event.get("sessionId"), event.get("exitCode")
+            elif kind == "report":
+                known["usage"] = added(map(_usage, ((data or {}).get("modelMetrics") or {}).values()))
+            elif not isinstance(data, dict) or data.get("parentToolCallId"):
+                continue  # a subagent's work is that of the tool that started it
+            elif kind == "assistant.message":
+                known["model"] = data.get("model")
+                _message(transcript, data, at_ms, event.get("timestamp"))
+            elif kind == "tool.execution_complete":
+                failed = not data.get("success", True) or number(data.get("shellExecution"), "exitCode") > 0
+                transcript.output(data.get("toolCallId", ""), _output(data), at_ms, failed=failed)
+            elif kind == "session.error":
+                failure = failure_of(str(data.get("message")), data.get("statusCode"))
+        if failure is not None:
+            raise failure
+        if code:
+            raise NoAnswer(f"The Copilot CLI ended with exit code {code}")
+        return transcript.response(**known)
+
+
+def _message(transcript: Transcript, data: dict[str, Any], at_ms: float, timestamp: str | None) -> None:
+    transcript.turn(data.get("turnId"))
+    transcript.say(data.get("content") or "")
+    for call in data.get("toolRequests") or ():
+        transcript.call(call.get("toolCallId", ""), call.get("name", ""), call.get("arguments"), at_ms, timestamp)
+
+
+def _output(data: dict[str, Any]) -> Any:
+    """What a tool gave, or why it did not."""
+    result, error = data.get("result"), data.get("error")
+    return result.get("content") if isinstance(result, dict) else (error or {}).get("message")
+
+
+def _usage(model: Any) -> Any:
+    """What one model used; the tokens that were cached are among those that went in."""
+    said = model.get("usage") if isinstance(model, dict) else None
+    return usage(
+        number(said, "inputTokens"),
+        number(said, "outputTokens"),
+        number(said, "cacheReadTokens"),
+        reasoning=number(said, "reasoningTokens"),
+        cache_write=number(said, "cacheWriteTokens"),
+    )

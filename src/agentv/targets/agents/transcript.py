@@ -1,0 +1,173 @@
+"""Puts an answer together from an agent's events: turns, tool calls with what came of them, usage. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from agentv.model.message import Message, ToolCall
+from agentv.model.response import Response, TargetFailure
+from agentv.model.result import ErrorClass, TokenUsage
+
+_STATUS = re.compile(r"(?:status|HTTP|Error|code)\W{0,4}\b([45]\d\d)\b|^\W*([45]\d\d)\b", re.IGNORECASE)
+_WORDS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
+    ("rate_limit", re.compile(r"rate.?limit|too many requests|quota|usage limit|resource_exhausted", re.IGNORECASE)),
+    (
+        "auth",
+        re.compile(r"unauthori[sz]ed|authenticat|api.?key|not logged in|log ?in|credential|forbidden", re.IGNORECASE),
+    ),
+    ("timeout", re.compile(r"timed? ?out", re.IGNORECASE)),
+    ("server", re.compile(r"overloaded|internal server error|bad gateway|service unavailable", re.IGNORECASE)),
+    ("network", re.compile(r"connect|network|fetch failed|ENOTFOUND|socket|disconnected|error sending", re.IGNORECASE)),
+)
+
+
+class NoAnswer(TargetFailure):
+    """Events that end without an answer and without a reason: how the process ended may say more."""
+
+    def __init__(self, message: str = "The agent ended without an answer") -> None:
+        super().__init__("invalid_response", message)
+
+
+class Event(NamedTuple):
+    """One event that an agent printed, and when it came, in milliseconds since the agent was started."""
+
+    data: dict[str, Any]
+    at_ms: float
+
+
+class Transcript:
+    """What an agent did so far. A turn of the model is one assistant message: what it said and the tools it called."""
+
+    def __init__(self) -> None:
+        self._turns: list[_Turn] = []
+        self._calls: dict[str, _Call] = {}
+        self._failed = 0
+
+    def turn(self, key: object = None) -> None:
+        """A new turn, unless `key` names the one that is going on. Agents that number theirs say so here."""
+        if not self._turns or key is None or self._turns[-1].key != key:
+            self._turns.append(_Turn(key))
+
+    def say(self, text: str) -> None:
+        """Text of the model. After a tool call it belongs to the next turn, where the agent does not number them."""
+        if not self._turns or (self._turns[-1].key is None and self._turns[-1].calls):
+            self.turn()
+        self._turns[-1].text += text
+
+    def call(self, id: str, tool: str, input: Any, at_ms: float, timestamp: str | None = None) -> None:
+        """A tool is called. When every call before it has ended, the model must have been asked again in between."""
+        if id in self._calls:
+            return
+        last = self._turns[-1] if self._turns else None
+        if last is None or (last.key is None and last.calls and all(call.ended for call in last.calls)):
+            self.turn()
+        call = self._calls[id] = _Call(id, tool, input, at_ms, timestamp)
+        self._turns[-1].calls.append(call)
+
+    def output(
+        self, id: str, output: Any, at_ms: float, *, failed: bool = False, duration_ms: float | None = None
+    ) -> None:
+        """What came of a call; how long it took, where the agent says so, else from its events."""
+        call = self._calls.get(id)
+        if call is None or call.ended:
+            return
+        call.output, call.ended = output, True
+        call.duration_ms = round(at_ms - call.at_ms if duration_ms is None else duration_ms, 3)
+        self._failed += failed
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is anything to score."""
+        return any(turn.text.strip() or turn.calls for turn in self._turns)
+
+    def response(self, **known: Any) -> Response:
+        """The answer. Raises NoAnswer when the agent said and did nothing."""
+        if not self.has_answer:
+            raise NoAnswer
+        messages = tuple(turn.message for turn in self._turns if turn.text or turn.calls)
+        return Response(messages=messages, tool_errors=self._failed, **known)
+
+
+class _Call:
+    __slots__ = ("at_ms", "duration_ms", "ended", "id", "input", "output", "timestamp", "tool")
+
+    def __init__(self, id: str, tool: str, input: Any, at_ms: float, timestamp: str | None) -> None:
+        self.id, self.tool, self.input, self.at_ms, self.timestamp = id, tool, input, at_ms, timestamp
+        self.output: Any = None
+        self.ended = False
+        self.duration_ms: float | None = None
+
+    @property
+    def tool_call(self) -> ToolCall:
+        return ToolCall(self.tool, self.input, self.output, self.id, self.timestamp, self.duration_ms)
+
+
+class _Turn:
+    __slots__ = ("calls", "key", "text")
+
+    def __init__(self, key: object) -> None:
+        self.key = key
+        self.text = ""
+        self.calls: list[_Call] = []
+
+    @property
+    def message(self) -> Message:
+        return Message("assistant", self.text or None, tuple(call.tool_call for call in self.calls))
+
+
+def text_of(content: Any) -> str:
+    """The text in a list of parts, or a text as it is."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def number(data: Any, key: str) -> int:
+    """A count in an event; 0 where there is none."""
+    value = data.get(key) if isinstance(data, dict) else None
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def usage(input: int, output: int, cached: int, *, reasoning: int = 0, cache_write: int = 0) -> TokenUsage | None:
+    """Token usage; none where nothing was counted. `input` includes what a cache gave, `output` what was thought."""
+    if not input and not output:
+        return None
+    return TokenUsage(input, output, cached or None, reasoning or None, cache_write or None)
+
+
+def added(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
+    """The usage of several calls of a model together."""
+    found = [each for each in usages if each is not None]
+    if not found:
+        return None
+    return usage(
+        sum(each.input for each in found),
+        sum(each.output for each in found),
+        sum(each.cached or 0 for each in found),
+        reasoning=sum(each.reasoning or 0 for each in found),
+        cache_write=sum(each.cache_write or 0 for each in found),
+    )
+
+
+def milliseconds(timestamp: Any, otherwise: float) -> float:
+    """An ISO time as milliseconds, for differences; the time of arrival where there is none."""
+    try:
+        return datetime.fromisoformat(timestamp).timestamp() * 1000
+    except (TypeError, ValueError):
+        return otherwise
+
+
+def failure_of(message: str, status: int | None = None) -> TargetFailure:
+    """The failure that an agent reports, with its class: by the status it names, else by its words."""
+    from agentv.targets.client import error_class_of  # late: agents are read and checked without an HTTP client
+
+    if status is None and (found := _STATUS.search(message)):
+        status = int(found[1] or found[2])
+    if status is not None and status >= 400:
+        return TargetFailure(error_class_of(status), message, status=status)
+    named = (error_class for error_class, words in _WORDS if words.search(message))
+    return TargetFailure(next(named, "process"), message)

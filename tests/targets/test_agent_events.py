@@ -1,0 +1,68 @@
+"""Events that the real agents printed, read as answers. Each file has beside it what it must give."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agentv.model.response import TargetFailure
+from agentv.registry import TARGETS
+from agentv.targets.agents.transcript import Event, NoAnswer
+
+DATA = Path(__file__).parent.parent / "data" / "agents"
+FILES = sorted(DATA.glob("*.jsonl"))
+AGENTS = ("claude-code", "codex", "copilot-cli", "gemini-cli", "opencode", "pi-coding-agent")
+EVERY_MS = 10.0
+"""Events that have no times of their own are taken to come one after the other, so far apart."""
+
+
+def events(text):
+    return [Event(json.loads(line), number * EVERY_MS) for number, line in enumerate(text.splitlines())]
+
+
+def read(provider, found):
+    """What comes of events: an answer or a failure, as data."""
+    try:
+        response = TARGETS.find(provider).answer_of(found)
+    except TargetFailure as failure:
+        return {"class": failure.error_class, "status": failure.status, "message": failure.message}
+    data = json.loads(msgspec.json.encode(response))
+    return {key: value for key, value in data.items() if value not in (None, False, 0)}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_recorded_events_give_what_stands_beside_them(file):
+    expected = json.loads(file.with_suffix(".expect.json").read_text())
+    assert read(file.name.partition(".")[0], events(file.read_text())) == expected
+
+
+@pytest.mark.parametrize("provider", AGENTS)
+def test_every_agent_has_recorded_events(provider):
+    assert {file.name for file in FILES} >= {
+        f"{provider}.{name}.jsonl" for name in ("answer", "failed-tool", "wrong-key")
+    }
+
+
+@pytest.mark.parametrize("provider", AGENTS)
+def test_no_events_are_no_answer(provider):
+    with pytest.raises(NoAnswer):
+        TARGETS.find(provider).answer_of([])
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if ".answer." in file.name], ids=lambda file: file.stem)
+def test_a_stream_that_breaks_off_is_never_taken_for_the_whole_answer(file):
+    """Cut anywhere, the events give no answer, a failure, or an answer that is shorter: they never end in a crash."""
+    whole = events(file.read_text())
+    provider = file.name.partition(".")[0]
+    for length in range(len(whole)):
+        read(provider, whole[:length])
+
+
+@pytest.mark.parametrize("provider", AGENTS)
+@pytest.mark.parametrize("event", [{}, {"type": None}, {"type": "new.kind", "data": None}, {"type": "text"}], ids=str)
+def test_events_that_nobody_knows_are_passed_over(provider, event):
+    [file] = [file for file in FILES if file.name == f"{provider}.answer.jsonl"]
+    known = events(file.read_text())
+    more = [each for one in known for each in (Event(event, one.at_ms), one)]
+    assert read(provider, more) == read(provider, known)

@@ -1,0 +1,296 @@
+"""Coding agents as processes: what they are given, what is kept from them, and what is left when they go wrong."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentv.environment import Environment, Home
+from agentv.model.response import TargetFailure
+from agentv.registry import TARGETS
+from agentv.targets.agents.base import Call
+from agentv.targets.agents.claude_code import ClaudeCode
+from agentv.targets.agents.stream import EventStream, summary_of
+from agentv.testing import SampleRequest
+
+SCRIPT = Path(__file__).parent / "scripted_agent.py"
+AGENTS = ("claude-code", "codex", "copilot-cli", "gemini-cli", "opencode", "pi-coding-agent")
+pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with the scripted agent in it, under the name of Claude Code's program."""
+    program = tmp_path / "claude"
+    program.write_text(f"#!{sys.executable}\n{SCRIPT.read_text()}")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return tmp_path
+
+
+def ask(place, prompt, *, timeout_s=30.0, **settings):
+    """What the scripted agent answers, or how it fails."""
+    request = SampleRequest(prompt, timeout_s=timeout_s)
+    env = {"CHILDREN": str(place / "children"), **settings.pop("env", {})}
+    target = ClaudeCode(name="t", provider="claude-code", executable="./claude", env=env, **settings)
+
+    async def answer():
+        responder = target.open(Home(str(place), Environment()))
+        try:
+            return await responder.respond(request)
+        finally:
+            await responder.aclose()
+
+    return asyncio.run(answer())
+
+
+def seen(place, **settings):
+    """What the agent saw of its surroundings."""
+    return json.loads(ask(place, "report", **settings).text)
+
+
+def is_running(pid):
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return fields[0] not in "ZX"
+
+
+def left_behind(place):
+    """Children of the agent that still run. A killed one may need a moment to be gone."""
+    pids = [int(line) for line in (place / "children").read_text().split()]
+    assert pids
+    for _ in range(100):
+        running = [pid for pid in pids if is_running(pid)]
+        if not running:
+            break
+        time.sleep(0.02)
+    return running
+
+
+def test_its_events_are_the_answer(place):
+    response = ask(place, "answer")
+    assert response.text == "yes, done: "
+    assert [call.tool for message in response.messages for call in message.tool_calls] == ["Bash"]
+    assert (response.usage.input, response.usage.output, response.cost_usd) == (7, 3, 0.5)
+    assert response.duration_ms > 0
+
+
+def test_a_hanging_agent_is_a_timeout_and_its_children_are_gone(place):
+    with pytest.raises(TargetFailure) as raised:
+        ask(place, "children, then hang", timeout_s=1.5)
+    assert raised.value.error_class == "timeout"
+    assert left_behind(place) == []
+
+
+def test_an_agent_that_ends_leaves_no_children(place):
+    assert ask(place, "children, then answer").text.startswith("yes")
+    assert left_behind(place) == []
+
+
+@pytest.mark.parametrize("prompt", ["flood", "flood in one line", "children, then flood"])
+def test_an_agent_that_floods_is_ended(place, prompt):
+    with pytest.raises(TargetFailure, match="printed more than 64 MiB and was ended") as raised:
+        ask(place, prompt)
+    assert raised.value.error_class == "process"
+    if "children" in prompt:
+        assert left_behind(place) == []
+
+
+def test_a_cancelled_call_leaves_nothing(place):
+    target = ClaudeCode(
+        name="t", provider="claude-code", executable="./claude", env={"CHILDREN": str(place / "children")}
+    )
+
+    async def cancelled():
+        call = asyncio.ensure_future(target.open(str(place)).respond(SampleRequest("children, then hang")))
+        while not (place / "children").exists() or len((place / "children").read_text().split()) < 3:
+            await asyncio.sleep(0.01)
+        call.cancel()
+        await asyncio.wait([call])
+
+    asyncio.run(cancelled())
+    assert left_behind(place) == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "error_class", "message"),
+    [
+        ("crash", "process", "ended with exit code 7: out of order"),
+        ("silent", "invalid_response", "ended before its result"),
+        ("nonsense", "invalid_response", "cannot be read"),
+    ],
+)
+def test_other_endings_have_their_class(place, prompt, error_class, message):
+    with pytest.raises(TargetFailure, match=message) as raised:
+        ask(place, prompt)
+    assert raised.value.error_class == error_class
+
+
+@pytest.mark.parametrize("provider", AGENTS)
+def test_a_program_that_is_not_there_says_how_to_install_it(tmp_path, provider):
+    kind = TARGETS.find(provider)
+    target = kind(name="t", provider=provider, executable="agent-that-nobody-has")
+    with pytest.raises(TargetFailure, match=f"not found on the PATH: install it with `npm install -g {kind.package}`"):
+        asyncio.run(target.open(str(tmp_path)).respond(SampleRequest()))
+
+
+def test_it_gets_a_home_of_its_own_that_is_gone_afterwards(place, monkeypatch):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/somewhere/of/the/user")
+    given = seen(place)
+    home = given["env"]["HOME"]
+    assert given["home"] == [".gitconfig"]
+    assert home != os.environ.get("HOME")
+    assert given["env"]["CLAUDE_CONFIG_DIR"] == f"{home}/.claude"
+    assert not os.path.exists(home)
+
+
+def test_it_gets_the_users_own_home_when_asked(place, monkeypatch):
+    monkeypatch.setenv("HOME", str(place))
+    given = seen(place, user_settings=True)
+    assert given["env"]["HOME"] == str(place)
+    assert "CLAUDE_CONFIG_DIR" not in given["env"]
+
+
+def test_its_home_can_be_given(place):
+    (place / "settings" / ".claude").mkdir(parents=True)
+    (place / "settings" / ".claude" / "settings.json").write_text("{}")
+    assert seen(place, home_template="settings")["home"] == [".claude/settings.json", ".gitconfig"]
+
+
+def test_it_gets_its_vendors_keys_and_no_others(place, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-vendor")
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-another")
+    monkeypatch.setenv("DATABASE_PASSWORD", "a-password-of-ours")
+    monkeypatch.setenv("PASSED_TOKEN", "a-token-that-it-needs")
+    monkeypatch.setenv("CLAUDECODE", "1")
+    env = seen(place, pass_env=("PASSED_TOKEN",), env={"MORE": "1"})["env"]
+    assert env["ANTHROPIC_API_KEY"] == "key-of-the-vendor"
+    assert (env["PASSED_TOKEN"], env["MORE"]) == ("a-token-that-it-needs", "1")
+    assert not env.keys() & {"OPENAI_API_KEY", "DATABASE_PASSWORD", "CLAUDECODE"}
+
+
+def test_it_works_in_a_new_folder_each_time(place):
+    one, two = seen(place), seen(place)
+    assert one["cwd"] != two["cwd"]
+    assert one["cwd"] == one["env"]["PWD"]
+    assert not os.path.exists(one["cwd"])
+
+
+def test_it_works_where_it_is_told(place):
+    (place / "here").mkdir()
+    assert seen(place, cwd="here")["cwd"] == str(place / "here")
+    assert (place / "here" / "new.txt").exists()
+
+
+def test_settings_become_arguments(place):
+    argv = seen(place, model="opus", system_prompt="Be brief", args=("--max-turns", "3"))["argv"]
+    assert argv[-2:] == ["--max-turns", "3"]
+    assert argv[argv.index("--model") + 1] == "opus"
+    assert argv[argv.index("--append-system-prompt") + 1] == "Be brief"
+
+
+@pytest.mark.parametrize("provider", AGENTS)
+def test_every_agent_is_told_model_prompt_and_system_prompt(provider):
+    target = TARGETS.find(provider)(name="t", provider=provider, model="m/odel", system_prompt="Be brief")
+    for home in ("/home", None):
+        made = target.invocation(Call(prompt="Do it", home=home, environment={}))
+        everything = json.dumps([made.arguments, made.stdin, made.env, made.files])
+        assert "m/odel" in made.arguments
+        assert "Do it" in made.stdin
+        assert "Be brief" in everything
+        assert all(not path.startswith("/") for path in made.files)
+
+
+def test_a_system_prompt_for_codex_is_valid_toml():
+    import tomllib
+
+    text = 'He said "no"\\ \n\x7f ünï \t'
+    made = TARGETS.find("codex")(name="t", provider="codex", system_prompt=text).invocation(
+        Call(prompt="", home=None, environment={})
+    )
+    [setting] = [each for each in made.arguments if each.startswith("developer_instructions")]
+    assert tomllib.loads(setting) == {"developer_instructions": text}
+
+
+def test_lines_that_repeat_others_are_not_kept():
+    stream = EventStream((b'{"type":"update"',), None, "json")
+    big = b'{"type":"update","text":"' + b"x" * 1_000_000 + b'"}\n'
+    assert all(stream.take(big) for _ in range(100))
+    assert stream.take(b'{"type":"end"}')
+    assert [event.data for event in stream.events()] == [{"type": "end"}]
+
+
+def test_a_summary_has_the_words_that_say_most():
+    item = {"type": "command_execution", "command": "make\n  all", "exit_code": 0}
+    line = json.dumps({"type": "item.completed", "item": item}).encode()
+    assert summary_of(line, 1500.0) == "    1.50 s  item.completed · command_execution · make all"
+    assert summary_of(b"no JSON", 0.0).endswith("no JSON")
+    assert len(summary_of(b"x" * 10_000, 0.0)) < 400
+
+
+class TestRuns:
+    """Agents in runs: one that goes wrong harms nobody else."""
+
+    def project(self, place, folder, **settings):
+        env = {"CHILDREN": str(place / "children")}
+        entry = {"name": "agent", "provider": "claude-code", "executable": str(place / "claude"), "max_retries": 0}
+        folder.write("targets.yaml", {"targets": [{**entry, "env": env, **settings}]})
+
+    def test_one_bad_case_after_the_other_and_the_good_ones_are_unharmed(self, place, folder, command):
+        self.project(place, folder, timeout_seconds=3, workers=1)
+        prompts = ["children, then hang", "answer", "flood", "answer", "crash", "answer"]
+        cases = [
+            {"id": f"c{number}", "expected_outcome": "x", "input": prompt} for number, prompt in enumerate(prompts)
+        ]
+        folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "yes"}], "evalcases": cases})
+        command("eval", "d.yaml", "--out", "out", "--quiet")
+        records = [json.loads(line) for line in (folder.path / "out" / "results.jsonl").read_text().splitlines()]
+        found = {record["eval_id"]: record.get("error", {}).get("class") or record["score"] for record in records}
+        assert found == {"c0": "timeout", "c1": 1.0, "c2": "process", "c3": 1.0, "c4": "process", "c5": 1.0}
+        assert left_behind(place) == []
+
+    @pytest.mark.parametrize(("log_format", "extension"), [("json", "jsonl"), ("summary", "log")])
+    def test_what_an_agent_prints_is_logged_without_secrets(
+        self, place, folder, command, monkeypatch, log_format, extension
+    ):
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-vendor")
+        self.project(place, folder, log_format=log_format)
+        case = {"id": "a/b", "expected_outcome": "x", "input": "report"}
+        folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "cwd"}], "evalcases": [case]})
+        assert command("eval", "d.yaml", "--out", "out", "--quiet").code == 0
+        [log] = (folder.path / "out" / "logs").iterdir()
+        text = log.read_text()
+        assert log.suffix == f".{extension}"
+        assert "result" in text
+        assert "key-of-the-vendor" not in text
+        assert "key-of-the-vendor" not in (folder.path / "out" / "results.jsonl").read_text()
+
+    def test_nothing_goes_on_when_the_run_is_killed(self, place, folder):
+        self.project(place, folder)
+        case = {"id": "one", "expected_outcome": "x", "input": "children, then hang"}
+        folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "x"}], "evalcases": [case]})
+        command = [sys.executable, "-m", "agentv", "eval", "d.yaml", "--out", "out", "--quiet"]
+        temporary = folder.path / "temporary"
+        temporary.mkdir()
+        env = {**os.environ, "TMPDIR": str(temporary)}
+        with subprocess.Popen(command, cwd=folder.path, env=env, stderr=subprocess.DEVNULL) as run:
+            children = place / "children"
+            for _ in range(1000):
+                if children.exists() and len(children.read_text().split()) >= 3:
+                    break
+                time.sleep(0.02)
+            run.send_signal(signal.SIGKILL)
+        assert left_behind(place) == []
+        for _ in range(100):
+            if not list(temporary.iterdir()):
+                break
+            time.sleep(0.02)
+        assert list(temporary.iterdir()) == []

@@ -1,0 +1,102 @@
+"""The real programs as targets of a run, through a tool call and back. Their model is the server on loopback."""
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from real_agents import AGENTS, ANSWER, COMMAND, KEY, SAID, RealAgent, cleaned
+
+from agentv.registry import TARGETS
+from agentv.testing import FaultyServer
+
+EVENTS = Path(__file__).parent.parent / "data" / "agents"
+
+pytestmark = [
+    pytest.mark.real_agents,
+    pytest.mark.filterwarnings("default"),
+]
+
+
+@pytest.fixture(params=AGENTS, ids=[agent.provider for agent in AGENTS])
+def agent(request, monkeypatch):
+    found = request.param
+    if shutil.which(found.program) is None:
+        pytest.skip(f"npm install -g {TARGETS.find(found.provider).package}")
+    for name, value in found.keys.items():
+        monkeypatch.setenv(name, value)
+    return found
+
+
+def run(agent: RealAgent, server: FaultyServer, folder, command, **settings):
+    """The record of one case, answered by the agent."""
+    home = agent.home(server.origin)
+    for name, text in home.items():
+        folder.write(f"home/{name}", text)
+    entry = {
+        "name": "agent",
+        "provider": agent.provider,
+        "log_format": "json",
+        "timeout_seconds": 120,
+        "max_retries": 0,
+    }
+    if home:
+        entry["home_template"] = "home"
+    folder.write("targets.yaml", {"targets": [{**entry, **agent.settings(server.origin), **settings}]})
+    case = {"id": "one", "expected_outcome": "x", "input": "Make a file and say the answer"}
+    folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "42"}], "evalcases": [case]})
+    ended = command("eval", "d.yaml", "--out", "out", "--quiet")
+    [line] = (folder.path / "out" / "results.jsonl").read_text().splitlines()
+    return ended, json.loads(line)
+
+
+def keep_events(agent: RealAgent, folder, name: str) -> None:
+    """Writes the events of the run where the tests without agents read them, when that is asked for."""
+    if os.environ.get("AGENTV_RECORD_EVENTS"):
+        [log] = (folder.path / "out" / "logs").iterdir()
+        EVENTS.mkdir(exist_ok=True)
+        (EVENTS / f"{agent.provider}.{name}.jsonl").write_text(cleaned(log.read_text().splitlines()))
+
+
+def test_it_answers_through_a_tool_call(agent, folder, command):
+    with FaultyServer(agent.answers) as server:
+        ended, record = run(agent, server, folder, command)
+    assert ended.code == 0, ended.stderr
+    assert record["status"] == "ok", record.get("error")
+    assert (record["candidate_answer"], record["score"]) == (ANSWER, 1.0)
+    first, last = record["output_messages"]
+    [call] = first["tool_calls"]
+    assert first["content"] == SAID
+    assert call["tool"] == (agent.reported or agent.tool)
+    assert COMMAND in call["input"]["command"]
+    assert call["output"].split("\n")[0] == "made.txt", "it works in a folder that has nothing else in it"
+    assert call["duration_ms"] > 0
+    assert last == {"role": "assistant", "content": ANSWER}
+    metrics = record["execution_metrics"]
+    assert (metrics["token_usage"]["input"], metrics["token_usage"]["output"]) == (200, 40)
+    assert metrics["token_usage"]["cached"] == 60
+    assert ("cost_usd" in metrics) == agent.reports_cost
+    assert KEY not in "".join(path.read_text() for path in (folder.path / "out").rglob("*") if path.is_file())
+    keep_events(agent, folder, "answer")
+
+
+def test_a_tool_that_fails_is_a_part_of_the_answer(agent, folder, command):
+    with FaultyServer(replace(agent, command="echo broken >&2; exit 3").answers) as server:
+        ended, record = run(agent, server, folder, command)
+    assert ended.code == 0, ended.stderr
+    [call] = record["output_messages"][0]["tool_calls"]
+    assert "broken" in call["output"]
+    assert record["candidate_answer"] == ANSWER
+    keep_events(agent, folder, "failed-tool")
+
+
+def test_it_says_that_its_key_is_wrong(agent, folder, command):
+    with FaultyServer(faults={"401": 1.0}) as server:
+        quick = {"CLAUDE_CODE_MAX_RETRIES": "0"}
+        env = {**agent.settings(server.origin).get("env", {}), **quick}
+        ended, record = run(agent, server, folder, command, env=env)
+    assert ended.code == 3
+    assert (record["status"], record["error"]["class"]) == ("error", "auth"), record["error"]
+    keep_events(agent, folder, "wrong-key")
