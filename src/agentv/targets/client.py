@@ -39,6 +39,7 @@ from agentv.environment import SHORTEST_SECRET, redacted
 from agentv.errors import UsageError
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
+from agentv.targets.mending import mended_json
 from agentv.targets.retry_after import details_of, retry_after_s, retry_delay_s
 
 MAX_ANSWER_BYTES = 64 * 2**20
@@ -148,7 +149,7 @@ class HttpClient:
                 timeout=_timeout(timeout_s),
             )
             try:
-                return Reply(response.status, response.headers, await _whole_body(response))
+                return Reply(response.status, response.headers, mended_json(await _whole_body(response)))
             except BaseException:
                 response.close()
                 raise

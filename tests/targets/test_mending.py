@@ -1,0 +1,37 @@
+"""JSON with half a character in it, or a mark before it, is still an answer."""
+
+import json
+
+import pytest
+
+from agentv.targets.mending import mended_json
+
+WHOLE = "\U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r"plain", "plain"),
+        (r"\ud83d\ude00", WHOLE),
+        (r"a\ud83d", "a\ufffd"),
+        (r"\ude00b", "\ufffdb"),
+        (r"\ud83d\ud83d\ude00", "\ufffd" + WHOLE),
+        (r"\uDE00\uD83D", "\ufffd\ufffd"),
+        (r"\\ud83d", "\\ud83d"),
+        (r"\\\ud83d", "\\\ufffd"),
+        (r"\n\u00e9\t", "\n\u00e9\t"),
+        (r"\ud7ff\ue000", "\ud7ff\ue000"),
+        (r"\ud83dx\ude00", "\ufffdx\ufffd"),
+    ],
+)
+def test_half_a_pair_becomes_a_replacement_character_and_nothing_else_changes(written, meant):
+    assert json.loads(mended_json(f'"{written}"'.encode())) == meant
+
+
+def test_a_byte_order_mark_is_taken_off():
+    assert mended_json(b"\xef\xbb\xbf{}") == b"{}"
+
+
+def test_what_is_no_json_stays_as_it_is():
+    assert mended_json(rb"Write \ud83d for half a face") == rb"Write \ud83d for half a face"
