@@ -31,6 +31,9 @@ KNOWN: dict[str, Callable[[Request], Any]] = {
 }
 """What a function may ask for, by the names of its parameters."""
 
+_ALWAYS = {name: get for name, get in KNOWN.items() if name != "texts"}
+"""What one gets that takes any name. Only a function that makes vectors has a use for `texts`."""
+
 Getter = Callable[[Request], Any]
 
 
@@ -167,7 +170,7 @@ def _arguments(call: Callable[..., Any], label: str) -> tuple[list[Getter], dict
     for each in parameters:
         get = KNOWN["prompt"] if each.name in required else KNOWN.get(each.name)
         if each.kind is each.VAR_KEYWORD:
-            by_name = {**KNOWN, **by_name}
+            by_name = {**_ALWAYS, **by_name}
         elif each.kind is each.VAR_POSITIONAL and len(parameters) == 1:
             by_place.append(KNOWN["prompt"])
         elif get is not None and each.kind is each.POSITIONAL_ONLY:
