@@ -89,7 +89,10 @@ def _cli() -> Lines:
         yield f"| [`agentv {name}`](#agentv-{name}) | {_sentence(command)} |"
     yield from ("", "Data goes to standard output, messages to standard error. Exit codes:", "")
     yield from ("| code | meaning |", "|---|---|", "| 0 | all went well |")
-    yield "| 1 | `agentv validate` has findings, `agentv eval` missed a gate, `agentv targets check` got no answer |"
+    yield (
+        "| 1 | `agentv validate` has findings, `agentv eval` missed a gate, `agentv compare` found what `--fail-on` "
+        "names, `agentv targets check` got no answer |"
+    )
     yield "| 2 | wrong usage, configuration or targets, or a dataset that cannot be loaded |"
     yield from ("| 3, 4 | `agentv eval`: too many errors; budget used up |", "| 130 | interrupted |")
     for name, command in commands.items():

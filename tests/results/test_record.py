@@ -155,3 +155,11 @@ def test_rows_of_agentv_become_results(row):
 def test_anything_else_is_refused_with_the_reason(line, said):
     with pytest.raises(RecordError, match=said):
         decode_record(line)
+
+
+def test_half_of_a_surrogate_pair_is_read_as_a_replacement_character():
+    line = rb'{"eval_id": "x", "score": 1, "answer": "cut \ud83d", "reasoning": "whole \ud83d\ude80"}'
+    found = decode_record(line)
+    assert (found.candidate_answer, found.reasoning) == ("cut \ufffd", "whole \U0001f680")
+    with pytest.raises(RecordError, match="Invalid JSON"):
+        decode_record(rb'{"eval_id": "x", "score": 1, "answer": "\ud83d"')

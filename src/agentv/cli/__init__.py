@@ -12,6 +12,7 @@ from agentv import __version__
 
 COMMANDS = {
     "eval": "Answer, score and record every case.",
+    "compare": "Compare runs, and say whether the change is real.",
     "cases": "Print the cases of datasets, resolved, as JSON Lines.",
     "validate": "Check datasets, sidecars, targets and configuration.",
     "convert": "Write a dataset in another format, without loss.",

@@ -27,6 +27,17 @@ def run_path(given: str) -> str:
     return kept if os.path.isdir(kept) else given
 
 
+def named_run(given: str) -> tuple[str, str | None]:
+    """The run that `RUN` or `RUN:target` names, and the target. Raises UsageError when there is none."""
+    path = run_path(given)
+    if os.path.exists(path):
+        return path, None
+    run, colon, target = given.rpartition(":")
+    if colon and run and target and os.path.exists(run_path(run)):
+        return run_path(run), target
+    raise UsageError(f"No such run: {given}", hint=f"Runs are kept in {RESULTS_FOLDER}; RUN:target picks one target")
+
+
 def cases_that_ended(run: str, ended: Ended) -> frozenset[CaseName]:
     """The cases of which a job ended so. Raises UsageError when there is none."""
     found = frozenset((result.dataset, result.eval_id) for result in read_run(run_path(run)) if _ended(result, ended))

@@ -49,6 +49,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was run and with what, so that a run can be resumed, re-scored and compared from its folder alone.
 
+    A run that `stopped_early` knew enough before all its jobs were done; jobs without a record were not needed.
     `paths` and `options` are those of the command, `defaults` those of the project's configuration; `fingerprints` are
     those of evaluators, by name.
     """
@@ -57,6 +58,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     run_id: str
     started_at: str
     finished_at: str | None = None
+    stopped_early: bool = False
     exit_code: int | None = None
     paths: tuple[str, ...] = ()
     options: dict[str, Any] = {}

@@ -19,6 +19,21 @@ def interval(bounds: tuple[float, float] | None) -> str:
     return NONE if bounds is None else f"{bounds[0]:.3f} to {bounds[1]:.3f}"
 
 
+def signed(value: float | None) -> str:
+    """A difference, with its sign."""
+    return NONE if value is None else f"{value:+.3f}".replace("-", "−") if round(value, 3) else "0.000"
+
+
+def signed_interval(bounds: tuple[float, float] | None) -> str:
+    """The two ends of a difference."""
+    return NONE if bounds is None else f"{signed(bounds[0])} to {signed(bounds[1])}"
+
+
+def p_value(value: float | None) -> str:
+    """How likely chance alone is to do this."""
+    return NONE if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
 def percent(share: float | None) -> str:
     """A share of something whose size is told beside it."""
     return NONE if share is None else f"{share * 100:.1f} %"
@@ -63,6 +78,12 @@ def bars(counts: Sequence[int], drawn: bool) -> str:
     marks = _BLOCKS if drawn else _DIGITS
     # A bin with anything in it is higher than an empty one.
     return "".join(" " if drawn and not n else "0" if not n else marks[round(7 * n / most)] for n in counts)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Cells under one another, two blanks apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def fitting(text: str, encoding: str | None) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from agentv.model.run import RunSummary, TargetSummary
 from agentv.report.figures import (
+    aligned,
     bars,
     can_show_bars,
     counted,
@@ -42,7 +43,11 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 def print_ending(ending: Ending, stream: TextIO, interactive: bool) -> None:
     """The summary: coloured and cut to the width of a terminal, or as plain lines."""
-    lines = summary_lines(ending, can_show_bars(stream.encoding))
+    print_lines(summary_lines(ending, can_show_bars(stream.encoding)), stream, interactive)
+
+
+def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> None:
+    """Lines, coloured and cut to the width of a terminal, or plain and whole."""
     if not interactive:
         stream.write(fitting("".join(f"{text}\n" for text, _ in lines), stream.encoding))
         return
@@ -84,7 +89,7 @@ def _overview(ending: Ending) -> list[Line]:
                 usd(_total_cost(target)),
             ]
         )
-    head, *body = _aligned(rows)
+    head, *body = aligned(rows)
     took = "" if ending.duration_ms is None else f" in {duration(ending.duration_ms)}"
     return [(f"Run {ending.summary.run_id}{took}", "bold"), ("", ""), (head, "dim"), *((row, "") for row in body)]
 
@@ -134,7 +139,7 @@ def _evaluators(target: TargetSummary) -> Iterator[Line]:
         ]
         for name, found in target.evaluators.items()
     ]
-    yield from ((row, "") for row in _aligned(rows))
+    yield from ((row, "") for row in aligned(rows))
 
 
 def _errors(target: TargetSummary, details: TargetDetails) -> Iterator[Line]:
@@ -142,7 +147,7 @@ def _errors(target: TargetSummary, details: TargetDetails) -> Iterator[Line]:
         return
     yield f"  errors      {target.errors} of {target.cases - target.skipped}: {counted(details.error_classes)}", "red"
     rows = [["  ", name, _named(note), one_line(note.reason, _LONGEST_REASON)] for name, note in details.errors.items()]
-    yield from ((row, "red") for row in _aligned(rows))
+    yield from ((row, "red") for row in aligned(rows))
 
 
 def _cases(title: str, notes: Sequence[CaseNote], measure: str) -> Iterator[Line]:
@@ -153,7 +158,7 @@ def _cases(title: str, notes: Sequence[CaseNote], measure: str) -> Iterator[Line
     for note in notes:
         figure = number(note.score) if measure == "score" else duration(note.duration_ms)
         rows.append(["  ", figure, _named(note), one_line(note.reason, _LONGEST_REASON)])
-    yield from ((row, "yellow" if measure == "score" else "") for row in _aligned(rows))
+    yield from ((row, "yellow" if measure == "score" else "") for row in aligned(rows))
 
 
 def _named(note: CaseNote) -> str:
@@ -167,9 +172,3 @@ def _named(note: CaseNote) -> str:
 def _total_cost(target: TargetSummary) -> float | None:
     known = [cost for cost in (target.cost_usd, target.judge_cost_usd) if cost is not None]
     return sum(known) if known else None
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Cells under one another, two blanks apart."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

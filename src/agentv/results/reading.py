@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,8 @@ from agentv.model.result import Result
 from agentv.model.run import RunManifest
 from agentv.results.folder import RESULTS_FOLDER, RunFolder
 from agentv.results.record import RecordError, decode_record, record_from_data
+
+Decoded = TypeVar("Decoded")
 
 LINES = (".jsonl", ".ndjson")
 YAML = (".yaml", ".yml")
@@ -31,17 +33,29 @@ class FoundRun(msgspec.Struct, frozen=True):
 
 def read_run(path: Path | str) -> Iterator[Result]:
     """The results of a run, one at a time: `path` is its folder or a file of records. Looks at the path at once."""
+    run_id, file = run_id_of(path), records_file(path)
+    if file is None:
+        return iter(())
+    return _read_yaml(file, run_id) if file.suffix.lower() in YAML else _read_lines(file, run_id)
+
+
+def run_id_of(path: Path | str) -> str:
+    """What a run is called whose records do not say: as its folder or file."""
+    path = Path(path)
+    return path.name if path.is_dir() else path.name.removesuffix(path.suffix)
+
+
+def records_file(path: Path | str) -> Path | None:
+    """The file that the records of a run are in; None for a run that was stopped before its first one."""
     path = Path(path)
     file = _records_of(path) if path.is_dir() else path
     if file is None:
-        return iter(())
-    run_id = path.name if path.is_dir() else path.name.removesuffix(path.suffix)
-    kind = file.suffix.lower()
-    if kind not in LINES + YAML:
+        return None
+    if file.suffix.lower() not in LINES + YAML:
         raise UsageError(f"Not a run: {path}", f"Supported files: {', '.join(LINES + YAML)}")
     if not file.is_file():
         raise UsageError(f"No such run: {path}", hint=f"Runs are kept in {RESULTS_FOLDER}")
-    return _read_yaml(file, run_id) if kind in YAML else _read_lines(file, run_id)
+    return file
 
 
 def find_runs(root: Path | str) -> list[FoundRun]:
@@ -73,18 +87,25 @@ def _records_of(folder: Path) -> Path | None:
 
 
 def _read_lines(path: Path, run_id: str) -> Iterator[Result]:
+    for _, result in decoded_lines(path, lambda line: decode_record(line, run_id)):
+        yield result
+
+
+def decoded_lines(path: Path, decode: Callable[[bytes], Decoded]) -> Iterator[tuple[int, Decoded]]:
+    """Each record of a file of lines, as `decode` gives it, with the byte that it starts at."""
+    start = 0
     try:
         with open(path, "rb", buffering=1 << 18) as file:
             for number, line in enumerate(file, 1):
-                if line.isspace():
-                    continue
-                try:
-                    yield decode_record(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, run_id)
-                except RecordError as error:
-                    # The last line of a run that was killed, or is being written, can be half there.
-                    if not line.endswith(b"\n") and path.name == _RECORD_FILES[0]:
-                        return
-                    raise _refused(path, f"line {number}", error) from error
+                if not line.isspace():
+                    try:
+                        yield start, decode(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)
+                    except RecordError as error:
+                        # The last line of a run that was killed, or is being written, can be half there.
+                        if not line.endswith(b"\n") and path.name == _RECORD_FILES[0]:
+                            return
+                        raise _refused(path, f"line {number}", error) from error
+                start += len(line)
     except OSError as error:
         raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
 

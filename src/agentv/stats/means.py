@@ -54,7 +54,7 @@ def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None) -> Esti
     count = len(sums)
     if count < 2:
         return Estimate(mean, None, None, len(values), count)
-    error = math.sqrt(count / (count - 1) * float(sums @ sums)) / len(values)
+    error = math.sqrt(count / (count - 1) * float(np.square(sums).sum())) / len(values)
     half = t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error
     return Estimate(mean, error, (mean - half, mean + half), len(values), count)
 
@@ -71,7 +71,7 @@ def paired_difference(before: ArrayLike, after: ArrayLike, clusters: ArrayLike |
     if first.shape != second.shape:
         raise ValueError(f"Pairs are needed, got {first.size} and {second.size} scores")
     estimate = clustered_mean(second - first, clusters)
-    return Difference(estimate, t_test(estimate), _correlation(first, second))
+    return Difference(estimate, t_test(estimate), correlation(first, second))
 
 
 def t_test(estimate: Estimate, expected: float = 0.0) -> float | None:
@@ -109,7 +109,8 @@ def cluster_sums(values: NDArray[Any], clusters: ArrayLike | None) -> NDArray[An
     return np.bincount(index, values)
 
 
-def _correlation(first: NDArray[Any], second: NDArray[Any]) -> float | None:
+def correlation(first: NDArray[Any], second: NDArray[Any]) -> float | None:
+    """How far two sides go together, from -1 to 1; None where one does not vary."""
     a, b = first - first.mean(), second - second.mean()
-    spread = math.sqrt(float(a @ a) * float(b @ b))
-    return float(a @ b) / spread if spread > 0 else None
+    spread = math.sqrt(float((a * a).sum()) * float((b * b).sum()))
+    return float((a * b).sum()) / spread if spread > 0 else None

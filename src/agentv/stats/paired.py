@@ -17,7 +17,8 @@ RESAMPLES = 9_999
 
 _EXACT_UP_TO = 16
 _FEW_VALUES = 2_000
-_MOST_LOOKUPS = 40_000_000
+_MOST_SIGNS = 200_000_000
+_SIGNS_AT_ONCE = 500_000
 _FEWEST_RESAMPLES = 1_999
 
 
@@ -89,9 +90,8 @@ def sign_flip_test(
     if len(values) <= _FEW_VALUES:
         drawn = _from_counts(values, counts, resamples, chance)
     else:
-        affordable = 8 * _MOST_LOOKUPS // len(sums)
-        resamples = min(resamples, max(_FEWEST_RESAMPLES, affordable))
-        drawn = _from_bytes(sums, resamples, chance)
+        resamples = min(resamples, max(_FEWEST_RESAMPLES, _MOST_SIGNS // len(sums)))
+        drawn = _from_bits(sums, resamples, chance)
     beyond = int(np.count_nonzero(np.abs(drawn) >= reached))
     return SignFlips((1 + beyond) / (1 + resamples), resamples, False, seed)
 
@@ -115,19 +115,21 @@ def _from_counts(values: NDArray[Any], counts: NDArray[Any], resamples: int, cha
     return total
 
 
-def _from_bytes(sums: NDArray[Any], resamples: int, chance: Generator) -> NDArray[Any]:
-    """Eight signs are one random byte, and what each byte comes to is worked out once for each eight values."""
+def _from_bits(sums: NDArray[Any], resamples: int, chance: Generator) -> NDArray[Any]:
+    """A random bit is a sign. In single precision: what is compared are sums that all differ, not ties."""
     import numpy as np
 
-    groups = np.zeros((-(-len(sums) // 8), 8))
-    groups.reshape(-1)[: len(sums)] = sums
-    signs = 2.0 * ((np.arange(256)[:, None] >> np.arange(8)) & 1) - 1
-    table = (groups @ signs.T).ravel()
-    first = np.arange(len(groups)) * 256
-    drawn = np.empty(resamples)
-    for row in range(resamples):
-        drawn[row] = table[first + np.frombuffer(chance.bytes(len(groups)), np.uint8)].sum()
-    return drawn
+    values, total = sums.astype(np.float32), float(sums.sum())
+    width = -(-len(sums) // 8)
+    at_once = max(1, _SIGNS_AT_ONCE // len(sums))
+    parts = []
+    for done in range(0, resamples, at_once):
+        rows = min(at_once, resamples - done)
+        drawn = np.frombuffer(chance.bytes(rows * width), np.uint8).reshape(rows, width)
+        kept = np.unpackbits(drawn, axis=1, count=len(sums)).astype(np.float32)
+        # Not `@`: threads of a linear algebra library would spend more time on waiting than on this.
+        parts.append(2.0 * np.einsum("ij,j->i", kept, values).astype(np.float64) - total)
+    return np.concatenate(parts)
 
 
 def _score(wins: int, losses: int, n: int, delta: float) -> float:

@@ -1,0 +1,55 @@
+"""Many runs at once, over the cases that all of them scored: every pair, adjusted, and a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from agentv.comparison.compare import name_parts, side_of
+from agentv.comparison.model import Matrix
+from agentv.comparison.scores import Folded, RunScores
+from agentv.errors import UsageError
+from agentv.stats.comparison import compare_paired
+from agentv.stats.means import clustered_mean
+from agentv.stats.multiplicity import holm
+from agentv.stats.ranking import rank
+
+Cell = TypeVar("Cell")
+
+
+def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
+    """Three runs or more. Raises UsageError when no case was scored by all."""
+    import numpy as np  # late: see agentv.stats
+
+    notes: list[str] = []
+    parts = name_parts(runs, notes)
+    sides = [Folded(run, parts) for run in runs]
+    common = [name for name in sides[0].names if all(name in side.names for side in sides)]
+    columns = [side.means(side.run.scores)[[side.names[name] for name in common]] for side in sides]
+    scores = np.array(columns).T.reshape(len(common), len(runs))
+    there = ~np.isnan(scores).any(axis=1)
+    if not there.any():
+        raise UsageError("No case was scored by all runs", hint="Cases are joined by dataset and id")
+    first = sides[0]
+    known = first.run.clusters(first.first[first.names[name]] for name in common)
+    scores, clusters = scores[there], None if known is None else known[there]
+    pairs = [(i, j) for i in range(len(runs)) for j in range(i + 1, len(runs))]
+    found = {(i, j): compare_paired(scores[:, i], scores[:, j], clusters, seed=seed) for i, j in pairs}
+    asked = {pair: paired.p_value for pair, paired in found.items() if paired.p_value is not None}
+    adjusted = dict(zip(asked, holm(list(asked.values())), strict=True))
+    means = tuple(clustered_mean(column, clusters) for column in scores.T)
+    return Matrix(
+        sides=tuple(side_of(run) for run in runs),
+        n=len(scores),
+        clusters=means[0].clusters,
+        means=means,
+        differences=_square(found, len(runs)),
+        p_adjusted=_square(adjusted, len(runs)),
+        ranking=tuple(rank(scores, clusters, seed=seed)),
+        left_out=tuple(len(side.names) - len(scores) for side in sides),
+        notes=tuple(notes),
+    )
+
+
+def _square(found: Mapping[tuple[int, int], Cell], size: int) -> tuple[tuple[Cell | None, ...], ...]:
+    return tuple(tuple(found.get((i, j)) for j in range(size)) for i in range(size))

@@ -1,0 +1,173 @@
+"""The scores of one run as columns: read once, without answers, trials not averaged yet."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentv.errors import UsageError
+from agentv.results.brief import BriefRecord, brief_records
+from agentv.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from agentv.model.result import Result
+
+NAN = float("nan")
+
+CaseKey = tuple[str, str, str, str | None]
+"""Dataset, id, target, prompt."""
+
+
+class Column:
+    """Numbers, and the cases that they belong to."""
+
+    __slots__ = ("cases", "values")
+
+    def __init__(self) -> None:
+        self.cases = array("l")
+        self.values = array("d")
+
+    def add(self, case: int, value: float) -> None:
+        """One more number of a case."""
+        self.cases.append(case)
+        self.values.append(value)
+
+    def means(self, groups: NDArray[Any], count: int) -> NDArray[Any]:
+        """The mean of each group of cases; NaN for one without a number."""
+        import numpy as np  # late: see agentv.stats
+
+        if not self.cases:
+            return np.full(count, np.nan)
+        index = groups[np.frombuffer(self.cases, dtype=np.dtype("l"))]
+        sums = np.bincount(index, np.frombuffer(self.values), minlength=count)
+        with np.errstate(invalid="ignore"):
+            means: NDArray[Any] = sums / np.bincount(index, minlength=count)
+        return means
+
+
+class RunScores:
+    """What a run scored. `cases` are in order of appearance, and everything else refers to them by number.
+
+    `tags` are numbers of `tag_sets`; `starts` are the bytes at which the first scored record of each case starts,
+    None where there is none.
+    """
+
+    def __init__(self, path: Path | str, label: str, target: str | None = None) -> None:
+        self.path = path
+        self.label = label
+        self.cases: dict[CaseKey, int] = {}
+        self.conversations: list[str | None] = []
+        self.tags = array("l")
+        self.tag_sets: dict[tuple[str, ...], int] = {}
+        self.starts: list[int | None] = []
+        self.scores, self.cost, self.duration = Column(), Column(), Column()
+        self.evaluators: dict[str, Column] = {}
+        self.records = self.errors = self.unscored = 0
+        self._talk = False
+        self._targets: dict[str, None] = {}
+        self._prompts: dict[str | None, None] = {}
+        others: set[str] = set()
+        for start, record in brief_records(path):
+            if target is not None and record.target != target:
+                others.add(record.target)
+            else:
+                self._add(start, record)
+        if target is not None and not self.records:
+            hint = did_you_mean(target, others) or f"Targets: {', '.join(sorted(others)) or 'none'}"
+            raise UsageError(f"No result of the target '{target}' in {path}", hint=hint)
+
+    @property
+    def targets(self) -> list[str]:
+        """The targets in it, in order of appearance."""
+        return list(self._targets)
+
+    @property
+    def prompts(self) -> list[str | None]:
+        """The prompts in it; a single None when cases have none."""
+        return list(self._prompts)
+
+    def clusters(self, cases: Iterable[int]) -> NDArray[Any] | None:
+        """A number for each conversation of these cases, and one of its own for each case without; None if all are."""
+        import numpy as np
+
+        if not self._talk:
+            return None
+        numbers: dict[object, int] = {}
+        said = [self.conversations[case] for case in cases]
+        return np.array(
+            [
+                numbers.setdefault(position if name is None else name, len(numbers))
+                for position, name in enumerate(said)
+            ],
+            dtype=np.intp,
+        )
+
+    def _add(self, start: int | None, record: BriefRecord | Result) -> None:
+        self.records += 1
+        key = (record.dataset, record.eval_id, record.target, record.prompt)
+        case = self.cases.setdefault(key, len(self.cases))
+        if case == len(self.starts):
+            self.starts.append(None)
+            self.conversations.append(record.conversation_id)
+            self._talk = self._talk or record.conversation_id is not None
+            self.tags.append(self.tag_sets.setdefault(record.tags, len(self.tag_sets)))
+            self._targets[record.target] = self._prompts[record.prompt] = None
+        self._add_use(case, record)
+        if record.status == "error":
+            self.errors += 1
+            return
+        if record.score is None:
+            self.unscored += 1
+        else:
+            self.scores.add(case, record.score)
+            if self.starts[case] is None:
+                self.starts[case] = start
+        for found in record.evaluator_results:
+            if found.score is not None:
+                column = self.evaluators.get(found.name)
+                if column is None:
+                    column = self.evaluators[found.name] = Column()
+                column.add(case, found.score)
+
+    def _add_use(self, case: int, record: BriefRecord | Result) -> None:
+        metrics = record.execution_metrics
+        # What comes from a cache took no time and cost nothing here, and says nothing of the target.
+        if metrics is None or record.cached or record.status == "error":
+            return
+        if metrics.cost_usd is not None:
+            self.cost.add(case, metrics.cost_usd)
+        if metrics.duration_ms is not None:
+            self.duration.add(case, metrics.duration_ms)
+
+
+class Folded:
+    """The cases of a run under the names that several runs share; trials, and what has no name of its own, together."""
+
+    def __init__(self, run: RunScores, parts: Sequence[int]) -> None:
+        """`parts` are the places in a case's key that its name is made of."""
+        import numpy as np
+
+        self.run = run
+        if len(run.targets) < 2 and len(run.prompts) < 2 and tuple(parts) == (0, 1):
+            # The usual run: every case has a name of its own already.
+            self.names: dict[tuple[str | None, ...], int] = {key[:2]: case for key, case in run.cases.items()}
+            self.first: Sequence[int] = range(len(self.names))
+            self._groups = np.arange(len(self.names))
+            return
+        self.names, groups = {}, array("l")
+        first: list[int] = []
+        for key, case in run.cases.items():
+            number = self.names.setdefault(tuple(key[part] for part in parts), len(self.names))
+            if number == len(first):
+                first.append(case)
+            groups.append(number)
+        self.first = first
+        self._groups = np.array(groups, dtype=np.intp)
+
+    def means(self, column: Column) -> NDArray[Any]:
+        """The mean of each case."""
+        return column.means(self._groups, len(self.names))

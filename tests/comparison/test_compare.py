@@ -1,0 +1,292 @@
+"""Two runs, case by case: what is joined, what is left out, and what is said of it."""
+
+import random
+
+import msgspec
+import numpy as np
+import pytest
+from compared_runs import judged, record, used, write_run, write_scores
+
+from agentv.comparison.compare import compare_runs
+from agentv.comparison.matrix import compare_many
+from agentv.comparison.scores import RunScores
+from agentv.errors import AgentvError, UsageError
+from agentv.report.comparison import sentence
+from agentv.stats.comparison import compare_paired
+from agentv.stats.means import clustered_mean
+from agentv.stats.multiplicity import holm
+from agentv.stats.paired import mcnemar_exact, share_difference, sign_flip_test
+
+
+@pytest.fixture
+def compare(tmp_path):
+    def compared(before, after, **options):
+        first = write_run(tmp_path / "a.jsonl", *before)
+        second = write_run(tmp_path / "b.jsonl", *after)
+        return compare_runs(RunScores(first, "a"), RunScores(second, "b"), **options)
+
+    return compared
+
+
+def scored(*scores, **known):
+    return [record(number, score, **known) for number, score in enumerate(scores)]
+
+
+class TestJoining:
+    def test_cases_are_joined_by_dataset_and_id_in_any_order(self, compare):
+        before = [record("x", 0.0), record("y", 1.0), record("x", 0.5, dataset="e")]
+        after = [record("x", 1.0, dataset="e"), record("y", 0.75), record("x", 1.0)]
+        found = compare(before, after)
+        assert [(pair.dataset, pair.eval_id, pair.score1, pair.score2) for pair in found.pairs] == [
+            ("d", "x", 0.0, 1.0),
+            ("d", "y", 1.0, 0.75),
+            ("e", "x", 0.5, 1.0),
+        ]
+
+    def test_trials_are_averaged_first(self, compare):
+        before = [record("x", score, trial=trial) for trial, score in enumerate([0.0, 1.0, 0.5], 1)]
+        found = compare(before, [record("x", 1.0)])
+        assert (found.pairs[0].score1, found.paired.n) == (0.5, 1)
+
+    def test_errors_and_unscored_results_are_no_scores(self, compare):
+        unscored = record("z", 0.0, status="unscored", verdict=None)
+        unscored = msgspec.structs.replace(unscored, score=None)
+        before = [record("x", 1.0), record("y", None), unscored, record("w", 1.0, trial=1), record("w", None, trial=2)]
+        after = [record("x", 0.5), record("y", 1.0), record("z", 1.0), record("w", 1.0)]
+        found = compare(before, after)
+        assert [pair.eval_id for pair in found.pairs] == ["x", "w"]
+        assert (found.unscored, found.unmatched) == ((2, 0), (0, 0))
+        assert [(side.errors, side.unscored, side.records) for side in found.sides] == [(2, 1, 5), (0, 0, 4)]
+
+    def test_cases_of_one_side_only_are_counted_and_named(self, compare):
+        found = compare([record("x", 1.0), record("y", 1.0)], [record("x", 1.0), record("u", 0), record("v", 0)])
+        assert (found.unmatched, found.unmatched_ids) == ((1, 2), (("y",), ("u", "v")))
+
+    def test_targets_belong_to_the_name_only_when_both_sides_have_several(self, compare):
+        two = [record("x", score, target=target) for target, score in [("t", 1.0), ("u", 0.5)]]
+        assert [(pair.target, pair.score1) for pair in compare(two, two).pairs] == [("t", 1.0), ("u", 0.5)]
+        found = compare(two, [record("x", 1.0, target="v")])
+        assert [(pair.target, pair.score1) for pair in found.pairs] == [(None, 0.75)]
+        assert found.notes == ("a has 2 targets (t, u), averaged case by case; a:t picks one",)
+        assert compare([record("x", 1.0)], [record("x", 1.0, target="v")]).notes == ()
+
+    def test_prompts_are_treated_alike(self, compare):
+        two = [record("x", score, prompt=prompt) for prompt, score in [("short", 1.0), ("long", 0.5)]]
+        assert [(pair.prompt, pair.score1) for pair in compare(two, two).pairs] == [("short", 1.0), ("long", 0.5)]
+
+    def test_a_target_can_be_picked(self, tmp_path):
+        path = write_run(tmp_path / "a.jsonl", record("x", 1.0), record("x", 0.0, target="u"))
+        assert RunScores(path, "a", "u").targets == ["u"]
+        with pytest.raises(UsageError, match="No result of the target 'uu'"):
+            RunScores(path, "a", "uu")
+
+    def test_renamed_datasets_are_matched_by_ids_and_that_is_said(self, compare):
+        found = compare([record("x", 1.0)], [record("x", 0.5, dataset="other")])
+        assert found.paired.n == 1
+        assert found.notes == ("No dataset is in both: cases are matched by their ids alone",)
+
+    def test_nothing_in_common_is_an_error(self, compare):
+        with pytest.raises(UsageError, match="no case in common"):
+            compare([record("x", 1.0)], [record("y", 1.0)])
+        # Ids that are not unique are no way to match.
+        with pytest.raises(UsageError, match="no case in common"):
+            compare([record("x", 1.0), record("x", 1.0, dataset="e")], [record("x", 1.0, dataset="f")])
+
+    def test_rows_of_agentv_and_yaml_are_read_too(self, tmp_path):
+        ours = write_run(tmp_path / "a.jsonl", record("x", 1.0, dataset="set", candidate_answer="old"))
+        theirs = tmp_path / "b.jsonl"
+        theirs.write_text('{"test_id": "x", "suite": "set", "score": 0.5, "target": "t", "answer": "new"}\n')
+        found = compare_runs(RunScores(ours, "a"), RunScores(theirs, "b"))
+        assert (found.pairs[0].delta, found.changes[0].answer2) == (-0.5, "new")
+        yaml = tmp_path / "c.yaml"
+        yaml.write_text("---\neval_id: x\ndataset: set\nscore: 0.25\ncandidate_answer: third\n")
+        found = compare_runs(RunScores(ours, "a"), RunScores(yaml, "c"))
+        assert (found.pairs[0].score2, found.changes[0].answer2) == (0.25, "third")
+
+    def test_what_is_no_result_is_refused_with_its_line(self, tmp_path):
+        path = tmp_path / "a.jsonl"
+        path.write_text('{"eval_id": "x", "score": 1}\n{"eval_id": "x", "score": 7}\n')
+        with pytest.raises(AgentvError, match="line 2"):
+            RunScores(path, "a")
+
+
+class TestOutcomes:
+    def test_wins_losses_and_ties_by_the_threshold(self, compare):
+        found = compare(scored(0.8, 0.9, 0.5, 0.5, 0.3), scored(0.9, 0.8, 0.5, 0.55, 0.31), threshold=0.1)
+        assert [pair.outcome for pair in found.pairs] == ["win", "loss", "tie", "tie", "tie"]
+        assert (found.wins, found.losses, found.ties) == (1, 1, 3)
+        assert compare(scored(0.5, 0.5), scored(0.5, 0.50001), threshold=0).wins == 1
+
+    def test_scores_of_0_and_1_get_the_exact_test(self, compare):
+        before, after = [1] * 20 + [0] * 20, [1] * 18 + [0] * 9 + [1] * 13
+        found = compare(scored(*map(float, before)), scored(*map(float, after))).paired
+        assert (found.test, found.p_value) == ("exact McNemar", mcnemar_exact(13, 2))
+        assert found.ci95 == share_difference(13, 2, 40)
+        assert (found.answer, found.mean_delta) == ("better", pytest.approx(11 / 40))
+
+    def test_other_scores_get_the_permutation_test(self, compare):
+        chance = random.Random(1)
+        before = [chance.random() for _ in range(50)]
+        after = [min(1, score + 0.1 * chance.random()) for score in before]
+        found = compare(scored(*before), scored(*after), seed=5).paired
+        deltas = np.array(after) - np.array(before)
+        assert (found.test, found.p_value) == ("sign flips", sign_flip_test(deltas, seed=5).p_value)
+        assert found.ci95 == pytest.approx(clustered_mean(deltas).ci95)
+
+    def test_conversations_are_clusters(self, compare):
+        before = [record(number, 0.0, conversation_id=f"c{number // 5}") for number in range(40)]
+        after = [record(number, float(number // 5 % 2), conversation_id=f"c{number // 5}") for number in range(40)]
+        found = compare(before, after).paired
+        assert (found.n, found.clusters, found.test) == (40, 8, "sign flips")
+        assert found.p_value == sign_flip_test([5.0 * (cluster % 2) for cluster in range(8)]).p_value
+
+    def test_nothing_changed(self, compare):
+        same = scored(*[0.0, 1.0] * 20)
+        found = compare(same, same)
+        assert (found.paired.answer, found.paired.p_value, found.changes) == ("no difference shown", 1.0, ())
+        assert found.paired.ci95[1] > 0
+        assert found.paired.minimum_detectable_difference == pytest.approx(2.87 / 40, abs=0.001)
+
+    def test_one_case_is_too_little(self, compare):
+        found = compare(scored(0.5), scored(0.75))
+        assert sentence(found.paired) == "Too little to tell: B − A = +0.250 (1 paired case)"
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            (0.1, "B is better by 0.100 (95 % 0.0"),
+            (-0.1, "B is worse by 0.100 (95 % 0.0"),
+            (0.0, "No difference shown: B − A = 0.000 (95 % −0.0"),
+        ],
+    )
+    def test_the_sentence(self, compare, change, said):
+        noise = [(-1) ** number * 0.15 for number in range(60)]
+        found = compare(scored(*[0.5] * 60), scored(*(0.5 + change + each for each in noise)))
+        text = sentence(found.paired)
+        assert text.startswith(said)
+        assert ", 60 paired cases); this set could have shown 0.05" in text
+
+
+class TestParts:
+    def test_evaluators_are_compared_by_name_and_adjusted(self, compare):
+        before = [record(n, 0.5, evaluator_results=judged(x=0.2, y=n % 3 / 2, old=1.0)) for n in range(12)]
+        after = [record(n, 0.5, evaluator_results=judged(x=0.4 + n / 100, y=n % 3 / 2, new=1.0)) for n in range(12)]
+        found = compare(before, after)
+        assert [part.name for part in found.evaluators] == ["x", "y"]
+        assert [part.p_adjusted for part in found.evaluators] == holm(
+            [part.paired.p_value for part in found.evaluators]
+        )
+
+    def test_tags_of_either_side_make_slices(self, compare):
+        before = [record(n, 0.5, tags=("even",) if n % 2 == 0 else ()) for n in range(10)]
+        after = [record(n, 0.5 + n / 100, tags=("late",) if n > 6 else ()) for n in range(10)]
+        found = {part.name: part.paired for part in compare(before, after).tags}
+        assert {name: paired.n for name, paired in found.items()} == {"even": 5, "late": 3}
+        assert found["late"].mean_delta == pytest.approx(0.08)
+
+    def test_cost_and_time_are_paired_where_both_are_known(self, compare):
+        before = [record(n, 0.5, execution_metrics=used(0.01, 100.0)) for n in range(4)]
+        after = [record(n, 0.5, execution_metrics=used(0.02 if n else None, 90.0 - n)) for n in range(4)]
+        found = compare(before, after)
+        assert (found.cost.n, found.cost.difference.value) == (3, pytest.approx(0.01))
+        assert (found.duration.n, found.duration.after) == (4, pytest.approx(88.5))
+        cached = [msgspec.structs.replace(each, cached=True) for each in after]
+        assert compare(before, cached).duration is None
+
+    def test_the_biggest_changes_have_both_answers(self, compare):
+        before = [record(n, 0.5, candidate_answer=f"old {n}") for n in range(6)]
+        changes = [0, 0.2, -0.4, 0.4, 0.1, 0]
+        after = [record(n, 0.5 + change, candidate_answer=f"new {n}") for n, change in enumerate(changes)]
+        found = compare(before, after, changes=3)
+        assert [(each.pair.eval_id, each.answer1, each.answer2) for each in found.changes] == [
+            ("2", "old 2", "new 2"),
+            ("3", "old 3", "new 3"),
+            ("1", "old 1", "new 1"),
+        ]
+
+    def test_answers_are_those_of_a_scored_trial(self, compare):
+        before = [record("x", None, trial=1), record("x", 0.0, trial=2, candidate_answer="second")]
+        assert compare(before, [record("x", 1.0)]).changes[0].answer1 == "second"
+
+
+class TestGates:
+    @pytest.mark.parametrize(
+        ("delta", "spread", "failing"),
+        [
+            (-0.2, 0.1, {"regression", "worse", "any-loss", "inconclusive"}),
+            (-0.01, 0.5, {"worse", "any-loss", "inconclusive"}),
+            (0.01, 0.5, {"any-loss", "inconclusive"}),
+            (0.2, 0.05, set()),
+        ],
+    )
+    def test_what_fails(self, compare, delta, spread, failing):
+        after = [0.5 + delta + (spread / 2 if n % 2 else -spread / 2) for n in range(20)]
+        found = compare(scored(*[0.5] * 20), scored(*after))
+        gates = ["regression", "worse", "any-loss", "inconclusive", "never"]
+        assert {gate for gate in gates if found.fails(gate)} == failing
+
+    @pytest.mark.parametrize(
+        ("delta", "spread", "outcome", "failing"),
+        [
+            (-0.01, 0.02, "shown", set()),
+            (-0.1, 0.02, "refuted", {"regression", "inconclusive"}),
+            (-0.01, 0.5, "inconclusive", {"inconclusive"}),
+        ],
+    )
+    def test_with_a_margin(self, compare, delta, spread, outcome, failing):
+        after = [0.5 + delta + (spread / 2 if n % 2 else -spread / 2) for n in range(20)]
+        found = compare(scored(*[0.5] * 20), scored(*after), margin=0.05)
+        assert found.non_inferiority.outcome == outcome
+        assert {gate for gate in ("regression", "inconclusive", "never") if found.fails(gate)} == failing
+
+
+class TestMany:
+    def test_every_pair_over_the_cases_that_all_scored(self, tmp_path):
+        chance = random.Random(4)
+        paths = [
+            write_scores(tmp_path / f"{name}.jsonl", [float(chance.random() < share) for _ in range(200)])
+            for name, share in [("a", 0.4), ("b", 0.8), ("c", 0.6)]
+        ]
+        write_run(tmp_path / "c.jsonl", *(record(f"case-{n}", 0.5 if n else None) for n in range(150)))
+        found = compare_many([RunScores(path, path.stem) for path in paths])
+        assert (found.n, found.left_out) == (149, (51, 51, 1))
+        assert [ranked.side for ranked in found.ranking] == [1, 2, 0]
+        assert found.differences[0][1].answer == "better"
+        assert found.differences[1][0] is found.differences[0][0] is None
+        asked = [found.differences[i][j].p_value for i, j in [(0, 1), (0, 2), (1, 2)]]
+        assert [found.p_adjusted[i][j] for i, j in [(0, 1), (0, 2), (1, 2)]] == holm(asked)
+
+    def test_no_case_that_all_scored_is_an_error(self, tmp_path):
+        paths = [write_run(tmp_path / f"{name}.jsonl", record(name, 1.0)) for name in "abc"]
+        with pytest.raises(UsageError, match="scored by all"):
+            compare_many([RunScores(path, path.stem) for path in paths])
+
+
+class TestSimulated:
+    """What is said of runs whose truth is known. Chances are seeded; a thousand comparisons take a second."""
+
+    def answers(self, rounds, cases, shift, binary=True):
+        draw = np.random.default_rng(11)
+        for _ in range(rounds):
+            easy = draw.beta(2, 1, cases)
+            after = np.clip(easy + shift, 0, 1)
+            if binary:
+                yield compare_paired(draw.random(cases) < easy, draw.random(cases) < after).answer
+            else:
+                sides = (np.clip(draw.normal(mean, 0.3), 0, 1) for mean in (easy, after))
+                yield compare_paired(*sides, test=False).answer
+
+    @pytest.mark.parametrize("binary", [True, False], ids=["0 and 1", "any score"])
+    def test_noise_is_called_no_difference(self, binary):
+        found = list(self.answers(1_000, 400, 0.0, binary))
+        assert found.count("no difference shown") >= 940
+
+    def test_five_points_on_two_thousand_cases_are_found(self):
+        draw = np.random.default_rng(12)
+        found = []
+        for _ in range(300):
+            easy = draw.beta(2, 1, 2_000)
+            worth = np.clip(easy, 0, 0.95) + 0.05
+            found.append(compare_paired(draw.random(2_000) < np.clip(easy, 0, 0.95), draw.random(2_000) < worth).answer)
+        assert found.count("better") >= 240
+        assert found.count("worse") == 0

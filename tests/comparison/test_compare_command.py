@@ -1,0 +1,176 @@
+"""`agentv compare` as users and programs meet it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from compared_runs import judged, record, used, write_run, write_scores
+from markdown_it import MarkdownIt
+
+HOSTILE = {
+    "a script": "<script>alert(1)</script></details><img src=x onerror=alert(1)>",
+    "escapes": "\x1b[2J\x1b]0;owned\x07\x9b31m done",
+    "right to left": "\u202eevil\u202c שלום \u2067x",
+    "broken pair": "half \\ud83d",
+    "a megabyte": "x" * 1_000_000,
+    "markdown": "# title\n```\n| a | b |\n@everyone [x](http://example.org)\n````",
+    "lines": "\r\n".join(f"line {number}" for number in range(1_000)),
+}
+
+
+def agentv(*arguments, **options):
+    command = [sys.executable, "-m", "agentv", "compare", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False, **options)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    before = [
+        record(
+            n,
+            n % 5 / 5,
+            candidate_answer=f"old {n}",
+            tags=("t",),
+            execution_metrics=used(0.01, 10.0),
+            evaluator_results=judged(x=0.5),
+        )
+        for n in range(30)
+    ]
+    after = [
+        record(
+            n,
+            min(1.0, n % 5 / 5 + n % 3 / 5),
+            candidate_answer=f"new {n}",
+            evaluator_results=judged(x=0.6),
+            execution_metrics=used(0.02, 9.0),
+        )
+        for n in range(31)
+    ]
+    return write_run(tmp_path / "a.jsonl", *before), write_run(tmp_path / "b.jsonl", *after)
+
+
+def test_the_sentence_comes_first_and_everything_else_follows(runs):
+    found = agentv(*runs)
+    assert (found.returncode, found.stderr) == (0, "")
+    first, *rest = found.stdout.splitlines()
+    assert first.startswith("B is better by 0.1")
+    assert "30 paired cases); this set could have shown 0.0" in first
+    text = "\n".join(rest)
+    for part in [
+        "B wins 20, loses 0, ties 10 of 30",
+        "Only in B: 1 case (30)",
+        "Evaluators",
+        "Tags",
+        "cost",
+        "time",
+        "old ",
+        "new ",
+    ]:
+        assert part in text
+
+
+def test_json_has_the_promised_names(runs):
+    data = json.loads(agentv(*runs, "--json").stdout)
+    assert data["matched"][1] == {
+        "dataset": "d", "eval_id": "1", "score1": 0.2, "score2": 0.4, "delta": 0.2, "outcome": "win",
+    }  # fmt: skip
+    assert data["unmatched"] == {"file1": 0, "file2": 1}
+    summary = data["summary"]
+    assert [summary[name] for name in ("total", "matched", "wins", "losses", "ties")] == [31, 30, 20, 0, 10]
+    assert summary["ci95"][0] < summary["mean_delta"] < summary["ci95"][1]
+    assert 0 < summary["p_value"] < 0.05
+    assert summary["minimum_detectable_difference"] > 0
+    assert (summary["answer"], summary["exit_code"], summary["seed"]) == ("better", 0, 0)
+    assert [side["targets"] for side in data["runs"]] == [["t"], ["t"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ((), 1),
+        (("--fail-on", "regression"), 1),
+        (("--fail-on", "worse"), 1),
+        (("--fail-on", "any-loss"), 1),
+        (("--fail-on", "inconclusive"), 1),
+        (("--fail-on", "never"), 0),
+        (("--margin", "0.5"), 0),
+        (("--margin", "0.01"), 1),
+    ],
+)
+def test_exit_codes_when_b_is_worse(runs, options, code):
+    assert agentv(*reversed(runs), *options).returncode == code
+
+
+def test_three_runs_are_a_matrix_and_a_ranking(tmp_path):
+    paths = [write_scores(tmp_path / f"{n}.jsonl", [float(case % 10 < n) for case in range(200)]) for n in (4, 6, 9)]
+    found = agentv(*paths)
+    assert found.returncode == 0
+    assert found.stdout.startswith(
+        "C has the highest mean, 0.900, of 3 runs, and is shown to be better than every other\n"
+    )
+    assert "Ranking" in found.stdout
+    data = json.loads(agentv(*paths, "--json").stdout)
+    assert [entry["run"] for entry in data["ranking"]] == [2, 1, 0]
+    assert [(entry["run1"], entry["run2"]) for entry in data["differences"]] == [(0, 1), (0, 2), (1, 2)]
+    assert agentv(*reversed(paths)).returncode == 1
+    assert agentv(*reversed(paths), "--fail-on", "never").returncode == 0
+    assert "### C has the highest mean" in agentv(*paths, "--markdown").stdout
+
+
+def test_targets_of_one_run_are_compared(tmp_path):
+    records = [record(n, score, target=target) for n in range(20) for target, score in (("old", 0.0), ("new", 1.0))]
+    path = write_run(tmp_path / "a.jsonl", *records)
+    assert agentv(path).stdout.startswith("B is better by 1.000")
+    assert agentv(f"{path}:new", f"{path}:old").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a.jsonl",), "Two runs are needed"),
+        (("a.jsonl", "nowhere"), "No such run: nowhere"),
+        (("a.jsonl", "a.jsonl:u"), "No result of the target 'u'"),
+        (("a.jsonl", "a.jsonl", "a.jsonl", "--margin", "0.1"), "for two runs"),
+        (("a.jsonl", "a.jsonl", "--json", "--markdown"), "give one"),
+        (("a.jsonl", "c.txt"), "Not a run: c.txt"),
+    ],
+)
+def test_mistakes_are_explained(tmp_path, arguments, message):
+    write_run(tmp_path / "a.jsonl", record("x", 1.0))
+    (tmp_path / "c.txt").write_text("no run")
+    found = agentv(*arguments, cwd=tmp_path)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert message in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_what_a_model_wrote_is_shown_as_text(tmp_path, text):
+    known = {
+        "candidate_answer": text,
+        "reasoning": text,
+        "tags": (text[:50],),
+        "evaluator_results": judged(**{text[:50]: 1.0}),
+    }
+    before = write_run(tmp_path / "a.jsonl", *(record(f"{n}{text[:50]}", 1.0, **known) for n in range(3)))
+    after = write_run(tmp_path / "b.jsonl", *(record(f"{n}{text[:50]}", 0.0, **known) for n in range(3)))
+    if "\\ud83d" in text:
+        for path in (before, after):
+            path.write_bytes(path.read_bytes().replace(b"\\\\ud83d", b"\\ud83d"))
+    plain = agentv(before, after).stdout
+    assert len(plain) < 30_000
+    assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u2067", "\r"} & set(plain)
+    source = agentv(before, after, "--markdown").stdout
+    assert len(source) < 60_000
+    assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u2067"} & set(source)
+    kinds = {"html_inline", "html_block", "image", "link_open"}
+    markup = [
+        part.content
+        for token in MarkdownIt("commonmark").enable("table").parse(source)
+        for part in [token, *(token.children or [])]
+        if part.type in kinds
+    ]
+    ours = ("<details>", "</details>", "<summary>", "</summary>", "<sub>", "</sub>")
+    assert [each for each in markup if not each.strip().startswith(ours)] == []
+    assert json.loads(agentv(before, after, "--json").stdout)["changes"][0]["answer1"]
