@@ -1,13 +1,16 @@
 """An answered case without a run around it, and evaluators built from entries as a run builds them."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from agentv.engine.question import Question
+from agentv.environment import Environment
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
+from agentv.evaluators.host import JudgeHost
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.judgement import Judgement
@@ -49,6 +52,18 @@ class Scoring:
         assert 0 <= score.score <= 1
         assert all(isinstance(sentence, str) for sentence in (*score.hits, *score.misses))
         return score
+
+    def hosted(self, call: Callable[[JudgeHost], Awaitable[Any]]) -> Any:
+        """What a coroutine function gives when it is given what the judges of one run share."""
+
+        async def run() -> Any:
+            host = JudgeHost(Environment())
+            try:
+                return await call(host)
+            finally:
+                await host.aclose()
+
+        return asyncio.run(run())
 
     def failure(self, *arguments: Any, **more: Any) -> str:
         """What an evaluator that cannot score says."""

@@ -18,6 +18,7 @@ from agentv.engine.question import Question
 from agentv.engine.scorer import Answerer, Scorer
 from agentv.engine.trace import summarise_trace, tool_durations
 from agentv.environment import environment_of
+from agentv.evaluators.host import JudgeHost
 from agentv.model.case import Origin
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Verdicts
@@ -38,6 +39,7 @@ class Worker:
         self._scorer = Scorer(self.targets, spec.judge)
         self._finders: dict[str, Callable[[str], str]] = {}
         self._environment = environment_of(spec.home)
+        self._host = JudgeHost(self._environment)
         self._prompts = _job_files(spec.layers.prompts_folder, spec)
         self._traces = _job_files(spec.layers.traces_folder, spec)
         self._logs = StreamLogs(spec.layers.logs_folder, Redactor(spec.layers.secrets))
@@ -85,8 +87,11 @@ class Worker:
         return self._record(job, answered, judgement, tuple(results), specs)
 
     async def aclose(self) -> None:
-        """Closes the targets."""
-        await self.targets.aclose()
+        """Closes the targets, and ends what judges have running."""
+        try:
+            await self._host.aclose()
+        finally:
+            await self.targets.aclose()
 
     def _verdicts(self, job: Job) -> Verdicts | None:
         return job.case.execution.verdicts or self._spec.defaults.verdicts
@@ -105,6 +110,7 @@ class Worker:
             trace_summary=summarise_trace(response.messages, response.tool_errors),
             execution_metrics=metrics,
             environment=self._environment,
+            host=self._host,
         )
 
     def _finder_of(self, job: Job) -> Callable[[str], str]:

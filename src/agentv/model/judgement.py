@@ -52,7 +52,7 @@ class Judgement:
     of the evaluator at work, several for a jury. `score_member` scores the same answer by another entry. `workdir` is
     the dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`. `embed(texts)`
     gets vectors of texts from the entry's target in the same way: they are the data of the answer. `environment` says
-    which variables are secret: programs of judges get none of them.
+    which variables are secret: programs of judges get none of them. `host` keeps what the judges of a run share.
     """
 
     def __init__(  # noqa: PLR0913 - each is a thing of its own, and all are given by name
@@ -68,6 +68,7 @@ class Judgement:
         trace_summary: TraceSummary | None = None,
         execution_metrics: ExecutionMetrics | None = None,
         environment: Environment | None = None,
+        host: object = None,
     ) -> None:
         self.request = request
         self.response = response
@@ -81,6 +82,7 @@ class Judgement:
         self.trace_summary = trace_summary
         self.execution_metrics = execution_metrics
         self.environment = environment or _NO_FILE
+        self.host = host
 
     def for_evaluator(self, ask: Ask, judges: tuple[str, ...], score_member: ScoreMember) -> Judgement:
         """The same for one evaluator, with its own ways to ask."""

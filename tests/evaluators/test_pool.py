@@ -1,0 +1,565 @@
+"""Warm processes for Python judges: nothing passes from one judgement to the next, and none can hurt the others."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from agentv.evaluators.host import JudgeHost
+from agentv.evaluators.pool import pool as pool_module
+from agentv.model.response import answer
+from agentv.model.result import TokenUsage
+from agentv.model.score import EvaluatorFailure
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
+
+# Each returns something else when it finds what an earlier call of it left behind.
+LEAVING = {
+    "a global": """
+        count = 0
+        def judge(context):
+            global count
+            count += 1
+            return count / 10
+        """,
+    "a list": """
+        seen = []
+        def judge(context):
+            seen.append(1)
+            return len(seen) / 10
+        """,
+    "a dict in a tuple": """
+        state = ({"n": 0},)
+        def judge(context):
+            state[0]["n"] += 1
+            return state[0]["n"] / 10
+        """,
+    "a default": """
+        def judge(context, seen=[]):
+            seen.append(1)
+            return len(seen) / 10
+        """,
+    "an attribute of the function": """
+        def judge(context):
+            judge.count = getattr(judge, "count", 0) + 1
+            return judge.count / 10
+        """,
+    "a closure": """
+        def make():
+            count = 0
+            def judge(context):
+                nonlocal count
+                count += 1
+                return count / 10
+            return judge
+        judge = make()
+        """,
+    "an attribute of a class": """
+        class Judge:
+            count = 0
+            def __call__(self, context):
+                Judge.count += 1
+                return Judge.count / 10
+        judge = Judge()
+        """,
+    "an attribute of an object": """
+        class Judge:
+            def __init__(self): self.count = 0
+            def __call__(self, context):
+                self.count += 1
+                return self.count / 10
+        judge = Judge()
+        """,
+    "a slot": """
+        class Judge:
+            __slots__ = ("count",)
+            def __init__(self): self.count = 0
+            def __call__(self, context):
+                self.count += 1
+                return self.count / 10
+        judge = Judge()
+        """,
+    "a cache": """
+        import functools
+        @functools.cache
+        def cached(n): return []
+        def judge(context):
+            cached(0).append(1)
+            return len(cached(0)) / 10
+        """,
+    "a generator": """
+        import itertools
+        numbers = itertools.count(1)
+        def judge(context): return next(numbers) / 10
+        """,
+    "another module's global": """
+        import neighbour
+        def judge(context):
+            neighbour.COUNT += 1
+            return neighbour.COUNT / 10
+        """,
+    "a name of a library": """
+        import json
+        def judge(context):
+            found = hasattr(json, "left_behind")
+            json.left_behind = True
+            return 0.9 if found else 0.1
+        """,
+    "a function of a library": """
+        import json
+        real = json.dumps
+        def judge(context):
+            found = json.dumps is not real
+            json.dumps = lambda *a: "patched"
+            return 0.9 if found else 0.1
+        """,
+    "a built-in": """
+        import builtins
+        def judge(context):
+            found = getattr(builtins, "left_behind", False)
+            setattr(builtins, "left_behind", True)
+            return 0.9 if found else 0.1
+        """,
+    "a module": """
+        import sys
+        def judge(context):
+            found = "wave" in sys.modules
+            import wave
+            import neighbour
+            neighbour.COUNT += 1
+            return neighbour.COUNT / 10
+        """,
+    "the environment": """
+        import os
+        def judge(context):
+            found = "LEFT_BEHIND" in os.environ
+            os.environ["LEFT_BEHIND"] = "1"
+            return 0.9 if found else 0.1
+        """,
+    "the folder": """
+        import os
+        start = os.getcwd()
+        def judge(context):
+            found = os.getcwd() != start
+            os.chdir("/")
+            return 0.9 if found else 0.1
+        """,
+    "the search path": """
+        import sys
+        def judge(context):
+            found = "left-behind" in sys.path
+            sys.path.append("left-behind")
+            return 0.9 if found else 0.1
+        """,
+    "a thread": """
+        import threading
+        def judge(context):
+            found = threading.active_count()
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+            return found / 10
+        """,
+    "an open file": """
+        import os
+        def judge(context):
+            return 0.1 if os.open("/dev/null", 0) < 20 and os.dup(0) and judge.__name__ else 0.9
+        """,
+    "the file mode": """
+        import os
+        def judge(context):
+            before = os.umask(0o123)
+            return 0.9 if before == 0o123 else 0.1
+        """,
+    "random numbers": """
+        import random
+        def judge(context):
+            found = random.getstate()[2] is not None
+            random.gauss(0, 1)
+            return 0.9 if found else 0.1
+        """,
+    "a warning filter": """
+        import warnings
+        def judge(context):
+            found = warnings.filters[0][0] == "error"
+            warnings.simplefilter("error")
+            return 0.9 if found else 0.1
+        """,
+    "a context variable": """
+        import contextvars
+        variable = contextvars.ContextVar("variable", default=0)
+        def judge(context):
+            variable.set(variable.get() + 1)
+            return variable.get() / 10
+        """,
+    "a task": """
+        import asyncio
+        async def judge(context):
+            found = len(asyncio.all_tasks())
+            asyncio.get_running_loop().create_task(asyncio.sleep(60))
+            return found / 10
+        """,
+    "a process": """
+        import os
+        def judge(context):
+            if os.fork() == 0:
+                os.execvp("sleep", ["sleep", "60"])
+            try:
+                return 0.1 if len(children()) == 1 else 0.9
+            except OSError:
+                return 0.1
+        def children():
+            with open(f"/proc/self/task/{os.getpid()}/children") as file:
+                return file.read().split()
+        """,
+}  # fmt: skip
+
+
+def write(folder, name, text):
+    (folder / name).write_text(textwrap.dedent(text))
+
+
+def judged(scoring, folder, times=5, function="judge.py:judge", at_once=False, **settings):
+    """The scores of one function, one after the other or all at once; failures as their messages."""
+    evaluator = scoring.evaluator("python", function=function, **settings)
+
+    async def one(host, number):
+        try:
+            judgement = scoring.judgement(str(number), workdir=str(folder), host=host)
+            return (await evaluator.evaluate(judgement)).score
+        except EvaluatorFailure as failure:
+            return str(failure)
+
+    async def all_of_them(host):
+        if at_once:
+            return await asyncio.gather(*(one(host, number) for number in range(times)))
+        return [await one(host, number) for number in range(times)]
+
+    return scoring.hosted(all_of_them)
+
+
+@pytest.mark.parametrize("code", LEAVING.values(), ids=LEAVING)
+def test_what_a_judgement_leaves_behind_is_not_there_for_the_next(scoring, tmp_path, code):
+    write(tmp_path, "judge.py", code)
+    write(tmp_path, "neighbour.py", "COUNT = 0")
+    assert judged(scoring, tmp_path, 4) == [0.1] * 4
+
+
+PIDS = "import os\ndef judge(context):\n    open('pids', 'a').write(f'{os.getpid()}\\n')\n    return 1\n"
+
+
+@pytest.fixture
+def pids(tmp_path, monkeypatch):
+    """The process of each judgement, in order."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "judge.py", PIDS)
+    return lambda: Path("pids").read_text().split()
+
+
+def test_a_judge_that_leaves_no_trace_keeps_its_process(scoring, tmp_path, pids):
+    assert judged(scoring, tmp_path, 5) == [1.0] * 5
+    assert len(set(pids())) == 1
+
+
+def test_a_fresh_judgement_has_a_process_of_its_own(scoring, tmp_path, pids):
+    assert judged(scoring, tmp_path, 5, fresh=True) == [1.0] * 5
+    assert len(set(pids())) == 5
+
+
+def test_a_process_is_replaced_after_so_many_judgements(scoring, tmp_path, pids, monkeypatch):
+    monkeypatch.setattr(pool_module, "MOST_JUDGEMENTS", 2)
+    assert judged(scoring, tmp_path, 5) == [1.0] * 5
+    assert [pids().count(pid) for pid in dict.fromkeys(pids())] == [2, 2, 1]
+
+
+def test_what_a_judgement_imports_is_imported_once_for_all_later_ones(scoring, tmp_path, pids):
+    write(tmp_path, "judge.py", PIDS.replace("    return", "    import wave\n    return"))
+    assert judged(scoring, tmp_path, 5) == [1.0] * 5
+    assert len(set(pids())) == 2
+
+
+# What a judge does to its process, and what its failure says. Answer 3 is the one that is hit by it.
+HARMFUL = {
+    "it leaves": ("os._exit(7)", "its process ended with exit code 7 before it gave a score"),
+    "it is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "its process was ended by SIGKILL before it gave a score"),
+    "it crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "its process was ended by SIGSEGV before it gave a score"),
+    "it says why and leaves": ("print('no licence'); os._exit(1)", "exit code 1 before it gave a score: no licence"),
+    "it loops": ("while True: pass", "took longer than 1 s"),
+    "it sleeps": ("time.sleep(60)", "took longer than 1 s"),
+    "it sleeps through signals": ("signal.pthread_sigmask(0, [15]); time.sleep(60)", "took longer than 1 s"),
+    "it eats memory": ("x = [b'x' * 2**20 for _ in range(500)]", "judge.py:judge failed: MemoryError"),
+    "it recurses": ("f = lambda: f(); f()", "judge.py:judge failed: RecursionError"),
+    "it raises": ("1 / 0", "judge.py:judge failed: ZeroDivisionError: division by zero (judge.py, line 5)"),
+    "it exits": ("sys.exit(4)", "judge.py:judge failed: SystemExit: 4"),
+    "it is interrupted": ("raise KeyboardInterrupt", "judge.py:judge failed: KeyboardInterrupt"),
+    "it returns nothing": ("return None", "must return a Score, a number or a bool, got NoneType"),
+    "it returns too much": ("return Score(1, reasoning='x' * 5_000_000)", "returned more than 4 MiB"),
+    "it returns what is no JSON": ("return Score(1, details=object())", "returned what cannot be written as JSON"),
+    "it returns no number": ("return Score(1, details=float('nan')) if 0 else float('nan')", "gave nan as its score"),
+    "it closes everything": ("os.closerange(3, 100)", "before it gave a score"),
+    "it talks over the line": ("[os.write(fd, b'garbage!') for fd in channels()]", "its process"),
+    "it sends another's score": ("[os.write(fd, b'\\0\\0\\0\\2[]') for fd in channels()]", "sent what is no message"),
+}  # fmt: skip
+
+HARM = """
+import os, signal, stat, sys, time; from agentv import Score
+def judge(context):
+    if context.candidate_answer == "3":
+        {code}
+    return 0.5
+def channels():
+    return [fd for fd in range(3, 30) if is_socket(fd)]
+def is_socket(fd):
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+"""
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "at once"])
+@pytest.mark.parametrize(("code", "message"), HARMFUL.values(), ids=HARMFUL)
+def test_a_judge_that_goes_wrong_costs_one_case(scoring, tmp_path, code, message, at_once):
+    (tmp_path / "judge.py").write_text(HARM.format(code=code).replace("context):\n    if", "context):\n    if"))
+    settings = {"timeout_seconds": 1, "memory_mb": 200}
+    scores = judged(scoring, tmp_path, 8, at_once=at_once, **settings)
+    failure = scores.pop(3)
+    assert scores == [0.5] * 7
+    assert message in failure
+    assert failure.startswith("judge.py:judge")
+
+
+def test_what_a_judge_prints_goes_nowhere(scoring, tmp_path, capfd):
+    write(
+        tmp_path,
+        "judge.py",
+        """
+        import os, subprocess, sys
+        print("at import")
+        def judge(context):
+            print("on stdout"); print("on stderr", file=sys.stderr)
+            os.write(1, b"straight"); subprocess.run(["echo", "from a child"])
+            return 0.5
+        """,
+    )
+    assert judged(scoring, tmp_path, 3) == [0.5] * 3
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_judge_that_prints_without_end_is_a_failure(scoring, tmp_path, monkeypatch):
+    write(tmp_path, "judge.py", "def judge(context):\n    while True: print('x' * 1_000_000)\n")
+    monkeypatch.setattr(pool_module, "MAX_PRINTED_BYTES", 2_000_000)
+    [failure] = judged(scoring, tmp_path, 1)
+    assert "File too large" in failure
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import os; os._exit(3)", "judge.py:judge: the process it is imported in ended with exit code 3"),
+        ("print('told'); import os; os._exit(3)", "ended with exit code 3: told"),
+        ("while True: pass", "judge.py:judge took longer than 1 s to import"),
+    ],
+)
+def test_a_file_that_ends_its_process_or_never_ends_is_a_failure(scoring, tmp_path, monkeypatch, code, message):
+    monkeypatch.setattr(pool_module, "START_S", 1.0)
+    write(tmp_path, "judge.py", code)
+    failures = judged(scoring, tmp_path, 2, timeout_seconds=0.5)
+    assert all(message in failure for failure in failures)
+
+
+def test_judgements_run_beside_each_other(scoring, tmp_path):
+    """Both wait for the other: one after the other they would never end."""
+    write(
+        tmp_path,
+        "judge.py",
+        """
+        import os, pathlib, time
+        here = pathlib.Path(__file__).parent
+        def judge(context):
+            (here / f"there-{context.candidate_answer}").touch()
+            while len(list(here.glob("there-*"))) < 2: time.sleep(0.01)
+            return 1
+        """,
+    )
+    evaluator = scoring.evaluator("python", function="judge.py:judge", timeout_seconds=20)
+
+    async def both(host):
+        host.pool._size = 2
+        judgements = [scoring.judgement(name, workdir=str(tmp_path), host=host) for name in "ab"]
+        return await asyncio.gather(*map(evaluator.evaluate, judgements))
+
+    assert [score.score for score in scoring.hosted(both)] == [1, 1]
+
+
+def test_a_judge_may_ask_for_the_case_and_ask_a_model(scoring, tmp_path):
+    write(
+        tmp_path,
+        "judge.py",
+        """
+        from agentv import Score
+        async def judge(context):
+            said = await context.ask("helper", [{"role": "user", "content": context.case.id}])
+            again = await context.ask("helper", "once more")
+            return Score(float(said.text), reasoning=again.text)
+        """,
+    )
+    asked = []
+
+    async def ask(target, messages):
+        asked.append((target, messages[0].role, messages[0].content))
+        return answer("0.25", usage=TokenUsage(10, 2), cost_usd=0.5)
+
+    judgement = scoring.judgement(workdir=str(tmp_path), ask=ask)
+    score = scoring.run(scoring.evaluator("python", function="judge.py:judge"), judgement)
+    assert asked == [("helper", "user", "one"), ("helper", "user", "once more")]
+    assert (score.score, score.reasoning) == (0.25, "0.25")
+    assert (score.token_usage, score.cost_usd) == (TokenUsage(20, 4), 1.0)
+
+
+def test_a_model_that_fails_is_the_judges_failure(scoring, tmp_path):
+    write(tmp_path, "judge.py", "async def judge(context):\n    return await context.ask('helper', 'hi')\n")
+
+    async def ask(target, messages):
+        raise EvaluatorFailure("The judge helper failed (auth): no")
+
+    judgement = scoring.judgement(workdir=str(tmp_path), ask=ask)
+    with pytest.raises(EvaluatorFailure, match=r"The judge helper failed \(auth\): no"):
+        scoring.run(scoring.evaluator("python", function="judge.py:judge"), judgement)
+
+
+def descendants(pid):
+    """Processes below one, by /proc."""
+    found, waiting = [], [str(pid)]
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] not in "ZX":
+            parents.setdefault(fields[1], []).append(stat.parent.name)
+    while waiting:
+        children = parents.get(waiting.pop(), [])
+        found += children
+        waiting += children
+    return found
+
+
+def gone(pids):
+    deadline = time.monotonic() + 10
+    while left := [pid for pid in pids if Path(f"/proc/{pid}").exists() and "Z" not in _state(pid)]:
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.01)
+    return []
+
+
+def _state(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+SLOW = """
+import os, subprocess, time
+def judge(context):
+    child = subprocess.Popen(["sleep", "60"])
+    open("pids", "a").write(f"{os.getpid()} {os.getppid()} {child.pid}\\n")
+    time.sleep(60)
+"""
+
+
+async def written(count):
+    while not Path("pids").exists() or len(Path("pids").read_text().split()) < count:
+        await asyncio.sleep(0.01)
+    return Path("pids").read_text().split()
+
+
+@needs_proc
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+def test_cancelling_leaves_nothing(scoring, tmp_path, monkeypatch, times):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "judge.py", SLOW)
+    evaluator = scoring.evaluator("python", function="judge.py:judge")
+
+    async def cancelled():
+        task = asyncio.create_task(evaluator.evaluate(scoring.judgement(workdir=str(tmp_path))))
+        pids = await written(3)
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return pids
+
+    assert gone(asyncio.run(cancelled())) == []
+
+
+@needs_proc
+def test_a_time_out_ends_what_the_judge_started(scoring, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "judge.py", SLOW)
+    assert judged(scoring, tmp_path, 1, timeout_seconds=1) == ["judge.py:judge took longer than 1 s"]
+    assert gone(Path("pids").read_text().split()) == []
+
+
+@needs_proc
+def test_nothing_is_left_when_the_run_itself_is_killed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "judge.py", SLOW)
+    code = f"""
+import asyncio, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from conftest import Scoring
+scoring = Scoring()
+evaluator = scoring.evaluator("python", function="judge.py:judge")
+asyncio.run(evaluator.evaluate(scoring.judgement(workdir=".")))
+"""
+    run = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        pids = asyncio.run(asyncio.wait_for(written(3), 20))
+        below = descendants(run.pid)
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    assert set(pids) <= set(below)
+    assert gone(below) == []
+
+
+def test_a_host_that_nobody_used_has_nothing_to_end():
+    asyncio.run(JudgeHost.__new__(JudgeHost).aclose() if False else _unused())
+
+
+async def _unused():
+    from agentv.environment import Environment
+
+    await JudgeHost(Environment()).aclose()
+
+
+def test_many_functions_keep_few_processes(scoring, tmp_path, monkeypatch):
+    monkeypatch.setattr(pool_module, "MOST_TEMPLATES", 2)
+    names = [f"judge_{number}.py" for number in range(4)]
+    for name in names:
+        write(tmp_path, name, "def judge(context): return 0.5")
+
+    async def all_of_them(host):
+        judgement = scoring.judgement(workdir=str(tmp_path), host=host)
+        for name in names:
+            evaluator = scoring.evaluator("python", function=f"{name}:judge")
+            assert (await evaluator.evaluate(judgement)).score == 0.5
+        return len(host.pool._templates)
+
+    assert scoring.hosted(all_of_them) == 2
+
+
+def test_secrets_are_not_inherited(scoring, tmp_path, monkeypatch):
+    monkeypatch.setenv("PLANTED_API_KEY", "planted-secret")
+    write(tmp_path, "judge.py", "import os\ndef judge(context): return 'planted-secret' in str(os.environ)\n")
+    assert judged(scoring, tmp_path, 1) == [0.0]
+    assert os.environ["PLANTED_API_KEY"] == "planted-secret"
