@@ -13,6 +13,7 @@ import pytest
 
 from agentv.evaluators.host import JudgeHost
 from agentv.evaluators.pool import pool as pool_module
+from agentv.evaluators.pool import templates
 from agentv.model.response import answer
 from agentv.model.result import TokenUsage
 from agentv.model.score import EvaluatorFailure
@@ -271,7 +272,7 @@ def test_a_fresh_judgement_has_a_process_of_its_own(scoring, tmp_path, pids):
 
 
 def test_a_process_is_replaced_after_so_many_judgements(scoring, tmp_path, pids, monkeypatch):
-    monkeypatch.setattr(pool_module, "MOST_JUDGEMENTS", 2)
+    monkeypatch.setattr(templates, "MOST_JUDGEMENTS", 2)
     assert judged(scoring, tmp_path, 5) == [1.0] * 5
     assert [pids().count(pid) for pid in dict.fromkeys(pids())] == [2, 2, 1]
 
@@ -352,7 +353,7 @@ def test_what_a_judge_prints_goes_nowhere(scoring, tmp_path, capfd):
 
 def test_a_judge_that_prints_without_end_is_a_failure(scoring, tmp_path, monkeypatch):
     write(tmp_path, "judge.py", "def judge(context):\n    while True: print('x' * 1_000_000)\n")
-    monkeypatch.setattr(pool_module, "MAX_PRINTED_BYTES", 2_000_000)
+    monkeypatch.setattr(templates, "MAX_PRINTED_BYTES", 2_000_000)
     [failure] = judged(scoring, tmp_path, 1)
     assert "File too large" in failure
 

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from agentv.evaluators.payload import payload
-from agentv.evaluators.pool.pool import Asked, WorkerPool
+from agentv.evaluators.pool.judging import Asked
+from agentv.evaluators.pool.pool import WorkerPool
 from agentv.evaluators.pool.setup import Setup
 from agentv.evaluators.pool.wire import frame, framed
 from agentv.evaluators.spending import Spending
