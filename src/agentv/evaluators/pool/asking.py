@@ -12,7 +12,6 @@ from agentv.evaluators.pool.judging import Asked
 from agentv.evaluators.pool.pool import WorkerPool
 from agentv.evaluators.pool.setup import Setup
 from agentv.evaluators.pool.wire import frame, framed
-from agentv.evaluators.spending import Spending
 from agentv.model.judgement import Judgement
 from agentv.model.message import PART_KINDS, Message
 from agentv.model.score import EvaluatorFailure, Score
@@ -27,13 +26,11 @@ async def judge_with(
         body = frame(payload(judgement, config))
     except (TypeError, ValueError) as error:
         raise EvaluatorFailure(f"The answer cannot be written as JSON: {error}") from None
-    questions = _Questions(judgement)
-    data = await pool.judge(setup, Asked(body, timeout_s, questions.answer))
+    data = await pool.judge(setup, Asked(body, timeout_s, _Questions(judgement).answer))
     try:
-        score = msgspec.convert(data, Score)
+        return msgspec.convert(data, Score)
     except msgspec.ValidationError as error:
         raise EvaluatorFailure(f"{setup.name}: its process sent no score: {error}") from None
-    return questions.spending.added_to(score)
 
 
 class _Questions:
@@ -41,7 +38,6 @@ class _Questions:
 
     def __init__(self, judgement: Judgement) -> None:
         self._judgement = judgement
-        self.spending = Spending()
 
     async def answer(self, question: str, arguments: list[Any]) -> bytes:
         """The answer, or the exception that the judge's call raises."""
@@ -57,9 +53,7 @@ class _Questions:
         if question != "ask" or self._judgement.ask is None:
             raise EvaluatorFailure("There is no model to ask")
         target, messages = arguments
-        response = await self._judgement.ask(target, tuple(as_message(each) for each in messages))
-        self.spending.count(response)
-        return response
+        return await self._judgement.ask(target, tuple(as_message(each) for each in messages))
 
 
 def as_message(data: Any) -> Message:
