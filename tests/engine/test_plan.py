@@ -145,7 +145,7 @@ BAD = {
         {"input": "q", "evaluators": [{"type": "python", "name": "mine", "function": "gone.py:check"}]},
         "Evaluator 'mine': File 'gone.py' was not found",
     ),
-    "a live conversation": ({"input": "q", "turns": [{"input": "and then?"}]}, "Cases with 'turns' cannot be run"),
+    "a simulated user that nobody plays": ({"input": "q", "user": {"goal": "x"}}, "No target plays the simulated user"),
     "a repeated id": ({"id": "c0", "input": "q"}, "c0"),
     "no input": ({}, "Missing required field: 'input'"),
 }

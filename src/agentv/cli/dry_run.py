@@ -26,9 +26,15 @@ def print_plan(session: Session, checked: Checked) -> None:
     click.echo(f"{checked.cases:,} cases, {checked.total:,} jobs, about {tokens:,} tokens of prompts")
     for name, entry in found.items():
         provider = session.target(name).provider
-        click.echo(f"  {name}: {entry.jobs:,} jobs ({provider}), about {entry.tokens:,} tokens, {_cost(name, entry)}")
+        talks = f", at most {entry.calls:,} calls" if entry.calls > entry.jobs else ""
+        use = f"about {entry.tokens:,} tokens, {_cost(name, entry)}"
+        click.echo(f"  {name}: {entry.jobs:,} jobs ({provider}){talks}, {use}")
     for dataset in checked.datasets:
         click.echo(f"  {dataset.path}: {dataset.cases:,} cases")
+    if any(entry.calls > entry.jobs for entry in found.values()):
+        click.echo(
+            "  Of conversations this counts what is known before they begin; replies and simulated users add to it"
+        )
     click.echo("Nothing was called.")
 
 

@@ -27,7 +27,7 @@ from agentv.model.case import (
 )
 from agentv.model.message import Message
 from agentv.model.values import FrozenDict, NestingError, freeze
-from agentv.problems import KeyPath, Problems
+from agentv.problems import KeyPath, Problems, field_name
 from agentv.settings import aliases_of, known_keys, read_settings, read_value
 from agentv.suggest import did_you_mean
 
@@ -325,6 +325,9 @@ class CaseBuilder:
             problems.missing((*path, "input"))
             return Turn(())
         given = self._messages.input(data["input"], (*path, "input"), problems)
+        if not isinstance(given, str) and given and given[-1].role not in ("user", "tool"):
+            name = field_name((*path, "input"))
+            problems.error((*path, "input"), f"Field '{name}' must end with a message of the user, or of a tool")
         expected: Any = ()
         if data.get("expected_output") is not None:
             expected = self._messages.expected_output(data["expected_output"], (*path, "expected_output"), problems)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from agentv.engine.conversation import prompt_lengths
 from agentv.engine.job import Job
 from agentv.engine.question import Question
 from agentv.targets.base import Target
@@ -17,9 +18,10 @@ _FREE = frozenset({"mock", "replay"})
 
 
 class Estimate(msgspec.Struct, kw_only=True):
-    """The jobs of one target and the tokens that they send. `cost_usd` is None where no price is known."""
+    """The jobs of one target, its calls at most, and the tokens that they send. No `cost_usd`: no price is known."""
 
     jobs: int = 0
+    calls: int = 0
     characters: int = 0
     cost_usd: float | None = None
 
@@ -35,7 +37,9 @@ def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, Estim
     for job in jobs:
         entry = found[job.target]
         entry.jobs += 1
-        entry.characters += len(Question(job.case, prompt_id=job.prompt).prompt)
+        lengths = prompt_lengths(Question(job.case, prompt_id=job.prompt))
+        entry.calls += len(lengths)
+        entry.characters += sum(lengths)
     return found
 
 

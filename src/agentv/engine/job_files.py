@@ -36,13 +36,16 @@ class JobFiles:
 
     def write_prompt(self, job: Job, question: Question, responder: Responder) -> None:
         """What a job asks, as text, as messages and as it is sent; before it is sent."""
-        self._write(job, text=question.prompt, messages=_data_of(question), sent=sent_or_none(responder, question))
+        sent = sent_or_none(responder, question)
+        turn = f"turn-{question.turn + 1}" if question.turn else ""
+        self._write(job, turn, text=question.prompt, messages=_data_of(question), sent=sent)
 
     def write_trace(self, job: Job, question: Question, answered: Answered, result: Result) -> None:
         """What was said in a job, from the first message to the last, and what came of it."""
         response = answered.response
         self._write(
             job,
+            "",
             attempts=result.attempts,
             input_messages=_data_of(question),
             output_messages=None if response is None else [message_to_data(message) for message in response.messages],
@@ -56,7 +59,7 @@ class JobFiles:
             error=result.error,
         )
 
-    def _write(self, job: Job, **known: Any) -> None:
+    def _write(self, job: Job, part: str, **known: Any) -> None:
         data = {
             "eval_id": job.case.id,
             "dataset": job.case.dataset,
@@ -66,7 +69,7 @@ class JobFiles:
             **known,
         }
         line = self._redactor.redact_line(to_json({key: value for key, value in data.items() if value is not None}))
-        path = self._folder / f"{stem_of(job)}.json"
+        path = self._folder / f"{'.'.join(filter(None, (stem_of(job), part)))}.json"
         try:
             if not self._is_there:
                 self._folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from agentv.model.case import EvalCase
 from agentv.model.judgement import Wanted
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Response
-from agentv.model.result import TokenUsage
+from agentv.model.result import TokenUsage, sum_usage
 from agentv.model.score import EvaluatorFailure
 from agentv.targets.base import ModelApi, Target
 
@@ -148,15 +148,7 @@ class JudgeCalls:
     @property
     def usage(self) -> TokenUsage | None:
         """The tokens of all calls that say how many they took."""
-        found = [call.response.usage for call in self._calls if call.response and call.response.usage]
-        if not found:
-            return None
-        cached = [usage.cached for usage in found if usage.cached is not None]
-        return TokenUsage(
-            sum(usage.input for usage in found),
-            sum(usage.output for usage in found),
-            sum(cached) if cached else None,
-        )
+        return sum_usage([call.response.usage for call in self._calls if call.response and call.response.usage])
 
     @property
     def cost_usd(self) -> float | None:

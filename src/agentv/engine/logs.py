@@ -1,4 +1,4 @@
-"""Logs of what agents print while they work: one file for each attempt of a job, without secrets."""
+"""Logs of what agents print while they work: one file for each turn and attempt of a job, without secrets."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class StreamLogs:
         own = self._folder
 
         def open_log(folder: str | None, extension: str) -> StreamLog:
+            turn = f".turn-{question.turn + 1}" if question.turn else ""
             attempt = f".attempt-{question.attempt}" if question.attempt > 1 else ""
-            path = os.path.join(folder or own, f"{stem_of(job)}{attempt}.{extension}")
+            path = os.path.join(folder or own, f"{stem_of(job)}{turn}{attempt}.{extension}")
             try:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 return _Log(open(path, "wb"), self._redactor)

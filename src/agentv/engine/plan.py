@@ -14,11 +14,13 @@ from agentv.datasets.files import FileError
 from agentv.datasets.jsonl import sidecar_of
 from agentv.datasets.loading import Stopping
 from agentv.datasets.source import Source
+from agentv.engine.conversation import turn_check, user_target
 from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.job import Job
+from agentv.engine.simulated_user import TARGET
 from agentv.errors import InvalidCaseError, UsageError
 from agentv.evaluators.build import build
-from agentv.model.case import EvalCase
+from agentv.model.case import EvalCase, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.run import DatasetEntry
 from agentv.suggest import did_you_mean
@@ -71,8 +73,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def evaluators_of(self, case: EvalCase) -> tuple[EvaluatorSpec, ...]:
-        """The evaluators that score a case: the command's, else its own."""
-        return case.evaluators if self.evaluators is None else self.evaluators
+        """The evaluators that score a case: the command's, else its own, those of its turns behind them."""
+        if self.evaluators is not None:
+            return self.evaluators
+        if not case.turns:
+            return case.evaluators
+        return (*case.evaluators, *(spec for turn in case.turns for spec in turn.evaluators))
 
     def trials_of(self, case: EvalCase) -> int:
         """How often a case is asked: the command's word, else its own, else the default."""
@@ -97,7 +103,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What the first reading found: all in order, and so much of it.
 
     `jobs` are counted by target; `most_per_case` is how often one target is asked one case: trials times prompts.
-    `embedders` are targets that are asked for embeddings.
+    `embedders` are targets that are asked for embeddings, `users` those that play simulated users.
     """
 
     cases: int
@@ -107,6 +113,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     datasets: tuple[DatasetEntry, ...]
     evaluators: dict[str, str]
     embedders: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -150,6 +157,7 @@ def check(plan: Plan) -> Checked:
         datasets=datasets,
         evaluators=checker.fingerprints,
         embedders=tuple(checker.embedders),
+        users=tuple(checker.users),
     )
 
 
@@ -198,16 +206,22 @@ class _Checker:
         self._known = frozenset(plan.known)
         self.fingerprints: dict[str, str] = {}
         self.embedders: dict[str, None] = {}
+        self.users: dict[str, None] = {}
         self.thresholds: dict[str, float] = {}
 
     def check(self, case: EvalCase) -> None:
         for target in self._plan.targets_of(case):
             self._check_target(target, case, "execution.target")
         self.thresholds.update(case.execution.thresholds or {})
-        for key in ("turns", "user", "workspace"):
-            if getattr(case, key):
-                raise _case_error(case, f"Cases with '{key}' cannot be run in this version", "", key)
-        specs = self._plan.evaluators_of(case)
+        if case.workspace:
+            raise _case_error(case, "Cases with 'workspace' cannot be run in this version", "", "workspace")
+        if case.user is not None:
+            self._add_user(case, case.user)
+        if self._plan.evaluators is None:
+            for number, turn in enumerate(case.turns, 1):
+                for spec in turn.evaluators:
+                    self._check_evaluator(spec, case, turn_check(number, spec))
+        specs = case.evaluators if self._plan.evaluators is None else self._plan.evaluators
         if specs is self._last:
             return
         self._last = specs
@@ -215,9 +229,17 @@ class _Checker:
             if spec not in self._good:
                 self._check_evaluator(spec, case)
 
-    def _check_evaluator(self, spec: EvaluatorSpec, case: EvalCase) -> None:
+    def _add_user(self, case: EvalCase, user: SimulatedUser) -> None:
+        if user.target is None and TARGET not in self._known:
+            hint = f"Name it in `user.target`, or call a target '{TARGET}'; known: {', '.join(self._plan.known)}"
+            raise _case_error(case, "No target plays the simulated user", hint, "user.target")
+        name = user_target(user)
+        self._check_target(name, case, "user.target")
+        self.users[name] = None
+
+    def _check_evaluator(self, spec: EvaluatorSpec, case: EvalCase, name: str | None = None) -> None:
         origin = case.place.origin
-        self.fingerprints[spec.name] = spec.fingerprint
+        self.fingerprints[name or spec.name] = spec.fingerprint
         try:
             evaluator = build(spec, lambda value: self._files.path(origin, value))
             self._files.check(evaluator, spec, origin)

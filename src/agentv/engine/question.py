@@ -20,6 +20,7 @@ class Question:
         self.prompt_id = prompt_id
         self.trial = trial
         self.attempt = 1
+        self.turn = 0
         self.timeout_s = 300.0
         self.open_log: OpenLog | None = None
         self.workspace: str | None = None

@@ -214,7 +214,7 @@ class Running:
                 "Leave --budget-usd out, or use a target that reports its cost",
             )
         own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
-        self._cost += own + _cost_of(result.evaluator_results)
+        self._cost += own + _cost_of(result.evaluator_results) + _user_cost(result)
         if self._cost >= self._options.budget_usd:
             self.stopped = self.stopped or "budget"
 
@@ -234,6 +234,20 @@ class _CaseKey(msgspec.Struct):
 def _cost_of(results: tuple[EvaluatorResult, ...]) -> float:
     """What evaluators cost; a composite that names no cost of its own costs what its members do."""
     return sum(_cost_of(each.evaluator_results) if each.cost_usd is None else each.cost_usd for each in results)
+
+
+def _user_cost(result: Result) -> float:
+    """What a simulated user cost."""
+    metrics = None if result.conversation is None else result.conversation.user_metrics
+    if metrics is None:
+        return 0.0
+    if metrics.cost_usd is None:
+        raise AgentvError(
+            f"The simulated user of '{result.eval_id}' does not say what its messages cost",
+            "A budget cannot be held without a price",
+            "Leave --budget-usd out, or use a target that reports its cost",
+        )
+    return metrics.cost_usd
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

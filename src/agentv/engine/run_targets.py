@@ -31,7 +31,7 @@ class RunTargets:
 
     def reachable(self, needed: Iterable[str]) -> tuple[Target, ...]:
         """The targets that jobs need, and all others that can be read: an evaluator may ask one of those."""
-        needed = tuple(needed)
+        needed = tuple(dict.fromkeys(needed))
         found = [self.get(name) for name in needed]
         for name in self.names:
             if name not in needed:

@@ -144,7 +144,7 @@ class Session:
                 self._check_unchanged(begun, checked)
             planned = begun or self._manifest(checked, run_id)
             worker = Worker(self._spec(planned.run_id, checked, folder))
-            worker.open(checked.jobs, checked.embedders)
+            worker.open((*checked.jobs, *checked.users), checked.embedders)
             earlier = self._earlier()
             folder.write_manifest(planned)
             manifest = planned
@@ -158,7 +158,7 @@ class Session:
     def _spec(self, run_id: str, checked: Checked, folder: RunFolder) -> RunSpec:
         return RunSpec(
             run_id=run_id,
-            targets=self._targets.reachable(checked.jobs),
+            targets=self._targets.reachable((*checked.jobs, *checked.users, *checked.embedders)),
             home=self.home,
             judge=self.options.judge,
             evaluators=self._evaluators,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
+
+import msgspec
 
 from agentv.datasets.files import FileFinder
 from agentv.engine.calls import Answered, LiveTarget, Targets
-from agentv.engine.grading import Grade, grade
+from agentv.engine.conversation import Conversation, Talk, is_conversation, turn_check, user_target
+from agentv.engine.grading import Grade, failed_result, grade
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.job_files import JobFiles
 from agentv.engine.logs import StreamLogs
@@ -60,31 +64,94 @@ class Worker:
         """The record of one job, whatever happens in it."""
         target = self.targets.get(job.target)
         question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
-        question.open_log = self._logs.opener(job, question)
-        if self._prompts is not None:
-            self._prompts.write_prompt(job, question, target.responder)
-        answered = await target.call(question, job.case.execution.timeout_seconds)
-        result = await self._scored(job, target, question, answered)
+        if is_conversation(job.case):
+            answered, result = await self._converse(job, target, question)
+        else:
+            self._prepare(job, target, question)
+            answered = await target.call(question, job.case.execution.timeout_seconds)
+            result = await self._scored(job, target, question, answered)
         if self._traces is not None:
             self._traces.write_trace(job, question, answered, result)
         return result
 
-    async def _scored(self, job: Job, target: LiveTarget, question: Question, answered: Answered) -> Result:
+    def _prepare(self, job: Job, target: LiveTarget, question: Question) -> None:
+        """What is done for each question before it is asked."""
+        question.open_log = self._logs.opener(job, question)
+        if self._prompts is not None:
+            self._prompts.write_prompt(job, question, target.responder)
+
+    async def _converse(self, job: Job, target: LiveTarget, question: Question) -> tuple[Answered, Result]:
+        """A conversation: every turn is answered, then its own checks and those of the case score it."""
+        user = None if job.case.user is None else self.targets.get(user_target(job.case.user))
+        talk = await Conversation(job, question, target, user, partial(self._prepare, job, target)).play()
+        answered = talk.answered
+        if talk.failure is not None:
+            so_far = talk.response
+            known = {"output_messages": tuple(map(message_to_data, so_far.messages)), "conversation": talk.summary}
+            metrics = _metrics_of(so_far)
+            return answered, self._failed(job, answered, **known, execution_metrics=metrics)
+        checks: list[tuple[EvaluatorSpec, EvaluatorResult]] = []
+        if self._spec.evaluators is None:
+            checks = await self._check_turns(job, target, talk)
+        return answered, await self._scored(job, target, talk.question, answered, checks, conversation=talk.summary)
+
+    async def _check_turns(
+        self, job: Job, target: LiveTarget, talk: Talk
+    ) -> list[tuple[EvaluatorSpec, EvaluatorResult]]:
+        """What the evaluators of single turns say of the replies to them, under the number of the turn."""
+        checks = []
+        replies = [reply for reply in talk.replies if reply.turn is not None]
+        for number, reply in enumerate(replies, 1):
+            assert reply.turn is not None
+            if not reply.turn.evaluators:
+                continue
+            asked = copy.copy(reply.question)
+            asked.case = msgspec.structs.replace(job.case, expected_output=reply.turn.expected_output)
+            for spec in reply.turn.evaluators:
+                try:
+                    text = self._text(job, target, reply.response)
+                    result = await self._scorer.score(
+                        spec, self._judgement(asked, reply.response, text), self._answerer(job)
+                    )
+                except ValueError as error:
+                    result = failed_result(spec, f"The answer cannot be transformed: {error}")
+                checks.append((spec, msgspec.structs.replace(result, name=turn_check(number, spec))))
+        return checks
+
+    async def _scored(
+        self,
+        job: Job,
+        target: LiveTarget,
+        question: Question,
+        answered: Answered,
+        checks: Sequence[tuple[EvaluatorSpec, EvaluatorResult]] = (),
+        **known: Any,
+    ) -> Result:
+        """The record of an answer, scored by the case's evaluators; `checks` are results that are there already."""
         if answered.response is None:
             return self._failed(job, answered)
-        response = answered.response
         try:
-            text = response.text
-            if target.settings.transform is not None:
-                text = apply_transform(text, target.settings.transform, self._finder_of(job))
+            text = self._text(job, target, answered.response)
         except ValueError as error:
             failure = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
-            return self._failed(job, Answered(None, failure, answered.attempts))
-        judgement = self._judgement(question, response, text)
+            return self._failed(job, Answered(None, failure, answered.attempts), **known)
+        judgement = self._judgement(question, answered.response, text)
         specs = job.case.evaluators if self._spec.evaluators is None else self._spec.evaluators
-        answerer = Answerer(job.target, self._verdicts(job))
-        results = [await self._scorer.score(spec, judgement, answerer) for spec in specs]
-        return self._record(job, answered, judgement, tuple(results), specs)
+        results = [await self._scorer.score(spec, judgement, self._answerer(job)) for spec in specs]
+        if checks:
+            specs = (*(spec for spec, _ in checks), *specs)
+            results = [*(result for _, result in checks), *results]
+        return self._record(job, answered, judgement, tuple(results), specs, **known)
+
+    def _text(self, job: Job, target: LiveTarget, response: Response) -> str:
+        """The answer's text, cleaned as its target says. Raises ValueError."""
+        text = response.text
+        if target.settings.transform is not None:
+            return apply_transform(text, target.settings.transform, self._finder_of(job))
+        return text
+
+    def _answerer(self, job: Job) -> Answerer:
+        return Answerer(job.target, self._verdicts(job))
 
     async def aclose(self) -> None:
         """Closes the targets, and ends what judges have running."""
@@ -97,9 +164,6 @@ class Worker:
         return job.case.execution.verdicts or self._spec.defaults.verdicts
 
     def _judgement(self, question: Question, response: Response, text: str) -> Judgement:
-        metrics = ExecutionMetrics(
-            response.usage, response.cost_usd, response.duration_ms, tool_durations(response.messages)
-        )
         origin = question.case.place.origin
         return Judgement(
             question,
@@ -108,7 +172,7 @@ class Worker:
             workdir=origin.base_dir or ".",
             find_file=self._finder(origin),
             trace_summary=summarise_trace(response.messages, response.tool_errors),
-            execution_metrics=metrics,
+            execution_metrics=_metrics_of(response),
             environment=self._environment,
             host=self._host,
         )
@@ -124,11 +188,11 @@ class Worker:
             find = self._finders[origin.base_dir] = lambda value: finder.find(value).path
         return find
 
-    def _failed(self, job: Job, answered: Answered) -> Result:
+    def _failed(self, job: Job, answered: Answered, **known: Any) -> Result:
         failure = answered.failure
         assert failure is not None
         error = ErrorInfo(failure.error_class, failure.message, "target")
-        return self._result(job, Grade("error", error=error), answered)
+        return self._result(job, Grade("error", error=error), answered, **known)
 
     def _record(
         self,
@@ -137,6 +201,7 @@ class Worker:
         judgement: Judgement,
         results: tuple[EvaluatorResult, ...],
         specs: tuple[EvaluatorSpec, ...],
+        **known: Any,
     ) -> Result:
         hits, misses, reasoning = _said(results)
         return self._result(
@@ -151,6 +216,7 @@ class Worker:
             evaluator_results=results,
             trace_summary=judgement.trace_summary,
             execution_metrics=judgement.execution_metrics,
+            **known,
         )
 
     def _result(self, job: Job, graded: Grade, answered: Answered, **known: Any) -> Result:
@@ -178,6 +244,10 @@ class Worker:
             metadata=case.metadata or {},
             **known,
         )
+
+
+def _metrics_of(response: Response) -> ExecutionMetrics:
+    return ExecutionMetrics(response.usage, response.cost_usd, response.duration_ms, tool_durations(response.messages))
 
 
 def now() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -22,6 +23,7 @@ ErrorClass = Literal[
     "evaluator",
 ]
 Stage = Literal["setup", "target", "evaluator", "teardown"]
+Ending = Literal["script", "goal_met", "gave_up", "stop", "max_turns"]
 
 
 def _schema_version() -> int:
@@ -38,6 +40,24 @@ class TokenUsage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     cached: int | None = None
     reasoning: int | None = None
     cache_write: int | None = None
+
+
+def sum_usage(usages: Sequence[TokenUsage]) -> TokenUsage | None:
+    """Tokens of several calls together; what none of them tells stays untold."""
+    if not usages:
+        return None
+
+    def total(name: str) -> int | None:
+        told = [value for usage in usages if (value := getattr(usage, name)) is not None]
+        return sum(told) if told else None
+
+    return TokenUsage(
+        sum(usage.input for usage in usages),
+        sum(usage.output for usage in usages),
+        total("cached"),
+        total("reasoning"),
+        total("cache_write"),
+    )
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, gc=False, rename={"error_class": "class"}):
@@ -64,6 +84,14 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     cost_usd: float | None = None
     duration_ms: float | None = None
     tool_durations: dict[str, list[float]] = {}
+
+
+class ConversationSummary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """How often the target was asked in one job and how that ended; `user_metrics` is what the simulated user used."""
+
+    turns: int
+    ended: Ending | None = None
+    user_metrics: ExecutionMetrics | None = None
 
 
 class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -111,6 +139,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     error: ErrorInfo | None = None
     trace_summary: TraceSummary | None = None
     execution_metrics: ExecutionMetrics | None = None
+    conversation: ConversationSummary | None = None
     file_changes: str | None = None
     attempts: int | None = None
     cached: bool = False

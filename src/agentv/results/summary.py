@@ -170,6 +170,10 @@ class _Target:
                 if self._slowest.wants(metrics.duration_ms):
                     self._slowest.add(metrics.duration_ms, _note(result, ""))
         judged = _judge_cost(result.evaluator_results)
+        talked = None if result.conversation is None else result.conversation.user_metrics
+        if talked is not None and talked.cost_usd is not None:
+            # A simulated user is part of the measuring, as a judge is, and not of what is measured.
+            judged = talked.cost_usd + (judged or 0.0)
         if judged is not None:
             self.judge_priced += 1
             self.judge_cost += judged

@@ -13,15 +13,18 @@ from agentv.model.response import Request, Responder, Response, TargetFailure, c
 from agentv.model.result import TokenUsage
 from agentv.targets.base import NonNegative, Target
 
+Texts = str | Annotated[list[str], Meta(min_length=1)]
+
 
 class Mock(Target, frozen=True, kw_only=True):
     """`response` for every case (unset: the last user message again), or `responses` by globs over case ids.
 
+    A list is for conversations: a text for each turn, the last one for all further turns.
     `delay_ms` is a number or the least and the most; `fault_rate` is the share of calls that fail.
     """
 
-    response: str | None = None
-    responses: dict[str, str] = {}
+    response: Texts | None = None
+    responses: dict[str, Texts] = {}
     # A list, not a tuple of two: msgspec 0.22 crashes on a fixed tuple in a union with a bounded number.
     delay_ms: NonNegative | list[NonNegative] = 0.0
     fault_rate: Annotated[float, Meta(ge=0, le=1)] = 0.0
@@ -49,11 +52,11 @@ class _MockResponder:
         self._fault_rate = settings.fault_rate
         delay = settings.delay_ms
         self._least_s, self._most_s = (value / 1000 for value in (delay if isinstance(delay, list) else (delay, delay)))
-        self._exact = {id: self._answer(text) for id, text in settings.responses.items()}
+        self._exact = {id: self._answers(texts) for id, texts in settings.responses.items()}
         self._globs = [
             (pattern, made) for pattern, made in self._exact.items() if any(char in pattern for char in "*?[")
         ]
-        self._fixed = None if settings.response is None else self._answer(settings.response)
+        self._fixed = None if settings.response is None else self._answers(settings.response)
         self._at_once = not self._most_s and not self._fault_rate
 
     async def respond(self, request: Request) -> Response:
@@ -62,21 +65,26 @@ class _MockResponder:
         if self._exact:
             found = self._exact.get(request.case.id) or self._by_glob(request.case.id)
             if found is not None:
-                return found
-        return self._fixed or self._answer(_last_said(request))
+                return _of_turn(found, request)
+        return self._answer(_last_said(request)) if self._fixed is None else _of_turn(self._fixed, request)
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
+    def _answers(self, texts: Texts) -> tuple[Response, ...]:
+        return tuple(self._answer(text) for text in ([texts] if isinstance(texts, str) else texts))
+
     def _answer(self, text: str) -> Response:
         return Response(messages=(Message("assistant", text, self._tool_calls),), usage=self._usage)
 
-    def _by_glob(self, id: str) -> Response | None:
+    def _by_glob(self, id: str) -> tuple[Response, ...] | None:
         return next((made for pattern, made in self._globs if fnmatchcase(id, pattern)), None)
 
     async def _stumble(self, request: Request) -> None:
         """Waits, and fails, as the case, the trial and the attempt decide."""
         key = f"{request.case.id}\0{request.trial}"
+        if turn := _turn(request):
+            key += f"\0{turn}"
         if self._most_s:
             from asyncio import sleep  # late: most mocks answer at once
 
@@ -86,6 +94,15 @@ class _MockResponder:
                 raise TargetFailure("timeout", f"The mock did not answer within {request.timeout_s:g} s")
         if self._fault_rate and _share(f"{key}\0{request.attempt}") < self._fault_rate:
             raise TargetFailure("server", "The mock failed, as its fault_rate wants it", status=500)
+
+
+def _of_turn(answers: tuple[Response, ...], request: Request) -> Response:
+    return answers[0] if len(answers) == 1 else answers[min(_turn(request), len(answers) - 1)]
+
+
+def _turn(request: Request) -> int:
+    """How many replies there were before this one."""
+    return getattr(request, "turn", 0)
 
 
 def _share(key: str) -> float:

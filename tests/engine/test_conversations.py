@@ -1,0 +1,439 @@
+"""Conversations: turns played live, simulated users; what of them is scored, summed up, kept and gone on with."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from agentv.engine.simulated_user import asked_of, read_said
+from agentv.model.case import SimulatedUser
+from agentv.model.message import Message, ToolCall
+from agentv.testing import Answer, FaultyServer
+
+SAYS = {"type": "contains", "value": "42"}
+TURNS = [{"input": "To Rome"}, {"input": "Tomorrow"}]
+AGENT = ["Where to?", "And when?", "Booked: train 42."]
+
+
+def said(record):
+    return [f"{message['role']}: {message['content']}" for message in record["output_messages"]]
+
+
+def mock(name, *texts, **more):
+    return {"name": name, "provider": "mock", "response": list(texts), **more}
+
+
+def run(project, case, *options, targets=(), code=0):
+    project.targets(
+        *(targets or (mock("default", *AGENT), mock("user", "To Rome", "Tomorrow", "Thanks!\n[[GOAL MET]]")))
+    )
+    project.dataset({"input": "Hi", "evaluators": [SAYS], **case})
+    ended = project.eval("--target", "default", "--out", "out", "--quiet", *options)
+    assert ended.code == code, ended.stderr
+    return project.records()[0]
+
+
+def test_turns_are_played_with_the_real_replies_in_the_history(project):
+    replies = {"Hi": "Where to?", "To Rome": "And when?", "Tomorrow": "Booked: train 42."}
+    with FaultyServer(lambda asked: Answer(replies[asked.prompt])) as server:
+        target = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "api_key": "k"}
+        record = run(project, {"turns": TURNS}, targets=[target])
+        sent = [[(each["role"], each["content"]) for each in asked.body["messages"]] for asked in server.requests]
+    assert sent[0] == [("user", "Hi")]
+    assert sent[2] == [
+        ("user", "Hi"),
+        ("assistant", "Where to?"),
+        ("user", "To Rome"),
+        ("assistant", "And when?"),
+        ("user", "Tomorrow"),
+    ]
+    assert said(record) == [
+        "assistant: Where to?",
+        "user: To Rome",
+        "assistant: And when?",
+        "user: Tomorrow",
+        "assistant: Booked: train 42.",
+    ]
+    assert (record["candidate_answer"], record["score"], record["attempts"]) == ("Booked: train 42.", 1.0, 1)
+    assert record["conversation"] == {"turns": 3, "ended": "script"}
+
+
+def test_what_turns_took_is_summed_up(project):
+    usage = {"input": 10, "output": 2, "cached": 4}
+    record = run(project, {"turns": TURNS}, targets=[mock("default", *AGENT, token_usage=usage)])
+    assert record["execution_metrics"]["token_usage"] == {"input": 30, "output": 6, "cached": 12}
+
+
+COSTS = """
+def answer(messages):
+    said = sum(message["role"] == "assistant" for message in messages)
+    known = {} if said == %s else {"cost_usd": 0.25}
+    return {"text": f"reply {said}", **known}
+"""
+
+
+@pytest.mark.parametrize(("unpriced", "cost"), [(9, 0.75), (1, None)])
+def test_a_cost_that_one_turn_does_not_tell_is_unknown(project, unpriced, cost):
+    project.write("agent.py", COSTS % unpriced)
+    target = {"name": "default", "provider": "python", "function": "agent.py:answer"}
+    record = run(project, {"turns": TURNS, "evaluators": []}, targets=[target])
+    assert record["execution_metrics"].get("cost_usd") == cost
+
+
+PROGRAM = "printf '%s' {PROMPT} | grep -c '^@.Assistant.:' || true"
+TARGETS = {
+    "mock": mock("default", "reply 0", "reply 1", "reply 2"),
+    "python": {"name": "default", "provider": "python", "function": "agent.py:answer"},
+    "cli": {"name": "default", "provider": "cli", "command_template": PROGRAM},
+}
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_every_kind_of_target_sees_the_whole_history(project, target):
+    project.write("agent.py", COSTS % 9)
+    record = run(project, {"turns": TURNS, "evaluators": []}, targets=[target])
+    answers = [
+        message["content"].strip()[-1] for message in record["output_messages"] if message["role"] == "assistant"
+    ]
+    assert answers == ["0", "1", "2"]
+
+
+def test_an_http_target_sees_the_whole_history(project):
+    with FaultyServer(lambda asked: Answer(f"reply {len(asked.body['messages']) // 2}")) as server:
+        body = {"model": "m", "messages": "{{ messages }}"}
+        target = {"name": "default", "provider": "http", "url": f"{server.url}/chat/completions", "body": body}
+        target["response_path"] = "choices[0].message.content"
+        record = run(project, {"turns": TURNS, "evaluators": []}, targets=[target])
+    assert record["candidate_answer"] == "reply 2"
+
+
+def test_turns_are_checked_one_by_one_and_the_whole_at_the_end(project):
+    turns = [
+        {"input": "To Rome", "expected_output": "And when?", "evaluators": [{"type": "equals", "weight": 3}]},
+        {
+            "input": "Tomorrow",
+            "evaluators": [{"type": "contains", "value": "train"}, {"type": "contains", "value": "bus"}],
+        },
+    ]
+    record = run(project, {"turns": turns})
+    found = {each["name"]: each["score"] for each in record["evaluator_results"]}
+    assert found == {
+        "turn-1.equals": 1.0,
+        "turn-2.contains": 1.0,
+        "turn-2.contains-2": 0.0,
+        "contains": 1.0,
+    }
+    assert record["score"] == pytest.approx((3 + 1 + 0 + 1) / 6)
+    assert project.summary()["evaluators"]["turn-1.equals"]["n"] == 1
+
+
+def test_a_required_check_of_a_turn_gates_the_case(project):
+    turns = [{"input": "To Rome", "evaluators": [{"type": "contains", "value": "never", "required": True}]}]
+    record = run(project, {"turns": turns, "evaluators": [{"type": "contains", "value": "when", "weight": 99}]})
+    assert (round(record["score"], 2), record["verdict"]) == (0.99, "fail")
+
+
+def test_a_check_of_a_turn_that_fails_is_an_error_and_no_zero(project):
+    turns = [{"input": "To Rome", "evaluators": [{"type": "latency", "threshold": 5}, {"type": "cost", "budget": 1}]}]
+    record = run(project, {"turns": turns, "evaluators": [{"type": "contains", "value": "when"}]}, code=3)
+    assert (record["status"], record["score"], record["partial_score"]) == ("error", None, 1.0)
+    assert record["error"]["message"].startswith("turn-1.cost: ")
+
+
+SEEN = """
+from agentv import Score
+
+def seen(context):
+    given = [message["content"] for message in context.input_messages]
+    return Score(1.0, details=[context.question, given, len(context.output_messages)])
+"""
+
+
+def test_evaluators_see_the_conversation_as_the_question(project):
+    project.write("check.py", SEEN)
+    record = run(project, {"turns": TURNS, "evaluators": [{"type": "python", "function": "check.py:seen"}]})
+    question, given, messages = record["evaluator_results"][0]["details"]
+    lines = ("@[User]:\nHi", "@[Assistant]:\nWhere to?", "@[User]:\nTo Rome", "@[Assistant]:\nAnd when?")
+    assert question == "\n\n".join((*lines, "@[User]:\nTomorrow"))
+    assert (given, messages) == (["Hi"], 5)
+
+
+def test_tool_calls_of_all_turns_are_one_trajectory(project):
+    target = mock("default", *AGENT, tool_calls=[{"tool": "search"}])
+    entry = {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "search"}] * 3}
+    record = run(project, {"turns": TURNS, "evaluators": [entry]}, targets=[target])
+    assert record["score"] == 1.0 and record["trace_summary"]["event_count"] == 3
+
+
+def test_an_input_that_asks_nothing_is_what_was_said_before(project):
+    given = [
+        {"role": "system", "content": "Be brief"},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Yes?"},
+    ]
+    record = run(project, {"input": given, "turns": TURNS, "evaluators": []})
+    assert said(record)[:2] == ["user: To Rome", "assistant: Where to?"]
+    assert record["conversation"]["turns"] == 2
+
+
+def test_an_error_in_a_turn_is_the_jobs_error_and_keeps_what_was_said(project):
+    with FaultyServer(["Where to?", "And when?"], faults=[None, None, "400"]) as server:
+        target = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "api_key": "k"}
+        record = run(project, {"turns": TURNS}, targets=[target], code=3)
+    assert (record["status"], record["score"], record["error"]["stage"]) == ("error", None, "target")
+    assert record["error"]["message"].startswith("In turn 3: ")
+    assert said(record)[-1] == "user: Tomorrow" and len(record["output_messages"]) == 4
+    assert record["execution_metrics"]["token_usage"]["output"] > 0
+    assert record["conversation"] == {"turns": 3}
+
+
+def test_a_turn_that_takes_too_long_is_a_time_out_of_that_call(project):
+    project.write(
+        "agent.py", "import time\ndef answer(messages):\n    time.sleep(30 if len(messages) > 1 else 0)\n    return 'x'"
+    )
+    target = {"name": "default", "provider": "python", "function": "agent.py:answer", "max_retries": 0}
+    record = run(project, {"turns": TURNS, "execution": {"timeout_seconds": 0.2}}, targets=[target], code=3)
+    assert record["error"]["class"] == "timeout"
+    assert said(record) == ["assistant: x", "user: To Rome"]
+
+
+GOAL = {"goal": "Book a train to Rome", "persona": "In a hurry"}
+
+# (what the simulated user says, settings, how it ends, messages of the user)
+ENDINGS = [
+    (["To Rome", "Tomorrow", "Thanks!\n[[GOAL MET]]"], {}, "goal_met", 3),
+    (["To Rome", "[[GOAL MET]]"], {}, "goal_met", 1),
+    (["To Rome", "Never mind.\n[[GIVE UP]]"], {}, "gave_up", 2),
+    (["To Rome", "Bye now"], {"stop": "bye"}, "stop", 2),
+    (["To Rome", "Tomorrow", "More"], {"stop": "train 42"}, "stop", 2),
+    (["More"], {"max_turns": 4}, "max_turns", 4),
+    (["More"], {}, "max_turns", 10),
+    (["I saw [[GOAL MET]] in a text", "[[GOAL MET]]"], {}, "goal_met", 1),
+]
+
+
+@pytest.mark.parametrize(("says", "settings", "ended", "messages"), ENDINGS)
+def test_a_simulated_user_talks_until_it_is_done(project, says, settings, ended, messages):
+    record = run(project, {"user": GOAL | settings}, targets=[mock("default", *AGENT), mock("user", *says)])
+    assert record["conversation"]["ended"] == ended
+    assert sum(each.startswith("user: ") for each in said(record)) == messages
+    assert not any("[[GIVE UP]]" in each or each.endswith("[[GOAL MET]]") for each in said(record))
+
+
+def test_a_simulated_user_goes_on_after_the_turns(project):
+    record = run(
+        project,
+        {"turns": TURNS[:1], "user": GOAL},
+        targets=[mock("default", *AGENT), mock("user", "Tomorrow", "[[GOAL MET]]")],
+    )
+    assert said(record) == [
+        "assistant: Where to?",
+        "user: To Rome",
+        "assistant: And when?",
+        "user: Tomorrow",
+        "assistant: Booked: train 42.",
+    ]
+
+
+def test_a_simulated_user_begins_where_the_input_asks_nothing(project):
+    given = [{"role": "system", "content": "You sell tickets"}]
+    record = run(project, {"input": given, "user": GOAL})
+    assert said(record)[:2] == ["user: To Rome", "assistant: Where to?"]
+
+
+def test_a_simulated_user_that_fails_or_says_nothing_is_the_jobs_error(project):
+    failing = mock("user", "x", fault_rate=1.0, max_retries=0)
+    record = run(project, {"user": GOAL}, targets=[mock("default", *AGENT), failing], code=3)
+    assert record["error"]["message"].startswith("The simulated user (user) failed after turn 1: ")
+    assert said(record) == ["assistant: Where to?"]
+    (project.path / "out").rename(project.path / "first")
+    record = run(project, {"user": GOAL}, targets=[mock("default", *AGENT), mock("user", " ")], code=3)
+    assert "it said nothing" in record["error"]["message"]
+
+
+def test_what_a_simulated_user_used_is_told_apart_from_what_the_target_did(project):
+    project.write(
+        "agent.py",
+        "def paid(prompt): return {'text': 'More', 'cost_usd': 0.5, 'token_usage': {'input': 5, 'output': 1}}",
+    )
+    user = {"name": "user", "provider": "python", "function": "agent.py:paid"}
+    record = run(project, {"user": GOAL | {"max_turns": 3}}, targets=[mock("default", *AGENT), user])
+    metrics = record["conversation"]["user_metrics"]
+    assert (metrics["cost_usd"], metrics["token_usage"]) == (1.5, {"input": 15, "output": 3})
+    assert "cost_usd" not in record["execution_metrics"]
+    assert project.summary()["judge_cost_usd"] == 1.5
+
+
+PAID = """
+def paid(prompt):
+    return {"text": "More", "cost_usd": 0.5}
+
+def free(prompt):
+    return {"text": "x", "cost_usd": 0.0}
+"""
+
+
+def test_a_budget_counts_simulated_users(project):
+    project.write("agent.py", PAID)
+    project.targets(
+        *(
+            {"name": name, "provider": "python", "function": f"agent.py:{function}", "workers": 1}
+            for name, function in (("default", "free"), ("user", "paid"))
+        )
+    )
+    project.dataset(
+        *({"input": f"q{number}", "user": GOAL | {"max_turns": 2}, "evaluators": []} for number in range(5))
+    )
+    assert (
+        project.eval("--target", "default", "--out", "out", "--quiet", "--budget-usd", "2", "--workers", "1").code == 4
+    )
+    assert len(project.records()) == 2
+
+
+REFUSED = [
+    ({"user": GOAL}, [mock("default", "x"), mock("other", "x")], "No target plays the simulated user"),
+    ({"user": GOAL | {"target": "usr"}}, [mock("default", "x"), mock("user", "x")], "Did you mean 'user'?"),
+    ({"turns": [{"input": "a", "evaluators": [{"type": "own.py:None"}]}]}, [mock("default", "x")], "own.py"),
+    (
+        {"turns": [{"input": [{"role": "assistant", "content": "a"}]}]},
+        [mock("default", "x")],
+        "must end with a message of the user",
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "targets", "message"), REFUSED)
+def test_what_cannot_be_played_is_refused_before_anything_is_called(project, case, targets, message):
+    project.targets(*targets)
+    project.dataset({"input": "Hi", **case})
+    ended = project.eval("--target", "default", "--out", "out", "--quiet")
+    assert ended.code == 2
+    assert message in ended.stderr
+    assert not (project.path / "out").exists()
+
+
+def test_the_cache_answers_every_turn_of_both(project):
+    replies = {"Hi": "Where to?", "To Rome": "Booked: train 42."}
+
+    def script(asked):
+        if "You play a person" in asked.body["messages"][0]["content"]:
+            return Answer("To Rome" if "train 42" not in asked.prompt else "[[GOAL MET]]")
+        return Answer(replies[asked.prompt])
+
+    with FaultyServer(script) as server:
+        targets = [
+            {"name": name, "provider": "openai", "model": name, "base_url": server.url, "api_key": "k"}
+            for name in ("default", "user")
+        ]
+        first = run(project, {"user": GOAL}, "--cache", targets=targets)
+        asked = server.counts.requests
+        assert asked == 4
+        again = run(project, {"user": GOAL}, "--cache", "--out", "again", targets=targets)
+        again = project.records("again")[0]
+        assert server.counts.requests == asked
+    assert again["cached"] is True
+    assert again["output_messages"] == first["output_messages"]
+
+
+def test_prompts_of_every_turn_are_dumped(project):
+    run(project, {"turns": TURNS}, "--dump-prompts", "prompts")
+    files = sorted((project.path / "prompts").iterdir(), key=lambda path: len(json.loads(path.read_text())["messages"]))
+    assert [len(json.loads(path.read_text())["messages"]) for path in files] == [1, 3, 5]
+    assert [path.name.split(".")[-2] for path in files][1:] == ["turn-2", "turn-3"]
+
+
+def test_a_dry_run_counts_the_calls_that_are_known(project):
+    project.targets(mock("default", "x"), mock("user", "x"))
+    project.dataset({"input": "Hi", "turns": TURNS}, {"input": "Hi", "user": GOAL | {"max_turns": 5}})
+    ended = project.eval("--target", "default", "--dry-run")
+    assert "default: 2 jobs (mock), at most 9 calls, about" in ended.stdout
+    assert "replies and simulated users add to it" in ended.stdout
+
+
+TALKER = """
+import os, time
+
+LOG = os.open("calls.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+def answer(messages, case):
+    time.sleep(0.002)
+    said = sum(message["role"] == "assistant" for message in messages)
+    os.write(LOG, f"{case.id} {said}\\n".encode())
+    return f"reply {said}"
+
+def ask(prompt):
+    return f"question {prompt.count('@[You]')}"
+"""
+
+
+@pytest.fixture
+def talkers(project):
+    project.write("agent.py", TALKER)
+    project.targets(
+        {"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 2},
+        {"name": "user", "provider": "python", "function": "agent.py:ask", "workers": 2},
+    )
+    case = {"user": GOAL | {"max_turns": 30}, "evaluators": [{"type": "contains", "value": "reply 30"}]}
+    project.dataset(*({"input": f"Hi {number}", **case} for number in range(12)))
+    return project
+
+
+def test_a_run_of_long_conversations_goes_on_after_a_kill_without_repeating_those_that_are_done(talkers):
+    results = talkers.path / "out" / "results.jsonl"
+    kills = 0
+    for wanted in (2, 5, 8):
+        process = talkers.spawn("d.yaml", "--target", "default", "--resume", "--out", "out", "--quiet")
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            if results.exists() and results.read_bytes().count(b"\n") >= wanted:
+                break
+            time.sleep(0.001)
+        process.kill()
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+    done = {record["eval_id"] for record in map(json.loads, results.read_bytes().splitlines()[:-1])}
+    before = (talkers.path / "calls.log").read_text().splitlines()
+    assert kills == 3 and done
+    assert talkers.run("--resume", "--out", "out", "--quiet") == (0, "", "")
+    records = talkers.records()
+    assert sorted(record["eval_id"] for record in records) == sorted(f"c{number}" for number in range(12))
+    for record in records:
+        assert record["conversation"]["turns"] == 31 and len(record["output_messages"]) == 61
+        assert record["score"] == 1.0
+    after = (talkers.path / "calls.log").read_text().splitlines()[len(before) :]
+    assert not {line.split()[0] for line in after} & done
+
+
+def test_the_part_that_is_played_is_told_to_the_model():
+    user = SimulatedUser(goal="Book {{ a }} train", persona="In a hurry", stop="It is booked")
+    talk = (
+        Message("system", "Secret instructions"),
+        Message("user", "Hi"),
+        Message("assistant", None, (ToolCall("search"),)),
+        Message("assistant", "Where to?"),
+    )
+    part, so_far = asked_of(user, talk)
+    assert part.role == "system" and "Book {{ a }} train" in part.content
+    assert "In a hurry" in part.content and "It is booked" in part.content
+    assert so_far.content == "The conversation so far:\n\n@[You]:\nHi\n\n@[Assistant]:\nWhere to?\n\nYour next message:"
+    alone, opening = asked_of(SimulatedUser(goal="x"), ())
+    assert "Who you are" not in alone.content and "ends when" not in alone.content
+    assert opening.content.startswith("Nothing has been said yet")
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "said_text", "ending"),
+    [
+        ("Hello", None, "Hello", None),
+        ("Hello\n[[GOAL MET]]", None, "Hello", "goal_met"),
+        ("Hello\n [[ give up ]] \n", None, "Hello", "gave_up"),
+        ("[[GOAL MET]]\n[[GIVE UP]]", None, "", "gave_up"),
+        ("I read [[GOAL MET]] here", None, "I read [[GOAL MET]] here", None),
+        ("Goodbye!", "goodbye", "Goodbye!", "stop"),
+        ("Goodbye!", None, "Goodbye!", None),
+    ],
+)
+def test_what_the_model_says_is_read(text, stop, said_text, ending):
+    read = read_said(text, stop)
+    assert (read.text, read.ending) == (said_text, ending)
