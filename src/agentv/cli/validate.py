@@ -61,16 +61,10 @@ def command(
 
 def annotation(finding: Finding) -> str:
     """A finding as a workflow command that GitHub shows beside the line."""
+    from agentv.report.github import workflow_command  # late: for that format only
+
     place = {"file": finding.path, "line": finding.line, "col": finding.column, "title": "agentv"}
-    properties = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in place.items() if value is not None)
-    text = finding.message + (f" — {finding.hint}" if finding.hint else "")
-    return f"::{finding.severity} {properties}::{_escaped(text)}"
-
-
-def _escaped(text: str, also: str = "") -> str:
-    for char in "%\r\n" + also:
-        text = text.replace(char, f"%{ord(char):02X}")
-    return text
+    return workflow_command(finding.severity, place, finding.message + (f" — {finding.hint}" if finding.hint else ""))
 
 
 def _print_json(report: Report) -> None:

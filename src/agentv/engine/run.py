@@ -181,6 +181,8 @@ class Running:
             return []
         data = resolved_data(case)
         data["dataset_path"] = case.path
+        if case.line:
+            data["line"] = case.line
         data["input_fingerprint"], data["fingerprint"] = prints
         data["evaluators_fingerprint"] = self._files.fingerprint(case, self._plan.evaluators_of(case))
         return [to_json(data) + b"\n"]

@@ -48,13 +48,13 @@ def run_id_of(path: Path | str) -> str:
 def records_file(path: Path | str) -> Path | None:
     """The file that the records of a run are in; None for a run that was stopped before its first one."""
     path = Path(path)
+    if not path.exists():
+        raise UsageError(f"No such run: {path}", hint=f"Runs are kept in {RESULTS_FOLDER}")
     file = _records_of(path) if path.is_dir() else path
     if file is None:
         return None
     if file.suffix.lower() not in LINES + YAML:
         raise UsageError(f"Not a run: {path}", f"Supported files: {', '.join(LINES + YAML)}")
-    if not file.is_file():
-        raise UsageError(f"No such run: {path}", hint=f"Runs are kept in {RESULTS_FOLDER}")
     return file
 
 

@@ -150,7 +150,7 @@ class _Target:
             if result.verdict == "pass":
                 self.passed += 1
             elif self._worst.wants(-score):
-                self._worst.add(-score, _note(result, _why(result)))
+                self._worst.add(-score, _note(result, reason_of(result)))
         for found in result.evaluator_results:
             if found.score is not None:
                 mean = self.evaluators.get(found.name)
@@ -169,11 +169,7 @@ class _Target:
                 self.duration_ms += metrics.duration_ms
                 if self._slowest.wants(metrics.duration_ms):
                     self._slowest.add(metrics.duration_ms, _note(result, ""))
-        judged = _judge_cost(result.evaluator_results)
-        talked = None if result.conversation is None else result.conversation.user_metrics
-        if talked is not None and talked.cost_usd is not None:
-            # A simulated user is part of the measuring, as a judge is, and not of what is measured.
-            judged = talked.cost_usd + (judged or 0.0)
+        judged = judge_cost(result)
         if judged is not None:
             self.judge_priced += 1
             self.judge_cost += judged
@@ -266,8 +262,10 @@ def _note(result: Result, reason: str) -> CaseNote:
     )
 
 
-def _why(result: Result) -> str:
-    """The reason for a score that did not pass: what was missed, else what the evaluators say."""
+def reason_of(result: Result) -> str:
+    """Why a result is no pass: its error, what was missed, else what the evaluators say. Empty where nobody says."""
+    if result.error is not None:
+        return result.error.message
     if result.misses:
         return result.misses[0]
     low = [found for found in result.evaluator_results if found.verdict not in (None, "pass")]
@@ -276,11 +274,20 @@ def _why(result: Result) -> str:
     return missed or result.reasoning or said or ", ".join(found.name for found in low)
 
 
-def _judge_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
+def judge_cost(result: Result) -> float | None:
+    """What measuring cost: the evaluators and a simulated user, who is no part of what is measured either."""
+    judged = _evaluators_cost(result.evaluator_results)
+    talked = None if result.conversation is None else result.conversation.user_metrics
+    if talked is None or talked.cost_usd is None:
+        return judged
+    return talked.cost_usd + (judged or 0.0)
+
+
+def _evaluators_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
     """What evaluators cost; a composite that names no cost of its own costs what its members do."""
     total = None
     for found in results:
-        cost = found.cost_usd if found.cost_usd is not None else _judge_cost(found.evaluator_results)
+        cost = found.cost_usd if found.cost_usd is not None else _evaluators_cost(found.evaluator_results)
         if cost is not None:
             total = cost + (total or 0.0)
     return total

@@ -1,0 +1,281 @@
+"""A run as one page that opens from disk, offline: the page's own modules, and the data packed beside them.
+
+Data never becomes markup: all of it stands in blocks of compressed JSON, written as base64, which the page unpacks when
+it needs them. Blocks are written as results are read, so that memory does not grow with the texts of a run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Any, BinaryIO
+
+import msgspec
+
+from agentv import __version__
+from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
+from agentv.report.modules import joined
+from agentv.report.text import one_line
+from agentv.results.opened import Figures, OpenedRun
+
+_BLOCK_BYTES = 512 * 1024
+_ROWS_A_BLOCK = 8192
+_LEVEL = 9
+_VERDICTS = ("pass", "borderline", "fail", "error", "unscored")
+_IN_COLUMNS = (
+    *("schema_version", "run_id", "eval_id", "dataset", "dataset_path", "target", "prompt", "trial", "tags"),
+    *("status", "score", "verdict", "timestamp"),
+)
+_HASHES = ("fingerprint", "input_fingerprint", "evaluators_fingerprint")
+"""Of no use to a reader, and as long as they are incompressible."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def write(run: OpenedRun, figures: Figures, stream: BinaryIO) -> None:
+    """The whole page: what stands before the data, the blocks, what stands behind them."""
+    script = joined(page_file, "report.js")
+    stream.write(_beginning(run, script).encode())
+    blocks = _Blocks(stream)
+    positions = _write_cases(run, blocks)
+    table = _Table(blocks, positions)
+    for result in run.results():
+        table.add(result)
+    table.close()
+    blocks.write("head", [_encode(_head(run, figures, table))], whole=True)
+    stream.write(f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode())
+
+
+@cache
+def page_file(name: str) -> str:
+    """A file of the page: a module, the style, the frame."""
+    return (files("agentv.report") / "page" / name).read_text(encoding="utf-8")
+
+
+def _beginning(run: OpenedRun, script: str) -> str:
+    style = page_file("page.css")
+    # Only this script and this style are obeyed, nothing is fetched, and no text is ever read as markup.
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_hash_of(script)}'",
+            f"style-src '{_hash_of(style)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+    parts = {
+        "policy": policy,
+        "version": __version__,
+        "title": escape(one_line(f"{run.run_id} · agentv", 120)),
+        "style": style,
+    }
+    page = page_file("page.html")
+    for name, text in parts.items():
+        page = page.replace(f"{{{{ {name} }}}}", text, 1)
+    return page
+
+
+def _hash_of(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+class _Blocks:
+    """Lists of JSON values, compressed together and written as one element."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, kind: str, items: list[bytes], first: int = 0, *, whole: bool = False) -> None:
+        """A block of items, the first of which has this number; `whole` for one value that is no list."""
+        data = items[0] if whole else b"[" + b",".join(items) + b"]"
+        packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+        packed = base64.b64encode(packer.compress(data) + packer.flush())
+        head = f'<script type="text/plain" data-block="{kind}" data-first="{first}">'
+        self._stream.write(head.encode() + packed + b"</script>\n")
+
+
+class _Pile:
+    """Items that wait until there are enough for a block."""
+
+    def __init__(self, blocks: _Blocks, kind: str) -> None:
+        self._blocks = blocks
+        self._kind = kind
+        self._items: list[bytes] = []
+        self._bytes = 0
+        self.count = 0
+
+    def add(self, item: bytes) -> None:
+        self._items.append(item)
+        self._bytes += len(item)
+        self.count += 1
+        if self._bytes >= _BLOCK_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._items:
+            self._blocks.write(self._kind, self._items, self.count - len(self._items))
+        self._items, self._bytes = [], 0
+
+
+def _write_cases(run: OpenedRun, blocks: _Blocks) -> dict[int, int]:
+    """Writes the cases and gives the number of each, by a hash of what it is known by."""
+    pile = _Pile(blocks, "cases")
+    positions: dict[int, int] = {}
+    for case in run.cases():
+        data = msgspec.json.decode(case.data)
+        positions[hash((case.dataset_path, case.id))] = pile.count
+        pile.add(_encode({key: value for key, value in data.items() if key not in _HASHES}))
+    pile.flush()
+    return positions
+
+
+class _Names:
+    """Values that rows refer to by number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+
+    def number(self, value: Any) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._numbers)
+
+
+class _Table:
+    """Results on their way into the page: the columns of the table, and beside them the rest of each."""
+
+    def __init__(self, blocks: _Blocks, positions: dict[int, int]) -> None:
+        self._blocks = blocks
+        self._positions = positions
+        self._results = _Pile(blocks, "results")
+        self._rows: dict[str, list[Any]] = {}
+        self._written = 0
+        self._last = 0
+        self.targets, self.datasets, self.prompts, self.errors = _Names(), _Names(), _Names(), _Names()
+        self.tag_sets, self.evaluator_sets = _Names(), _Names()
+
+    @property
+    def total(self) -> int:
+        return self._results.count
+
+    def add(self, result: Result) -> None:
+        columns = self._columns(result)
+        for name, value in columns.items():
+            self._rows.setdefault(name, []).append(value)
+        rest = _rest(result)
+        if columns["ended"] is None:
+            rest["timestamp"] = result.timestamp
+        self._results.add(_encode(rest))
+        if self._results.count - self._written == _ROWS_A_BLOCK:
+            self._end()
+
+    def close(self) -> None:
+        self._end()
+        self._results.flush()
+
+    def _columns(self, result: Result) -> dict[str, Any]:
+        metrics = result.execution_metrics or ExecutionMetrics()
+        usage = metrics.token_usage
+        error = result.error
+        return {
+            "id": result.eval_id,
+            "case": self._positions.get(hash((result.dataset_path, result.eval_id)), -1),
+            "verdict": _VERDICTS.index(result.verdict or ("error" if result.status == "error" else "unscored")),
+            "score": result.score,
+            "target": self.targets.number(result.target),
+            "dataset": self.datasets.number((result.dataset, result.dataset_path)),
+            "prompt": -1 if result.prompt is None else self.prompts.number(result.prompt),
+            "trial": result.trial,
+            "duration": metrics.duration_ms,
+            "cost": metrics.cost_usd,
+            "input": usage.input if usage else None,
+            "output": usage.output if usage else None,
+            "cached": usage.cached if usage else None,
+            "ended": self._since_last(result.timestamp),
+            "error": -1 if error is None else self.errors.number(error.error_class),
+            "tags": self.tag_sets.number(result.tags),
+            "missed": self.evaluator_sets.number(tuple(dict.fromkeys(_missed(result.evaluator_results)))),
+        }
+
+    def _since_last(self, timestamp: str) -> int | None:
+        """Milliseconds since the result before, which are few; since 1970 at the beginning of a block."""
+        try:
+            now = round(datetime.fromisoformat(timestamp).timestamp() * 1000)
+        except ValueError:
+            return None
+        since, self._last = now - self._last, now
+        return since
+
+    def _end(self) -> None:
+        """Writes the columns of the rows since the last time; one that is the same in all of them as one value."""
+        n = self._results.count - self._written
+        if not n:
+            return
+        self._last = 0
+        block: dict[str, Any] = {"n": n}
+        for name, values in self._rows.items():
+            same = n > 1 and values.count(values[0]) == n
+            block[name] = values[0] if same else values
+        self._blocks.write("rows", [_encode(block)], self._written, whole=True)
+        self._written += n
+        self._rows = {}
+
+
+def _missed(results: tuple[EvaluatorResult, ...]) -> Iterator[str]:
+    return (found.name for found in results if found.error is not None or found.verdict not in (None, "pass"))
+
+
+def _rest(result: Result) -> dict[str, Any]:
+    """What neither the columns nor the evaluators say already; the page puts it together again."""
+    data: dict[str, Any] = msgspec.to_builtins(result)
+    for key in (*_IN_COLUMNS, *_HASHES):
+        data.pop(key, None)
+    durations = data.pop("execution_metrics", {}).get("tool_durations")
+    if durations:
+        data["tool_durations"] = durations
+    found = result.evaluator_results
+    together = {
+        "hits": tuple(hit for each in found for hit in each.hits),
+        "misses": tuple(miss for each in found for miss in each.misses),
+        "reasoning": " | ".join(f"{each.name}: {each.reasoning}" for each in found if each.reasoning),
+    }
+    for key, value in together.items():
+        if getattr(result, key) == value:
+            data.pop(key, None)
+    return data
+
+
+def _head(run: OpenedRun, figures: Figures, table: _Table) -> dict[str, Any]:
+    manifest = run.manifest
+    return {
+        "run": {
+            "id": run.run_id,
+            "started_at": manifest.started_at if manifest else None,
+            "finished_at": manifest.finished_at if manifest else None,
+            "git_commit": manifest.git_commit if manifest else None,
+            "datasets": list(dict.fromkeys(name for name, _ in table.datasets if name)),
+            "done": figures.done,
+            "jobs": figures.jobs,
+            "agentv": __version__,
+        },
+        "total": table.total,
+        "summary": figures.summary,
+        "details": figures.details,
+        "targets": list(table.targets),
+        "datasets": [{"name": name, "path": path} for name, path in table.datasets],
+        "prompts": list(table.prompts),
+        "errors": list(table.errors),
+        "tagSets": list(table.tag_sets),
+        "evaluatorSets": list(table.evaluator_sets),
+    }

@@ -1,0 +1,176 @@
+"""A run as JUnit XML: a test suite for each dataset and target, a test case for each job. Errors are errors."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from contextlib import ExitStack
+from html import escape
+from typing import IO, BinaryIO
+
+from agentv.model.result import EvaluatorResult, Result
+from agentv.report.figures import number
+from agentv.report.text import excerpt, one_line, visible
+from agentv.results.opened import Figures, OpenedRun
+from agentv.results.summary import reason_of
+
+_LONGEST_MESSAGE = 300
+_LONGEST_ANSWER = 4_000
+_HELD_BYTES = 1 << 20
+_NOT_XML = re.compile("[\ufffe\uffff]")
+"""What XML 1.0 cannot hold even as a reference, beyond what `visible` writes out."""
+
+
+def write(run: OpenedRun, figures: Figures, stream: BinaryIO) -> None:
+    """One pass: each suite is put aside as it grows, because its counts stand before its test cases."""
+    lines = run.lines()
+    suites: dict[tuple[str, str], _Suite] = {}
+    with ExitStack() as stack:
+        for result in run.results():
+            suite = suites.get((result.dataset, result.target))
+            if suite is None:
+                suite = suites[(result.dataset, result.target)] = _Suite(result, stack)
+            suite.add(result, lines.get((result.dataset_path, result.eval_id)))
+        totals = _counts([suite.counts for suite in suites.values()])
+        skipped = figures.jobs - figures.done
+        missing = f"<!-- {skipped} of {figures.jobs} jobs were not run -->\n" if skipped else ""
+        stream.write(f'<?xml version="1.0" encoding="UTF-8"?>\n{missing}'.encode())
+        stream.write(f"<testsuites{_attributes(name=f'agentv {run.run_id}', **totals)}>\n".encode())
+        for suite in suites.values():
+            suite.write(stream)
+        stream.write(b"</testsuites>\n")
+
+
+class _Suite:
+    """The test cases of one dataset and target. Much of them waits on disk."""
+
+    def __init__(self, first: Result, stack: ExitStack) -> None:
+        self._name = f"{first.dataset} ({first.target})" if first.dataset else first.target
+        self._timestamp = first.timestamp
+        spool = tempfile.SpooledTemporaryFile(_HELD_BYTES)  # noqa: SIM115 - the stack closes it
+        self._body: IO[bytes] = stack.enter_context(spool)
+        self.counts = {"tests": 0.0, "failures": 0.0, "errors": 0.0, "skipped": 0.0, "time": 0.0}
+
+    def add(self, result: Result, line: int | None) -> None:
+        outcome = _outcome(result)
+        self.counts["tests"] += 1
+        self.counts["time"] += _seconds(result)
+        if outcome:
+            self.counts[{"failure": "failures", "error": "errors", "skipped": "skipped"}[outcome]] += 1
+        self._body.write(_test_case(result, outcome, line).encode())
+
+    def write(self, stream: BinaryIO) -> None:
+        attributes = {"name": self._name, **_shown(self.counts), "timestamp": self._timestamp.removesuffix("Z")}
+        stream.write(f"  <testsuite{_attributes(**attributes)}>\n".encode())
+        self._body.seek(0)
+        shutil.copyfileobj(self._body, stream)
+        stream.write(b"  </testsuite>\n")
+
+
+def _outcome(result: Result) -> str | None:
+    """What JUnit calls it; a borderline verdict is no failure there, as it is none for `--fail-fast`."""
+    if result.status == "error":
+        return "error"
+    if result.status == "unscored":
+        return "skipped"
+    return "failure" if result.verdict == "fail" else None
+
+
+def _test_case(result: Result, outcome: str | None, line: int | None) -> str:
+    place = {"file": result.dataset_path, "line": line} if result.dataset_path and line else {}
+    head = _attributes(
+        classname=".".join(filter(None, (result.dataset, result.target))),
+        name=job_name(result),
+        time=f"{_seconds(result):.3f}",
+        **place,
+    )
+    parts = [f"    <testcase{head}>\n", _properties(result)]
+    if outcome == "error":
+        kind = result.error.error_class if result.error else "unknown"
+        parts.append(_element("error", {"type": kind, "message": _message(result)}, _story(result)))
+    elif outcome == "failure":
+        parts.append(_element("failure", {"type": "fail", "message": _message(result)}, _story(result)))
+    elif outcome == "skipped":
+        parts.append(_element("skipped", {"message": "unscored: nothing scored this answer"}))
+    return "".join([*parts, "    </testcase>\n"])
+
+
+def job_name(result: Result) -> str:
+    """A case by its id, and by prompt and trial where those tell it from others."""
+    further = [result.prompt] if result.prompt else []
+    if result.trial > 1:
+        further.append(f"trial {result.trial}")
+    return result.eval_id + (f" ({', '.join(further)})" if further else "")
+
+
+def _properties(result: Result) -> str:
+    given = {
+        "target": result.target,
+        "status": result.status,
+        "verdict": result.verdict,
+        "score": None if result.score is None else repr(result.score),
+        "tags": ", ".join(result.tags),
+        "cost_usd": _cost(result),
+    }
+    lines = [f"        <property{_attributes(name=name, value=value)}/>\n" for name, value in given.items() if value]
+    return "".join(["      <properties>\n", *lines, "      </properties>\n"])
+
+
+def _cost(result: Result) -> str | None:
+    metrics = result.execution_metrics
+    return None if metrics is None or metrics.cost_usd is None else repr(metrics.cost_usd)
+
+
+def _message(result: Result) -> str:
+    reason = one_line(reason_of(result), _LONGEST_MESSAGE)
+    if result.status == "error":
+        return reason or "no message"
+    return f"score {number(result.score)}" + (f": {reason}" if reason else "")
+
+
+def _story(result: Result) -> str:
+    """What a person wants to read of a job that did not pass."""
+    lines = [f"case: {result.eval_id}", f"target: {result.target}"]
+    if result.error is not None:
+        lines.append(f"error: {result.error.error_class} ({result.error.stage}): {result.error.message}")
+    for found in result.evaluator_results:
+        lines += _evaluator(found)
+    if result.reasoning:
+        lines.append(f"reasoning: {result.reasoning}")
+    text = excerpt("\n".join(lines), _LONGEST_ANSWER)
+    if result.candidate_answer is not None:
+        text += "\n\nanswer:\n" + excerpt(result.candidate_answer, _LONGEST_ANSWER)
+    return text
+
+
+def _evaluator(found: EvaluatorResult) -> list[str]:
+    said = f"failed: {found.error.message}" if found.error else number(found.score)
+    return [f"{found.name}: {said}", *(f"  missed: {miss}" for miss in found.misses)]
+
+
+def _counts(suites: list[dict[str, float]]) -> dict[str, str]:
+    names = ("tests", "failures", "errors", "skipped", "time")
+    return _shown({name: sum(suite[name] for suite in suites) for name in names})
+
+
+def _shown(counts: dict[str, float]) -> dict[str, str]:
+    return {name: f"{value:.3f}" if name == "time" else str(int(value)) for name, value in counts.items()}
+
+
+def _seconds(result: Result) -> float:
+    metrics = result.execution_metrics
+    return 0.0 if metrics is None or metrics.duration_ms is None else metrics.duration_ms / 1000
+
+
+def _element(name: str, attributes: dict[str, object], text: str = "") -> str:
+    head = f"      <{name}{_attributes(**attributes)}"
+    return f"{head}>{_escaped(text)}</{name}>\n" if text else f"{head}/>\n"
+
+
+def _attributes(**values: object) -> str:
+    return "".join(f' {name}="{_escaped(str(value)).replace(chr(10), "&#10;")}"' for name, value in values.items())
+
+
+def _escaped(text: str) -> str:
+    return escape(_NOT_XML.sub("\ufffd", visible(text)))

@@ -1,0 +1,105 @@
+"""A run as Markdown, fit for a pull request or the summary of a workflow: figures first, then what did not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+from agentv.model.result import Result
+from agentv.model.run import TargetSummary
+from agentv.report.figures import NONE, counted, duration, interval, number, percent, percent_interval, usd
+from agentv.report.junit import job_name
+from agentv.report.notable import notable
+from agentv.report.text import cell
+from agentv.results.opened import Figures, OpenedRun
+from agentv.results.summary import TargetDetails, reason_of
+
+MOST_SHOWN = 20
+
+_LONGEST_NAME = 60
+_LONGEST_REASON = 160
+
+
+def write(run: OpenedRun, figures: Figures, stream: BinaryIO) -> None:
+    """All of it; text of models and users stands in code spans, where nothing is markup."""
+    stream.write("".join(f"{line}\n" for line in markdown_lines(run, figures)).encode())
+
+
+def markdown_lines(run: OpenedRun, figures: Figures) -> Iterator[str]:
+    """The lines of the report."""
+    yield from (f"## Run {cell(run.run_id, _LONGEST_NAME)}", "")
+    yield from _unfinished(figures)
+    yield from _targets(figures)
+    yield from _evaluators(figures)
+    found = notable(run, MOST_SHOWN)
+    yield from _cases("Failed", found.failed, found.counts["failed"])
+    yield from _cases("Borderline", found.borderline, found.counts["borderline"])
+    yield from _cases("Errors, which are no scores", found.errors, found.counts["errors"])
+
+
+def _unfinished(figures: Figures) -> Iterator[str]:
+    if figures.done < figures.jobs:
+        yield from (f"**Unfinished**: {figures.done:,} of {figures.jobs:,} jobs are done.", "")
+
+
+def _targets(figures: Figures) -> Iterator[str]:
+    yield from _head("target", "mean", "95 % interval", "passed", "95 % interval", "scored", "errors", "cost", "time")
+    for name, target in figures.summary.targets.items():
+        details = figures.details.get(name)
+        yield _row(
+            cell(name, _LONGEST_NAME),
+            f"**{number(target.mean)}**",
+            interval(target.ci95),
+            percent(target.pass_rate),
+            percent_interval(details.pass_ci95) if details else NONE,
+            _scored(target),
+            _errors(target, details),
+            usd(target.cost_usd),
+            duration(target.duration_ms),
+        )
+    yield ""
+
+
+def _scored(target: TargetSummary) -> str:
+    left_out = {"unscored": target.unscored, "not run": target.skipped}
+    told = ", ".join(f"{count:,} {what}" for what, count in left_out.items() if count)
+    return f"{target.scored:,} of {target.cases:,}" + (f" ({told})" if told else "")
+
+
+def _errors(target: TargetSummary, details: TargetDetails | None) -> str:
+    if not target.errors or details is None:
+        return f"{target.errors:,}"
+    return f"{target.errors:,} ({counted(details.error_classes)})"
+
+
+def _evaluators(figures: Figures) -> Iterator[str]:
+    rows = [
+        _row(cell(name, _LONGEST_NAME), cell(each, _LONGEST_NAME), number(f.mean), interval(f.ci95), f"{f.n:,}")
+        for name, target in figures.summary.targets.items()
+        for each, f in target.evaluators.items()
+    ]
+    if rows:
+        yield from _head("target", "evaluator", "mean", "95 % interval", "n")
+        yield from (*rows, "")
+
+
+def _cases(title: str, results: Sequence[Result], total: int) -> Iterator[str]:
+    if not results:
+        return
+    yield from (f"### {title}: {total:,}", "")
+    yield from _head("case", "target", "error" if results[0].error else "score", "why")
+    for result in results:
+        figure = result.error.error_class if result.error else number(result.score)
+        why = cell(reason_of(result), _LONGEST_REASON)
+        yield _row(cell(job_name(result), _LONGEST_NAME), cell(result.target, _LONGEST_NAME), figure, why)
+    if total > len(results):
+        yield from ("", f"… and {total - len(results):,} more.")
+    yield ""
+
+
+def _head(*names: str) -> tuple[str, str]:
+    return _row(*names), _row(*("---" for _ in names))
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,136 @@
+// Search, and the facets: each value with how many rows it would show beside the other filters.
+
+import { element, replaceChildren } from "./dom.js";
+import { count } from "./format.js";
+import { VERDICTS } from "./rows.js";
+import { FACETS } from "./state.js";
+import { oneLine, visible } from "./text.js";
+
+const MOST_LISTED = 60;
+const TITLES = {
+  verdict: "Verdict",
+  target: "Target",
+  dataset: "Dataset",
+  evaluator: "Missed by evaluator",
+  error: "Error class",
+  tag: "Tag",
+};
+
+export class SearchBox {
+  #waiting = 0;
+
+  constructor(state) {
+    this.state = state;
+    this.input = element("input", {
+      type: "search",
+      placeholder: "Search cases",
+      "aria-label": "Search in ids, targets, tags and error classes",
+      "aria-keyshortcuts": "/",
+      autocomplete: "off",
+      spellcheck: "false",
+      oninput: () => this.#later(),
+    });
+    this.answers = element("input", {
+      type: "checkbox",
+      onchange: () => state.update({ answers: this.answers.checked }),
+    });
+    this.progress = element("span", { class: "progress", role: "status" });
+    this.root = element(
+      "div",
+      { class: "search", role: "search" },
+      this.input,
+      element("label", {}, this.answers, "in answers too"),
+      this.progress,
+    );
+    this.follow();
+  }
+
+  follow() {
+    const { search, answers } = this.state.values;
+    if (this.input.value !== search && document.activeElement !== this.input) this.input.value = search;
+    this.answers.checked = answers;
+  }
+
+  focus() {
+    this.input.focus();
+    this.input.select();
+  }
+
+  #later() {
+    clearTimeout(this.#waiting);
+    this.#waiting = setTimeout(() => this.state.update({ search: this.input.value }), 120);
+  }
+}
+
+export class Facets {
+  constructor(state, rows) {
+    this.state = state;
+    this.rows = rows;
+    this.lists = new Map(FACETS.map((name) => [name, element("ul", {})]));
+    this.groups = new Map(
+      FACETS.map((name) => [
+        name,
+        element("fieldset", { class: "facet" }, element("legend", {}, TITLES[name]), this.lists.get(name)),
+      ]),
+    );
+    this.reset = element("button", { type: "button", class: "reset", onclick: () => state.reset() }, "Show all");
+    this.root = element(
+      "section",
+      { class: "facets", "aria-label": "Filters" },
+      element("header", {}, element("h2", {}, "Filters"), this.reset),
+      [...this.groups.values()],
+    );
+  }
+
+  // `shown` are the rows that all filters let through; `found` those that a search of answers found.
+  show(shown, found) {
+    const { values } = this.state;
+    this.reset.hidden = !this.state.isFiltered;
+    for (const name of FACETS) {
+      const chosen = values.facets[name];
+      const rows = chosen.size ? this.rows.matching(values, found, name) : shown;
+      const counts = this.rows.counts(name, rows);
+      for (const value of chosen) if (!counts.has(value)) counts.set(value, 0);
+      const entries = ordered(name, counts);
+      // One value that all rows share tells nothing.
+      this.groups.get(name).hidden = entries.length < (name === "evaluator" || name === "error" ? 1 : 2) && !chosen.size;
+      const listed = entries.slice(0, MOST_LISTED);
+      const focused = document.activeElement?.dataset?.value;
+      replaceChildren(
+        this.lists.get(name),
+        listed.map(([value, n]) => this.#option(name, value, n, chosen.has(value))),
+        entries.length > listed.length &&
+          element("li", { class: "more" }, `and ${count(entries.length - listed.length)} more; search finds them`),
+      );
+      if (focused) this.lists.get(name).querySelector(`[data-value="${CSS.escape(focused)}"]`)?.focus();
+    }
+  }
+
+  #option(name, value, n, checked) {
+    const box = element("input", {
+      type: "checkbox",
+      "data-value": `${name}:${value}`,
+      "aria-label": `${oneLine(value, 60)}: ${count(n)}`,
+      onchange: () => this.state.toggle(name, value),
+    });
+    box.checked = checked;
+    return element(
+      "li",
+      {},
+      element(
+        "label",
+        { title: visible(value) },
+        box,
+        name === "verdict" && element("i", { class: `dot ${value}` }),
+        element("bdi", {}, oneLine(value, 60)),
+        element("span", { class: "count" }, count(n)),
+      ),
+    );
+  }
+}
+
+function ordered(name, counts) {
+  const entries = [...counts];
+  if (name === "verdict") return entries.sort((a, b) => VERDICTS.indexOf(a[0]) - VERDICTS.indexOf(b[0]));
+  return entries.sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+}

@@ -1,0 +1,49 @@
+// Figures as people read them: the same forms as agentv.report.figures.
+
+export const NONE = "–";
+
+export function number(value) {
+  return value === null || value === undefined ? NONE : value.toFixed(3);
+}
+
+export function interval(bounds) {
+  return bounds ? `${bounds[0].toFixed(3)} to ${bounds[1].toFixed(3)}` : NONE;
+}
+
+export function percent(share) {
+  return share === null || share === undefined ? NONE : `${(share * 100).toFixed(1)} %`;
+}
+
+export function percentInterval(bounds) {
+  return bounds ? `${(bounds[0] * 100).toFixed(0)} to ${(bounds[1] * 100).toFixed(0)} %` : NONE;
+}
+
+export function usd(amount) {
+  if (amount === null || amount === undefined) return NONE;
+  return amount >= 1 || amount === 0 ? `$${amount.toFixed(2)}` : `$${amount.toFixed(4)}`;
+}
+
+export function duration(milliseconds) {
+  if (milliseconds === null || milliseconds === undefined) return NONE;
+  if (milliseconds < 999.5) return `${milliseconds.toFixed(0)} ms`;
+  const seconds = milliseconds / 1000;
+  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes}m ${String(whole % 60).padStart(2, "0")}s`;
+  return `${Math.floor(minutes / 60)}h ${String(minutes % 60).padStart(2, "0")}m`;
+}
+
+export function count(value) {
+  return value.toLocaleString("en");
+}
+
+export function moment(text) {
+  const parsed = new Date(text);
+  return Number.isNaN(parsed.getTime()) ? text : parsed.toISOString().slice(0, 16).replace("T", " ") + " UTC";
+}
+
+// A word as a POSIX shell reads it.
+export function shellWord(text) {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
+}

@@ -1,0 +1,123 @@
+// The page: reads the run, puts the parts together, and lets them follow the state.
+
+import { Detail } from "./detail.js";
+import { element, replaceChildren } from "./dom.js";
+import { Facets, SearchBox } from "./filters.js";
+import { count, moment } from "./format.js";
+import { Rows } from "./rows.js";
+import { State } from "./state.js";
+import { Histogram, targetCards } from "./summary.js";
+import { Table, told } from "./table.js";
+import { oneLine, stringsIn, visible } from "./text.js";
+import { themeButton } from "./theme.js";
+
+export async function start(root, source) {
+  const head = await source.head();
+  const rows = new Rows(head, await source.columns(head.total));
+  const state = new State();
+  const page = new Page(head, rows, source, state);
+  replaceChildren(root, page.root);
+  page.follow();
+  state.addEventListener("change", () => page.follow());
+  addEventListener("keydown", (event) => page.key(event));
+  if (state.values.open !== null) page.table.reveal(state.values.open);
+  document.documentElement.dataset.ready = "true";
+}
+
+class Page {
+  #found = null;
+  #searched = "";
+
+  constructor(head, rows, source, state) {
+    this.rows = rows;
+    this.source = source;
+    this.state = state;
+    this.table = new Table(rows, source, state);
+    this.detail = new Detail(rows, source, state, this.table);
+    this.histogram = new Histogram(state);
+    this.facets = new Facets(state, rows);
+    this.search = new SearchBox(state);
+    this.status = element("p", { class: "told", role: "status" });
+    this.root = element(
+      "div",
+      { class: "page" },
+      banner(head),
+      element(
+        "div",
+        { class: "sidebar" },
+        element("section", { class: "targets", "aria-label": "Figures" }, targetCards(head)),
+        this.histogram.root,
+        this.facets.root,
+      ),
+      element("main", {}, element("div", { class: "toolbar" }, this.search.root, this.status), this.table.root),
+      this.detail.root,
+    );
+    this.table.root.addEventListener("opened", () => this.detail.focus());
+  }
+
+  follow() {
+    const { values } = this.state;
+    this.#searchAnswers(values);
+    const shown = this.rows.matching(values, this.#found);
+    this.histogram.show(this.rows.histogram(shown));
+    this.facets.show(shown, this.#found);
+    this.status.textContent = told(shown.length, this.rows.total);
+    this.table.show(this.rows.sorted(shown, values.sort, values.descending));
+    this.search.follow();
+    this.detail.show();
+  }
+
+  key(event) {
+    const typing = event.target instanceof HTMLInputElement && event.target.type === "search";
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      this.search.focus();
+    } else if (event.key === "Escape" && !typing && this.state.values.open !== null) {
+      this.detail.close();
+    }
+  }
+
+  // Looks through all results, a block at a time, and shows what is found on the way.
+  async #searchAnswers({ search, answers }) {
+    const wanted = answers ? search.trim().toLowerCase() : "";
+    if (wanted === this.#searched) return;
+    this.#searched = wanted;
+    this.#found = wanted ? new Set() : null;
+    this.search.progress.textContent = "";
+    if (!wanted) return;
+    let seen = 0;
+    let drawn = performance.now();
+    for await (const { first, results } of this.source.batches()) {
+      if (this.#searched !== wanted) return;
+      results.forEach((result, i) => {
+        for (const text of stringsIn(result)) if (text.toLowerCase().includes(wanted)) return this.#found.add(first + i);
+      });
+      seen += results.length;
+      if (performance.now() - drawn > 400) {
+        drawn = performance.now();
+        this.search.progress.textContent = `${count(seen)} searched`;
+        this.follow();
+      }
+    }
+    this.search.progress.textContent = "";
+    this.follow();
+  }
+}
+
+function banner(head) {
+  const run = head.run;
+  const facts = [
+    run.datasets.length === 1 ? run.datasets[0] : run.datasets.length ? `${count(run.datasets.length)} datasets` : null,
+    run.started_at ? moment(run.started_at) : null,
+    run.git_commit ? `commit ${run.git_commit.slice(0, 10)}` : null,
+    run.done < run.jobs ? `unfinished: ${count(run.done)} of ${count(run.jobs)} jobs` : null,
+  ].filter(Boolean);
+  return element(
+    "header",
+    { class: "banner" },
+    element("h1", {}, element("span", {}, "Run "), element("bdi", { title: visible(run.id) }, oneLine(run.id, 60))),
+    element("p", {}, facts.map((fact) => element("span", {}, oneLine(fact, 80)))),
+    themeButton(),
+  );
+}
+

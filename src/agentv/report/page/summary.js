@@ -1,0 +1,139 @@
+// The figures of a run: per target the mean with its interval and what it stands on, and the histogram of scores.
+
+import { element, replaceChildren } from "./dom.js";
+import { count, duration, interval, number, percent, percentInterval, usd } from "./format.js";
+import { BINS } from "./rows.js";
+import { oneLine, visible } from "./text.js";
+
+export function targetCards(head) {
+  return Object.entries(head.summary.targets).map(([name, target]) => card(name, target, head.details[name]));
+}
+
+function card(name, target, details) {
+  return element(
+    "article",
+    { class: "card", "aria-label": `Target ${visible(name)}` },
+    element("h3", {}, element("bdi", { title: visible(name) }, oneLine(name, 60))),
+    element(
+      "p",
+      { class: "mean" },
+      element("strong", {}, number(target.mean)),
+      element("span", {}, "mean score"),
+    ),
+    track(target.mean, target.ci95),
+    facts([
+      ["95 % interval", interval(target.ci95)],
+      ["passed", passed(target)],
+      ["95 % interval", details && target.scored ? percentInterval(details.pass_ci95) : null],
+      ["scored", `${count(target.scored)} of ${count(target.cases)}`],
+      ["errors", target.errors ? `${count(target.errors)}, no scores` : null],
+      ["unscored", target.unscored ? count(target.unscored) : null],
+      ["not run", target.skipped ? count(target.skipped) : null],
+      ["cost", cost(target.cost_usd, details?.priced, target)],
+      ["judges", cost(target.judge_cost_usd, details?.judge_priced, target)],
+      ["time", details?.timed ? `${duration(target.duration_ms / details.timed)} a job` : null],
+    ]),
+    evaluators(target.evaluators),
+  );
+}
+
+function passed(target) {
+  if (!target.scored) return null;
+  return `${percent(target.pass_rate)} of ${count(target.scored)}`;
+}
+
+function cost(amount, known, target) {
+  if (amount === null || amount === undefined) return null;
+  const jobs = target.cases - target.skipped;
+  return known === jobs ? usd(amount) : `${usd(amount)} (of ${count(known ?? 0)} jobs)`;
+}
+
+function facts(pairs) {
+  const known = pairs.filter(([, value]) => value !== null && value !== undefined);
+  return element("dl", {}, known.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]).flat());
+}
+
+function evaluators(found) {
+  const entries = Object.entries(found);
+  if (!entries.length) return null;
+  return element(
+    "table",
+    { class: "evaluators" },
+    element("caption", {}, "Evaluators"),
+    element(
+      "tbody",
+      {},
+      entries.map(([name, each]) =>
+        element(
+          "tr",
+          { title: `${visible(name)}: ${number(each.mean)} (95 % interval ${interval(each.ci95)}, n = ${count(each.n)})` },
+          element("th", { scope: "row" }, element("bdi", {}, oneLine(name, 40))),
+          element("td", { class: "number" }, number(each.mean)),
+          element("td", {}, track(each.mean, each.ci95)),
+          element("td", { class: "n" }, `n = ${count(each.n)}`),
+        ),
+      ),
+    ),
+  );
+}
+
+// A mean and its interval on the line from 0 to 1.
+function track(mean, bounds) {
+  if (mean === null || mean === undefined) return null;
+  const at = (value) => `${(value * 100).toFixed(2)}%`;
+  const [low, high] = bounds ?? [mean, mean];
+  return element(
+    "span",
+    { class: "track", role: "img", "aria-label": `${number(mean)}, 95 % interval ${interval(bounds)}` },
+    element("i", { class: "range", style: { left: at(low), width: at(high - low) } }),
+    element("i", { class: "point", style: { left: at(mean) } }),
+  );
+}
+
+export class Histogram {
+  constructor(state) {
+    this.state = state;
+    this.caption = element("figcaption", {});
+    this.bars = element("div", { class: "bars", role: "group", "aria-label": "Scores from 0 to 1; a bar filters" });
+    this.root = element(
+      "figure",
+      { class: "histogram" },
+      this.caption,
+      this.bars,
+      element("div", { class: "axis", "aria-hidden": "true" }, ["0", "0.5", "1"].map((text) => element("span", {}, text))),
+    );
+  }
+
+  show({ bins, scored }) {
+    const most = Math.max(1, ...bins.map((bin) => bin[0] + bin[1] + bin[2]));
+    const chosen = this.state.values.scores;
+    replaceChildren(this.caption, "Scores", element("span", {}, `n = ${count(scored)}`));
+    replaceChildren(this.bars, bins.map((bin, position) => this.#bar(bin, position, most, chosen)));
+  }
+
+  #bar([passes, borderline, failures], position, most, chosen) {
+    const total = passes + borderline + failures;
+    const range = `${(position / BINS).toFixed(2)} to ${((position + 1) / BINS).toFixed(2)}`;
+    const pressed = chosen !== null && position >= chosen[0] && position < chosen[1];
+    // A bin with anything in it can be seen, however small its share.
+    const height = total ? Math.max(3, (total / most) * 100) : 0;
+    const part = (kind, n) => n > 0 && element("i", { class: kind, style: { "flex-grow": String(n) } });
+    return element(
+      "button",
+      {
+        type: "button",
+        title: `${range}: ${count(total)}`,
+        "aria-label": `Scores from ${range}: ${count(total)}`,
+        "aria-pressed": String(pressed),
+        onclick: () => this.state.update({ scores: pressed ? null : [position, position + 1] }),
+      },
+      element(
+        "span",
+        { style: { height: `${height}%` } },
+        part("pass", passes),
+        part("borderline", borderline),
+        part("fail", failures),
+      ),
+    );
+  }
+}

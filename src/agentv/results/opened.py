@@ -1,0 +1,110 @@
+"""A run opened for reports: its results any number of times, the cases behind them, its figures. Knows no format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from agentv.errors import AgentvError
+from agentv.model.result import Result
+from agentv.model.run import RunManifest, RunSummary
+from agentv.results.folder import RunFolder
+from agentv.results.reading import read_run
+from agentv.results.summary import SummaryBuilder, TargetDetails
+
+
+class KeptCase(msgspec.Struct, frozen=True, gc=False):
+    """A line of `cases.jsonl`: what finds it, and the whole of it as JSON. `line` is where its dataset has it."""
+
+    id: str
+    dataset_path: str = ""
+    line: int | None = None
+    data: bytes = b""
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What all results come to. `evaluators` are the names of all that were asked, `jobs` those that were planned."""
+
+    summary: RunSummary
+    details: dict[str, TargetDetails]
+    evaluators: tuple[str, ...]
+    done: int
+    jobs: int
+
+
+_decode_case = msgspec.json.Decoder(KeptCase).decode
+
+
+class OpenedRun:
+    """A run folder, or a file of records, which may be AgentV's. Raises UsageError when it is neither."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        read_run(self.path)  # says at once when there is no run
+        self.manifest = _manifest(self.path)
+        self.run_id = self.manifest.run_id if self.manifest else self.path.stem
+
+    def results(self) -> Iterator[Result]:
+        """The results in the order in which they ended, one at a time."""
+        return read_run(self.path)
+
+    def cases(self) -> Iterator[KeptCase]:
+        """The cases as the run kept them, one at a time; none where it is a file of records only."""
+        path = RunFolder(self.path).cases_path
+        if not path.is_file():
+            return
+        with path.open("rb", buffering=1 << 18) as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    return  # half a line of a run that was killed, or is being written
+                try:
+                    found = _decode_case(line)
+                except msgspec.DecodeError as error:
+                    raise AgentvError(f"Cannot read {path}", str(error)) from error
+                yield msgspec.structs.replace(found, data=line)
+
+    def lines(self) -> dict[tuple[str, str], int]:
+        """The line of each case in its dataset, by the dataset's path and the case's id, as far as it was kept."""
+        return {(case.dataset_path, case.id): case.line for case in self.cases() if case.line}
+
+    def figures(self) -> Figures:
+        """Everything counted, in one pass."""
+        # Clustering by case is what several trials need, and changes nothing where each case has one result.
+        builder = SummaryBuilder(self.run_id, jobs_per_case=2)
+        evaluators: dict[str, None] = {}
+        done = 0
+        for result in self.results():
+            builder.add(result)
+            done += 1
+            for found in result.evaluator_results:
+                if found.name not in evaluators:
+                    evaluators[found.name] = None
+        summary = builder.build(self._planned())
+        counts = self.manifest.counts if self.manifest else None
+        return Figures(
+            summary=summary,
+            details=builder.details(),
+            evaluators=tuple(evaluators),
+            done=done,
+            jobs=max(done, counts.jobs if counts else 0),
+        )
+
+    def _planned(self) -> dict[str, int]:
+        """The jobs of each target, where the folder tells: the summary of a run that ended, or its only target."""
+        try:
+            kept = RunFolder(self.path).read_summary()
+        except AgentvError:
+            kept = None
+        if kept is not None:
+            return {name: target.cases for name, target in kept.targets.items()}
+        manifest = self.manifest
+        if manifest is None or manifest.counts is None or len(manifest.targets) != 1:
+            return {}
+        return {manifest.targets[0].name: manifest.counts.jobs}
+
+
+def _manifest(path: Path) -> RunManifest | None:
+    folder = RunFolder(path)
+    return folder.read_manifest() if folder.manifest_path.is_file() else None

@@ -1,0 +1,101 @@
+"""`agentv report`: formats by option and by extension, to files and to stdout."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def run(folder, command):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "echo", "provider": "mock"}]})
+    inputs = {"good": "an a", "bad": "other"}
+    cases = [{"id": name, "expected_outcome": "x", "input": text} for name, text in inputs.items()]
+    folder.write("cases.yaml", {"evaluators": [{"type": "contains", "value": "a"}], "evalcases": cases})
+    assert command("eval", "cases.yaml", "--out", "run", "--quiet").code == 0
+    return folder
+
+
+def test_without_a_format_it_prints_the_summary(run, command):
+    ended = command("report", "run")
+    assert ended.code == 0
+    assert "echo    0.500" in ended.stdout and "Results: run" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "start"), [("--junit", "<?xml"), ("--markdown", "## Run"), ("--csv", "run_id,timestamp")]
+)
+def test_one_text_format_goes_to_stdout(run, command, option, start):
+    ended = command("report", "run", option)
+    assert ended.stdout.startswith(start)
+    assert ended.stderr == ""
+
+
+def test_html_goes_to_the_runs_folder(run, command):
+    ended = command("report", "run", "--html")
+    assert (ended.stdout, ended.stderr) == ("", "Written: run/report.html\n")
+    assert Path("run/report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_several_formats_go_to_files(run, command):
+    command("report", "run", "--html", "--junit", "--quiet")
+    assert Path("run/report.html").is_file() and Path("run/junit.xml").is_file()
+
+
+def test_files_are_written_in_the_format_of_their_extension(run, command):
+    ended = command("report", "run", "page.html", "tests.xml", "table.csv")
+    assert ended.code == 0
+    assert Path("tests.xml").read_text().startswith("<?xml")
+    assert ended.stderr.count("Written: ") == 3
+
+
+def test_an_option_with_its_file_behind_it_works_too(run, command):
+    assert command("report", "run", "--html", "a.html", "--junit", "b.xml").code == 0
+    assert Path("a.html").is_file() and Path("b.xml").is_file()
+
+
+def test_out_is_a_file_or_a_folder(run, command):
+    assert command("report", "run", "--junit", "--out", "results.txt").code == 0
+    assert Path("results.txt").read_text().startswith("<?xml")
+    assert command("report", "run", "--markdown", "--csv", "--out", "reports").code == 0
+    assert sorted(path.name for path in Path("reports").iterdir()) == ["report.md", "results.csv"]
+
+
+def test_a_run_is_found_by_its_id(run, command):
+    command("eval", "cases.yaml", "--quiet")
+    [folder] = Path(".agentv/results").iterdir()
+    assert command("report", folder.name, "--markdown").stdout.startswith(f"## Run `{folder.name}`")
+
+
+def test_json_has_the_figures(run, command):
+    [data] = command("report", "run", "--json").printed
+    assert data["summary"]["targets"]["echo"]["mean"] == 0.5
+    assert data["details"]["echo"]["passed"] == 1
+
+
+def test_github_writes_the_summary_of_the_step(run, command, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "step.md")
+    ended = command("report", "run", "--github")
+    assert ended.stdout.startswith("::error file=cases.yaml,line=1,title=bad (echo)::score 0.000")
+    assert Path("step.md").read_text().startswith("## Run ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing", "--html"), "No such run: nothing"),
+        (("run", "report.pdf"), "No report is written to report.pdf"),
+        (("run", "no/where.html"), "There is no folder no"),
+        ((), "Missing argument 'RUN'"),
+    ],
+)
+def test_a_mistake_is_said_and_ends_with_2(run, command, arguments, message):
+    ended = command("report", *arguments)
+    assert ended.code == 2
+    assert message in ended.stderr
+
+
+def test_a_run_without_results_is_reported(run, command):
+    Path("run/results.jsonl").write_text("")
+    assert command("report", "run", "--html", "--junit", "--markdown", "--csv").code == 0
+    assert json.loads(command("report", "run", "--json").stdout)["done"] == 0

@@ -1,0 +1,180 @@
+"""The page: its modules joined, its data packed, and all of it in a real Chromium, opened from disk."""
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+
+import pytest
+
+from agentv.report.formats import write_report
+from agentv.report.html import page_file
+from agentv.report.modules import joined
+from agentv.results.opened import OpenedRun
+
+BLOCK = re.compile(r'<script type="text/plain" data-block="(\w+)" data-first="(\d+)">([A-Za-z0-9+/=]*)</script>')
+
+
+def page_of(path, file="report.html"):
+    run = OpenedRun(path)
+    write_report("html", run, run.figures(), file)
+    return Path(file).resolve()
+
+
+def blocks_of(page):
+    """What the page unpacks, by kind, in the order of the file."""
+    found = {}
+    for kind, _, packed in BLOCK.findall(page.read_text(encoding="utf-8")):
+        found.setdefault(kind, []).append(json.loads(zlib.decompress(base64.b64decode(packed), -15)))
+    return found
+
+
+def test_modules_are_joined_behind_those_they_import():
+    modules = {
+        "a.js": 'import { two, one as first } from "./b.js";\nexport function sum() { return first + two; }\n',
+        "b.js": "export const one = 1;\nexport const two = 2;\nconst sum = 0;\n",
+    }
+    script = joined(modules.__getitem__, "a.js")
+    assert script.index("module_b_js =") < script.index("module_a_js =")
+    assert "const { two, one: first } = module_b_js;" in script
+    assert "return { one, two };" in script and "import" not in script and "export" not in script
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['import x from "./b.js";\n', "export default 1;\n", 'import "./b.js";\n', "export { a };\n", "export let a;\n"],
+)
+def test_other_forms_of_import_and_export_are_refused(text):
+    with pytest.raises(ValueError, match="unknown form"):
+        joined({"a.js": text, "b.js": ""}.__getitem__, "a.js")
+
+
+def test_a_ring_of_imports_is_refused():
+    modules = {"a.js": 'import { b } from "./b.js";\n', "b.js": 'import { a } from "./a.js";\n'}
+    with pytest.raises(ValueError, match=r"a\.js → b\.js → a\.js"):
+        joined(modules.__getitem__, "a.js")
+
+
+def test_the_pages_modules_have_no_way_to_turn_text_into_markup():
+    script = joined(page_file, "report.js")
+    for name in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "fetch("):
+        assert name not in script
+    assert "</script" not in script and "<!--" not in script
+
+
+def test_the_file_holds_no_text_of_the_run_but_its_name(hostile):
+    text = page_of(hostile, hostile / "page.html").read_text(encoding="utf-8")
+    assert "pwned" not in text and "HYPERLINK" not in text
+    assert text.count("<script") == len(BLOCK.findall(text)) + 1
+    assert "<title>hostile &lt;/title&gt;&lt;script&gt; · agentv</title>" in text
+    assert "default-src 'none'" in text and "http://" not in text.replace("http://www.w3.org", "")
+
+
+def test_every_result_and_case_is_in_the_file(shop):
+    blocks = blocks_of(page_of("run"))
+    [head], [rows] = blocks["head"], blocks["rows"]
+    assert head["total"] == rows["n"] == 5 == len(blocks["results"][0]) == len(blocks["cases"][0])
+    assert sorted(rows["id"]) == ["breaks", "fails", "nearly", "passes", "unscored"]
+    assert head["summary"]["targets"]["shop"]["mean"] == pytest.approx(0.6333333)
+    assert [blocks["cases"][0][number]["id"] for number in rows["case"]] == rows["id"]
+
+
+def test_a_run_of_many_blocks_is_whole(folder, record):
+    rows = [record(f"case-{number}", candidate_answer=f"{number} " * 40) for number in range(20_000)]
+    folder.write("results.jsonl", rows)
+    blocks = blocks_of(page_of("results.jsonl"))
+    assert [part["n"] for part in blocks["rows"]] == [8192, 8192, 3616]
+    assert len(blocks["results"]) > 3
+    answers = [result["candidate_answer"] for block in blocks["results"] for result in block]
+    assert answers == [row["candidate_answer"] for row in rows]
+    assert [id for part in blocks["rows"] for id in part["id"]] == [row["eval_id"] for row in rows]
+
+
+def test_a_page_opens_and_shows_figures_table_and_a_case(shop, chromium):
+    with chromium(page_of("run")) as page:
+        assert page.locator(".card .mean strong").inner_text() == "0.633"
+        assert page.locator(".spacer .row").count() == 5
+        page.get_by_text("fails", exact=True).click()
+        detail = page.locator(".detail")
+        detail.get_by_text("0.200").first.wait_for()
+        assert detail.locator(".message.user .text").inner_text() == "c"
+        assert detail.locator(".message.answer .text").inner_text() == "no"
+        assert "agentv eval evals/shop.jsonl --case fails --target shop" in detail.locator(".command code").inner_text()
+        assert "line 3" in detail.inner_text()
+        assert "open=" in page.url
+
+
+def test_filters_search_order_and_keys(shop, chromium):
+    with chromium(page_of("run")) as page:
+        names = lambda: page.locator(".spacer .row .id bdi").all_inner_texts()  # noqa: E731
+        page.get_by_label("fail: 1").click()
+        assert names() == ["fails"]
+        assert page.locator(".told").inner_text() == "1 of 5 results"
+        page.locator(".reset").click()
+        page.get_by_role("button", name="Score", exact=True).click()
+        in_order = page.locator(".spacer .row").evaluate_all(
+            "rows => rows.sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map(r => r.querySelector('bdi').textContent)"
+        )
+        assert in_order[:3] == ["fails", "nearly", "passes"]
+        page.keyboard.press("/")
+        page.keyboard.type("break")
+        page.locator(".told").get_by_text("1 of 5 results").wait_for()
+        assert names() == ["breaks"]
+        page.locator(".scroller").focus()
+        page.keyboard.press("Enter")
+        page.locator(".detail .message.error").wait_for()
+        page.keyboard.press("Escape")
+        assert page.locator(".detail").is_hidden()
+
+
+def test_answers_are_searched_too(shop, chromium):
+    with chromium(page_of("run"), "#search=anything") as page:
+        assert page.locator(".told").inner_text() == "0 of 5 results"
+        page.get_by_label("in answers too").check()
+        page.locator(".told").get_by_text("1 of 5 results").wait_for()
+        assert page.locator(".spacer .row .id bdi").all_inner_texts() == ["unscored"]
+
+
+def test_a_link_leads_to_the_same_view(shop, chromium):
+    with chromium(page_of("run"), "#verdict=pass&verdict=fail&sort=-score&open=0") as page:
+        assert page.locator(".told").inner_text() == "2 of 5 results"
+        assert page.locator(".detail").is_visible()
+
+
+def test_hostile_texts_are_shown_as_text(hostile, chromium):
+    with chromium(page_of(hostile, hostile / "page.html")) as page:
+        total = len(list(OpenedRun(hostile).results()))
+        for number in range(total):
+            page.evaluate(f"location.hash = 'open={number}'")
+            page.locator(".detail .place").get_by_text(f"{number + 1} of {total}").wait_for()
+            page.locator(".detail section").first.wait_for()
+            page.evaluate("document.querySelectorAll('.detail details').forEach((each) => (each.open = true))")
+        assert page.evaluate("window.pwned") is None
+        assert page.locator("#app script, #app img").count() == 0
+        page.evaluate("location.hash = 'open=0'")
+        page.locator(".detail .message.answer .text").first.get_by_text("</script><script>").wait_for()
+        page.evaluate("location.hash = 'open=4'")
+        page.locator(".detail .message.answer .text").first.get_by_text("\\x1b[31mred").wait_for()
+
+
+def test_a_megabyte_is_shown_in_part_until_all_is_asked_for(hostile, chromium):
+    with chromium(page_of(hostile, hostile / "page.html"), "#search=long+x") as page:
+        page.locator(".spacer .row").first.click()
+        answer = page.locator(".detail .message.answer").first
+        answer.locator(".rest").first.wait_for()
+        assert len(answer.locator(".text").first.inner_text()) < 30_000
+        answer.get_by_text("Show all 1,000,000 characters").first.click()
+        assert answer.locator(".text").first.evaluate("(text) => text.textContent.length") == 1_000_000
+
+
+@pytest.mark.parametrize("width", [1440, 420])
+def test_only_rows_in_view_exist(folder, record, width, chromium):
+    folder.write("results.jsonl", [record(f"case-{number}") for number in range(30_000)])
+    with chromium(page_of("results.jsonl"), width=width) as page:
+        assert page.locator(".spacer .row").count() < 100
+        page.locator(".scroller").focus()
+        page.keyboard.press("End")
+        page.get_by_text("case-29999", exact=True).wait_for()
+        assert page.locator(".spacer .row").count() < 100
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
