@@ -125,6 +125,10 @@ def test_help_needs_click_and_none_of_the_heavy_parts():
     assert not loaded & {"msgspec", "yaml", "rich", "minijinja", "asyncio", "json", "difflib", "dataclasses"}
 
 
+def test_a_run_needs_no_numpy():
+    assert not imported_by("import agentv.cli.eval, agentv.engine.session, agentv.report.terminal") & {"numpy", "scipy"}
+
+
 def test_public_names_are_what_the_package_exports():
     assert sorted(agentv.__all__) == dir(agentv)
     for name in agentv.__all__:

@@ -64,6 +64,11 @@ SHARE = click.FloatRange(0, 1)
 @click.option("--min-pass-rate", type=SHARE, metavar="P", help="Gate: the share of cases that pass must reach this.")
 @click.option("--max-errors", metavar="N|N%", help="Gate: so many jobs may end in errors; 0 beside another gate.")
 @click.option("--budget-usd", type=POSITIVE, metavar="USD", help="Start nothing new once this much is spent.")
+@click.option(
+    "--stop-when",
+    metavar="X|pass-rate=X|RUN",
+    help="Stop once it is known on which side of a mean or pass rate a target is, or whether it beats an earlier run.",
+)
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure or error.")
 @click.option("--dry-run", is_flag=True, help="Check and render everything, call nothing, print the plan.")
 @click.option("--verbose", "-v", is_flag=True, help="A line for each job as it ends, and what targets log.")
@@ -148,6 +153,7 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
         max_line_bytes=given["max_line_bytes"],
         budget_usd=given["budget_usd"],
         fail_fast=given["fail_fast"],
+        stop_when=given["stop_when"],
         gates=None if gates == Gates() else gates,
         **{name: given[name] for name in ("retry_errors", "changed_since", *CALL_OPTIONS)},
     )
@@ -192,6 +198,8 @@ def _print_outcome(outcome: Outcome, given: dict[str, Any]) -> None:
         return
     if not given["quiet"]:
         notes = [f"{outcome.skipped_cases:,} bad cases were skipped"] if outcome.skipped_cases else []
+        if outcome.stopped_early:
+            notes.append("Partial: stopped early, because what was asked is known. Intervals hold whenever a run stops")
         ending = Ending(
             summary=outcome.summary,
             details=outcome.details,
@@ -219,7 +227,7 @@ def _next_commands(outcome: Outcome) -> list[str]:
     if outcome.stopped == "budget":
         # The run itself keeps its budget; a new one takes over what is paid for.
         return [f"agentv eval --changed-since {folder} --budget-usd USD"]
-    if outcome.stopped is not None:
+    if outcome.stopped not in (None, "decided"):
         return [f"agentv eval --resume --out {folder}"]
     errors = sum(target.errors for target in outcome.summary.targets.values())
     return [f"agentv eval --retry-errors {folder}"] if errors else []

@@ -9,7 +9,7 @@ import msgspec
 from agentv.engine.options import Gates
 from agentv.model.run import RunSummary
 
-Stop = Literal["budget", "fail_fast", "interrupted"]
+Stop = Literal["budget", "decided", "fail_fast", "interrupted"]
 
 EXIT_GATE, EXIT_ERRORS, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 3, 4, 130
 

@@ -59,6 +59,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_line_bytes: int = MAX_LINE_BYTES
     budget_usd: Positive | None = None
     fail_fast: bool = False
+    stop_when: str | float | None = None
     gates: Gates | None = None
     retry_errors: str | None = None
     changed_since: str | None = None

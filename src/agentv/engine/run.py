@@ -20,6 +20,7 @@ from agentv.engine.interrupts import interruptible
 from agentv.engine.job import Job
 from agentv.engine.options import EvalOptions
 from agentv.engine.plan import Checked, Plan
+from agentv.engine.stopping import Stopping
 from agentv.engine.work import Worker
 from agentv.errors import AgentvError
 from agentv.model.case import EvalCase
@@ -63,8 +64,10 @@ class Running:
         options: EvalOptions,
         observer: Observer,
         earlier: Earlier | None = None,
+        stopping: Stopping | None = None,
     ) -> None:
         self._earlier = earlier
+        self._stopping = stopping
         self._folder = folder
         self._plan = plan
         self._worker = worker
@@ -131,6 +134,8 @@ class Running:
         for result in read_run(self._folder.results_path):
             self.summary.add(result)
             self._spend(result)
+            if self._stopping is not None:
+                self._stopping.known(result)
 
     def _workers(self) -> int:
         """Enough workers to fill every endpoint's limit at its highest; each costs a few kilobytes."""
@@ -138,9 +143,22 @@ class Running:
         return max(1, min(MOST_AT_ONCE, most, self._checked.total))
 
     def _jobs(self) -> Iterator[Job]:
+        if self._stopping is not None:
+            yield from self._jobs_until_decided(self._stopping)
+            return
         cases = self._plan.cases.stream_again()
         while chunk := list(islice(cases, _AHEAD)):
             yield from self._jobs_of(chunk)
+
+    def _jobs_until_decided(self, stopping: Stopping) -> Iterator[Job]:
+        """The jobs of what belongs together, unit by unit in random order, as long as something is not known."""
+        for cases in stopping.units(self._plan.cases):
+            stopping.begin([job for case in cases for job in self._plan.jobs_of(case)])
+            if stopping.decided:
+                self.stopped = self.stopped or "decided"
+            if self.stopped is not None:
+                return
+            yield from self._jobs_of(cases)
 
     def _jobs_of(self, cases: list[EvalCase]) -> Iterator[Job]:
         """The jobs of some cases. All of them are written down first: one write for many is what makes it cheap."""
@@ -152,6 +170,8 @@ class Running:
             open_jobs = self._plan.jobs_of(case, prints[1])
             if has_done:
                 open_jobs = [job for job in open_jobs if job.key not in self._done]
+            if self._stopping is not None:
+                open_jobs = [job for job in open_jobs if job.target in self._stopping.open]
             if open_jobs:
                 jobs += open_jobs
                 lines += self._case_line(case, prints)
@@ -190,6 +210,8 @@ class Running:
     def _keep(self, result: Result) -> Result:
         """Writes a record. What is summed up and shown afterwards is what was written, secrets taken out."""
         line = encode_record(result)
+        if self._stopping is not None:
+            self._stopping.result(result)
         if self._folder.redact is not None and (redacted := self._folder.redact(line)) is not line:
             line, result = redacted, decode_record(redacted)
         self._results.write(line)

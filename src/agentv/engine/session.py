@@ -26,15 +26,17 @@ from agentv.engine.job_files import PROMPTS, TRACES
 from agentv.engine.layers import LayerSettings
 from agentv.engine.logs import FOLDER as LOGS
 from agentv.engine.options import EvalOptions, options_from_data
+from agentv.engine.partial import label
 from agentv.engine.plan import Cases, Checked, Plan, check
 from agentv.engine.run import Observer, Running, milliseconds_since
 from agentv.engine.run_targets import RunTargets
 from agentv.engine.runs import run_path
+from agentv.engine.stopping import Stopping, parse_rule
 from agentv.engine.work import Worker, now
 from agentv.environment import load_environment
 from agentv.errors import AgentvError, UsageError
 from agentv.model.evaluator import EvaluatorSpec
-from agentv.model.run import Counts, RunManifest, RunSummary
+from agentv.model.run import Counts, RunManifest, RunSummary, TargetSummary
 from agentv.registry import EXECUTORS
 from agentv.results.folder import RunFolder, last_unfinished, new_run_id
 from agentv.results.redact import Redactor
@@ -64,6 +66,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float
     skipped_cases: int = 0
     stopped: Stop | None = None
+    stopped_early: bool = False
 
 
 class Session:
@@ -136,6 +139,8 @@ class Session:
         """Runs the plan into its folder and sums up. `watch` goes along while it runs."""
         redactor = Redactor(self.secrets)
         run_id = new_run_id()
+        rule = None if self.options.stop_when is None else parse_rule(self.options.stop_when)
+        stopping = None if rule is None else Stopping(rule, self.options.seed, self.plan)
         folder, begun = self._open_folder(out, resume, run_id, redactor)
         lock = folder.lock()
         manifest = begun
@@ -148,7 +153,7 @@ class Session:
             earlier = self._earlier()
             folder.write_manifest(planned)
             manifest = planned
-            return self._run(folder, manifest, worker, checked, observer, watch, earlier)
+            return self._run(folder, manifest, worker, checked, observer, watch, earlier, stopping)
         finally:
             lock.close()
             if manifest is None:
@@ -192,9 +197,10 @@ class Session:
         observer: Observer,
         watch: Watch,
         earlier: Earlier | None,
+        stopping: Stopping | None,
     ) -> Outcome:
         started = time.perf_counter()
-        running = Running(folder, self.plan, worker, checked, self.options, observer, earlier)
+        running = Running(folder, self.plan, worker, checked, self.options, observer, earlier, stopping)
         try:
             with watch(running):
                 in_a_loop(running.run, running.interrupt)
@@ -202,26 +208,36 @@ class Session:
             running.close()
             if earlier is not None:
                 earlier.close()
-        summary = running.summary.build(checked.jobs)
-        if running.stopped is None and any(target.skipped for target in summary.targets.values()):
+        summary, details = running.summary.build(checked.jobs), running.summary.details()
+        if stopping is not None:
+            summary, details = label(summary, details, stopping, folder.path)
+        spared = {name: stopping.side(name) is not None for name in stopping.bets} if stopping is not None else {}
+        missing = any(target.skipped and not spared.get(name) for name, target in summary.targets.items())
+        if running.stopped is None and missing:
             hint = "Put the files back and go on with --resume, or start a new run"
             raise AgentvError("The datasets changed while they were run", f"Done so far is in {folder.path}", hint)
         verdict = judge(summary, self.options.gates, running.stopped, checked.thresholds)
         folder.write_summary(summary)
-        ended = now() if running.stopped is None else None
+        early = running.stopped in (None, "decided") and any(map(_stopped, summary.targets.values()))
+        ended = now() if running.stopped in (None, "decided") else None
         folder.write_manifest(
             msgspec.structs.replace(
-                manifest, finished_at=ended, exit_code=verdict.exit_code, counts=_counts(summary, checked)
+                manifest,
+                finished_at=ended,
+                stopped_early=early,
+                exit_code=verdict.exit_code,
+                counts=_counts(summary, checked),
             )
         )
         return Outcome(
             folder=folder.path,
             summary=summary,
-            details=running.summary.details(),
+            details=details,
             verdict=verdict,
             duration_ms=milliseconds_since(started),
             skipped_cases=self.cases.sink.skipped,
             stopped=running.stopped,
+            stopped_early=early,
         )
 
     def _plan(self) -> Plan:
@@ -331,6 +347,10 @@ def open_targets(folder: str, file: str | None = None) -> Targets:
         return without_targets(environment)
     data = parse_yaml_file(path)
     return load_targets(data, path, environment, lambda key: mark.line if (mark := locate(data, key)) else None)
+
+
+def _stopped(target: TargetSummary) -> bool:
+    return target.early_stop is not None and target.early_stop.not_needed > 0
 
 
 def _counts(summary: RunSummary, checked: Checked) -> Counts:

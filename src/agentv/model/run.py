@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -80,6 +80,26 @@ class EvaluatorSummary(msgspec.Struct, frozen=True, kw_only=True):
     ci95: Interval | None = None
 
 
+class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run with `--stop-when` found out about one target. Its intervals hold at whatever moment it stopped.
+
+    `measure` was looked at until it was known to be above or below `value`, which is the `answer`; null: not known.
+    `estimate` and `ci95` are of the measure, over `n` scores in `units` that belong together. Evidence against the
+    value is the `e_value`, of which 20 is as good as p = 0.05. `not_needed` are the jobs that were spared.
+    """
+
+    rule: str
+    measure: Literal["mean", "pass_rate", "difference"]
+    value: float
+    answer: Literal["above", "below"] | None
+    n: int
+    units: int
+    estimate: float | None
+    ci95: Interval
+    e_value: float
+    not_needed: int = 0
+
+
 class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one target. Means leave errors and unscored cases out; `skipped` jobs were never started."""
 
@@ -95,6 +115,7 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     judge_cost_usd: float | None = None
     duration_ms: float | None = None
     evaluators: dict[str, EvaluatorSummary] = {}
+    early_stop: EarlyStop | None = None
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TextIO
 
 import msgspec
 
-from agentv.model.run import RunSummary, TargetSummary
+from agentv.model.run import EarlyStop, RunSummary, TargetSummary
 from agentv.report.figures import (
     aligned,
     bars,
@@ -19,6 +19,8 @@ from agentv.report.figures import (
     number,
     percent,
     percent_interval,
+    signed,
+    signed_interval,
     usd,
 )
 from agentv.report.text import one_line
@@ -100,6 +102,8 @@ def _target(name: str, target: TargetSummary, details: TargetDetails | None, dra
     left_out = {errors: target.errors, "unscored": target.unscored, "skipped": target.skipped}
     counts = ", ".join(f"{count} {what}" for what, count in left_out.items() if count)
     yield f"  scored      {target.scored} of {target.cases} cases" + (f"; left out: {counts}" if counts else ""), ""
+    if target.early_stop is not None:
+        yield f"  {early_stop_line(target.early_stop)}", "bold"
     yield f"  mean        {number(target.mean)} (95 % interval {interval(target.ci95)}, n = {target.scored})", ""
     if details is not None and target.scored:
         share = f"{percent(target.pass_rate)}, {details.passed} of {target.scored}"
@@ -111,6 +115,20 @@ def _target(name: str, target: TargetSummary, details: TargetDetails | None, dra
         yield from _errors(target, details)
         yield from _cases("worst", details.worst, "score")
         yield from _cases("slowest", details.slowest, "time")
+
+
+def early_stop_line(found: EarlyStop) -> str:
+    """What was to be known, whether it is, and what that spared."""
+    what = {"mean": "the mean", "pass_rate": "the pass rate", "difference": "the mean"}[found.measure]
+    against = one_line(found.rule, _LONGEST_NAME) if found.measure == "difference" else f"{found.value:g}"
+    seen = f"e-value {found.e_value:.3g} after {found.n:,} scores"
+    if found.measure == "difference":
+        seen = f"difference {signed(found.estimate)}, 95 % {signed_interval(found.ci95)}, {seen}"
+    if found.answer is None:
+        return f"not known   whether {what} is above or below {against} ({seen})"
+    spared = f"; {found.not_needed:,} jobs were not needed" if found.not_needed else ""
+    that = "that of " if found.measure == "difference" else ""
+    return f"known       {what} is {found.answer} {that}{against} ({seen}){spared}"
 
 
 def _use(target: TargetSummary, details: TargetDetails | None) -> Iterator[Line]:

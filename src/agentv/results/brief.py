@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentv.model.result import SCHEMA_VERSION, Result, Status
+from agentv.model.result import SCHEMA_VERSION, Result, Status, Verdict
 from agentv.results.reading import YAML, decoded_lines, read_run, records_file, run_id_of
 from agentv.results.record import decode_record
 
@@ -32,9 +32,11 @@ class BriefRecord(msgspec.Struct, gc=False, kw_only=True):
     schema_version: int
     eval_id: str
     dataset: str
+    dataset_path: str
     target: str
     status: Status
     score: float | None
+    verdict: Verdict | None
     trial: int = 1
     prompt: str | None = None
     conversation_id: str | None = None

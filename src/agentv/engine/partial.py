@@ -1,0 +1,92 @@
+"""The figures of a run that looks all the time whether it may stop: intervals that hold whenever it does."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+
+from agentv.engine.stopping import Stopping, rank, unit_of
+from agentv.model.run import EarlyStop, EvaluatorSummary, Interval, RunSummary, TargetSummary
+from agentv.results.brief import brief_records
+from agentv.results.summary import TargetDetails
+from agentv.stats.sequential import BettingMean
+
+Sums = dict[tuple[int, str], tuple[float, int]]
+
+
+def label(
+    summary: RunSummary, details: dict[str, TargetDetails], stopping: Stopping, folder: Path
+) -> tuple[RunSummary, dict[str, TargetDetails]]:
+    """The same figures, with intervals that hold at every moment and what was found out about each target."""
+    found = _intervals(stopping, folder)
+    targets, further = {}, dict(details)
+    for name, target in summary.targets.items():
+        targets[name] = msgspec.structs.replace(
+            target,
+            ci95=found.get((name, "score")),
+            evaluators={
+                evaluator: EvaluatorSummary(n=each.n, mean=each.mean, ci95=found.get((name, f"evaluator {evaluator}")))
+                for evaluator, each in target.evaluators.items()
+            },
+            early_stop=_early_stop(stopping, name, target),
+        )
+        if name in further:
+            further[name] = msgspec.structs.replace(further[name], pass_ci95=found.get((name, "pass")))
+    return msgspec.structs.replace(summary, targets=targets), further
+
+
+def _early_stop(stopping: Stopping, name: str, target: TargetSummary) -> EarlyStop | None:
+    bet, rule = stopping.bets.get(name), stopping.rule
+    if bet is None:
+        return None
+    low, high = bet.interval
+    scaled = rule.measure == "difference"
+
+    def shown(value: float) -> float:
+        return 2 * value - 1 if scaled else value
+
+    return EarlyStop(
+        rule=rule.said,
+        measure=rule.measure,
+        value=rule.value,
+        answer=bet.decided,
+        n=bet.n,
+        units=bet.groups,
+        estimate=None if bet.mean is None else shown(bet.mean),
+        ci95=(shown(low), shown(high)),
+        e_value=round(bet.e_value, 6) if math.isfinite(bet.e_value) else bet.e_value,
+        not_needed=target.skipped if bet.decided else 0,
+    )
+
+
+def _intervals(stopping: Stopping, folder: Path) -> dict[tuple[str, str], Interval]:
+    """Of scores, passes and evaluators of each target, from the records in the order in which cases were drawn."""
+    sums: dict[tuple[str, str], Sums] = {}
+
+    def add(target: str, measure: str, unit: tuple[int, str], value: float) -> None:
+        known = sums.setdefault((target, measure), {})
+        total, count = known.get(unit, (0.0, 0))
+        known[unit] = total + value, count + 1
+
+    for _, record in brief_records(folder):
+        if record.status == "error":
+            continue
+        name = unit_of(record.conversation_id, record.dataset_path, record.eval_id)
+        unit = rank(stopping.seed, name), name
+        if record.score is not None:
+            add(record.target, "score", unit, record.score)
+            add(record.target, "pass", unit, float(record.verdict == "pass"))
+        for each in record.evaluator_results:
+            if each.score is not None:
+                add(record.target, f"evaluator {each.name}", unit, each.score)
+    return {key: _interval(known, stopping.largest) for key, known in sums.items()}
+
+
+def _interval(sums: Sums, largest: int) -> Interval:
+    # A case may have several evaluators of one name, and then more scores than jobs.
+    mean = BettingMean(largest=max(largest, *(count for _, count in sums.values())))
+    for unit in sorted(sums):
+        mean.add(*sums[unit])
+    return mean.interval

@@ -1,0 +1,224 @@
+"""Stopping early: cases in random order, bets against a claim after each, and an end as soon as the answer is known.
+
+Results count in the order in which their cases were drawn, whichever comes back first: the quick ones are not a sample.
+What belongs together (a conversation, the trials of a case) is one bet and is always finished. See
+`agentv.stats.sequential` for why one may look all the time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from agentv.engine.job import Job, JobKey
+from agentv.engine.plan import Cases, Plan
+from agentv.engine.runs import named_run
+from agentv.errors import UsageError
+from agentv.model.case import EvalCase
+from agentv.model.result import Result
+from agentv.results.brief import BriefRecord, brief_records
+from agentv.stats.sequential import BettingMean, Side
+
+Measure = Literal["mean", "pass_rate", "difference"]
+
+_AT_ONCE = 50_000
+"""Cases that are held at once to be shuffled; a larger dataset is read several times."""
+
+
+class StopRule(msgspec.Struct, frozen=True):
+    """What is to be known: on which side of `value` a measure is. A difference is from the run `baseline`."""
+
+    said: str
+    measure: Measure
+    value: float
+    baseline: str | None = None
+    baseline_target: str | None = None
+
+    @property
+    def claim(self) -> float:
+        """The value on the scale of bets, from 0 to 1."""
+        return (1 + self.value) / 2 if self.measure == "difference" else self.value
+
+
+def parse_rule(said: str | float) -> StopRule:
+    """`0.8` or `mean=0.8`, `pass-rate=0.9`, or a run to be better or worse than."""
+    text = str(said).strip()
+    name, equals, number = text.rpartition("=")
+    measures: dict[str, Measure] = {"": "mean", "mean": "mean", "pass-rate": "pass_rate", "pass_rate": "pass_rate"}
+    try:
+        value = float(number)
+    except ValueError:
+        value = None
+    if value is not None and name.strip() in measures and (equals or not name):
+        if not 0 < value < 1:
+            raise UsageError(f"--stop-when takes a value between 0 and 1, got {number}")
+        return StopRule(text, measures[name.strip()], value)
+    try:
+        path, target = named_run(text)
+    except UsageError as error:
+        hint = "It takes 0.8 or mean=0.8, pass-rate=0.9, or a run to compare with: its folder, id or file"
+        raise UsageError(f"Not understood: --stop-when {text}", error.headline, hint) from None
+    return StopRule(text, "difference", 0.0, path, target)
+
+
+class Baseline:
+    """The mean score of each case in an earlier run."""
+
+    def __init__(self, rule: StopRule) -> None:
+        assert rule.baseline is not None
+        self._scores: dict[tuple[str, str, str], tuple[float, int]] = {}
+        self._targets: set[str] = set()
+        for _, record in brief_records(rule.baseline):
+            if record.score is not None and rule.baseline_target in (None, record.target):
+                key = (record.target, record.dataset, record.eval_id)
+                total, count = self._scores.get(key, (0.0, 0))
+                self._scores[key] = total + record.score, count + 1
+                self._targets.add(record.target)
+
+    def check(self, rule: StopRule, targets: list[str]) -> None:
+        """Raises UsageError when it does not say what a target is to be held against."""
+        if not self._targets:
+            raise UsageError(f"--stop-when {rule.said}: there is no score in that run")
+        if len(self._targets) > 1 and (missing := [name for name in targets if name not in self._targets]):
+            known = ", ".join(sorted(self._targets))
+            hint = f"Pick one with {rule.said}:TARGET, of {known}"
+            raise UsageError(f"--stop-when {rule.said}: it has several targets, and no '{missing[0]}'", hint=hint)
+
+    def score(self, target: str, dataset: str, id: str) -> float | None:
+        """What the case scored there; None when it was not there."""
+        other = target if len(self._targets) > 1 else next(iter(self._targets))
+        total, count = self._scores.get((other, dataset, id), (0.0, 0))
+        return total / count if count else None
+
+
+class Stopping:
+    """Watches a run for what its rule wants to know, for each target."""
+
+    def __init__(self, rule: StopRule, seed: int, plan: Plan) -> None:
+        self.rule = rule
+        self.seed = seed
+        self._cases, self.largest, targets = _counted(plan)
+        self._baseline = Baseline(rule) if rule.measure == "difference" else None
+        if self._baseline is not None:
+            self._baseline.check(rule, targets)
+        self.bets = {name: BettingMean(rule.claim, largest=self.largest) for name in targets}
+        self._begun: dict[tuple[str, str], _Unit] = {}
+        self._order: dict[str, deque[_Unit]] = {name: deque() for name in targets}
+        self._known: dict[JobKey, float | None] = {}
+        self.open = frozenset(targets)
+
+    @property
+    def decided(self) -> bool:
+        """Whether all is known of every target."""
+        return all(bet.decided for bet in self.bets.values())
+
+    def side(self, target: str) -> Side | None:
+        """On which side a target is, once that is known."""
+        return self.bets[target].decided
+
+    def units(self, cases: Cases) -> Iterator[list[EvalCase]]:
+        """The cases in random order, those of a conversation together; the same order whenever a run goes on."""
+        passes = -(-self._cases // _AT_ONCE)
+        for turn in range(passes):
+            chosen: dict[tuple[int, str], list[EvalCase]] = {}
+            for case in cases.stream_again():
+                name = unit_of(case.conversation_id, case.path, case.id)
+                place = rank(self.seed, name)
+                if place * passes >> 64 == turn:
+                    chosen.setdefault((place, name), []).append(case)
+            for key in sorted(chosen):
+                yield chosen.pop(key)
+
+    def begin(self, jobs: list[Job]) -> None:
+        """The jobs of a unit are about to be run, for the targets that are still `open`."""
+        self.open = frozenset(name for name, bet in self.bets.items() if bet.decided is None)
+        for job in jobs:
+            if job.target not in self.open:
+                continue
+            name = unit_of(job.case.conversation_id, job.case.path, job.case.id)
+            unit = self._begun.get((job.target, name))
+            if unit is None:
+                unit = self._begun[job.target, name] = _Unit(name)
+                self._order[job.target].append(unit)
+            if job.key in self._known:
+                unit.add(self._known.pop(job.key))
+            else:
+                unit.missing += 1
+        for target in self.open:
+            self._take_in(target)
+
+    def known(self, result: Result) -> None:
+        """A result of this run from before it was resumed."""
+        key = (result.dataset_path, result.eval_id, result.target, result.prompt, result.trial)
+        self._known[key] = self.worth(result)
+
+    def result(self, result: Result) -> None:
+        """A job that has begun is done."""
+        unit = self._begun[result.target, unit_of(result.conversation_id, result.dataset_path, result.eval_id)]
+        unit.missing -= 1
+        unit.add(self.worth(result))
+        self._take_in(result.target)
+
+    def worth(self, result: Result | BriefRecord) -> float | None:
+        """What a result counts for in a bet, from 0 to 1; None when there is nothing to bet on."""
+        if result.score is None or result.status == "error":
+            return None
+        if self.rule.measure == "mean":
+            return result.score
+        if self._baseline is None:
+            return float(result.verdict == "pass")
+        before = self._baseline.score(result.target, result.dataset, result.eval_id)
+        return None if before is None else (1 + result.score - before) / 2
+
+    def _take_in(self, target: str) -> None:
+        """Whatever is done of the units that were drawn first is bet on, in their order."""
+        units = self._order[target]
+        while units and units[0].missing == 0:
+            unit = units.popleft()
+            del self._begun[target, unit.name]
+            self.bets[target].add(unit.total, unit.count)
+
+
+class _Unit:
+    """What belongs together, of one target: results so far, and how many are missing."""
+
+    __slots__ = ("count", "missing", "name", "total")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.total, self.count, self.missing = 0.0, 0, 0
+
+    def add(self, worth: float | None) -> None:
+        if worth is not None:
+            self.total += worth
+            self.count += 1
+
+
+def unit_of(conversation_id: str | None, path: str, id: str) -> str:
+    """What a result is drawn and bet on together with: its conversation, else the trials of its case."""
+    return f"conversation\0{conversation_id}" if conversation_id is not None else f"{path}\0{id}"
+
+
+def rank(seed: int, unit: str) -> int:
+    """A unit's place in the shuffle of a seed."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{unit}".encode(), digest_size=8).digest())
+
+
+def _counted(plan: Plan) -> tuple[int, int, list[str]]:
+    """How many cases there are, the most jobs that one target has in one unit, and the targets."""
+    together: Counter[tuple[str, str]] = Counter()
+    cases, largest = 0, 1
+    targets: dict[str, None] = {}
+    for case in plan.cases.stream_again():
+        cases += 1
+        jobs = plan.trials_of(case) * max(1, len(case.prompts))
+        largest = max(largest, jobs)
+        for target in plan.targets_of(case):
+            targets[target] = None
+            if case.conversation_id is not None:
+                together[target, case.conversation_id] += jobs
+    return cases, max([largest, *together.values()]), list(targets)

@@ -1,0 +1,197 @@
+"""Stopping early: as soon as the answer is known, in random order, with figures that stay true."""
+
+import json
+import signal
+
+import pytest
+
+from agentv import evaluate
+from agentv.engine.stopping import parse_rule, rank, unit_of
+from agentv.errors import UsageError
+from agentv.results.folder import RunFolder
+from agentv.stats.sequential import BettingMean
+
+CASES = 400
+
+
+def said(number, share):
+    """A text that passes for so many of every hundred cases, spread evenly."""
+    return "yes" if number * 37 % 100 < share else "no"
+
+
+@pytest.fixture
+def easy(project):
+    project.dataset(*(said(number, 95) for number in range(CASES)))
+    return project
+
+
+def summary_of(project, out="out"):
+    return RunFolder(project.path / out).read_summary().targets
+
+
+def test_a_clear_answer_ends_the_run_and_is_labelled(easy):
+    result = easy.eval("--stop-when", "0.7", "--out", "out", "--workers", "4")
+    assert result.code == 0
+    found = summary_of(easy)["default"]
+    stop = found.early_stop
+    assert (stop.rule, stop.measure, stop.value, stop.answer) == ("0.7", "mean", 0.7, "above")
+    assert stop.not_needed == found.skipped > CASES / 2
+    assert stop.n == found.scored == len(easy.records())
+    assert stop.e_value >= 20
+    assert stop.ci95 == pytest.approx(found.ci95)
+    assert 0.7 < found.ci95[0] < found.mean <= found.ci95[1]
+    manifest = RunFolder(easy.path / "out").read_manifest()
+    assert manifest.stopped_early
+    assert manifest.finished_at is not None
+    assert manifest.counts.skipped == found.skipped
+    assert "Partial: stopped early" in result.stdout
+    assert "known       the mean is above 0.7" in result.stdout
+    assert "--resume" not in result.stdout
+
+
+def test_the_figures_are_those_of_bets_in_the_drawn_order(easy):
+    easy.eval("--stop-when", "0.7", "--out", "out", "--workers", "7", "--seed", "3")
+    path = easy.records()[0]["dataset_path"]
+    drawn = sorted(easy.records(), key=lambda each: rank(3, unit_of(None, path, each["eval_id"])))
+    bet = BettingMean(0.7)
+    for record in drawn:
+        bet.add(record["score"])
+    found = summary_of(easy)["default"]
+    assert found.ci95 == pytest.approx(bet.interval)
+    assert found.evaluators["says-yes"].ci95 == pytest.approx(bet.interval)
+    # The cases that were run are the first of the whole shuffle.
+    order = sorted((f"c{number}" for number in range(CASES)), key=lambda id: rank(3, unit_of(None, path, id)))
+    assert {record["eval_id"] for record in drawn} == set(order[: len(drawn)])
+
+
+def test_an_answer_that_is_not_clear_runs_to_the_end(easy):
+    result = easy.eval("--stop-when", "mean=0.95", "--out", "out")
+    found = summary_of(easy)["default"]
+    assert (found.scored, found.skipped, found.early_stop.answer) == (CASES, 0, None)
+    assert not RunFolder(easy.path / "out").read_manifest().stopped_early
+    assert "not known   whether the mean is above or below 0.95" in result.stdout
+    assert found.ci95[0] < 0.95 < found.ci95[1]
+
+
+def test_below_and_by_pass_rate(easy):
+    easy.dataset(*(said(number, 30) for number in range(CASES)))
+    result = easy.eval("--stop-when", "pass-rate=0.6", "--threshold", "0.6", "--out", "low")
+    stop = summary_of(easy, "low")["default"].early_stop
+    assert (stop.measure, stop.answer, result.code) == ("pass_rate", "below", 1)
+
+
+def test_targets_are_decided_one_by_one(project):
+    project.targets(
+        {"name": "good", "provider": "mock", "response": "yes"},
+        {"name": "even", "provider": "mock", "responses": {"c*[02468]": "yes", "*": "no"}},
+    )
+    project.dataset(*["yes"] * 120)
+    result = project.eval("--target", "good", "--target", "even", "--stop-when", "0.5", "--out", "out")
+    found = summary_of(project)
+    assert result.code == 0
+    assert found["good"].early_stop.answer == "above"
+    assert (found["even"].early_stop.answer, found["even"].scored) == (None, 120)
+    assert found["good"].scored < 40
+    assert RunFolder(project.path / "out").read_manifest().stopped_early
+
+
+def test_conversations_and_trials_are_one_bet_each_and_finished(project):
+    cases = [{"input": said(number // 4, 90), "conversation_id": f"talk-{number // 4}"} for number in range(CASES)]
+    project.dataset(*cases)
+    project.eval("--stop-when", "0.5", "--trials", "2", "--out", "out", "--workers", "3")
+    records = project.records()
+    stop = summary_of(project)["default"].early_stop
+    talks = {}
+    for record in records:
+        talks.setdefault(record["conversation_id"], []).append(record)
+    assert {len(each) for each in talks.values()} == {8}
+    assert (stop.units, stop.n, stop.answer) == (len(talks), len(records), "above")
+    assert len(records) < 2 * CASES
+
+
+def test_against_an_earlier_run(project):
+    project.dataset(*(said(number, 60) for number in range(CASES)))
+    project.eval("--out", "before")
+    project.targets({"name": "better", "provider": "mock", "response": "yes"})
+    result = project.eval("--target", "better", "--stop-when", "before", "--out", "after")
+    stop = summary_of(project, "after")["better"].early_stop
+    assert (stop.measure, stop.rule, stop.answer) == ("difference", "before", "above")
+    assert 0 < stop.ci95[0] < stop.estimate < stop.ci95[1]
+    assert stop.not_needed > 0
+    assert "known       the mean is above that of before (difference +0." in result.stdout
+
+
+def test_a_run_goes_on_after_a_kill_as_if_nothing_had_been(project):
+    project.write("agent.py", "import time\n\ndef answer(prompt):\n    time.sleep(0.004)\n    return prompt\n")
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 3})
+    project.dataset(*(said(number, 85) for number in range(CASES)))
+    options = ("d.yaml", "--stop-when", "0.75", "--out")
+    with project.spawn(*options, "killed") as process:
+        results = project.path / "killed" / "results.jsonl"
+        while not results.exists() or results.read_bytes().count(b"\n") < 20:
+            assert process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert project.run("--resume", "--out", "killed")[0] == 0
+    assert project.run(*options, "whole")[0] == 0
+    killed, whole = (summary_of(project, name)["default"] for name in ("killed", "whole"))
+    assert killed.early_stop.answer == whole.early_stop.answer == "above"
+    # A few more were in flight in one of them; the order is the same.
+    ids = [{record["eval_id"] for record in project.records(name)} for name in ("killed", "whole")]
+    assert ids[0] <= ids[1] or ids[1] <= ids[0]
+    assert len(project.records("killed")) == len(ids[0])
+
+
+def test_errors_are_no_scores_here_either(project):
+    project.targets({"name": "default", "provider": "mock", "response": "yes", "fault_rate": 0.5, "max_retries": 0})
+    project.dataset(*["yes"] * 200)
+    project.eval("--stop-when", "0.5", "--out", "out", "--max-retries", "0")
+    found = summary_of(project)["default"]
+    assert found.errors > 0
+    assert (found.mean, found.early_stop.n) == (1.0, found.scored)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1.5", "between 0 and 1"),
+        ("0", "between 0 and 1"),
+        ("nowhere", "Not understood"),
+        ("cost=0.5", "Not understood"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_called(easy, text, message):
+    result = easy.eval("--stop-when", text, "--out", "out")
+    assert result.code == 2
+    assert message in result.stderr
+    assert not (easy.path / "out").exists()
+
+
+def test_a_baseline_must_say_what_to_hold_a_target_against(project):
+    project.targets(*({"name": name, "provider": "mock"} for name in ("one", "two", "three")))
+    project.dataset("yes", "no")
+    project.eval("--target", "one", "--target", "two", "--out", "before")
+    result = project.eval("--target", "three", "--stop-when", "before")
+    assert result.code == 2
+    assert "it has several targets, and no 'three'" in result.stderr
+    assert project.eval("--target", "three", "--stop-when", "before:two", "--out", "after").code == 0
+
+
+def test_the_python_api_takes_it_too(project):
+    run = evaluate(
+        [{"id": str(number), "expected_outcome": "x", "input": "yes"} for number in range(200)],
+        lambda prompt: prompt,
+        [{"type": "contains", "value": "yes"}],
+        stop_when=0.5,
+        out=project.path / "out",
+    )
+    (target,) = run.summary.targets.values()
+    assert target.early_stop.answer == "above"
+    assert json.loads((project.path / "out" / "summary.json").read_text())["targets"]
+
+
+def test_rules_are_read():
+    assert parse_rule("0.8").measure == parse_rule("mean = 0.8").measure == "mean"
+    assert (parse_rule("pass_rate=0.9").measure, parse_rule("pass-rate=0.9").value) == ("pass_rate", 0.9)
+    with pytest.raises(UsageError, match="Not understood"):
+        parse_rule("mean=high")
