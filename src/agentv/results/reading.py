@@ -60,7 +60,12 @@ def records_file(path: Path | str) -> Path | None:
 
 def find_runs(root: Path | str) -> list[FoundRun]:
     """The runs that a project keeps, AgentV's among them, the newest first."""
-    folder = Path(root) / RESULTS_FOLDER
+    return runs_in(Path(root) / RESULTS_FOLDER)
+
+
+def runs_in(folder: Path | str) -> list[FoundRun]:
+    """The runs that a folder holds, AgentV's among them, the newest first."""
+    folder = Path(folder)
     found = [_found(path) for path in folder.iterdir()] if folder.is_dir() else []
     return sorted((run for run in found if run), key=lambda run: run.run_id, reverse=True)
 

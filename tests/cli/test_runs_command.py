@@ -1,0 +1,205 @@
+"""`agentv runs`: the list, the trend, and removing what is old without touching what is in use."""
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentv.model.run import Counts, DatasetEntry, RunManifest, RunSummary, TargetSummary
+from agentv.results.folder import RunFolder
+
+KEPT = Path(".agentv/results")
+
+
+def target(mean, n=400, errors=0):
+    half = 1.96 * (mean * (1 - mean) / n) ** 0.5
+    return TargetSummary(
+        cases=n + errors, scored=n, errors=errors, unscored=0, skipped=0, mean=mean, ci95=(mean - half, mean + half),
+        pass_rate=mean,
+    )  # fmt: skip
+
+
+def keep(day, mean=0.8, *, name="gpt", dataset="support", finished=True):
+    """A run of that day of November."""
+    run_id = f"202611{day:02d}-120000-000{day % 10}"
+    folder = RunFolder.create(KEPT / run_id)
+    moment = f"2026-11-{day:02d}T12:00:00.000Z"
+    datasets = (DatasetEntry(path=f"evals/{dataset}.jsonl", name=dataset, digest="0", cases=400),)
+    counts = Counts(cases=400, jobs=400)
+    folder.write_manifest(
+        RunManifest(
+            run_id=run_id, started_at=moment, finished_at=moment if finished else None, datasets=datasets,
+            counts=counts, git_commit="0123456789abcdef",
+        )
+    )  # fmt: skip
+    folder.results_path.write_bytes(b"")
+    if finished:
+        folder.write_summary(RunSummary(run_id=run_id, targets={name: target(mean)}))
+    return run_id
+
+
+@pytest.fixture
+def project(folder):
+    folder.write(".git/HEAD", "")
+    return folder
+
+
+def ids(command, *arguments):
+    return [entry["run_id"] for entry in command("runs", *arguments, "--json").printed]
+
+
+def test_runs_are_listed_with_their_figures_the_newest_first(project, command):
+    keep(1), keep(2, 0.75), keep(3, finished=False)
+    lines = command("runs").stdout.splitlines()
+    assert lines[0].split()[:3] == ["run", "began", "state"]
+    assert "unfinished, 0 of 400" in lines[1]
+    assert "20261102-120000-0002" in lines[2] and "0.750  0.708 to 0.792" in lines[2] and "400 of 400" in lines[2]
+    assert "20261101-120000-0001" in lines[3]
+
+
+def test_agentvs_runs_are_listed_too(project, command):
+    row = {"timestamp": "2026-11-04T10:00:00Z", "eval_id": "a", "dataset": "old", "score": 1, "target": "t"}
+    project.write(".agentv/results/eval_2026.jsonl", [row])
+    [entry] = command("runs", "--json").printed
+    assert (entry["state"], entry["datasets"], entry["targets"]["t"]["mean"]) == ("foreign", ["old"], 1.0)
+
+
+def test_no_runs_are_no_mistake(project, command):
+    ended = command("runs")
+    assert (ended.code, ended.stdout) == (0, "")
+    assert "no runs" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "days"),
+    [
+        (("--dataset", "sup*"), [3, 1]),
+        (("--target", "claude"), [2]),
+        (("--since", "2026-11-02"), [3, 2]),
+        (("--state", "finished", "--limit", "1"), [3]),
+        (("--state", "unfinished"), []),
+    ],
+)
+def test_filters(project, command, arguments, days):
+    keep(1), keep(2, name="claude", dataset="other"), keep(3)
+    assert ids(command, *arguments) == [f"202611{day:02d}-120000-000{day}" for day in days]
+
+
+def test_what_is_not_shown_is_counted(project, command):
+    keep(1), keep(2), keep(3)
+    assert "2 older runs are not shown" in command("runs", "--limit", "1").stderr
+
+
+def test_the_trend_shows_where_the_level_changed(project, command):
+    for day in range(1, 9):
+        keep(day, 0.85 if day < 5 else 0.7)
+    lines = command("runs", "trend").stdout.splitlines()
+    assert lines[0] == "support · gpt"
+    at = next(number for number, line in enumerate(lines) if "went down here" in line)
+    assert "from 0.850 to 0.700 (p < 0.001)" in lines[at]
+    assert "20261105-120000-0005" in lines[at + 1]
+    [data] = command("runs", "trend", "--json").printed
+    assert [change["run_id"] for change in data["changes"]] == ["20261105-120000-0005"]
+    assert len(data["runs"]) == 8
+
+
+def test_a_trend_of_noise_says_that_no_change_is_shown(project, command):
+    for day, mean in enumerate((0.80, 0.81, 0.79, 0.80), 1):
+        keep(day, mean)
+    assert command("runs", "trend").stdout.splitlines()[-1] == "  no change shown in 4 runs"
+
+
+def test_series_are_kept_apart_by_dataset_and_target(project, command):
+    keep(1), keep(2, dataset="other"), keep(3, name="claude"), keep(4)
+    found = {
+        (*data["datasets"], data["target"]): len(data["runs"]) for data in command("runs", "trend", "--json").printed
+    }
+    assert found == {("support", "gpt"): 2, ("other", "gpt"): 1, ("support", "claude"): 1}
+
+
+def test_filters_may_stand_before_the_subcommand(project, command):
+    keep(1), keep(2, dataset="other")
+    [data] = command("runs", "--dataset", "other", "trend", "--json").printed
+    assert data["datasets"] == ["other"]
+
+
+def test_prune_keeps_the_newest(project, command):
+    for day in range(1, 6):
+        keep(day)
+    ended = command("runs", "prune", "--keep", "2", "--yes")
+    assert (ended.code, ended.stderr) == (0, "3 runs removed, 2 kept\n")
+    assert ids(command) == ["20261105-120000-0005", "20261104-120000-0004"]
+
+
+def test_prune_by_age_and_number_takes_what_both_name(project, command):
+    keep(1)
+    manifest = json.loads((KEPT / keep(2) / "run.json").read_text())
+    manifest["started_at"] = "2020-01-01T00:00:00Z"
+    project.write(f"{KEPT}/20261102-120000-0002/run.json", manifest)
+    assert command("runs", "prune", "--older-than", "104w", "--yes").stderr == "1 run removed, 1 kept\n"
+    assert ids(command) == ["20261101-120000-0001"]
+
+
+def test_prune_without_anybody_to_ask_needs_yes(project, command, monkeypatch):
+    keep(1)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    ended = command("runs", "prune", "--keep", "0")
+    assert ended.code == 2
+    assert "--yes" in ended.stderr and len(ids(command)) == 1
+
+
+def test_a_dry_run_removes_nothing(project, command):
+    keep(1), keep(2)
+    ended = command("runs", "prune", "--keep", "1", "--dry-run")
+    assert "20261101-120000-0001" in ended.stdout and "1 run would be removed" in ended.stderr
+    assert len(ids(command)) == 2
+
+
+def test_a_run_that_is_written_to_is_never_removed(project, command):
+    busy = keep(1)
+    keep(2)
+    with RunFolder(KEPT / busy).lock():
+        assert ids(command, "--state", "running") == [busy]
+        command("runs", "prune", "--keep", "0", "--yes")
+        assert ids(command) == [busy]
+
+
+def test_a_run_that_begins_to_be_written_to_meanwhile_is_left_alone(project):
+    from agentv import UsageError
+    from agentv.results.catalogue import entries, remove
+
+    busy = keep(1)
+    [entry] = entries(KEPT)
+    with RunFolder(KEPT / busy).lock(), pytest.raises(UsageError, match="in use"):
+        remove(entry)
+    assert (KEPT / busy / "run.json").is_file()
+
+
+def test_links_and_what_is_no_run_are_left_alone(project, command):
+    run_id = keep(1)
+    shutil.move(KEPT / run_id, project.path / "elsewhere")
+    (KEPT / run_id).symlink_to(project.path / "elsewhere", target_is_directory=True)
+    project.write(".agentv/results/notes/readme.txt", "mine")
+    row = {"timestamp": "2020-01-01T10:00:00Z", "eval_id": "a", "score": 1}
+    project.write(".agentv/results/eval_2020.jsonl", [row])
+    command("runs", "prune", "--keep", "0", "--yes")
+    assert (project.path / "elsewhere/run.json").is_file() and (KEPT / "notes/readme.txt").is_file()
+    assert (KEPT / "eval_2020.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("prune",), "Nothing says which runs are old"),
+        (("prune", "--older-than", "soon"), "--older-than takes hours, days or weeks"),
+        (("--since", "yesterday"), "--since takes a date"),
+        (("--in", "nowhere"), "No such folder: nowhere"),
+    ],
+)
+def test_a_mistake_is_said_and_ends_with_2(project, command, arguments, message):
+    ended = command("runs", *arguments)
+    assert ended.code == 2
+    assert message in ended.stderr
