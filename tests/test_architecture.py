@@ -23,6 +23,7 @@ GROUND = {
     "environment",
     "functions",
     "processes",
+    "sandbox",
     "process_tree",
     "watchdog",
     "json_values",

@@ -189,6 +189,16 @@ def child_environment(
     return {**kept, **env}
 
 
+def judge_environment(environment: Environment) -> dict[str, str]:
+    """What a judge's program inherits: no secret, neither by its value nor by a name that secrets have."""
+    named = environment.secret_names
+    return {
+        name: value
+        for name, value in child_environment((), {}, environment).items()
+        if name not in named and not name.upper().endswith(SECRET_ENDINGS)
+    }
+
+
 def redacted(text: str, secrets: Iterable[str]) -> str:
     """A text without secrets, for a message. Longest first: one secret may be the beginning of another."""
     for secret in sorted(secrets, key=len, reverse=True):

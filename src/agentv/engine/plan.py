@@ -256,6 +256,9 @@ class _Checker:
             raise _case_error(case, message, hint, "evaluators")
         if evaluator.embeds:
             self._add_embedder(spec, case)
+        if evaluator.refusal:
+            hint = "Run it where that can be had, or write `sandbox: preferred`, which runs with what there is"
+            raise _case_error(case, f"Evaluator '{spec.name}': {evaluator.refusal}", hint, "evaluators")
         if len(self._good) >= _REMEMBERED:
             self._good.clear()  # cases may have evaluators of their own, and memory must not grow with them
         self._good.add(spec)

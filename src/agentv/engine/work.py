@@ -43,7 +43,7 @@ class Worker:
         self._scorer = Scorer(self.targets, spec.judge)
         self._finders: dict[str, Callable[[str], str]] = {}
         self._environment = environment_of(spec.home)
-        self._host = JudgeHost(self._environment)
+        self._host = JudgeHost(self._environment, tuple(sorted(self.targets.names)))
         self._prompts = _job_files(spec.layers.prompts_folder, spec)
         self._traces = _job_files(spec.layers.traces_folder, spec)
         self._logs = StreamLogs(spec.layers.logs_folder, Redactor(spec.layers.secrets))

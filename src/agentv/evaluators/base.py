@@ -57,6 +57,11 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         return type(self).score is not Evaluator.score or not self.is_plain
 
     @property
+    def refusal(self) -> str:
+        """Why this machine cannot run it as the settings require: a sentence, said before anything is called."""
+        return ""
+
+    @property
     def judge(self) -> str | None:
         """The judge that the settings themselves name; it goes before the `target` of the entry."""
         return None

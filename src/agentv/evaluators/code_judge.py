@@ -1,18 +1,28 @@
-"""The code judge: a program that reads the answer as JSON on its standard input and prints a score."""
+"""The code judge: a program that reads the answer as JSON from standard input and prints a score."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
+from msgspec import Meta
 
 from agentv.evaluators.base import Count, Evaluator, Seconds, program_complaints
+from agentv.evaluators.isolation import Sandbox, refusal_of, way_for, with_level
 from agentv.evaluators.payload import payload, with_names_of_4x
+from agentv.evaluators.pool.setup import SCRIPT_FUNCTION, Setup, Way, stamp_of
 from agentv.evaluators.returned import score_in
 from agentv.evaluators.scoring import quoted
 from agentv.model.judgement import Judgement
 from agentv.model.score import EvaluatorFailure, Score
+
+if TYPE_CHECKING:
+    from agentv.evaluators.host import JudgeHost
+
+Megabytes = Annotated[int, Meta(ge=1)]
 
 
 class ProxyLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +35,7 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
     """A program as a list of arguments or a shell string. Keys that are no fields join `config`, which it is given.
 
     `target_proxy` lets it ask a model; `target: true` and `target: {max_calls: 10}` on the entry mean the same.
+    A Python file that defines `agentv_judge` is kept warm; with `fresh`, in a new process for each judgement.
     """
 
     aliases: ClassVar[dict[str, str]] = {"command": "script"}
@@ -35,6 +46,9 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
     script: str | list[str]
     cwd: str | None = None
     timeout_seconds: Seconds = 60.0
+    memory_mb: Megabytes = 4096
+    sandbox: Sandbox = "limits"
+    fresh: bool = False
     config: dict[str, Any] = {}
     target_proxy: bool | ProxyLimit = False
 
@@ -43,23 +57,85 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
         return program_complaints("script", self.script)
 
     @property
-    def can_run(self) -> bool:
-        """A program that asks a model finds nobody to ask yet."""
-        return not self.target_proxy
+    def refusal(self) -> str:
+        """A machine that cannot isolate as required."""
+        return refusal_of(self.sandbox, bool(self.target_proxy))
 
     async def evaluate(self, judgement: Judgement) -> Score:
-        """Runs the program once and takes the score that it prints."""
-        from agentv.evaluators.program import Program  # late: it needs asyncio, and settings are read without it
+        """Runs the program once, or its function in a warm process, and takes the score that it gives."""
+        from agentv.evaluators.host import host_of  # late: it needs asyncio, and settings are read without it
+        from agentv.evaluators.scripts import warm_script
 
-        cwd = os.path.join(judgement.workdir, self.cwd or "")
+        way = way_for(self.sandbox, bool(self.target_proxy))
+        cwd = os.path.abspath(os.path.join(judgement.workdir, self.cwd or ""))
+        file = warm_script(self.script, cwd)
+        async with host_of(judgement) as host, self._granted(host, judgement) as (variables, port):
+            if file is None:
+                score = await self._run(judgement, cwd, way, variables, port)
+            else:
+                score = await self._judge_warm(host, judgement, file, cwd, way, variables, port)
+        return with_level(score, self.sandbox, way, port is not None)
+
+    async def _run(
+        self, judgement: Judgement, cwd: str, way: Way, variables: dict[str, str], port: int | None
+    ) -> Score:
+        from agentv.evaluators.program import Program  # late: as above
+
         program = Program(
-            script=self.script, cwd=cwd, timeout_s=self.timeout_seconds, environment=judgement.environment
+            script=self.script,
+            cwd=cwd,
+            timeout_s=self.timeout_seconds,
+            environment=judgement.environment,
+            variables=variables,
+            memory_mb=self.memory_mb,
+            way=way,
+            port=port,
         )
         try:
             stdin = msgspec.json.encode(with_names_of_4x(payload(judgement, self.config)))
         except (TypeError, ValueError) as error:
             raise EvaluatorFailure(f"The answer cannot be written as JSON: {error}") from None
         return read_score(await program.run(stdin))
+
+    async def _judge_warm(
+        self,
+        host: JudgeHost,
+        judgement: Judgement,
+        file: str,
+        cwd: str,
+        way: Way,
+        variables: dict[str, str],
+        port: int | None,
+    ) -> Score:
+        from agentv.evaluators.pool.asking import judge_with  # late: as above
+
+        name = f"{os.path.basename(file)}:{SCRIPT_FUNCTION}"
+        setup = Setup(
+            reference=name,
+            path=file,
+            name=name,
+            cwd=cwd,
+            given="payload",
+            fresh=self.fresh,
+            memory_mb=self.memory_mb,
+            stamp=stamp_of(file),
+            way=way,
+            port=port,
+        )
+        return await judge_with(host.pool, setup, judgement, self.config, self.timeout_seconds, variables)
+
+    @asynccontextmanager
+    async def _granted(self, host: JudgeHost, judgement: Judgement) -> AsyncIterator[tuple[dict[str, str], int | None]]:
+        """Variables of the program besides those it inherits, and the one port that it may reach when isolated."""
+        workspace = judgement.workspace_path
+        variables = {"AGENTV_WORKSPACE_PATH": workspace} if workspace else {}
+        if not self.target_proxy:
+            yield variables, None
+            return
+        limit = self.target_proxy if isinstance(self.target_proxy, ProxyLimit) else ProxyLimit()
+        proxy = await host.proxy()
+        async with proxy.granted(judgement, limit.max_calls) as found:
+            yield {**variables, **found}, proxy.port
 
 
 def read_score(printed: str) -> Score:

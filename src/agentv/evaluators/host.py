@@ -1,4 +1,4 @@
-"""What the judges of one run share and is ended with it: warm processes. Built where the jobs run."""
+"""What the judges of one run share, ended with it: warm processes, a proxy to models. Built where the jobs run."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from agentv.environment import Environment
-from agentv.evaluators.program import judge_environment
+from agentv.environment import Environment, judge_environment
+from agentv.model.judgement import Judgement
 
 if TYPE_CHECKING:
+    import asyncio
+
     from agentv.evaluators.pool.pool import WorkerPool
-    from agentv.model.judgement import Judgement
+    from agentv.evaluators.proxy import ModelProxy
 
 
 class JudgeHost:
-    """Starts what judges need when one needs it, and ends it."""
+    """Starts what judges need when one needs it, and ends it. `targets` are those that a judge may ask by name."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, targets: tuple[str, ...] = ()) -> None:
         self._environment = environment
+        self._targets = targets
         self._pool: WorkerPool | None = None
+        self._proxy: asyncio.Task[ModelProxy] | None = None
 
     @property
     def pool(self) -> WorkerPool:
@@ -30,11 +34,31 @@ class JudgeHost:
             self._pool = WorkerPool(judge_environment(self._environment))
         return self._pool
 
+    async def proxy(self) -> ModelProxy:
+        """The way to models; the first who asks starts it."""
+        import asyncio  # late: as above
+
+        if self._proxy is None:
+            self._proxy = asyncio.ensure_future(self._started())
+        return await asyncio.shield(self._proxy)
+
     async def aclose(self) -> None:
         """Ends everything."""
         pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.aclose()
+        proxy, self._proxy = self._proxy, None
+        try:
+            if pool is not None:
+                await pool.aclose()
+        finally:
+            if proxy is not None:
+                await (await proxy).aclose()
+
+    async def _started(self) -> ModelProxy:
+        from agentv.evaluators.proxy import ModelProxy  # late: an HTTP server takes a moment to import
+
+        proxy = ModelProxy(self._targets)
+        await proxy.start()
+        return proxy
 
 
 @asynccontextmanager

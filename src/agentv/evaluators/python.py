@@ -10,6 +10,8 @@ from msgspec import Meta
 
 from agentv.evaluators.base import Evaluator, Seconds
 from agentv.evaluators.host import host_of
+from agentv.evaluators.isolation import Sandbox, refusal_of, way_for, with_level
+from agentv.evaluators.pool.setup import Setup, stamp_of
 from agentv.evaluators.scoring import file_finder
 from agentv.model.judgement import Judgement
 from agentv.model.score import EvaluatorFailure, Score
@@ -31,6 +33,7 @@ class PythonFunction(Evaluator, frozen=True, kw_only=True):
     function: str
     timeout_seconds: Seconds = 60.0
     memory_mb: Megabytes = 4096
+    sandbox: Sandbox = "limits"
     fresh: bool = False
     config: dict[str, Any] = {}
 
@@ -40,10 +43,14 @@ class PythonFunction(Evaluator, frozen=True, kw_only=True):
             return []
         return ["'function' must name a function as 'file.py:name' or 'module:name'; code itself is not run"]
 
+    @property
+    def refusal(self) -> str:
+        """A machine that cannot isolate as required."""
+        return refusal_of(self.sandbox)
+
     async def evaluate(self, judgement: Judgement) -> Score:
         """Has the function called in a warm process."""
         from agentv.evaluators.pool.asking import judge_with  # late: settings are read without asyncio
-        from agentv.evaluators.pool.setup import Setup
 
         path = _located(self.function, judgement)
         setup = Setup(
@@ -54,9 +61,11 @@ class PythonFunction(Evaluator, frozen=True, kw_only=True):
             fresh=self.fresh,
             memory_mb=self.memory_mb,
             stamp=_stamp(self.function, path),
+            way=way_for(self.sandbox),
         )
         async with host_of(judgement) as host:
-            return await judge_with(host.pool, setup, judgement, self.config, self.timeout_seconds)
+            score = await judge_with(host.pool, setup, judgement, self.config, self.timeout_seconds)
+        return with_level(score, self.sandbox, setup.way)
 
 
 def _located(function: str, judgement: Judgement) -> str:
@@ -76,7 +85,6 @@ def _stamp(function: str, path: str) -> tuple[int, int] | None:
     if not place.endswith(".py"):
         return None
     try:
-        status = os.stat(path)
+        return stamp_of(path)
     except OSError as error:
         raise EvaluatorFailure(f"File '{place}' cannot be read: {error.strerror}") from None
-    return status.st_mtime_ns, status.st_size

@@ -29,12 +29,12 @@ def score_of(name: str, returned: Any) -> Score:
     return Score(as_share(number, name))
 
 
-def score_in(data: dict[str, Any], source: str = "The program") -> Score:
+def score_in(data: dict[str, Any], source: str = "The program", gave: str = "printed") -> Score:
     """The score in an object as AgentV's programs print it, 2.x or 4.x. Without one, raises EvaluatorFailure."""
     held, failed, share = _assertions(data.get("assertions"))
     value = data.get("score", share)
     if value is None:
-        raise EvaluatorFailure(f"{source} printed no 'score': {quoted(data)}")
+        raise EvaluatorFailure(f"{source} {gave} no 'score': {quoted(data)}")
     reasoning = data.get("reasoning")
     of = source[0].lower() + source[1:]
     return Score(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -19,11 +20,16 @@ from agentv.model.values import freeze
 
 
 async def judge_with(
-    pool: WorkerPool, setup: Setup, judgement: Judgement, config: dict[str, Any], timeout_s: float
+    pool: WorkerPool,
+    setup: Setup,
+    judgement: Judgement,
+    config: dict[str, Any],
+    timeout_s: float,
+    variables: Mapping[str, str] = {},
 ) -> Score:
-    """The score that a function gives. Raises EvaluatorFailure."""
+    """The score that a function gives. `variables` are in its environment meanwhile. Raises EvaluatorFailure."""
     try:
-        body = frame(payload(judgement, config))
+        body = frame([payload(judgement, config), variables])
     except (TypeError, ValueError) as error:
         raise EvaluatorFailure(f"The answer cannot be written as JSON: {error}") from None
     data = await pool.judge(setup, Asked(body, timeout_s, _Questions(judgement).answer))

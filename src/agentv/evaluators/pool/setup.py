@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 SCRIPT_FUNCTION = "agentv_judge"
 """The function that a script defines to be kept warm instead of being started for each answer."""
 
+Way = Literal["limits", "landlock", "bubblewrap"]
 Given = Literal["context", "payload"]
 
 
@@ -16,7 +18,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """A function and its surroundings, as plain data: the same setup, the same process.
 
     `path` is where the file of the reference is; `name` is what messages call it. `given` says what the function gets:
-    an object with attributes, or the dict that a program reads from stdin.
+    an object with attributes, or the dict that a program reads from stdin. `way` is how the process is isolated, `port`
+    the one that it may reach then.
     """
 
     reference: str
@@ -27,10 +30,22 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     memory_mb: int = 4096
     stamp: tuple[int, int] | None = None
+    way: Way = "limits"
+    port: int | None = None
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a forked process may do: so many judgements, files of so many bytes, what it prints among them."""
+    """What a forked process may do: so many judgements, files of so many bytes, what it prints among them.
+
+    `scratch` is the one folder in which an isolated process may write; empty for one that is not.
+    """
 
     judgements: int
     file_bytes: int
+    scratch: str = ""
+
+
+def stamp_of(path: str) -> tuple[int, int]:
+    """What tells one version of a file from another. Raises OSError."""
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size

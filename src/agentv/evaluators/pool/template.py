@@ -71,8 +71,12 @@ class Template:
     def _begin(self, setup: Setup, path: list[str]) -> None:
         self._setup = setup
         sys.path[:] = path
+        assert self._limits is not None
         try:
             os.chdir(setup.cwd)
+            if setup.way == "landlock" and (lacking := _restricted(self._limits.scratch, setup.port)):
+                self._say(["failed", f"{setup.name} cannot be isolated: {lacking}"])
+                return
             self._function = load(setup.reference, lambda _: setup.path)
         except FunctionError as error:
             self._say(["failed", str(error)])
@@ -150,6 +154,17 @@ class Template:
     def _say(self, message: Any) -> None:
         with suppress(OSError):  # the run has gone: the next read says so
             self._control.sendall(frame(message))
+
+
+def _restricted(scratch: str, port: int | None) -> str:
+    """Isolates this process; returns why it cannot be."""
+    from agentv.sandbox import CannotIsolate, restrict  # late: most are not isolated, and all it imports is forked
+
+    try:
+        restrict([scratch], port)
+    except CannotIsolate as error:
+        return str(error)
+    return ""
 
 
 if __name__ == "__main__":

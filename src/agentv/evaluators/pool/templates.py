@@ -9,9 +9,11 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from agentv.evaluators.isolation import prefix, scratch_folder
 from agentv.evaluators.pool.judging import Asked, WorkerProcess, end_of
 from agentv.evaluators.pool.lines import Line
 from agentv.evaluators.pool.setup import Limits, Setup
@@ -44,10 +46,15 @@ class TemplateProcess:
         self._ready: asyncio.Future[str] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._scratch = ExitStack()
+        self._limits = Limits(
+            judgements=MOST_JUDGEMENTS,
+            file_bytes=MAX_PRINTED_BYTES,
+            scratch=self._scratch.enter_context(scratch_folder(setup.way)),
+        )
         self._process, self._control = self._started(environment)
         self._stop_watching = when_ended(self._process, self._on_end)
-        limits = Limits(judgements=MOST_JUDGEMENTS, file_bytes=MAX_PRINTED_BYTES)
-        self._control.send(frame(["setup", setup, limits, sys.path]))
+        self._control.send(frame(["setup", setup, self._limits, sys.path]))
 
     @property
     def is_gone(self) -> bool:
@@ -89,6 +96,7 @@ class TemplateProcess:
             self._stop_watching()
             self._process.poll()
             self._output.close()
+            self._scratch.close()
 
     def hand_out_soon(self) -> None:
         """Once for all that becomes ready in this turn of the event loop: what goes to one process is sent at once."""
@@ -174,7 +182,10 @@ class TemplateProcess:
 
     def _started(self, environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], Line]:
         line, theirs = Line.pair(self._heard, lambda: None)
-        command = [sys.executable, "-u", "-m", "agentv.evaluators.pool.template", str(theirs.fileno())]
+        before = prefix(self._setup.way, self._limits.scratch, self._setup.cwd, None)
+        if self._setup.way == "landlock":
+            before = []  # it restricts itself, once it is there
+        command = [*before, sys.executable, "-u", "-m", "agentv.evaluators.pool.template", str(theirs.fileno())]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own module
                 command,

@@ -118,14 +118,21 @@ class Worker:
         if is_async(self._function):
             self._open_loop()
         self._channel.send(["hello", os.getpid()])
+        scratch = self._own_scratch()
         untouched = None if self._setup.fresh else Untouched()
         modules = set(sys.modules)
         for count in range(1, self._limits.judgements + 1):
             body = self._channel.receive()
             if body is None:
                 return
-            reply = self._judged(_decode(body))
+            payload, variables = _decode(body)
+            os.environ.update(variables)
+            reply = self._judged(payload)
+            for name in variables:
+                os.environ.pop(name, None)
             trace = "every judgement is to be fresh" if untouched is None else untouched.trace()
+            if not trace and scratch and os.listdir(scratch):
+                trace = "files were left in its folder"
             spent = bool(trace) or count == self._limits.judgements
             imported = _imported_since(modules) if len(sys.modules) != len(modules) else []
             self._channel.send([*reply, spent, trace, imported])
@@ -133,6 +140,15 @@ class Worker:
                 return
             if os.fstat(self._output).st_size:
                 os.ftruncate(self._output, 0)
+
+    def _own_scratch(self) -> str:
+        """A folder for temporary files that no other process uses, where this one may not use the system's."""
+        if not self._limits.scratch:
+            return ""
+        folder = os.path.join(self._limits.scratch, str(os.getpid()))
+        os.mkdir(folder, 0o700)
+        os.environ["TMPDIR"] = folder
+        return folder
 
     def _judged(self, payload: dict[str, Any]) -> list[Any]:
         """`["score", …]` or `["failure", …]`."""
@@ -152,7 +168,7 @@ class Worker:
         if self._setup.given == "context":
             return score_of(name, self._called(Context(payload, self._channel)))
         returned = self._called(with_names_of_4x(payload))
-        return score_in(returned, name) if isinstance(returned, dict) else score_of(name, returned)
+        return score_in(returned, name, "returned") if isinstance(returned, dict) else score_of(name, returned)
 
     def _called(self, argument: Any) -> Any:
         try:

@@ -1,0 +1,196 @@
+"""The proxy through which a judge's program asks a model: AgentV's wire format, guarded by token, name and count."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+from aiohttp import ClientSession
+
+from agentv.evaluators.proxy import ModelProxy
+from agentv.model.response import answer
+from agentv.model.score import EvaluatorFailure
+
+# A judge as AgentV's own are written: standard library only, its proxy from the environment.
+JUDGE = """
+import json, os, sys, urllib.error, urllib.request
+payload = json.load(sys.stdin)
+def call(path, body=None, **headers):
+    request = urllib.request.Request(
+        os.environ["AGENTV_TARGET_PROXY_URL"] + path,
+        None if body is None else json.dumps(body).encode(),
+        {"Authorization": "Bearer " + os.environ["AGENTV_TARGET_PROXY_TOKEN"], **headers},
+    )
+    try:
+        return json.load(urllib.request.urlopen(request, timeout=20))
+    except urllib.error.HTTPError as error:
+        return {"status": error.code, **json.load(error)}
+"""
+
+
+def program(code):
+    return [sys.executable, "-c", f"{JUDGE}\ndetails = {code}\nprint(json.dumps({{'score': 1, 'details': details}}))"]
+
+
+class Model:
+    """Answers with the question in capitals; one that says 'fail' fails."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def ask(self, target, messages, wanted=None):
+        self.asked.append((target, [(message.role, message.content) for message in messages]))
+        if messages[-1].content == "fail":
+            raise EvaluatorFailure("The judge small failed (server): it is down")
+        return answer(messages[-1].content.upper())
+
+
+@pytest.fixture
+def model():
+    return Model()
+
+
+@pytest.fixture
+def details(scoring, model):
+    """What a program finds out by some calls, and what it found in its payload."""
+
+    def run(code, **settings):
+        judgement = scoring.judgement("x", ask=model.ask)
+        judgement.judges = ("small",)
+        entry = {"script": program(code), "target_proxy": True} | settings
+        return scoring.run(scoring.evaluator("code_judge", **entry), judgement).details
+
+    return run
+
+
+def test_a_program_asks_a_model(details, model):
+    found = details("call('/invoke', {'question': 'is it so?', 'systemPrompt': 'Be brief', 'target': 'other'})")
+    assert found == {"outputMessages": [{"role": "assistant", "content": "IS IT SO?"}], "rawText": "IS IT SO?"}
+    assert model.asked == [("other", [("system", "Be brief"), ("user", "is it so?")])]
+
+
+def test_without_a_target_the_judge_is_asked(details, model):
+    details("call('/invoke', {'question': 'a'})")
+    assert model.asked == [(None, [("user", "a")])]
+
+
+def test_a_batch_keeps_its_order_and_its_errors_apart(details):
+    found = details("call('/invokeBatch', {'requests': [{'question': q} for q in ('a', 'fail', 'c')]})")
+    texts = [each["rawText"] for each in found["responses"]]
+    assert texts == ["A", "Error: The judge small failed (server): it is down", "C"]
+
+
+def test_info_counts(details):
+    first, _, after = details(
+        "[call('/info'), call('/invoke', {'question': 'a'}), call('/info')]", target_proxy={"max_calls": 7}
+    )
+    assert first == {"targetName": "small", "maxCalls": 7, "callCount": 0, "availableTargets": ["small"]}
+    assert after["callCount"] == 1
+
+
+REFUSED = {
+    "no question": ("call('/invoke', {})", 400, "'question' must be a text"),
+    "an empty question": ("call('/invoke', {'question': ''})", 400, "'question' must be a text"),
+    "a question that is none": ("call('/invoke', {'question': [1]})", 400, "'question' must be a text"),
+    "a system prompt that is none": ("call('/invoke', {'question': 'a', 'systemPrompt': 1})", 400, "'systemPrompt'"),
+    "a target that is none": ("call('/invoke', {'question': 'a', 'target': 5})", 400, "Unknown target 5"),
+    "a list": ("call('/invoke', [])", 400, "must be a JSON object"),
+    "no requests": ("call('/invokeBatch', {'requests': 'a'})", 400, "must be a list"),
+    "requests that are none": ("call('/invokeBatch', {'requests': ['a']})", 400, "must be a list"),
+    "a wrong token": ("call('/info', Authorization='Bearer no')", 401, "Unknown token"),
+    "no token": ("call('/info', Authorization='')", 401, "Unknown token"),
+    "another name": ("call('/info', Host='evil.example')", 403, "its own name only"),
+    "a model that fails": ("call('/invoke', {'question': 'fail'})", 500, "it is down"),
+    "too many at once": ("call('/invokeBatch', {'requests': [{'question': 'a'}] * 3})", 429, "may make 2 calls"),
+    "too many": ("[call('/invoke', {'question': 'a'}) for _ in range(3)][-1]", 429, "may make 2 calls; 2 are made"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "status", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(details, code, status, message):
+    found = details(code, target_proxy={"max_calls": 2})
+    assert found["status"] == status
+    assert message in found["error"]
+
+
+def test_a_batch_that_is_too_large_asks_nobody(details, model):
+    details("call('/invokeBatch', {'requests': [{'question': 'a'}] * 3})", target_proxy={"max_calls": 2})
+    assert model.asked == []
+
+
+def test_a_program_without_a_proxy_is_told_of_none(scoring):
+    script = [sys.executable, "-c", "import json, os; print(json.dumps({'score': 1, 'details': dict(os.environ)}))"]
+    inherited = scoring.score("code_judge", {"script": script}).details
+    assert not [name for name in inherited if "PROXY_URL" in name or "PROXY_TOKEN" in name]
+
+
+def test_a_token_is_good_for_its_own_judgement_and_only_as_long(scoring, model):
+    async def steps():
+        proxy = ModelProxy()
+        await proxy.start()
+        judgement = scoring.judgement("x", ask=model.ask)
+        try:
+            async with ClientSession() as session:
+                async with proxy.granted(judgement, 5) as one, proxy.granted(judgement, 5) as other:
+                    assert one["AGENTV_TARGET_PROXY_TOKEN"] != other["AGENTV_TARGET_PROXY_TOKEN"]
+                    assert await called(session, one) == 200
+                    assert await count(session, one) == 1
+                    assert await count(session, other) == 0
+                return await called(session, one)
+        finally:
+            await proxy.aclose()
+
+    assert asyncio.run(steps()) == 401
+
+
+def test_calls_still_under_way_end_with_the_judgement(scoring):
+    ended = []
+
+    async def ask(target, messages, wanted=None):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    async def steps():
+        proxy = ModelProxy()
+        await proxy.start()
+        try:
+            async with ClientSession() as session:
+                async with proxy.granted(scoring.judgement("x", ask=ask), 5) as found:
+                    call = asyncio.ensure_future(called(session, found))
+                    while not proxy._grants[found["AGENTV_TARGET_PROXY_TOKEN"]].calls:
+                        await asyncio.sleep(0.01)
+                call.cancel()
+        finally:
+            await proxy.aclose()
+
+    asyncio.run(steps())
+    assert ended == [True]
+
+
+async def called(session, found):
+    url, token = found["AGENTV_TARGET_PROXY_URL"], found["AGENTV_TARGET_PROXY_TOKEN"]
+    headers = {"Authorization": f"Bearer {token}"}
+    async with session.post(f"{url}/invoke", data=json.dumps({"question": "a"}), headers=headers) as reply:
+        return reply.status
+
+
+async def count(session, found):
+    url, token = found["AGENTV_TARGET_PROXY_URL"], found["AGENTV_TARGET_PROXY_TOKEN"]
+    async with session.get(f"{url}/info", headers={"Authorization": f"Bearer {token}"}) as reply:
+        return (await reply.json())["callCount"]
+
+
+def test_a_warm_script_finds_the_proxy_too(scoring, model, tmp_path):
+    text = JUDGE.replace("payload = json.load(sys.stdin)\n", "")
+    (tmp_path / "judge.py").write_text(
+        text + "def agentv_judge(payload):\n    return {'score': 1, 'details': call('/invoke', {'question': 'a'})}\n"
+    )
+    evaluator = scoring.evaluator("code_judge", script=[sys.executable, "judge.py"], target_proxy=True)
+
+    async def twice(host):
+        judgement = scoring.judgement("x", ask=model.ask, workdir=str(tmp_path), host=host)
+        return [(await evaluator.evaluate(judgement)).details["rawText"] for _ in range(2)]
+
+    assert scoring.hosted(twice) == ["A", "A"]
