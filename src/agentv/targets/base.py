@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
+from agentv.environment import REFERENCE
 from agentv.errors import UsageError
 from agentv.model.judgement import Wanted
 from agentv.model.response import Responder
+from agentv.transform import Transform
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -31,18 +32,6 @@ OTHER_TOOLS = {
     "delay": "Use `workers` to send fewer requests at a time",
 }
 """Keys of AgentV 4.x, 5.x and promptfoo that no provider has unless it declares them itself."""
-
-INTERPOLATION = re.compile(r"\$\{\{\s*(?P<variable>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-"""`${{ VAR }}`: the value of an environment variable, anywhere in a text."""
-
-
-class Transform(msgspec.Struct, frozen=True, kw_only=True):
-    """What cleans an answer before it is scored; what is given is applied in the order of these fields."""
-
-    strip: tuple[Literal["thinking", "fences"], ...] = ()
-    regex: str | None = None
-    json_path: str | None = None
-    function: str | None = None
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +118,6 @@ def without(target: Target, *names: str) -> list[str]:
 
 def address_complaints(field: str, address: str | None) -> list[str]:
     """What is wrong with an address; one that starts with a variable is taken on trust."""
-    if address is None or address.startswith(("http://", "https://")) or INTERPOLATION.match(address):
+    if address is None or address.startswith(("http://", "https://")) or REFERENCE.match(address):
         return []
     return [f"'{field}' must be an address that starts with http:// or https://, got '{address}'"]

@@ -6,9 +6,10 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from agentv.environment import REFERENCE
 from agentv.model.response import Responder
 from agentv.suggest import did_you_mean
-from agentv.targets.base import COMMON_ALIASES, INTERPOLATION, Positive, Target, address_complaints
+from agentv.targets.base import COMMON_ALIASES, Positive, Target, address_complaints
 from agentv.targets.template import PLACEHOLDER, PLACEHOLDERS, unknown_placeholders
 
 __all__ = ["PLACEHOLDER", "PLACEHOLDERS", "Cli", "Healthcheck"]
@@ -81,7 +82,7 @@ class Cli(Target, frozen=True, kw_only=True):
 def _placeholder_complaints(field: str, template: str) -> list[str]:
     return [
         f"'{field}' has an unknown placeholder {{{name}}}. {did_you_mean(name, PLACEHOLDERS) or _KNOWN}"
-        for name in unknown_placeholders(INTERPOLATION.sub("", template))
+        for name in unknown_placeholders(REFERENCE.sub("", template))
     ]
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
+from agentv.environment import REFERENCE
 from agentv.problems import KeyPath, Problem, Problems, field_name, type_word
 from agentv.registry import TARGETS
 from agentv.settings import declares, read_settings
 from agentv.suggest import did_you_mean
-from agentv.targets.base import INTERPOLATION, Target
+from agentv.targets.base import Target
 
 
 class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
@@ -51,7 +52,7 @@ def _check_entry(entry: Any, path: KeyPath, problems: Problems) -> None:
         problems.wrong_type(path, "an object", entry)
         return
     for place, text in _texts(entry, path):
-        if "${{" in INTERPOLATION.sub("", text):
+        if "${{" in REFERENCE.sub("", text):
             name = field_name(place)
             problems.error(place, f"Field '{name}' has a malformed variable", "A variable is written ${{ NAME }}")
     blank = [key for key in ("name", "provider") if not _is_text(entry, key, path, problems)]
@@ -107,7 +108,7 @@ def _kind(provider: str, path: KeyPath, problems: Problems) -> type[Target] | No
 
 
 def _is_variable(value: Any) -> bool:
-    return isinstance(value, str) and INTERPOLATION.search(value) is not None
+    return isinstance(value, str) and REFERENCE.search(value) is not None
 
 
 def _at(value: Any, steps: KeyPath) -> Any:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from agentv.environment import REFERENCE
 from agentv.functions import built, import_reference
 from agentv.model.response import Responder
-from agentv.targets.base import COMMON_ALIASES, INTERPOLATION, Target
+from agentv.targets.base import COMMON_ALIASES, Target
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
@@ -40,7 +41,7 @@ class PythonFunction(Target, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """A function named in no known form."""
-        if _FUNCTION.fullmatch(self.function) or INTERPOLATION.search(self.function):
+        if _FUNCTION.fullmatch(self.function) or REFERENCE.search(self.function):
             return []
         return [f"'function' must be of the form 'module:name' or 'file.py:name', got '{self.function}'"]
 

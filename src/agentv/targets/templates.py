@@ -8,11 +8,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from agentv.environment import REFERENCE
 from agentv.model.message import message_to_data
 from agentv.model.response import Request
 from agentv.model.values import to_json
 from agentv.suggest import did_you_mean
-from agentv.targets.base import INTERPOLATION
 
 if TYPE_CHECKING:
     import minijinja
@@ -75,7 +75,7 @@ def render_data(value: Any, names: Mapping[str, Any]) -> Any:
 def _texts(value: Any) -> Iterator[str]:
     """The templates among the strings of a setting, keys not among them; variables of the environment taken out."""
     if isinstance(value, str):
-        text = INTERPOLATION.sub("", value)
+        text = REFERENCE.sub("", value)
         if is_template(text):
             yield text
     elif isinstance(value, dict):
