@@ -175,6 +175,7 @@ EXECUTORS = Registry(
 """Where jobs run. One that spreads them over machines is a package of its own that adds itself here."""
 
 _COMPATIBLE = "agentv.targets.presets:Compatible"
+_PYDANTIC_AI = "agentv.targets.pydantic_ai"
 
 TARGETS = Registry(
     "agentv.targets",
@@ -196,8 +197,10 @@ TARGETS = Registry(
         "vllm": _COMPATIBLE,
         "lm-studio": _COMPATIBLE,
         "llama-cpp": _COMPATIBLE,
-        "bedrock": "agentv.targets.hosted:Bedrock",
-        "cohere": "agentv.targets.hosted:Cohere",
+        "bedrock": f"{_PYDANTIC_AI}:Bedrock",
+        "cohere": f"{_PYDANTIC_AI}:Cohere",
+        "huggingface": f"{_PYDANTIC_AI}:HuggingFace",
+        "pydantic_ai": f"{_PYDANTIC_AI}:PydanticAi",
         "cli": "agentv.targets.cli:Cli",
         "claude-code": "agentv.targets.agents.claude_code:ClaudeCode",
         "codex": "agentv.targets.agents.codex:Codex",
@@ -219,6 +222,7 @@ TARGETS = Registry(
         "grok": "xai",
         "github": "github-models",
         "lmstudio": "lm-studio",
+        "hugging-face": "huggingface",
         "llama.cpp": "llama-cpp",
         "llamacpp": "llama-cpp",
         "google-gemini": "gemini",

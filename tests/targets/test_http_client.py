@@ -15,7 +15,8 @@ from multidict import CIMultiDict
 from agentv.errors import UsageError
 from agentv.model.response import TargetFailure
 from agentv.targets import client
-from agentv.targets.client import HttpClient, api_error, error_class_of, proxy_for
+from agentv.targets.client import HttpClient, proxy_for
+from agentv.targets.failures import api_error, error_class_of
 from agentv.targets.retry_after import retry_after_s, seconds_until
 from agentv.testing import Fault, FaultyServer, RawReply
 

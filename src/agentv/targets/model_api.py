@@ -53,7 +53,7 @@ class ApiResponder:
         reply = await self._client.send("POST", self._url, body, request.timeout_s)
         duration_ms = (time.perf_counter() - start) * 1000
         try:
-            response = _some_answer(self._wire.read(reply.body, request))
+            response = answered_something(self._wire.read(reply.body, request))
         except AnswerError as error:
             raise self._failure(error, reply) from None
         tokens = 0 if response.usage is None else response.usage.input + response.usage.output
@@ -133,11 +133,12 @@ def sensible_usage(
     return TokenUsage(input, output, cached, reasoning or None, cache_write or None)
 
 
-def _some_answer(response: Response) -> Response:
-    """The response, if there is anything in it or the model ended it so.
+def answered_something(response: Response) -> Response:
+    """The response, if there is anything in it or the model ended it so. Raises TargetFailure.
 
     One that was stopped while it still thought is no answer; scored, it would be a wrong one.
     """
     if response.stop_reason == "length" and not any(said.content or said.tool_calls for said in response.messages):
-        raise AnswerError("The limit of tokens was reached before the model said anything; raise max_output_tokens")
+        message = "The limit of tokens was reached before the model said anything; raise max_output_tokens"
+        raise TargetFailure("invalid_response", message)
     return response

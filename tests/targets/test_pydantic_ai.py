@@ -1,0 +1,185 @@
+"""Models through pydantic-ai: the same settings, requests and failures as those of our own client."""
+
+import asyncio
+import sys
+
+import pytest
+
+from agentv.errors import UsageError
+from agentv.model.message import ImagePart, Message, TextPart, ToolCall
+from agentv.model.response import TargetFailure
+from agentv.model.result import TokenUsage
+from agentv.targets.openai import OpenAI
+from agentv.targets.pydantic_ai import Bedrock, Cohere, HuggingFace, PydanticAi
+from agentv.testing import Answer, Fault, FaultyServer, RawReply, SampleRequest
+
+KEY = "planted-key-0123456789"
+IMAGE = "data:image/png;base64,iVBORw0KGgo="
+WEATHER = {
+    "name": "weather",
+    "description": "The weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+SCHEMA = {
+    "type": "object",
+    "title": "City",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(autouse=True)
+def the_package():
+    pytest.importorskip("pydantic_ai")
+
+
+def target(server, kind="openai-chat", **settings):
+    base = server.origin if kind == "anthropic" else server.url
+    common = {"name": "m", "provider": "pydantic_ai", "model": f"{kind}:some-model", "base_url": base, "api_key": KEY}
+    return PydanticAi(**{**common, **settings})
+
+
+def ask(settings, request=None):
+    async def once():
+        responder = settings.open(".")
+        try:
+            return await responder.respond(request or SampleRequest())
+        finally:
+            await responder.aclose()
+
+    return asyncio.run(once())
+
+
+def failure(answers, kind="openai-chat", request=None, **options):
+    with FaultyServer(answers, **options) as server, pytest.raises(TargetFailure) as raised:
+        ask(target(server, kind), request)
+    return raised.value
+
+
+@pytest.mark.parametrize("kind", ["openai-chat", "openai-responses", "anthropic"])
+def test_an_answer_has_text_usage_model_and_why_it_stopped(kind):
+    with FaultyServer(Answer("Paris", usage=TokenUsage(12, 3, 4))) as server:
+        response = ask(target(server, kind))
+    assert response.text == "Paris"
+    assert (response.usage.input, response.usage.output, response.usage.cached) == (12, 3, 4)
+    assert (response.model, response.stop_reason) == ("some-model", "stop")
+    assert response.id
+
+
+def test_the_request_is_that_of_our_own_client():
+    asked = SampleRequest(
+        (
+            Message("system", "No jokes"),
+            Message("user", (TextPart("What is it?"), ImagePart(IMAGE))),
+            Message("assistant", "I look.", (ToolCall("weather", {"city": "Oslo"}, "-3", "w1"),)),
+            Message("user", "And?"),
+        )
+    )
+    settings = {"system_prompt": "Be brief", "temperature": 0.5, "seed": 7, "tools": (WEATHER,)}
+    with FaultyServer() as server:
+        ask(
+            OpenAI(name="m", provider="openai", model="some-model", base_url=server.url, api_key=KEY, **settings), asked
+        )
+        ask(target(server, **settings), asked)
+    ours, theirs = (request.body for request in server.requests)
+    assert theirs["messages"] == ours["messages"]
+    assert theirs["tools"][0]["function"]["parameters"]["properties"] == WEATHER["parameters"]["properties"]
+    for name in ("model", "temperature", "seed"):
+        assert theirs[name] == ours[name]
+
+
+def test_structured_output_is_asked_for_by_the_apis_own_means():
+    with FaultyServer('{"name": "Oslo"}') as server:
+        assert ask(target(server, response_format=SCHEMA)).text == '{"name": "Oslo"}'
+    sent = server.requests[0].body["response_format"]["json_schema"]
+    assert sent["schema"]["properties"] == {"name": {"type": "string"}}
+
+
+def test_tool_calls_come_back_with_their_arguments_as_data():
+    with FaultyServer(Answer(tool_calls=(ToolCall("weather", {"city": "Oslo"}, id="a"),))) as server:
+        response = ask(target(server, tools=(WEATHER,)))
+    assert response.messages == (Message("assistant", None, (ToolCall("weather", {"city": "Oslo"}, id="a"),)),)
+    assert response.stop_reason == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("fault", "error_class", "status"),
+    [
+        ("401", "auth", 401),
+        (Fault("429", retry_after_s=3), "rate_limit", 429),
+        ("503", "server", 503),
+        ("529", "server", 503),
+        ("400", "invalid_response", 400),
+        ("reset", "network", None),
+    ],
+    ids=str,
+)
+def test_a_fault_has_its_class_and_is_not_tried_again_by_the_package(fault, error_class, status):
+    with FaultyServer(faults=[fault]) as server, pytest.raises(TargetFailure) as raised:
+        ask(target(server))
+    assert (raised.value.error_class, raised.value.status) == (error_class, status)
+    assert raised.value.retry_after_s == (3.0 if error_class == "rate_limit" else None)
+    assert server.counts.requests == 1
+
+
+def test_a_call_that_takes_too_long_is_a_timeout():
+    assert failure("x", request=SampleRequest(timeout_s=0.2), faults=["hang"]).error_class == "timeout"
+
+
+@pytest.mark.parametrize("answer", [Answer("Half an", stop_reason="content_filter"), Answer(refusal="No")])
+def test_a_refusal_is_a_failure_and_no_answer(answer):
+    assert failure(answer).error_class == "refused"
+
+
+def test_a_model_that_used_its_tokens_up_gave_no_answer():
+    assert failure(Answer("", stop_reason="length")).error_class == "invalid_response"
+
+
+def test_an_answer_of_another_shape_is_invalid():
+    assert failure(RawReply(b'{"choices": []}')).error_class == "invalid_response"
+
+
+def test_hugging_face_is_asked_where_it_is_said():
+    pytest.importorskip("huggingface_hub")
+    with FaultyServer("Paris") as server:
+        settings = HuggingFace(name="m", provider="huggingface", model="m/m", base_url=server.url, api_key=KEY)
+        assert ask(settings).text == "Paris"
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_cohere_and_bedrock_open_with_what_is_given(monkeypatch, tmp_path):
+    pytest.importorskip("cohere")
+    pytest.importorskip("boto3")
+    (tmp_path / ".env").write_text(f"CO_API_KEY={KEY}\n")
+    monkeypatch.delenv("CO_API_KEY", raising=False)
+    cohere = Cohere(name="m", provider="cohere", model="command-a-03-2025")
+    assert cohere.open(str(tmp_path)).endpoint.startswith("cohere:")
+    elsewhere = Cohere(name="m", provider="cohere", model="c", base_url="http://127.0.0.1:9", api_key=KEY)
+    assert "127.0.0.1:9" in elsewhere.open(".").endpoint
+    bedrock = Bedrock(name="m", provider="bedrock", model="us.amazon.nova-lite-v1:0", region="eu-north-1", api_key=KEY)
+    assert "eu-north-1" in bedrock.open(".").endpoint
+
+
+def test_a_key_that_is_missing_is_said_before_anything_runs(monkeypatch, tmp_path):
+    pytest.importorskip("cohere")
+    monkeypatch.delenv("CO_API_KEY", raising=False)
+    with pytest.raises(UsageError) as raised:
+        Cohere(name="m", provider="cohere", model="c").open(str(tmp_path))
+    assert "CO_API_KEY" in str(raised.value)
+
+
+def test_without_the_package_the_command_that_installs_it_is_said(monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "pydantic_ai"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    with pytest.raises(UsageError) as raised:
+        Cohere(name="m", provider="cohere", model="c").open(".")
+    assert raised.value.hint == "pip install 'agentv[pydantic-ai]'"
+
+
+def test_a_model_needs_its_provider():
+    settings = PydanticAi(name="m", provider="pydantic_ai", model="gpt-5")
+    assert settings.complaints() == ["'model' must be PROVIDER:MODEL, for example zai:glm-4.6, got 'gpt-5'"]
+    with pytest.raises(UsageError, match="Target 'm' cannot be opened"):
+        PydanticAi(name="m", provider="pydantic_ai", model="nobody:gpt-5").open(".")
