@@ -11,6 +11,7 @@ from agentv.datasets.loading import load_cases
 from agentv.datasets.resolve import resolved_data
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
+from agentv.testing import Answer
 
 FIELDS = {
     "schema_version",
@@ -285,3 +286,12 @@ def test_the_fingerprints_of_shorthand_are_those_of_the_messages_it_means(text):
     written_out = EvalCase("a", text, (Message("user", text),), (Message("assistant", text),))
     assert shorthand.fingerprints == written_out.fingerprints
     assert shorthand.fingerprints == (shorthand.input_fingerprint, shorthand.fingerprint)
+
+
+def test_an_answer_that_was_cut_off_says_so_in_its_record(project, agentv_server):
+    server = agentv_server(Answer("yes, b", stop_reason="length"))
+    project.targets({"name": "default", "provider": "openai", "base_url": server.url, "model": "m"})
+    project.dataset("Go on")
+    assert project.eval("--out", "out").code == 0
+    [record] = project.records()
+    assert (record["status"], record["execution_metrics"]["stop_reason"]) == ("ok", "length")

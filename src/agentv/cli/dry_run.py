@@ -39,7 +39,18 @@ def print_plan(session: Session, checked: Checked) -> None:
 
 
 def _cost(name: str, entry: Estimate) -> str:
-    return f"cost unknown: no price for {name}" if entry.cost_usd is None else f"cost ${entry.cost_usd:.2f}"
+    """What is known of the cost: of the prompts, and of answers by the thousand tokens or at most."""
+    if entry.is_free:
+        return "cost $0.00"
+    prompts, thousand, most = entry.cost_usd, entry.thousand_usd, entry.most_usd
+    if prompts is None or thousand is None:
+        return f"cost unknown: no price for {name}"
+    answers = f"with answers at most {_usd(most)}" if most is not None else f"1,000 tokens of answers {_usd(thousand)}"
+    return f"prompts about {_usd(prompts)}, {answers}"
+
+
+def _usd(amount: float) -> str:
+    return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.4f}"
 
 
 def _dumped(session: Session, checked: Checked) -> Iterator[Job]:

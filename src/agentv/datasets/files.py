@@ -24,6 +24,7 @@ _IMAGE_TYPES = {
     ".webp": "image/webp",
     ".svg": "image/svg+xml",
     ".bmp": "image/bmp",
+    ".pdf": "application/pdf",
 }
 
 

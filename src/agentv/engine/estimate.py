@@ -8,32 +8,61 @@ import msgspec
 
 from agentv.engine.conversation import prompt_lengths
 from agentv.engine.job import Job
+from agentv.engine.prices import Price, is_free, price_of
 from agentv.engine.question import Question
+from agentv.model.result import TokenUsage
 from agentv.targets.base import Target
 
 CHARACTERS_PER_TOKEN = 4
 """Of English text; an estimate is all it is for."""
 
-_FREE = frozenset({"mock", "replay"})
+A_THOUSAND = 1000
 
 
 class Estimate(msgspec.Struct, kw_only=True):
-    """The jobs of one target, its calls at most, and the tokens that they send. No `cost_usd`: no price is known."""
+    """The jobs of one target, its calls at most, and the tokens that they send.
+
+    What answers will cost nobody knows before they are there: their price is given for a thousand tokens, and for the
+    most that they may have.
+    """
 
     jobs: int = 0
     calls: int = 0
     characters: int = 0
-    cost_usd: float | None = None
+    is_free: bool = False
+    price: Price | None = None
+    most_output: int | None = None
 
     @property
     def tokens(self) -> int:
         """Tokens of prompts, roughly."""
         return self.characters // CHARACTERS_PER_TOKEN
 
+    @property
+    def cost_usd(self) -> float | None:
+        """What the prompts cost, roughly; None where no price is known."""
+        return 0.0 if self.is_free else self._cost(0)
+
+    @property
+    def thousand_usd(self) -> float | None:
+        """What a thousand tokens of answers cost."""
+        return None if self.price is None else self.price.cost_usd(TokenUsage(0, A_THOUSAND))
+
+    @property
+    def most_usd(self) -> float | None:
+        """What prompts and answers cost at most, where answers have a limit."""
+        return None if self.most_output is None else self._cost(self.most_output)
+
+    def _cost(self, output: int) -> float | None:
+        # Of one call, times all: a call of many tokens may have a price of its own.
+        input = -(-self.tokens // max(1, self.calls))
+        each = None if self.price is None else self.price.cost_usd(TokenUsage(input, output))
+        return None if each is None else each * self.calls
+
 
 def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, Estimate]:
     """By target. Renders every prompt, which finds what cannot be rendered."""
-    found = {name: Estimate(cost_usd=_price(settings)) for name, settings in targets.items()}
+    found = {name: _of(settings) for name, settings in targets.items()}
     for job in jobs:
         entry = found[job.target]
         entry.jobs += 1
@@ -43,6 +72,6 @@ def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, Estim
     return found
 
 
-def _price(settings: Target) -> float | None:
-    """What the jobs of a target cost. There is no table of prices yet: known are those that call nobody."""
-    return 0.0 if settings.provider in _FREE else None
+def _of(settings: Target) -> Estimate:
+    most = getattr(settings, "max_output_tokens", None)
+    return Estimate(is_free=is_free(settings), price=price_of(settings), most_output=most)

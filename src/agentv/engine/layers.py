@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agentv.engine.limits import Limiter
+from agentv.engine.prices import PricedResponder, price_of
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.results.redact import Redactor
 from agentv.results.writer import ResultWriter
@@ -43,7 +44,10 @@ class Layers:
 
     def around(self, settings: Target, responder: Responder, limiter: Limiter) -> Responder:
         """A target with its layers."""
-        layered: Responder = LimitedResponder(responder, limiter)
+        price = price_of(settings)
+        layered: Responder = LimitedResponder(
+            responder if price is None else PricedResponder(responder, price), limiter
+        )
         if self._cache is not None and is_cacheable(settings):
             # Outside the limit: what is on disk needs no place at the endpoint.
             layered = CachedResponder(layered, self._cache, fingerprint_of(settings, self._secrets))

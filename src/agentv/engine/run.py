@@ -20,6 +20,7 @@ from agentv.engine.interrupts import interruptible
 from agentv.engine.job import Job
 from agentv.engine.options import EvalOptions
 from agentv.engine.plan import Checked, Plan
+from agentv.engine.prices import is_free
 from agentv.engine.stopping import Stopping
 from agentv.engine.work import Worker
 from agentv.errors import AgentvError
@@ -231,7 +232,8 @@ class Running:
         if self._options.budget_usd is None or result.carried_from is not None:
             return
         metrics = None if result.cached else result.execution_metrics
-        if result.status != "error" and not result.cached and (metrics is None or metrics.cost_usd is None):
+        is_unknown = result.status != "error" and not result.cached and (metrics is None or metrics.cost_usd is None)
+        if is_unknown and not is_free(self._worker.targets.get(result.target).settings):
             raise AgentvError(
                 f"The target '{result.target}' does not say what its answers cost",
                 "A budget cannot be held without a price",

@@ -28,6 +28,7 @@ from agentv.engine.logs import FOLDER as LOGS
 from agentv.engine.options import EvalOptions, options_from_data
 from agentv.engine.partial import label
 from agentv.engine.plan import Cases, Checked, Plan, check
+from agentv.engine.prices import why_unpriced
 from agentv.engine.run import Observer, Running, milliseconds_since
 from agentv.engine.run_targets import RunTargets
 from agentv.engine.runs import run_path
@@ -106,7 +107,19 @@ class Session:
         executor = self.options.executor
         if EXECUTORS.canonical(executor) is None:
             raise UsageError(f"Unknown executor '{executor}'", hint=EXECUTORS.suggestion(executor))
-        return check(self.plan)
+        checked = check(self.plan)
+        if self.options.budget_usd is not None:
+            self._check_prices(checked)
+        return checked
+
+    def _check_prices(self, checked: Checked) -> None:
+        """A budget is held by what calls cost: every target that is asked, judges too, must have a price."""
+        judge = (self.options.judge,) if self.options.judge else ()
+        for name in dict.fromkeys((*checked.jobs, *checked.embedders, *judge)):
+            why = why_unpriced(self.target(name))
+            if why is not None:
+                message = f"No price is known for target '{name}', so --budget-usd cannot be held"
+                raise UsageError(message, why, "Leave --budget-usd out, or use a target with a price")
 
     def target(self, name: str) -> Target:
         """The settings of a target, or of what answers in its place."""

@@ -33,6 +33,8 @@ from agentv.model.result import SCHEMA_VERSION, ErrorInfo, EvaluatorResult, Exec
 from agentv.results.redact import Redactor
 from agentv.transform import apply_transform
 
+_ENDED_BY_ITSELF = frozenset({"stop", "tool_calls", "end_turn"})
+
 
 class Worker:
     """Runs the jobs of one run in this process; built from the run's spec alone."""
@@ -247,7 +249,9 @@ class Worker:
 
 
 def _metrics_of(response: Response) -> ExecutionMetrics:
-    return ExecutionMetrics(response.usage, response.cost_usd, response.duration_ms, tool_durations(response.messages))
+    ended = None if response.stop_reason in _ENDED_BY_ITSELF else response.stop_reason
+    durations = tool_durations(response.messages)
+    return ExecutionMetrics(response.usage, response.cost_usd, response.duration_ms, durations, ended)
 
 
 def now() -> str:

@@ -78,12 +78,16 @@ class TraceSummary(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a job used, as far as it is known. `tool_durations` are milliseconds, by tool."""
+    """What a job used, as far as it is known. `tool_durations` are milliseconds, by tool.
+
+    `stop_reason` says why an answer ended that did not end by itself: `length` for one that was cut off.
+    """
 
     token_usage: TokenUsage | None = None
     cost_usd: float | None = None
     duration_ms: float | None = None
     tool_durations: dict[str, list[float]] = {}
+    stop_reason: str | None = None
 
 
 class ConversationSummary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

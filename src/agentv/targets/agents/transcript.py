@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import ErrorClass, TokenUsage
+from agentv.targets.failures import error_class_of
 
 _STATUS = re.compile(r"(?:status|HTTP|Error|code)\W{0,4}\b([45]\d\d)\b|^\W*([45]\d\d)\b", re.IGNORECASE)
 _WORDS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
@@ -163,8 +164,6 @@ def milliseconds(timestamp: Any, otherwise: float) -> float:
 
 def failure_of(message: str, status: int | None = None) -> TargetFailure:
     """The failure that an agent reports, with its class: by the status it names, else by its words."""
-    from agentv.targets.client import error_class_of  # late: agents are read and checked without an HTTP client
-
     if status is None and (found := _STATUS.search(message)):
         status = int(found[1] or found[2])
     if status is not None and status >= 400:

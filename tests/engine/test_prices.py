@@ -1,0 +1,177 @@
+"""What calls cost: as reported, else by the list of prices, else unknown; and budgets, which need to know."""
+
+import asyncio
+import sys
+
+import pytest
+
+from agentv.engine import prices
+from agentv.engine.prices import PricedResponder, is_free, price_of, why_unpriced
+from agentv.model.result import TokenUsage
+from agentv.targets.anthropic import Anthropic
+from agentv.targets.azure import Azure
+from agentv.targets.cli import Cli
+from agentv.targets.mock import Mock
+from agentv.targets.openai import OpenAI
+from agentv.targets.presets import Compatible
+from agentv.testing import Answer, FaultyServer, RawReply, SampleRequest
+
+pytest.importorskip("genai_prices")
+
+
+def openai(model="gpt-4o", **settings):
+    return OpenAI(name="t", provider="openai", model=model, **settings)
+
+
+def test_tokens_cost_what_the_list_says():
+    price = price_of(openai())
+    assert price.cost_usd(TokenUsage(1_000_000, 0)) == 2.5
+    assert price.cost_usd(TokenUsage(0, 1_000_000)) == 10
+    assert price.cost_usd(TokenUsage(1_000_000, 0, cached=1_000_000)) == 1.25
+
+
+def test_what_is_written_to_a_cache_costs_more_and_for_an_hour_most():
+    def written(**settings):
+        target = Anthropic(name="t", provider="anthropic", model="claude-haiku-4-5", **settings)
+        return price_of(target).cost_usd(TokenUsage(1_000_000, 0, cache_write=1_000_000))
+
+    plain = price_of(Anthropic(name="t", provider="anthropic", model="claude-haiku-4-5"))
+    assert plain.cost_usd(TokenUsage(1_000_000, 0)) < written(prompt_caching=True) < written(prompt_caching="1h")
+
+
+def test_the_model_that_answered_decides_where_the_list_has_it():
+    price = price_of(openai("gpt-4o"))
+    million = TokenUsage(1_000_000, 0)
+    assert price.cost_usd(million, "gpt-4o-mini") < price.cost_usd(million, "gpt-4o-2024-08-06")
+    assert price.cost_usd(million, "nobody-knows-it") == price.cost_usd(million)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        openai("nobody-knows-it"),
+        openai(base_url="http://gateway.test/v1"),
+        Compatible(name="t", provider="ollama", model="gpt-4o"),
+        Azure(name="t", provider="azure", endpoint="r", model="my-deployment"),
+    ],
+    ids=lambda settings: f"{settings.provider} {settings.model}",
+)
+def test_a_price_is_never_guessed(settings):
+    price = price_of(settings)
+    assert price is None or price.cost_usd(TokenUsage(1000, 1000)) is None
+
+
+def asked(answers, settings):
+    async def once(server):
+        target = openai(base_url=server.url, api_key="none")
+        responder = PricedResponder(target.open("."), price_of(settings))
+        try:
+            return await responder.respond(SampleRequest())
+        finally:
+            await responder.aclose()
+
+    with FaultyServer(answers) as server:
+        return asyncio.run(once(server))
+
+
+def test_an_answer_says_what_it_cost():
+    assert asked(Answer("Hi", usage=TokenUsage(1000, 100)), openai()).cost_usd == pytest.approx(0.0035)
+
+
+def test_what_the_api_reports_stands():
+    body = b'{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 1000, "cost": 0.25}}'
+    assert asked(RawReply(body), openai()).cost_usd == 0.25
+
+
+def test_an_answer_without_counts_has_no_cost():
+    assert asked(Answer("Hi", wrong_usage=True), openai()).cost_usd is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "free"),
+    [
+        (Mock(name="t", provider="mock"), True),
+        (Compatible(name="t", provider="ollama", model="m"), True),
+        (Compatible(name="t", provider="ollama", model="m", base_url="http://127.0.0.1:1/v1"), True),
+        (Compatible(name="t", provider="ollama", model="m", base_url="https://cloud.test/v1"), False),
+        (Compatible(name="t", provider="groq", model="m"), False),
+        (openai(base_url="http://127.0.0.1:1/v1"), False),
+    ],
+)
+def test_what_nobody_sends_a_bill_for_is_free(settings, free):
+    assert is_free(settings) == free
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (openai("gpt-4o"), None),
+        (Mock(name="t", provider="mock"), None),
+        (Compatible(name="t", provider="ollama", model="m"), None),
+        (Compatible(name="t", provider="openrouter", model="some/new-model"), None),
+        (Cli(name="t", provider="cli", command_template="echo"), None),
+        (openai("nobody-knows-it"), "does not have 'nobody-knows-it' of openai"),
+        (openai(base_url="http://127.0.0.1:1/v1"), "does not have 'gpt-4o' of openai"),
+    ],
+)
+def test_a_budget_needs_a_price(settings, why):
+    said = why_unpriced(settings)
+    assert said is None if why is None else why in said
+
+
+def test_without_the_package_nothing_has_a_price_and_the_command_that_installs_it_is_said(monkeypatch):
+    prices._package.cache_clear()
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    try:
+        assert price_of(openai()) is None
+        assert "pip install 'agentv[prices]'" in why_unpriced(openai())
+    finally:
+        prices._package.cache_clear()
+
+
+# In runs
+
+
+@pytest.fixture
+def priced(project, agentv_server):
+    """A project whose target has a price and a server that answers for it."""
+
+    def start(model="gpt-4o", **options):
+        server = agentv_server(Answer("yes", usage=TokenUsage(100_000, 1000)), **options)
+        target = {"name": "default", "provider": "azure", "endpoint": server.origin, "model": model, "api_key": "none"}
+        project.targets({**target, "workers": 1})
+        project.dataset(*["yes"] * 8)
+        return server
+
+    return start
+
+
+def test_a_run_says_what_it_cost_and_stops_at_its_budget(project, priced):
+    server = priced()
+    ended = project.eval("--budget-usd", "0.7", "--out", "run")
+    assert ended.code == 4
+    assert server.counts.requests == 3  # 0.26 each
+    costs = [record["execution_metrics"]["cost_usd"] for record in project.records("run")]
+    assert costs == [pytest.approx(0.26)] * 3
+
+
+def test_a_target_without_a_price_is_refused_before_anything_is_called(project, priced):
+    server = priced("my-deployment")
+    ended = project.eval("--budget-usd", "1")
+    assert ended.code == 2
+    assert "No price is known for target 'default', so --budget-usd cannot be held" in ended.stderr
+    assert server.counts.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "prompts about $0.0200, 1,000 tokens of answers $0.0100"),
+        ({"max_output_tokens": 500}, "prompts about $0.0200, with answers at most $0.0600"),
+    ],
+)
+def test_a_dry_run_estimates_from_the_list(project, more, said):
+    target = {"name": "default", "provider": "openai", "model": "gpt-4o", "api_key": "none"}
+    project.targets({**target, **more})
+    project.dataset(*["yes " * 1000] * 8)
+    assert said in project.eval("--dry-run").stdout

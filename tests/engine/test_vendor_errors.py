@@ -1,0 +1,87 @@
+"""Errors of the vendors' APIs in a run: what is tried again, what slows calls down, what is neither."""
+
+import asyncio
+import json
+
+import pytest
+
+from agentv.engine.calls import Targets
+from agentv.engine.job import RunSpec
+from agentv.engine.question import Question
+from agentv.model.case import EvalCase
+from agentv.targets.anthropic import Anthropic
+from agentv.testing import FaultyServer, RawReply
+
+TARGETS = {
+    "anthropic": lambda server: {"provider": "anthropic", "base_url": server.origin},
+    "gemini": lambda server: {"provider": "gemini", "base_url": server.origin},
+    "openai": lambda server: {"provider": "openai", "base_url": server.url},
+    "responses": lambda server: {"provider": "openai", "base_url": server.url, "api": "responses"},
+    "azure": lambda server: {"provider": "azure", "endpoint": server.origin},
+}
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+TOO_LONG = {
+    "anthropic": {"error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000"}},
+    "gemini": {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "The input token count exceeds the"}},
+    "openai": {"error": {"code": "context_length_exceeded", "message": "This model's maximum context length is"}},
+    "responses": {"error": {"code": "context_length_exceeded", "message": "Your input exceeds the context window"}},
+    "azure": {"error": {"code": "context_length_exceeded", "message": "This model's maximum context length is"}},
+}
+
+
+def run(project, kind, **options):
+    with FaultyServer(**options) as server:
+        settings = {"model": "m", "api_key": "planted-key", "retry_initial_delay_ms": 1, **TARGETS[kind](server)}
+        project.targets({"name": "default", **settings})
+        project.dataset("yes")
+        project.eval("--out", "out", "--quiet")
+    [record] = project.records()
+    return record, server
+
+
+@pytest.mark.parametrize("status", ["529", "503", "500", "429", "520"])
+@pytest.mark.parametrize("kind", TARGETS)
+def test_an_overload_is_tried_again(project, kind, status):
+    record, server = run(project, kind, faults=[status])
+    assert (record["status"], record["attempts"]) == ("ok", 2)
+    assert server.counts.requests == 2
+
+
+@pytest.mark.parametrize("status", ["401", "403", "400", "404", "413"])
+@pytest.mark.parametrize("kind", TARGETS)
+def test_what_trying_again_does_not_help_is_not_tried_again(project, kind, status):
+    record, server = run(project, kind, faults=[status])
+    expected = "auth" if status in ("401", "403") else "invalid_response"
+    assert (record["status"], record["error"]["class"], record["attempts"]) == ("error", expected, 1)
+    assert (record["score"], server.counts.requests) == (None, 1)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_prompt_that_is_too_long_is_an_error_at_once(project, kind):
+    reply = RawReply(json.dumps(TOO_LONG[kind]).encode(), 400)
+    record, _ = run(project, kind, answers=reply)
+    assert (record["status"], record["error"]["class"], record["attempts"]) == ("error", "invalid_response", 1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "slower"),
+    [
+        (RawReply(json.dumps(OVERLOADED).encode(), 529), True),
+        (RawReply(json.dumps(OVERLOADED).encode(), 200), True),
+        (RawReply(b'{"error": {"type": "rate_limit_error", "message": "x"}}', 429), True),
+        (RawReply(b'{"error": {"type": "invalid_request_error", "message": "x"}}', 400), False),
+    ],
+)
+def test_an_overload_slows_calls_down(reply, slower):
+    async def limits(server):
+        settings = Anthropic(name="t", provider="anthropic", model="m", base_url=server.origin, max_retries=0)
+        targets = Targets(RunSpec(run_id="r", targets=(settings,), home="."))
+        live = targets.get("t")
+        before = live.limiter.limit
+        await live.call(Question(EvalCase("one", input="Hello")))
+        await targets.aclose()
+        return before, live.limiter.limit
+
+    with FaultyServer(reply) as server:
+        before, after = asyncio.run(limits(server))
+    assert (after < before) == slower
