@@ -15,6 +15,7 @@ COMMANDS = {
     "compare": "Compare runs, and say whether the change is real.",
     "report": "Show a run: as a page, for CI, for spreadsheets and data tools.",
     "runs": "List runs, show their trend, remove old ones.",
+    "plan": "Say how many cases and trials a difference needs.",
     "cases": "Print the cases of datasets, resolved, as JSON Lines.",
     "validate": "Check datasets, sidecars, targets and configuration.",
     "convert": "Write a dataset in another format, without loss.",

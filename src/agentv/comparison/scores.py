@@ -36,14 +36,19 @@ class Column:
         self.cases.append(case)
         self.values.append(value)
 
-    def means(self, groups: NDArray[Any], count: int) -> NDArray[Any]:
-        """The mean of each group of cases; NaN for one without a number."""
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The cases and their numbers."""
         import numpy as np  # late: see agentv.stats
 
-        if not self.cases:
-            return np.full(count, np.nan)
-        index = groups[np.frombuffer(self.cases, dtype=np.dtype("l"))]
-        sums = np.bincount(index, np.frombuffer(self.values), minlength=count)
+        return np.array(self.cases, dtype=np.intp), np.array(self.values, dtype=float)
+
+    def means(self, groups: NDArray[Any], count: int) -> NDArray[Any]:
+        """The mean of each group of cases; NaN for one without a number."""
+        import numpy as np
+
+        cases, values = self.arrays()
+        index = groups[cases]
+        sums = np.bincount(index, values, minlength=count)
         with np.errstate(invalid="ignore"):
             means: NDArray[Any] = sums / np.bincount(index, minlength=count)
         return means
@@ -156,7 +161,7 @@ class Folded:
             # The usual run: every case has a name of its own already.
             self.names: dict[tuple[str | None, ...], int] = {key[:2]: case for key, case in run.cases.items()}
             self.first: Sequence[int] = range(len(self.names))
-            self._groups = np.arange(len(self.names))
+            self.groups = np.arange(len(self.names))
             return
         self.names, groups = {}, array("l")
         first: list[int] = []
@@ -166,8 +171,8 @@ class Folded:
                 first.append(case)
             groups.append(number)
         self.first = first
-        self._groups = np.array(groups, dtype=np.intp)
+        self.groups = np.array(groups, dtype=np.intp)
 
     def means(self, column: Column) -> NDArray[Any]:
         """The mean of each case."""
-        return column.means(self._groups, len(self.names))
+        return column.means(self.groups, len(self.names))

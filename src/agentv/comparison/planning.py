@@ -1,0 +1,164 @@
+"""How many cases and trials a difference needs, from how much the scores of earlier runs vary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from agentv.comparison.compare import Joined
+from agentv.comparison.scores import RunScores
+from agentv.errors import UsageError
+from agentv.stats.means import clustered_mean
+from agentv.stats.power import ALPHA, POWER, cases_needed, minimum_detectable_difference, variance_of_difference
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DIFFERENCES = (0.01, 0.02, 0.05, 0.1)
+TRIALS = (1, 2, 3, 5, 10)
+CORRELATION = 0.5
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the difference of a case varies: between cases, and between trials of one case on either side.
+
+    `within` is None where no case was asked twice: then trials cannot be told from cases, and `between` holds both.
+    `design_effect` is how many times as many cases conversations make necessary. `correlation` is None where it was
+    measured, from two runs, and otherwise what was taken for granted.
+    """
+
+    cases: int
+    between: float
+    within: tuple[float, float] | None
+    design_effect: float
+    correlation: float | None
+    cost_usd: float | None
+
+    def variance(self, trials: int) -> float:
+        """Of a case's difference, when both sides are asked so often."""
+        within = self.within or (0.0, 0.0)
+        return self.design_effect * variance_of_difference(self.between, *within, trials)
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """What one difference takes, with so many trials of each case. `cost_usd` is that of one run."""
+
+    difference: float
+    trials: int
+    cases: int
+    cost_usd: float | None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Needs by difference and trials; `could_show` is what the cases of the run at hand can show, by trials."""
+
+    spread: Spread
+    power: float
+    alpha: float
+    needs: tuple[Need, ...]
+    could_show: dict[int, float]
+
+
+def plan(
+    runs: Sequence[RunScores],
+    differences: Sequence[float] = DIFFERENCES,
+    trials: Sequence[int] = TRIALS,
+    *,
+    power: float = POWER,
+    alpha: float = ALPHA,
+    correlation: float = CORRELATION,
+) -> Plan:
+    """From one run, and a guess how far two runs go together; or from two, which tell."""
+    spread = _of_two(*runs) if len(runs) == 2 else _of_one(runs[0], correlation)
+    # Without repeated trials nothing is known of what more of them would do.
+    known = tuple(trials) if spread.within is not None else (1,)
+    needs = []
+    for difference in differences:
+        for count in known:
+            cases = cases_needed(difference, spread.variance(count), alpha=alpha, wanted=power)
+            cost = None if spread.cost_usd is None else spread.cost_usd * cases * count
+            needs.append(Need(difference=difference, trials=count, cases=cases, cost_usd=cost))
+    could = {
+        count: minimum_detectable_difference(
+            math.sqrt(spread.variance(count) / spread.cases), spread.cases - 1, alpha=alpha, wanted=power
+        )
+        for count in known
+    }
+    return Plan(spread=spread, power=power, alpha=alpha, needs=tuple(needs), could_show=could)
+
+
+def _of_one(run: RunScores, correlation: float) -> Spread:
+    import numpy as np  # late: see agentv.stats
+
+    count = len(run.cases)
+    means, within, share = _trials(run, np.arange(count), count)
+    there = ~np.isnan(means)
+    clusters = run.clusters(range(count))
+    variance, effect = _variance(means[there], None if clusters is None else clusters[there])
+    between = variance if within is None else max(0.0, variance - within * share)
+    return Spread(
+        cases=int(there.sum()),
+        between=2 * between * (1 - correlation),
+        within=None if within is None else (within, within),
+        design_effect=effect,
+        correlation=correlation,
+        cost_usd=_cost(run),
+    )
+
+
+def _of_two(before: RunScores, after: RunScores) -> Spread:
+    joined = Joined(before, after)
+    first, second = joined.scores
+    if not len(first):
+        raise UsageError("The runs have no scored case in common", hint="Cases are joined by dataset and id")
+    variance, effect = _variance(second - first, joined.clusters)
+    noise = [_trials(side.run, side.groups, len(side.names)) for side in joined.sides]
+    (_, within_before, share_before), (_, within_after, share_after) = noise
+    if within_before is None or within_after is None:
+        within, between = None, variance
+    else:
+        within = (within_before, within_after)
+        between = max(0.0, variance - within_before * share_before - within_after * share_after)
+    return Spread(
+        cases=len(first),
+        between=between,
+        within=within,
+        design_effect=effect,
+        correlation=None,
+        cost_usd=_cost(after),
+    )
+
+
+def _trials(run: RunScores, groups: NDArray[Any], count: int) -> tuple[NDArray[Any], float | None, float]:
+    """The mean of each case, the variance between trials of one, and the mean of 1 / trials."""
+    import numpy as np
+
+    means = run.scores.means(groups, count)
+    cases, values = run.scores.arrays()
+    index = groups[cases]
+    asked = np.bincount(index, minlength=count)
+    further = int((asked[asked > 0] - 1).sum())
+    if not further:
+        return means, None, 1.0
+    squares = float(np.square(values - means[index]).sum())
+    return means, squares / further, float((1 / asked[asked > 0]).mean())
+
+
+def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[float, float]:
+    """The variance of cases, and how many times larger conversations make that of their mean."""
+    if len(values) < 2:
+        raise UsageError("Two scored cases or more are needed to see how much they vary")
+    plain, clustered = clustered_mean(values), clustered_mean(values, clusters)
+    assert plain.standard_error is not None
+    variance = plain.standard_error**2 * len(values)
+    if not variance or clustered.standard_error is None:
+        return variance, 1.0
+    return variance, max(1.0, (clustered.standard_error / plain.standard_error) ** 2)
+
+
+def _cost(run: RunScores) -> float | None:
+    _, values = run.cost.arrays()
+    return float(values.mean()) if len(values) else None

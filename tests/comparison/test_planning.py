@@ -1,0 +1,103 @@
+"""How many cases a difference needs: against the formula, and by finding it as often as promised."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from compared_runs import record, used, write_run
+
+from agentv.comparison.planning import plan
+from agentv.comparison.scores import RunScores
+from agentv.errors import UsageError
+from agentv.stats.comparison import compare_paired
+from agentv.stats.power import cases_needed
+
+
+def scores_of(tmp_path, name, rows, **known):
+    """A run from the trials of each case."""
+    records = [
+        record(f"case-{case}", float(score), trial=trial, **{key: value(case) for key, value in known.items()})
+        for case, row in enumerate(rows)
+        for trial, score in enumerate(row, 1)
+    ]
+    return RunScores(write_run(tmp_path / f"{name}.jsonl", *records), name)
+
+
+def test_one_run_and_a_guess(tmp_path):
+    scores = np.random.default_rng(1).random(50)
+    found = plan([scores_of(tmp_path, "a", scores[:, None])], [0.05], correlation=0.6)
+    variance = 2 * scores.var(ddof=1) * 0.4
+    assert found.spread.between == pytest.approx(variance)
+    assert [(need.trials, need.cases) for need in found.needs] == [(1, cases_needed(0.05, variance))]
+    assert found.could_show[1] == pytest.approx(2.86 * math.sqrt(variance / 50), rel=0.01)
+
+
+def test_two_runs_tell_how_far_they_go_together(tmp_path):
+    draw = np.random.default_rng(2)
+    before = draw.random(40)
+    after = np.clip(before + 0.1 * draw.standard_normal(40), 0, 1)
+    runs = [scores_of(tmp_path, name, scores[:, None]) for name, scores in [("a", before), ("b", after)]]
+    found = plan(runs, [0.02])
+    assert found.spread.correlation is None
+    assert found.needs[0].cases == cases_needed(0.02, (after - before).var(ddof=1))
+
+
+def test_trials_are_told_from_cases(tmp_path):
+    draw = np.random.default_rng(3)
+    easy = draw.random(3_000)
+    rows = draw.random((3_000, 4)) < easy[:, None]
+    found = plan([scores_of(tmp_path, "a", rows)], [0.05], [1, 4], correlation=0.5).spread
+    # Chances are spread evenly: they vary by 1/12 between cases, and trials by the mean of p(1-p), which is 1/6.
+    assert found.between == pytest.approx(1 / 12, rel=0.1)
+    assert found.within == pytest.approx((1 / 6, 1 / 6), rel=0.1)
+    assert found.variance(4) == pytest.approx(1 / 12 + 2 / 6 / 4, rel=0.1)
+
+
+def test_as_many_cases_as_it_says_find_the_difference_as_often_as_it_says(tmp_path):
+    draw = np.random.default_rng(4)
+    easy = draw.uniform(0.2, 0.8, 4_000)
+    runs = [
+        scores_of(tmp_path, name, draw.random((4_000, 3)) < (easy + gain)[:, None])
+        for name, gain in [("a", 0.0), ("b", 0.05)]
+    ]
+    need = next(need for need in plan(runs, [0.05], [3]).needs)
+    found = 0
+    for _ in range(300):
+        chances = draw.uniform(0.2, 0.8, need.cases)
+        sides = [(draw.random((3, need.cases)) < chances + gain).mean(axis=0) for gain in (0.0, 0.05)]
+        found += compare_paired(*sides, test=False).answer == "better"
+    assert 0.74 <= found / 300 <= 0.86
+
+
+def test_conversations_need_more_cases(tmp_path):
+    rows = np.repeat(np.random.default_rng(5).random(30), 5)[:, None]
+    alone = plan([scores_of(tmp_path, "a", rows)], [0.05])
+    together = plan([scores_of(tmp_path, "b", rows, conversation_id=lambda case: f"c{case // 5}")], [0.05])
+    assert together.spread.design_effect == pytest.approx(5, rel=0.05)
+    assert together.needs[0].cases == pytest.approx(5 * alone.needs[0].cases, rel=0.05)
+
+
+def test_one_case_is_too_few(tmp_path):
+    with pytest.raises(UsageError, match="Two scored cases"):
+        plan([scores_of(tmp_path, "a", [[1.0]])])
+
+
+def agentv(*arguments):
+    command = [sys.executable, "-m", "agentv", "plan", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+
+
+def test_the_command(tmp_path):
+    run = scores_of(tmp_path, "a", [[0, 1], [1, 1], [0, 0], [1, 0]], execution_metrics=lambda case: used(0.01, 10.0))
+    found = agentv(run.path, "--difference", "0.1")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.startswith("To show a difference of 0.1 with a chance of 80%, ")
+    assert "10 trials" in found.stdout
+    assert "($" in found.stdout
+    data = json.loads(agentv(run.path, "--trials", "2", "--json").stdout)
+    assert [need["trials"] for need in data["needs"]] == [2, 2, 2, 2]
+    assert agentv(run.path, run.path, run.path).returncode == 2
+    assert agentv(tmp_path / "nowhere").returncode == 2
