@@ -52,22 +52,22 @@ def measurements(options: Options) -> Iterator[Measurement]:
             paths = tuple(str(write_run(Path(folder, f"{name}.jsonl"), records, name)) for name in ("before", "after"))
             works = {"ours": Work(compare, paths), "floor": Work(floor, paths)}
             samples = harness.interleaved(works, options.rounds_for(records), records)
-            used = [processor_seconds(*paths) for _ in range(3)]
+            arguments = ("-m", "agentv", "compare", *paths, "--fail-on", "never")
+            ours, least = (min(processor_ms(*each) for _ in range(3)) for each in (arguments, ("-c", "import numpy")))
         pair = Pair("compare", f"{records:,} results each", samples["ours"], samples["floor"], FLOOR_IS)
         yield pair.speed()
         yield pair.memory(Goal("ours", "≤", 300))
-        least = min(sample.seconds for sample in samples["floor"])
-        name = f"{records:,} results each, processor time with start-up"
-        yield Measurement("compare", name, "s", min(used), least, FLOOR_IS, Goal("ours", "≤", 2))
+        name = f"{records:,} results each, processor time of the command"
+        yield Measurement("compare", name, "ms", ours, least, "python -c 'import numpy'", Goal("ours", "≤", 2000))
 
 
-def processor_seconds(before: str, after: str) -> float:
-    """Of `agentv compare` as a command, user and system."""
-    command = [sys.executable, "-m", "agentv", "compare", before, after, "--fail-on", "never"]
+def processor_ms(*arguments: str) -> float:
+    """What a Python command uses, user and system."""
+    command = [sys.executable, *arguments]
     earlier = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, env=harness.environment(), stdout=subprocess.DEVNULL, check=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime - earlier.ru_utime - earlier.ru_stime
+    return 1000 * (used.ru_utime + used.ru_stime - earlier.ru_utime - earlier.ru_stime)
 
 
 def write_run(path: Path, records: int, name: str) -> Path:
