@@ -26,6 +26,7 @@ GROUND = {
     "sandbox",
     "process_tree",
     "watchdog",
+    "temporary",
     "json_values",
     "transform",
     "patterns",

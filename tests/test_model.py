@@ -42,6 +42,9 @@ def read(folder):
 
     def read_row(row, name="d.jsonl"):
         folder.write("notes.md", "Notes")
+        for place in ("", "sub/"):
+            folder.write(f"{place}repo/Makefile", "all:\n")
+        folder.write("other/Makefile", "all:\n")
         if name.endswith(".jsonl"):
             folder.write(name, [row])
         else:
@@ -141,6 +144,7 @@ class TestEquality:
         assert len({first, second}) == 1
 
     def test_where_a_case_came_from_is_carried_and_not_compared(self, folder):
+        folder.write("repo/Makefile", "all:\n")
         folder.write("a.jsonl", [changed(input="x")])
         folder.write("b.jsonl", "\n\n" + json.dumps(changed(input="x")))
         folder.write("b.yaml", "dataset: Named\n")
@@ -363,7 +367,7 @@ class TestFingerprints:
         assert fingerprints(case) == ("ec35698479d7c958e7ad1e061dddf05b", "a3d9f92791ae95013bec8824d0e72770")
 
     def test_and_neither_do_those_of_a_case_with_everything(self, read):
-        assert fingerprints(read(ROW)) == ("74e724b32684a661704c74022d97db98", "728743c40c394b46fdc15b0f8a3a2872")
+        assert fingerprints(read(ROW)) == ("449847ead12aeff4412f5e671aa32ac1", "a588e9392dbef04201c7aa48020f4087")
 
     def test_an_evaluators_fingerprint_is_that_of_its_settings(self):
         def spec(**fields):

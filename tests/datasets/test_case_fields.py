@@ -126,6 +126,7 @@ def test_of_several_names_of_the_outcome_the_first_of_the_table_wins_and_that_is
 
 
 def test_all_optional_fields_are_kept(folder):
+    folder.write("repo/Makefile", "all:\n")
     given = folder.rows(
         case(
             conversation_id="c-1",

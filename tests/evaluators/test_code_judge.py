@@ -19,7 +19,7 @@ from agentv.model.score import Score
 KEYS = [
     *("question", "expected_outcome", "expected_messages", "reference_answer", "candidate_answer", "output_messages"),
     *("guideline_files", "input_files", "input_messages", "context", "trace_summary", "execution_metrics"),
-    *("workspace_path", "config", "criteria", "input", "output", "expected_output"),
+    *("workspace_path", "file_changes", "config", "criteria", "input", "output", "expected_output"),
 ]
 
 

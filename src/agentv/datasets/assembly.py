@@ -8,7 +8,7 @@ import msgspec
 
 from agentv.datasets import evaluators
 from agentv.datasets.agentmark import ItemNames
-from agentv.datasets.files import FileFinder
+from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.header import Header, read_execution
 from agentv.datasets.keys import CaseKeys, ExecutionKeys, UserKeys, WorkspaceKeys
 from agentv.datasets.memo import Memo
@@ -302,9 +302,18 @@ class CaseBuilder:
             prompts=prompts,
             turns=self._turns(row.get("turns"), problems),
             user=None if user is None else SimulatedUser(**msgspec.structs.asdict(user)),
-            workspace=None if workspace is None else _workspace(workspace),
+            workspace=None if workspace is None else self._workspace(workspace, problems),
         )
         return NO_DETAILS if details == NO_DETAILS else details
+
+    def _workspace(self, keys: WorkspaceKeys, problems: Problems) -> Workspace:
+        digest = path = ""
+        if keys.template is not None:
+            try:
+                path, digest = self._rules.finder.find_folder(keys.template)
+            except FileError as error:
+                problems.error(("workspace", "template"), error.message, error.hint)
+        return Workspace(keys.template, _commands(keys.setup), _commands(keys.teardown), keys.keep, digest, path)
 
     def _turns(self, turns: Any, problems: Problems) -> tuple[Turn, ...]:
         if turns is None:
@@ -359,8 +368,5 @@ def _typed(row: dict[str, Any], key: str, type_: Any, problems: Problems) -> Any
     return None if value is None else read_value(type_, value, (key,), problems)
 
 
-def _workspace(keys: WorkspaceKeys) -> Workspace:
-    def command(value: str | list[str] | None) -> str | tuple[str, ...] | None:
-        return tuple(value) if isinstance(value, list) else value
-
-    return Workspace(keys.template, command(keys.setup), command(keys.teardown), keys.keep)
+def _commands(value: str | list[str] | None) -> str | tuple[str, ...] | None:
+    return tuple(value) if isinstance(value, list) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -81,6 +82,7 @@ class FileFinder:
         if here not in self._folders and self._inside(here):
             self._folders.append(here)
         self._cache: dict[str, Found] = {}
+        self._folder_cache: dict[str, Found] = {}
 
     def find(self, value: str) -> Found:
         """The file that `value` names. Raises FileError when there is none, or none that may be read."""
@@ -91,29 +93,45 @@ class FileFinder:
             found = self._cache[value] = self._look_up(value)
         return found
 
+    def find_folder(self, value: str) -> Found:
+        """The folder that `value` names, with a hash of all that is in it. Raises FileError as `find` does."""
+        found = self._folder_cache.get(value)
+        if found is None:
+            if len(self._folder_cache) >= _CACHE_SIZE:
+                self._folder_cache.clear()
+            real = self._real_path(value, "Folder", os.path.isdir)
+            found = self._folder_cache[value] = Found(real, folder_digest(real))
+        return found
+
     def _look_up(self, value: str) -> Found:
+        real = self._real_path(value, "File", os.path.isfile)
+        return Found(real, hashlib.blake2b(_read(real, value), digest_size=16).hexdigest())
+
+    def _real_path(self, value: str, noun: str, is_one: Callable[[str], bool]) -> str:
         if not value.strip() or "\0" in value:
             raise FileError(
-                f"'{value}' is not the name of a file" if value.strip() else "The name of the file is empty"
+                f"'{value}' is not the name of a {noun.lower()}"
+                if value.strip()
+                else f"The name of the {noun.lower()} is empty"
             )
         tried, outside = [], False
         for candidate in self._candidates(value):
             tried.append(candidate)
             real = os.path.realpath(candidate)
-            if not os.path.isfile(real):
+            if not is_one(real):
                 continue
             if self._inside(real) or self._allow_outside:
-                return Found(real, hashlib.blake2b(_read(real, value), digest_size=16).hexdigest())
+                return real
             outside = True
         if outside:
             hint = (
                 "A dataset reads only files inside its project: the nearest folder with .git, else the outermost with "
                 ".agentv/config.yaml. --allow-outside-files lifts that for files you trust"
             )
-            raise FileError(f"File '{value}' is outside the project root {self._root}, and was not read", hint)
-        if tried and os.path.isdir(tried[0]):
-            raise FileError(f"'{value}' is a folder, not a file")
-        raise FileError(f"File '{value}' was not found", "Looked for " + ", ".join(tried))
+            raise FileError(f"{noun} '{value}' is outside the project root {self._root}, and was not read", hint)
+        if tried and os.path.exists(tried[0]):
+            raise FileError(f"'{value}' is {'a folder, not a file' if noun == 'File' else 'a file, not a folder'}")
+        raise FileError(f"{noun} '{value}' was not found", "Looked for " + ", ".join(tried))
 
     def _candidates(self, value: str) -> list[str]:
         if value.startswith(("/", "\\")):
@@ -123,6 +141,40 @@ class FileFinder:
 
     def _inside(self, real: str) -> bool:
         return real == self._root or real.startswith(self._root.rstrip(os.sep) + os.sep)
+
+
+def folder_digest(folder: str) -> str:
+    """A hash of the files in a folder: their paths, whether they can be run, their contents, where links lead.
+
+    Of a Git repository in it only what its names point to: the rest follows from that, or is no content.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for parent, folders, files in os.walk(folder):
+        if os.path.basename(parent) == ".git":
+            folders[:] = [name for name in folders if name == "refs"]
+            files = [name for name in files if name in ("HEAD", "packed-refs")]
+        folders.sort()
+        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+        for name in sorted((*files, *links)):
+            path = os.path.join(parent, name)
+            below = os.path.relpath(path, folder).replace(os.sep, "/")
+            digest.update(f"{below}\0".encode("utf-8", "surrogateescape") + _file_digest(path))
+    return digest.hexdigest()
+
+
+def _file_digest(path: str) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        if os.path.islink(path):
+            digest.update(b"link " + os.fsencode(os.readlink(path)))
+        elif os.path.isfile(path):
+            digest.update(b"run " if os.access(path, os.X_OK) else b"file ")
+            with open(path, "rb") as stream:
+                while chunk := stream.read(1 << 20):
+                    digest.update(chunk)
+    except OSError:
+        digest.update(b"unreadable")  # copying it will say so
+    return digest.digest()
 
 
 def read_text(path: str, value: str) -> str:

@@ -41,7 +41,7 @@ class LaterQuestion(Question):
 
     def __init__(self, first: Question, said: Sequence[Message], turn: int) -> None:
         super().__init__(first.case, prompt_id=first.prompt_id, trial=first.trial)
-        self.workspace = first.workspace
+        self.job_workspace = first.job_workspace
         self.turn = turn
         self.input = (*first.input, *said)
 
@@ -208,7 +208,9 @@ class Conversation:
     def _broken(self, failure: TargetFailure, user: str) -> TargetFailure:
         """The same failure, with where in the conversation it happened."""
         where = f"The simulated user ({user}) failed after turn" if user else "In turn"
-        return TargetFailure(failure.error_class, f"{where} {self._turns}: {failure.message}", status=failure.status)
+        return TargetFailure(
+            failure.error_class, f"{where} {self._turns}: {failure.message}", status=failure.status, stage=failure.stage
+        )
 
     def _user_metrics(self) -> ExecutionMetrics | None:
         responses = self._user_responses

@@ -30,6 +30,7 @@ class LayerSettings(msgspec.Struct, frozen=True, kw_only=True):
     prompts_folder: str | None = None
     traces_folder: str | None = None
     logs_folder: str | None = None
+    workspaces_folder: str | None = None
     secrets: frozenset[str] = frozenset()
 
 
@@ -74,8 +75,10 @@ class LimitedResponder:
         limiter = self._limiter
         if not limiter.try_enter():
             await limiter.enter()
-        started = time.perf_counter()
         try:
+            if request.prepare is not None:
+                await request.prepare(request.attempt, request.timeout_s)
+            started = time.perf_counter()
             response = await self._inner.respond(request)
         except TargetFailure as failure:
             limiter.leave(

@@ -172,7 +172,7 @@ class _Found:
     def add(self, case: EvalCase) -> None:
         self.cases += 1
         self.name = case.dataset
-        if case.names_files:
+        if case.names_files or case.workspace is not None:
             self.contents.update(case.fingerprint.encode())
 
 
@@ -213,8 +213,6 @@ class _Checker:
         for target in self._plan.targets_of(case):
             self._check_target(target, case, "execution.target")
         self.thresholds.update(case.execution.thresholds or {})
-        if case.workspace:
-            raise _case_error(case, "Cases with 'workspace' cannot be run in this version", "", "workspace")
         if case.user is not None:
             self._add_user(case, case.user)
         if self._plan.evaluators is None:

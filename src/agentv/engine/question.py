@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from agentv.datasets.files import is_address, is_guideline, read_image, read_text
 from agentv.model.case import EvalCase
 from agentv.model.message import FilePart, ImagePart, Message, TextPart, message_to_data
-from agentv.model.response import OpenLog, content_text
+from agentv.model.response import OpenLog, Prepare, content_text
 from agentv.model.values import to_json
+
+if TYPE_CHECKING:
+    from agentv.engine.workspace import JobWorkspace
 
 
 class Question:
@@ -23,7 +27,7 @@ class Question:
         self.turn = 0
         self.timeout_s = 300.0
         self.open_log: OpenLog | None = None
-        self.workspace: str | None = None
+        self.job_workspace: JobWorkspace | None = None
         self._messages: tuple[Message, ...] | None = None
 
     @cached_property
@@ -33,6 +37,14 @@ class Question:
             if prompt.id == self.prompt_id:
                 return prompt.input
         return self.case.input
+
+    @property
+    def workspace(self) -> str | None:
+        return None if self.job_workspace is None else self.job_workspace.path
+
+    @property
+    def prepare(self) -> Prepare | None:
+        return None if self.job_workspace is None else self.job_workspace.ready
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -34,6 +34,7 @@ from agentv.engine.run_targets import RunTargets
 from agentv.engine.runs import run_path
 from agentv.engine.stopping import Stopping, parse_rule
 from agentv.engine.work import Worker, now
+from agentv.engine.workspace import FOLDER as WORKSPACES
 from agentv.environment import load_environment
 from agentv.errors import AgentvError, UsageError
 from agentv.model.evaluator import EvaluatorSpec
@@ -138,6 +139,7 @@ class Session:
             prompts_folder=place(options.dump_prompts, PROMPTS),
             traces_folder=place(options.dump_traces, TRACES),
             logs_folder=None if run_folder is None else str(run_folder / LOGS),
+            workspaces_folder=None if run_folder is None else str(run_folder / WORKSPACES),
             secrets=self.secrets,
         )
 

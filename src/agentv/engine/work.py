@@ -21,6 +21,7 @@ from agentv.engine.logs import StreamLogs
 from agentv.engine.question import Question
 from agentv.engine.scorer import Answerer, Scorer
 from agentv.engine.trace import summarise_trace, tool_durations
+from agentv.engine.workspace import Workspaces, look_at
 from agentv.environment import environment_of
 from agentv.evaluators.host import JudgeHost
 from agentv.model.case import Origin
@@ -48,6 +49,7 @@ class Worker:
         self._host = JudgeHost(self._environment, tuple(sorted(self.targets.names)))
         self._prompts = _job_files(spec.layers.prompts_folder, spec)
         self._traces = _job_files(spec.layers.traces_folder, spec)
+        self._workspaces = Workspaces(spec.layers.workspaces_folder, self._environment)
         self._logs = StreamLogs(spec.layers.logs_folder, Redactor(spec.layers.secrets))
 
     @property
@@ -66,11 +68,23 @@ class Worker:
         """The record of one job, whatever happens in it."""
         target = self.targets.get(job.target)
         question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
+        workspace = question.job_workspace = self._workspaces.of(job, target.settings)
+        if workspace is None:
+            return await self._run(job, target, question)
+        try:
+            result = await self._run(job, target, question)
+        finally:
+            wrong = await workspace.close(question.timeout_s)
+        # The answer and its score stand, whatever happened to the folder afterwards.
+        return msgspec.structs.replace(result, file_changes=workspace.changes, error=result.error or wrong)
+
+    async def _run(self, job: Job, target: LiveTarget, question: Question) -> Result:
         if is_conversation(job.case):
             answered, result = await self._converse(job, target, question)
         else:
             self._prepare(job, target, question)
             answered = await target.call(question, job.case.execution.timeout_seconds)
+            await look_at(question.job_workspace)
             result = await self._scored(job, target, question, answered)
         if self._traces is not None:
             self._traces.write_trace(job, question, answered, result)
@@ -86,6 +100,7 @@ class Worker:
         """A conversation: every turn is answered, then its own checks and those of the case score it."""
         user = None if job.case.user is None else self.targets.get(user_target(job.case.user))
         talk = await Conversation(job, question, target, user, partial(self._prepare, job, target)).play()
+        await look_at(question.job_workspace)
         answered = talk.answered
         if talk.failure is not None:
             so_far = talk.response
@@ -175,6 +190,7 @@ class Worker:
             find_file=self._finder(origin),
             trace_summary=summarise_trace(response.messages, response.tool_errors),
             execution_metrics=_metrics_of(response),
+            file_changes=None if question.job_workspace is None else question.job_workspace.changes,
             environment=self._environment,
             host=self._host,
         )
@@ -193,7 +209,7 @@ class Worker:
     def _failed(self, job: Job, answered: Answered, **known: Any) -> Result:
         failure = answered.failure
         assert failure is not None
-        error = ErrorInfo(failure.error_class, failure.message, "target")
+        error = ErrorInfo(failure.error_class, failure.message, failure.stage)
         return self._result(job, Grade("error", error=error), answered, **known)
 
     def _record(

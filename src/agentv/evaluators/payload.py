@@ -23,6 +23,7 @@ def payload(judgement: Judgement, config: dict[str, Any]) -> dict[str, Any]:
         "trace_summary": judgement.trace_summary,
         "execution_metrics": judgement.execution_metrics,
         "workspace_path": judgement.workspace_path,
+        "file_changes": judgement.file_changes,
         "config": config,
     }
 

@@ -58,12 +58,31 @@ class SimulatedUser(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Workspace(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A folder copied fresh for each job, with commands before and after."""
+    """A folder copied fresh for each job, with commands before and after.
+
+    Where the template was found is carried and not compared; the digest of what is in it is compared.
+    """
 
     template: str | None = None
     setup: str | tuple[str, ...] | None = None
     teardown: str | tuple[str, ...] | None = None
     keep: bool | None = None
+    digest: str = ""
+    path: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Workspace) and self._compared == other._compared
+
+    def __ne__(self, other: object) -> bool:
+        # A struct brings its own `!=`, which does not ask `==`.
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self._compared)
+
+    @property
+    def _compared(self) -> tuple[object, ...]:
+        return self.template, self.setup, self.teardown, self.keep, self.digest
 
 
 class CaseDetails(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -282,7 +301,7 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
         "evaluators": _evaluators_to_data(case.evaluators),
         "turns": [_turn_to_data(turn) for turn in details.turns],
         "user": msgspec.to_builtins(details.user),
-        "workspace": msgspec.to_builtins(details.workspace),
+        "workspace": _workspace_to_data(details.workspace),
         "description": details.description,
         "metadata": case.metadata,
         "tags": case.tags,
@@ -323,6 +342,13 @@ def _evaluators_to_data(specs: tuple[EvaluatorSpec, ...]) -> list[dict[str, Any]
 _last_specs: list[Any] = [None, []]
 
 
+def _workspace_to_data(workspace: Workspace | None) -> Any:
+    """A workspace as a dataset writes it."""
+    if workspace is None:
+        return None
+    return msgspec.to_builtins(msgspec.structs.replace(workspace, digest="", path=""))
+
+
 def _turn_to_data(turn: Turn) -> dict[str, Any]:
     data: dict[str, Any] = {"input": [message_to_data(message) for message in turn.input]}
     if turn.expected_output:
@@ -338,9 +364,12 @@ def _question(case: EvalCase) -> dict[str, Any]:
         question["prompts"] = {prompt.id: _hashable(prompt.input) for prompt in case.prompts}
     if case.turns:
         question["turns"] = [_hashable(turn.input) for turn in case.turns]
-    for key in ("user", "workspace"):
-        if getattr(case, key) is not None:
-            question[key] = msgspec.to_builtins(getattr(case, key))
+    if case.user is not None:
+        question["user"] = msgspec.to_builtins(case.user)
+    if case.workspace is not None:
+        # What comes after the answer does not shape it.
+        before = msgspec.structs.replace(case.workspace, teardown=None, keep=None, path="")
+        question["workspace"] = msgspec.to_builtins(before)
     return question
 
 

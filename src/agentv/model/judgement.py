@@ -53,6 +53,7 @@ class Judgement:
     the dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`. `embed(texts)`
     gets vectors of texts from the entry's target in the same way: they are the data of the answer. `environment` says
     which variables are secret: programs of judges get none of them. `host` keeps what the judges of a run share.
+    `file_changes` is the diff of what the target changed in its workspace.
     """
 
     def __init__(  # noqa: PLR0913 - each is a thing of its own, and all are given by name
@@ -67,6 +68,7 @@ class Judgement:
         embed: Embed | None = None,
         trace_summary: TraceSummary | None = None,
         execution_metrics: ExecutionMetrics | None = None,
+        file_changes: str | None = None,
         environment: Environment | None = None,
         host: object = None,
     ) -> None:
@@ -81,6 +83,7 @@ class Judgement:
         self.score_member: ScoreMember | None = None
         self.trace_summary = trace_summary
         self.execution_metrics = execution_metrics
+        self.file_changes = file_changes
         self.environment = environment or _NO_FILE
         self.host = host
 

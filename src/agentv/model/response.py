@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from agentv.model.case import EvalCase
 from agentv.model.message import Message, TextPart
-from agentv.model.result import ErrorClass, TokenUsage
+from agentv.model.result import ErrorClass, Stage, TokenUsage
 from agentv.model.values import to_json
 
 
@@ -20,6 +20,9 @@ class StreamLog(Protocol):
 
     def close(self) -> None: ...
 
+
+Prepare = Callable[[int, float], Awaitable[None]]
+"""Makes ready what an attempt needs, told its number and its limit of time, once it has its place at the endpoint."""
 
 OpenLog = Callable[[str | None, str], StreamLog]
 """Opens the log of one attempt: in the folder that is named, else in the run's, with this extension."""
@@ -61,6 +64,9 @@ class Request(Protocol):
     @property
     def workspace(self) -> str | None: ...
 
+    @property
+    def prepare(self) -> Prepare | None: ...
+
 
 class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a target answered: messages with their tool calls, and what the answer took as far as the target said.
@@ -95,16 +101,23 @@ class TargetFailure(Exception):
     """A target that did not answer. Its class decides whether trying again makes sense; it is never a score."""
 
     def __init__(
-        self, error_class: ErrorClass, message: str, *, status: int | None = None, retry_after_s: float | None = None
+        self,
+        error_class: ErrorClass,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        stage: Stage = "target",
     ) -> None:
         super().__init__(message)
         self.error_class = error_class
         self.message = message
         self.status = status
         self.retry_after_s = retry_after_s
+        self.stage = stage
 
     def __reduce__(self) -> tuple[Callable[..., TargetFailure], tuple[object, ...]]:
-        return _failure, (self.error_class, self.message, self.status, self.retry_after_s)
+        return _failure, (self.error_class, self.message, self.status, self.retry_after_s, self.stage)
 
 
 class Responder(Protocol):
@@ -136,5 +149,7 @@ def answer(text: str, **known: Any) -> Response:
     return Response(messages=(Message("assistant", text),), **known)
 
 
-def _failure(error_class: ErrorClass, message: str, status: int | None, retry_after_s: float | None) -> TargetFailure:
-    return TargetFailure(error_class, message, status=status, retry_after_s=retry_after_s)
+def _failure(
+    error_class: ErrorClass, message: str, status: int | None, retry_after_s: float | None, stage: Stage
+) -> TargetFailure:
+    return TargetFailure(error_class, message, status=status, retry_after_s=retry_after_s, stage=stage)

@@ -67,6 +67,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             message, hint="Providers that do: openai (and what speaks its API), python, sentence-transformers"
         )
 
+    @property
+    def works_in_a_folder(self) -> bool:
+        """Whether each job gets a folder of its own, when the case has none."""
+        return False
+
     def complaints(self) -> list[str]:
         """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""
         return []

@@ -12,7 +12,7 @@ from agentv.environment import redacted
 from agentv.errors import AgentvError
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
-from agentv.model.response import OpenLog, Responder, TargetFailure
+from agentv.model.response import OpenLog, Prepare, Responder, TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.targets.base import Target
 from agentv.targets.loading import Targets
@@ -49,6 +49,7 @@ class TinyQuestion:
         self.guideline_files: tuple[str, ...] = ()
         self.workspace: str | None = None
         self.open_log: OpenLog | None = None
+        self.prepare: Prepare | None = None
 
 
 async def check_targets(targets: Targets, names: Iterable[str]) -> list[Check]:

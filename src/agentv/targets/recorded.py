@@ -196,7 +196,7 @@ def _response(line: _Line, id: str) -> Response:
     texts = (line.candidate_answer, line.answer, line.text, line.output)
     text = next((text for text in texts if text is not None), None)
     stage = line.error.get("stage") if isinstance(line.error, dict) else "target"
-    if (line.error is not None and stage != "evaluator") or (not said and text is None):
+    if (line.error is not None and stage not in ("evaluator", "teardown")) or (not said and text is None):
         why = line.error.get("message") if isinstance(line.error, dict) else line.error
         told = f"has an error instead of an answer to '{id}': {why}" if why else f"has no answer to '{id}'"
         raise TargetFailure("invalid_response", f"The earlier run {told}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
-from agentv.model.response import OpenLog, content_text
+from agentv.model.response import OpenLog, Prepare, content_text
 
 
 @dataclass
@@ -20,6 +20,7 @@ class SampleRequest:
     attempt: int = 1
     workspace: str | None = None
     open_log: OpenLog | None = None
+    prepare: Prepare | None = None
     guidelines: str = ""
     files: tuple[str, ...] = ()
     guideline_files: tuple[str, ...] = ()

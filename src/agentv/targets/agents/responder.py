@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from agentv.processes import ProcessFailure, run_process
 from agentv.targets.agents.base import GIT_CONFIG, Call, CodingAgent, Invocation
 from agentv.targets.agents.stream import MAX_BYTES, EventStream
 from agentv.targets.agents.transcript import Event, NoAnswer
-from agentv.watchdog import remove_after_death
+from agentv.temporary import temporary_folder
 
 _OF_A_SESSION = frozenset(
     {
@@ -156,9 +155,7 @@ class AgentResponder:
     @contextmanager
     def _folders(self, request: Request) -> Iterator[tuple[str, str | None]]:
         """The folder to work in and the agent's home: what is made for the call goes with it."""
-        made = tempfile.mkdtemp(prefix="agentv-agent-")
-        remove_after_death(made)
-        try:
+        with temporary_folder("agentv-agent-") as made:
             home = None if self._settings.user_settings else os.path.join(made, "home")
             work = request.workspace
             if work is None and self._settings.cwd is not None:
@@ -169,8 +166,6 @@ class AgentResponder:
             if home is not None:
                 self._make_home(home)
             yield os.path.abspath(work), home
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
 
     def _make_home(self, home: str) -> None:
         if self._settings.home_template is None:

@@ -1,0 +1,210 @@
+"""Workspaces: a folder for each job, its set-up, what the target changed in it, and that nothing of it stays."""
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent.parent / "targets" / "scripted_agent.py"
+SAYS_YES = [{"type": "contains", "value": "yes"}]
+JUDGE = """
+import json, os, sys
+told = json.load(sys.stdin)
+files = sorted(os.listdir(told["workspace_path"]))
+print(json.dumps({"score": 1, "details": {"files": files, "changes": told["file_changes"]}}))
+"""
+
+
+@pytest.fixture
+def place(folder, monkeypatch):
+    """A project with a template, a scripted agent, and temporary folders of its own."""
+    (folder.path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder.path / "temporary"))
+    folder.write("template/given.txt", "given\n")
+    folder.write("template/src/code.py", "print(1)\n")
+    program = folder.path / "claude"
+    program.write_text(f"#!{sys.executable}\n{SCRIPT.read_text()}")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    entry = {"name": "agent", "provider": "claude-code", "executable": "./claude", "max_retries": 0}
+    cli = {"name": "cli", "provider": "cli", "command_template": "echo more >> given.txt; pwd; echo yes"}
+    folder.write("targets.yaml", {"targets": [entry, cli]})
+    return folder
+
+
+def evaluate(place, command, *cases, target="agent", evaluators=SAYS_YES, options=()):
+    """The records of cases, by id."""
+    rows = [{"id": f"c{number}", "expected_outcome": "x", "input": "edit", **case} for number, case in enumerate(cases)]
+    place.write("d.yaml", {"evaluators": evaluators, "evalcases": rows})
+    ended = command("eval", "d.yaml", "--out", "out", "--target", target, "--quiet", *options)
+    results = place.path / "out" / "results.jsonl"
+    records = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    return ended, {record["eval_id"]: record for record in records}
+
+
+def left(place):
+    return os.listdir(place.path / "temporary")
+
+
+WITH_TEMPLATE = {"workspace": {"template": "template"}}
+
+
+def test_what_an_agent_changed_is_in_the_record(place, command):
+    _, records = evaluate(place, command, WITH_TEMPLATE)
+    assert records["c0"]["candidate_answer"] == "yes, done: given.txt,src"
+    assert records["c0"]["file_changes"] == (
+        "diff --git a/given.txt b/given.txt\n--- a/given.txt\n+++ b/given.txt\n"
+        "@@ -1 +1,2 @@\n given\n+edit\n\\ No newline at end of file\n"
+    )
+    assert (place.path / "template" / "given.txt").read_text() == "given\n"
+    assert left(place) == []
+
+
+def test_without_a_workspace_an_agent_gets_an_empty_folder(place, command):
+    _, records = evaluate(place, command, {"input": "answer"}, {"input": "edit"})
+    assert records["c0"]["candidate_answer"] == "yes, done: "
+    assert "file_changes" not in records["c0"]
+    assert "new file mode 100644" in records["c1"]["file_changes"]
+    assert left(place) == []
+
+
+def test_a_command_works_in_the_workspace_too(place, command):
+    _, records = evaluate(place, command, WITH_TEMPLATE, target="cli")
+    assert "+more" in records["c0"]["file_changes"]
+    assert records["c0"]["candidate_answer"].startswith(str(place.path / "temporary"))
+
+
+def test_jobs_at_the_same_time_never_share_a_folder(place, command):
+    _, records = evaluate(place, command, *[WITH_TEMPLATE] * 12, target="cli", options=("--workers", "6"))
+    folders = {record["candidate_answer"].splitlines()[0] for record in records.values()}
+    assert len(folders) == 12
+    assert {record["file_changes"].count("+more") for record in records.values()} == {1}
+    assert left(place) == []
+
+
+def test_evaluators_get_the_folder_and_the_diff(place, command):
+    place.write("judge.py", JUDGE)
+    judge = [{"type": "code_judge", "script": [sys.executable, "judge.py"]}]
+    _, records = evaluate(place, command, WITH_TEMPLATE, evaluators=judge)
+    details = records["c0"]["evaluator_results"][0]["details"]
+    assert details["files"] == ["given.txt", "src"]
+    assert details["changes"] == records["c0"]["file_changes"]
+
+
+def test_setup_runs_before_and_is_no_part_of_the_diff(place, command):
+    workspace = {
+        "template": "template",
+        "setup": ["echo made > made.txt", 'echo "$AGENTV_EVAL_ID" > id.txt; test -e "$AGENTV_DATASET_FOLDER/d.yaml"'],
+    }
+    _, records = evaluate(place, command, {"workspace": workspace})
+    assert records["c0"]["candidate_answer"] == "yes, done: given.txt,id.txt,made.txt,src"
+    assert records["c0"]["file_changes"].count("diff --git") == 1
+    assert "+edit" in records["c0"]["file_changes"]
+
+
+def test_a_setup_that_fails_is_an_error_of_that_stage_and_the_next_case_is_unharmed(place, command):
+    broken = {"workspace": {"template": "template", "setup": "echo no luck >&2; exit 3"}}
+    _, records = evaluate(place, command, broken, WITH_TEMPLATE)
+    error = records["c0"]["error"]
+    assert (error["class"], error["stage"]) == ("process", "setup")
+    assert "`setup` of the workspace: The command ended with exit code 3: no luck" in error["message"]
+    assert records["c1"]["status"] == "ok"
+    assert left(place) == []
+
+
+def test_teardown_runs_after_the_evaluators_and_its_failure_leaves_the_score(place, command):
+    good = {"workspace": {"teardown": f"ls > {place.path}/seen"}}
+    bad = {"workspace": {"teardown": "exit 4"}}
+    _, records = evaluate(place, command, good, bad)
+    assert (place.path / "seen").read_text() == "given.txt\n"
+    assert (records["c1"]["status"], records["c1"]["score"]) == ("ok", 1.0)
+    assert records["c1"]["error"]["stage"] == "teardown"
+    assert left(place) == []
+
+
+def test_a_kept_workspace_is_in_the_run_folder(place, command):
+    evaluate(place, command, {"workspace": {"template": "template", "keep": True}}, WITH_TEMPLATE)
+    [kept] = (place.path / "out" / "workspaces").iterdir()
+    assert (kept / "given.txt").read_text() == "given\nedit"
+    assert left(place) == []
+
+
+def test_every_attempt_gets_a_fresh_copy(place, command):
+    seen = place.path / "seen"
+    flaky = f"cat given.txt >> {seen}; echo x >> given.txt; test $(wc -l < {seen}) -ge 3 || sleep 9"
+    entry = {"name": "flaky", "provider": "cli", "command_template": f"{flaky}; echo yes"}
+    settings = {"timeout_seconds": 0.5, "max_retries": 5, "retry_initial_delay_ms": 0}
+    place.write("targets.yaml", {"targets": [{**entry, **settings}]})
+    _, records = evaluate(place, command, WITH_TEMPLATE, target="flaky")
+    assert records["c0"]["attempts"] == 3
+    assert seen.read_text() == "given\n" * 3
+    assert records["c0"]["file_changes"].count("\n+x") == 1
+
+
+def test_what_a_failed_agent_changed_is_in_the_record_too(place, command):
+    entry = {"name": "bad", "provider": "cli", "command_template": "echo more >> given.txt; exit 1"}
+    place.write("targets.yaml", {"targets": [entry]})
+    _, records = evaluate(place, command, WITH_TEMPLATE, target="bad")
+    assert records["c0"]["status"] == "error"
+    assert "+more" in records["c0"]["file_changes"]
+
+
+def test_a_conversation_stays_in_one_folder(place, command):
+    case = {"input": "edit one", "turns": [{"input": "edit two"}], **WITH_TEMPLATE}
+    _, records = evaluate(place, command, case)
+    assert records["c0"]["status"] == "ok", records["c0"].get("error")
+    assert records["c0"]["file_changes"].count("edit one") == 2, "the second turn has the first in its prompt"
+    assert left(place) == []
+
+
+def test_secrets_in_a_diff_are_not_written(place, command, monkeypatch):
+    monkeypatch.setenv("SOME_TOKEN", "a-very-secret-value")
+    entry = {"name": "leak", "provider": "cli", "command_template": "echo $SOME_TOKEN > leak; echo yes"}
+    place.write("targets.yaml", {"targets": [{**entry, "pass_env": ["SOME_TOKEN"]}]})
+    _, records = evaluate(place, command, WITH_TEMPLATE, target="leak")
+    assert "+[redacted]" in records["c0"]["file_changes"]
+
+
+def test_folders_that_cannot_be_written_to_are_removed_all_the_same(place, command):
+    entry = {
+        "name": "locks",
+        "provider": "cli",
+        "command_template": "mkdir -p a/b; touch a/b/c; chmod -R a-w a; echo yes",
+    }
+    place.write("targets.yaml", {"targets": [entry]})
+    evaluate(place, command, WITH_TEMPLATE, target="locks")
+    assert left(place) == []
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("nowhere", "Folder 'nowhere' was not found"),
+        ("../outside", "is outside the project root"),
+        ("template/given.txt", "'template/given.txt' is a file, not a folder"),
+        ("", "The name of the folder is empty"),
+    ],
+)
+def test_a_template_that_cannot_be_used_is_found_before_anything_runs(place, command, template, message):
+    (place.path.parent / "outside").mkdir(exist_ok=True)
+    place.write(".git/HEAD", "")
+    ended, records = evaluate(place, command, {"workspace": {"template": template}})
+    assert ended.code == 2
+    assert message in ended.stderr
+    assert records == {}
+
+
+def test_a_changed_template_is_another_question(place):
+    place.write(
+        "rows.jsonl", [{"id": "a", "expected_outcome": "x", "input": "y", "workspace": {"template": "template"}}]
+    )
+    [one] = place.load("rows.jsonl")
+    place.write("template/.git/index", "noise")
+    [two] = place.load("rows.jsonl")
+    place.write("template/src/code.py", "print(2)\n")
+    [three] = place.load("rows.jsonl")
+    assert one == two
+    assert one.input_fingerprint == two.input_fingerprint != three.input_fingerprint
+    assert one != three
