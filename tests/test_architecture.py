@@ -28,6 +28,7 @@ GROUND = {
     "watchdog",
     "temporary",
     "json_values",
+    "templates",
     "transform",
     "patterns",
     "__init__",

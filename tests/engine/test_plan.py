@@ -136,9 +136,39 @@ BAD = {
         {"input": [{"role": "user", "content": [{"type": "file", "value": "gone.md"}]}]},
         "File 'gone.md' was not found",
     ),
-    "an evaluator that cannot be run": (
+    "no judge": (
         {"input": "q", "evaluators": [{"type": "llm_judge"}]},
-        "Evaluators of type 'llm_judge' cannot be run",
+        "Evaluator 'llm_judge' asks a judge, and none is named",
+    ),
+    "an unknown judge": (
+        {"input": "q", "evaluators": [{"type": "rubric", "target": "defalt"}]},
+        "Unknown judge 'defalt' of evaluator 'rubric'\n\n  Hint: Did you mean 'default'?",
+    ),
+    "an unknown judge of a member": (
+        {
+            "input": "q",
+            "evaluators": [
+                {
+                    "type": "composite",
+                    "evaluators": [{"type": "composite", "evaluators": ["x"], "aggregator": "weighted_average"}],
+                    "aggregator": "weighted_average",
+                    "target": "nobody",
+                }
+            ],
+        },
+        "Unknown judge 'nobody' of evaluator 'rubric'",
+    ),
+    "a judge's prompt that is not there": (
+        {"input": "q", "evaluators": [{"type": "llm_judge", "target": "default", "prompt": "gone.md"}]},
+        "Evaluator 'llm_judge': File 'gone.md' was not found",
+    ),
+    "an unknown variable in a judge's prompt": (
+        {"input": "q", "evaluators": [{"type": "llm_judge", "target": "default", "prompt": "Is {{ anwser }} good?"}]},
+        "Evaluator 'llm_judge': The prompt uses an unknown variable 'anwser'",
+    ),
+    "a judge's prompt that is no template": (
+        {"input": "q", "evaluators": [{"type": "rubric", "target": "default", "prompt": "Is {{ question good?"}]},
+        "Evaluator 'rubric': The prompt is no valid template",
     ),
     "an unknown evaluator": ({"input": "q", "evaluators": [{"type": "contans", "value": "x"}]}, "contains"),
     "an evaluator's function that is not there": (

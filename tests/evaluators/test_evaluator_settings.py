@@ -5,7 +5,7 @@ import math
 import pytest
 
 from agentv.evaluators.composite import member_names
-from agentv.evaluators.rubric import RubricItem, range_bounds, rubric_items
+from agentv.evaluators.rubric import RubricItem, ranges_in_order, rubric_items
 from agentv.problems import Problems
 from agentv.registry import EVALUATORS
 from agentv.settings import read_settings
@@ -332,7 +332,7 @@ def test_rubric_items_without_an_id_are_numbered():
 
 
 def test_a_map_of_ranges_gives_each_its_highest_points():
-    assert range_bounds(RANGES) == [(0, 2), (3, 7), (8, 10)]
+    assert [bounds for bounds, _ in ranges_in_order(RANGES)] == [(0, 2), (3, 7), (8, 10)]
 
 
 def test_members_without_a_name_are_named_after_their_type():

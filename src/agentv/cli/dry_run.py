@@ -29,6 +29,8 @@ def print_plan(session: Session, checked: Checked) -> None:
         talks = f", at most {entry.calls:,} calls" if entry.calls > entry.jobs else ""
         use = f"about {entry.tokens:,} tokens, {_cost(name, entry)}"
         click.echo(f"  {name}: {entry.jobs:,} jobs ({provider}){talks}, {use}")
+    for name, calls in checked.judges.items():
+        click.echo(f"  {name}: {calls:,} calls as judge ({session.target(name).provider})")
     for dataset in checked.datasets:
         click.echo(f"  {dataset.path}: {dataset.cases:,} cases")
     if any(entry.calls > entry.jobs for entry in found.values()):

@@ -39,6 +39,7 @@ SHARE = click.FloatRange(0, 1)
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--target", "-t", "targets", multiple=True, metavar="NAME", help="Who answers; several make a matrix.")
 @click.option("--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file to read.")
+@click.option("--judge", metavar="NAME", help="The target that judges, in the place of those that files name.")
 @click.option("--case", "cases", multiple=True, metavar="ID", help="The same as --filter ID.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Calls at once; without it, adapted.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="How often each case is asked.")
@@ -139,6 +140,7 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
         paths=paths,
         targets=tuple(dict.fromkeys(given["targets"])),
         targets_file=given["targets_file"],
+        judge=given["judge"],
         workers=given["workers"],
         trials=given["trials"],
         filters=(*given["filters"], *(f"tag={tag}" for tag in given["tags"]), *given["cases"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import minijinja
@@ -11,14 +10,9 @@ import msgspec
 from agentv.datasets.files import FileError, FileFinder, read_text
 from agentv.datasets.shorthand import MessageReader
 from agentv.model.message import Message, TextPart
-from agentv.model.values import to_json
 from agentv.problems import KeyPath, Problems
 from agentv.suggest import did_you_mean
-
-_FUEL = 1_000_000
-"""Steps a prompt may take, so that loops inside loops end as an error and not as a hang."""
-
-_FILE_ENDINGS = (".md", ".txt", ".prompt.mdx")
+from agentv.templates import environment, first_line, is_file_name
 
 
 class PromptError(Exception):
@@ -49,7 +43,7 @@ class Prompt(msgspec.Struct, frozen=True):
             raise PromptError(f"The prompt cannot be rendered: {error}") from None
 
     def _explained(self, error: minijinja.TemplateError, variables: dict[str, Any]) -> PromptError:
-        text, missing = _first_line(error), sorted(self.names - variables.keys())
+        text, missing = first_line(error), sorted(self.names - variables.keys())
         if "` is undefined" in text:
             missing = [name for name in missing if f"`{name}` is undefined" in text]
         elif error.kind != "UndefinedError":
@@ -80,11 +74,6 @@ def read_prompt(
     return None if names is None else Prompt(id, messages, frozenset(names))
 
 
-def is_file_name(value: str) -> bool:
-    """Whether a prompt is the name of a file rather than a text."""
-    return value.startswith("file://") or ("\n" not in value.strip() and value.strip().endswith(_FILE_ENDINGS))
-
-
 def _file_text(value: str, path: KeyPath, problems: Problems, finder: FileFinder) -> str | None:
     name = value.strip().removeprefix("file://")
     if name.endswith(".prompt.mdx"):
@@ -103,9 +92,9 @@ def _names_used(messages: tuple[Message, ...], path: KeyPath, problems: Problems
     for message in messages:
         for text in _texts(message):
             try:
-                names |= _environment().undeclared_variables_in_str(text)
+                names |= environment().undeclared_variables_in_str(text)
             except minijinja.TemplateError as error:
-                problems.error(path, f"The prompt is no valid template: {_first_line(error)}")
+                problems.error(path, f"The prompt is no valid template: {first_line(error)}")
                 return None
     return names
 
@@ -131,36 +120,9 @@ def _rendered(message: Message, variables: dict[str, Any]) -> Message:
 def _render(text: str, variables: dict[str, Any]) -> str:
     if "self" in variables:
         raise PromptError("A variable cannot be called 'self'", "Rename it")
-    return _environment().render_str(text, **{name: _exact(value) for name, value in variables.items()})
+    return environment().render_str(text, **{name: _exact(value) for name, value in variables.items()})
 
 
 def _exact(value: Any) -> Any:
     """Integers of more than 128 bits as their digits: the engine would make floats of them."""
     return str(value) if isinstance(value, int) and value.bit_length() > 127 else value
-
-
-def _as_text(value: Any) -> Any:
-    """Strings go in as they are, null as nothing, everything else as compact JSON."""
-    if isinstance(value, str):
-        return value
-    # The engine hands 1.0 over as 1, and prints either as it is when it is told to do so itself.
-    if type(value) is int:
-        return NotImplemented
-    return "" if value is None else to_json(value).decode()
-
-
-@cache
-def _environment() -> minijinja.Environment:
-    environment = minijinja.Environment(
-        undefined_behavior="strict",
-        finalizer=_as_text,
-        auto_escape_callback=lambda _: False,
-        keep_trailing_newline=True,
-        pycompat=False,
-    )
-    environment.fuel = _FUEL
-    return environment
-
-
-def _first_line(error: minijinja.TemplateError) -> str:
-    return str(error).split("\n", 1)[0].replace(" (in <string>:", " (line ")

@@ -88,10 +88,11 @@ class Targets:
         settings = live.settings.wanting(wanted)
         if settings == live.settings:
             return live
-        key = (wanted.model, wanted.temperature, wanted.schema and wanted.schema.get("title"))
-        varied = self._varied.get((name, *key))
+        # A form is known by the title of its schema.
+        key = (name, wanted.model, wanted.temperature, wanted.schema and wanted.schema.get("title"))
+        varied = self._varied.get(key)
         if varied is None:
-            varied = self._varied[name, *key] = self._opened(settings)
+            varied = self._varied[key] = self._opened(settings)
         return varied
 
     @property

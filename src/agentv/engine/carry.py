@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +11,7 @@ import msgspec
 from agentv.engine.job import Job, JobKey
 from agentv.engine.options import EvalOptions
 from agentv.errors import UsageError
-from agentv.model.result import Result
+from agentv.model.result import EvaluatorResult, Result
 from agentv.results.folder import RunFolder
 from agentv.results.record import decode_record
 
@@ -28,7 +28,8 @@ class Decision(msgspec.Struct, frozen=True):
 class Earlier:
     """A run that ended or not, looked at from a new one. Holds where its records are, not the records.
 
-    `target_fingerprint` and `evaluators_fingerprint` say what holds now, to be held against what held then.
+    `target_fingerprint` and `evaluators_fingerprint` say what holds now, to be held against what held then; `judge` is
+    the one that the command names now.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Earlier:
         keep: Keep,
         target_fingerprint: Callable[[str], str],
         evaluators_fingerprint: Callable[[Job], str],
+        judge: str | None = None,
     ) -> None:
         self._keep = keep
         self._evaluators_fingerprint = evaluators_fingerprint
@@ -44,6 +46,10 @@ class Earlier:
         self.run_id = manifest.run_id
         then = {entry.name: entry.fingerprint for entry in manifest.targets}
         self._same_targets = {name for name, before in then.items() if before == target_fingerprint(name)}
+        self._other_judges = {
+            entry.name for entry in manifest.judges if entry.fingerprint != target_fingerprint(entry.name)
+        }
+        self._other_judge = manifest.options.get("judge") != judge
         self._offsets = _offsets(folder.results_path)
         self._evaluators = _evaluators(folder.cases_path) if keep == "what still holds" else {}
         self._records = folder.results_path.open("rb")
@@ -74,7 +80,21 @@ class Earlier:
         if record.fingerprint != (job.fingerprint or job.case.fingerprint):
             return "the case changed"
         before = self._evaluators.get((job.case.path, job.case.id))
-        return "" if before == self._evaluators_fingerprint(job) else "its evaluators changed"
+        if before != self._evaluators_fingerprint(job):
+            return "its evaluators changed"
+        judges = set(_judges_in(record.evaluator_results))
+        if judges and self._other_judge:
+            return "another judge is named"
+        changed = sorted(judges & self._other_judges)
+        return f"the judge {changed[0]} changed" if changed else ""
+
+
+def _judges_in(results: tuple[EvaluatorResult, ...]) -> Iterator[str]:
+    """The targets that evaluators asked, as the record keeps their calls."""
+    for result in results:
+        for call in (result.evaluator_provider_request or {}).get("calls", ()):
+            yield str(call.get("target"))
+        yield from _judges_in(result.evaluator_results)
 
 
 def carried(options: EvalOptions) -> tuple[str, Keep] | None:

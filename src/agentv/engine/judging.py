@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from agentv.engine.calls import Answered, Targets
+from agentv.engine.prices import is_free
 from agentv.engine.question import Question
 from agentv.model.case import EvalCase
 from agentv.model.judgement import Wanted
@@ -50,24 +51,24 @@ class Judging:
         return judges_of(self.said, own, of_target, self.targets.names)
 
     async def call(self, call: JudgeCall, question: Question, wanted: Wanted) -> Answered:
-        """One call, in the form that is wanted where the judge can keep to one."""
-        plain = msgspec.structs.replace(wanted, schema=None)
+        """One call, in the form that is wanted unless the judge's endpoint refuses that; then without, from now on."""
         formless = (call.target, wanted.model)
-        if wanted.schema is not None and formless not in self._formless:
-            answered = await self._called(call, question, wanted)
-            failure = answered.failure
-            if failure is None or not call.structured or failure.status not in _NO_SUCH_FORM:
-                return answered
-            answered = await self._called(call, question, plain)
-            if answered.failure is None:
-                self._formless.add(formless)
+        if formless in self._formless:
+            wanted = msgspec.structs.replace(wanted, schema=None)
+        answered = await self._called(call, question, wanted)
+        failure = answered.failure
+        if failure is None or call.schema is None or failure.status not in _NO_SUCH_FORM:
             return answered
-        return await self._called(call, question, plain)
+        answered = await self._called(call, question, msgspec.structs.replace(wanted, schema=None))
+        if answered.failure is None:
+            self._formless.add(formless)
+        return answered
 
     async def _called(self, call: JudgeCall, question: Question, wanted: Wanted) -> Answered:
         live = self.targets.wanting(call.target, wanted)
         call.settings = live.settings
-        call.structured = wanted.schema is not None and live is not self.targets.get(call.target)
+        has_form = wanted.schema is not None and getattr(live.settings, "response_format", None) == wanted.schema
+        call.schema = str(wanted.schema.get("title", "")) if wanted.schema is not None and has_form else None
         return await live.call(question)
 
 
@@ -79,8 +80,12 @@ class JudgeCall:
         self.messages = messages
         self.sample = sample
         self.settings: Target | None = None
-        self.structured = False
+        self.schema: str | None = None
         self.answered: Answered | None = None
+
+    def goes_on(self, other: JudgeCall) -> bool:
+        """Whether it asks what another call asked, or that and more."""
+        return self.messages[: len(other.messages)] == other.messages
 
     @property
     def response(self) -> Response | None:
@@ -88,10 +93,12 @@ class JudgeCall:
 
     @property
     def cost_usd(self) -> float | None:
-        """What this run paid for it: an answer of an earlier run is paid for."""
+        """What this run paid for it: nothing for an answer of an earlier run, or of a target that costs nothing."""
         if self.response is None:
             return None
-        return 0.0 if self.response.cached else self.response.cost_usd
+        if self.response.cached or (self.response.cost_usd is None and self.settings and is_free(self.settings)):
+            return 0.0
+        return self.response.cost_usd
 
     def to_data(self) -> dict[str, Any]:
         """For the record, without the messages."""
@@ -101,7 +108,7 @@ class JudgeCall:
             data["provider"] = settings.provider
         if isinstance(settings, ModelApi):
             data |= {"model": settings.model, "temperature": settings.temperature, "seed": settings.seed}
-            data["structured"] = self.structured
+            data["answer_schema"] = self.schema
         data["sample"] = self.sample
         if response is not None:
             known = {"token_usage": response.usage, "cost_usd": self.cost_usd, "duration_ms": response.duration_ms}
@@ -142,7 +149,7 @@ class JudgeCalls:
         if call.response is None:
             failure = call.answered.failure
             assert failure is not None
-            raise EvaluatorFailure(f"The judge {name} failed ({failure.error_class}): {failure}")
+            raise EvaluatorFailure(f"The judge '{name}' failed ({failure.error_class}): {failure}")
         return msgspec.structs.replace(call.response, cost_usd=call.cost_usd)
 
     @property
@@ -159,19 +166,16 @@ class JudgeCalls:
 
     @property
     def request(self) -> dict[str, Any] | None:
-        """What was asked and answered, for the record. Calls that ask the same point to the first one that does."""
+        """What was asked and answered, for the record. A call names an earlier one whose messages it begins with."""
         if not self._calls:
             return None
-        first: dict[tuple[Message, ...], int] = {}
-        calls = []
-        for index, call in enumerate(self._calls[:MOST_CALLS]):
-            data = call.to_data()
-            if call.messages in first:
-                data["messages_of"] = first[call.messages]
-            else:
-                first[call.messages] = index
-                data["messages"] = [_shortened_message(message) for message in call.messages]
-            calls.append(data)
+        calls: list[dict[str, Any]] = []
+        for call in self._calls[:MOST_CALLS]:
+            before = next((index for index, other in enumerate(self._calls[: len(calls)]) if call.goes_on(other)), None)
+            known = 0 if before is None else len(self._calls[before].messages)
+            data = call.to_data() | ({} if before is None else {"messages_of": before})
+            added = [_shortened_message(message) for message in call.messages[known:]]
+            calls.append(data | ({"messages": added} if added else {}))
         left_out = len(self._calls) - len(calls)
         return {"calls": calls, **({"calls_left_out": left_out} if left_out else {})}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -17,8 +17,10 @@ from agentv.datasets.source import Source
 from agentv.engine.conversation import turn_check, user_target
 from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.job import Job
+from agentv.engine.judging import FALLBACK, judges_of
 from agentv.engine.simulated_user import TARGET
-from agentv.errors import InvalidCaseError, UsageError
+from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
+from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
 from agentv.model.case import EvalCase, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
@@ -26,6 +28,10 @@ from agentv.model.run import DatasetEntry
 from agentv.suggest import did_you_mean
 
 _REMEMBERED = 1024
+
+
+def _no_judge(_: str) -> str | None:
+    return None
 
 
 class Cases(Protocol):
@@ -45,7 +51,8 @@ class Cases(Protocol):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Cases crossed with targets, prompts and trials. What the command says replaces what files say.
 
-    `targets` are the command's; `known` are all that may be named; `default` answers for cases that name none.
+    `targets` are the command's; `known` are all that may be named; `default` answers for cases that name none. `judge`
+    is the command's too; `judge_target` says whom a target names.
     """
 
     cases: Cases
@@ -55,6 +62,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     trials: int | None = None
     default_trials: int = 1
     evaluators: tuple[EvaluatorSpec, ...] | None = None
+    judge: str | None = None
+    judge_target: Callable[[str], str | None] = _no_judge
 
     def jobs(self) -> Iterator[Job]:
         """Every job, in the order of the files; the jobs of one case stand together."""
@@ -103,7 +112,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What the first reading found: all in order, and so much of it.
 
     `jobs` are counted by target; `most_per_case` is how often one target is asked one case: trials times prompts.
-    `embedders` are targets that are asked for embeddings, `users` those that play simulated users.
+    `judges` are the calls that evaluators make, by judge; `embedders` are targets that are asked for embeddings,
+    `users` those that play simulated users.
     """
 
     cases: int
@@ -112,6 +122,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     thresholds: dict[str, float] = {}
     datasets: tuple[DatasetEntry, ...]
     evaluators: dict[str, str]
+    judges: dict[str, int] = {}
     embedders: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
 
@@ -129,8 +140,8 @@ def check(plan: Plan) -> Checked:
     found = {source.path: _Found(source.name) for source in plan.cases.sources}
     sources = {file: found[source.path] for source in plan.cases.sources for file in source.files}
     for case in plan.cases.stream():
-        checker.check(case)
         per_case = plan.trials_of(case) * max(1, len(case.prompts))
+        checker.check(case, per_case)
         most = max(most, per_case)
         for target in plan.targets_of(case):
             jobs[target] += per_case
@@ -156,6 +167,7 @@ def check(plan: Plan) -> Checked:
         most_per_case=most,
         datasets=datasets,
         evaluators=checker.fingerprints,
+        judges=dict(checker.judges),
         embedders=tuple(checker.embedders),
         users=tuple(checker.users),
     )
@@ -195,37 +207,56 @@ def digest_of(source: Source, contents: bytes = b"") -> str:
     return digest.hexdigest()
 
 
+class _Need(msgspec.Struct, frozen=True):
+    """An evaluator that asks judges: whom its entry names, and how often each of them is asked about an answer."""
+
+    evaluator: str
+    own: str | tuple[str, ...] | None
+    calls: int
+
+
 class _Checker:
     """Checks cases against what can be run; what many cases share is checked once."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._good: set[EvaluatorSpec] = set()
+        self._good: dict[EvaluatorSpec, tuple[_Need, ...]] = {}
         self._last: tuple[EvaluatorSpec, ...] | None = None
+        self._needs: list[_Need] = []
         self._files = EvaluatorFiles()
         self._known = frozenset(plan.known)
         self.fingerprints: dict[str, str] = {}
         self.embedders: dict[str, None] = {}
         self.users: dict[str, None] = {}
+        self.judges: Counter[str] = Counter()
         self.thresholds: dict[str, float] = {}
 
-    def check(self, case: EvalCase) -> None:
-        for target in self._plan.targets_of(case):
+    def check(self, case: EvalCase, times: int) -> None:
+        """Checks a case that each of its targets is asked so many times."""
+        targets = self._plan.targets_of(case)
+        for target in targets:
             self._check_target(target, case, "execution.target")
         self.thresholds.update(case.execution.thresholds or {})
         if case.user is not None:
             self._add_user(case, case.user)
-        if self._plan.evaluators is None:
-            for number, turn in enumerate(case.turns, 1):
-                for spec in turn.evaluators:
-                    self._check_evaluator(spec, case, turn_check(number, spec))
         specs = case.evaluators if self._plan.evaluators is None else self._plan.evaluators
-        if specs is self._last:
-            return
-        self._last = specs
-        for spec in specs:
-            if spec not in self._good:
-                self._check_evaluator(spec, case)
+        if specs is not self._last:
+            self._last = specs
+            self._needs = [need for spec in specs for need in self._checked(spec, case)]
+        for need in (*self._needs, *self._needs_of_turns(case)):
+            for target in targets:
+                for judge in self._judges(need, target, case):
+                    self.judges[judge] += need.calls * times
+
+    def _needs_of_turns(self, case: EvalCase) -> list[_Need]:
+        if self._plan.evaluators is not None:
+            return []
+        needs: list[_Need] = []
+        for number, turn in enumerate(case.turns, 1):
+            for spec in turn.evaluators:
+                self.fingerprints[turn_check(number, spec)] = spec.fingerprint
+                needs += self._checked(spec, case, named=False)
+        return needs
 
     def _add_user(self, case: EvalCase, user: SimulatedUser) -> None:
         if user.target is None and TARGET not in self._known:
@@ -235,19 +266,22 @@ class _Checker:
         self._check_target(name, case, "user.target")
         self.users[name] = None
 
-    def _check_evaluator(self, spec: EvaluatorSpec, case: EvalCase, name: str | None = None) -> None:
-        origin = case.place.origin
-        self.fingerprints[name or spec.name] = spec.fingerprint
-        try:
-            evaluator = build(spec, lambda value: self._files.path(origin, value))
-            self._files.check(evaluator, spec, origin)
-        except FileError as error:
-            raise _case_error(case, f"Evaluator '{spec.name}': {error.message}", error.hint, "evaluators") from None
-        except UsageError as error:
-            if self._plan.evaluators is not None:
-                raise  # they come from the command or a program, not from this case
-            message = f"{error.headline}\n{error.detail}".strip()
-            raise _case_error(case, message, error.hint, "evaluators") from None
+    def _checked(self, spec: EvaluatorSpec, case: EvalCase, *, named: bool = True) -> tuple[_Need, ...]:
+        """Whom an entry asks, its members included; it is checked when it has not been yet."""
+        if named:
+            self.fingerprints[spec.name] = spec.fingerprint
+        needs = self._good.get(spec)
+        if needs is None:
+            needs = tuple(self._check_evaluator(spec, case))
+            if len(self._good) >= _REMEMBERED:
+                self._good.clear()  # cases may have evaluators of their own, and memory must not grow with them
+            self._good[spec] = needs
+        return needs
+
+    def _check_evaluator(
+        self, spec: EvaluatorSpec, case: EvalCase, inherited: str | tuple[str, ...] | None = None
+    ) -> Iterator[_Need]:
+        evaluator = self._built(spec, case)
         if not evaluator.can_run:
             message = f"Evaluators of type '{spec.type}' cannot be run in this version"
             hint = "Give the case or the dataset other evaluators, for example `{type: contains, value: …}`"
@@ -257,9 +291,55 @@ class _Checker:
         if evaluator.refusal:
             hint = "Run it where that can be had, or write `sandbox: preferred`, which runs with what there is"
             raise _case_error(case, f"Evaluator '{spec.name}': {evaluator.refusal}", hint, "evaluators")
-        if len(self._good) >= _REMEMBERED:
-            self._good.clear()  # cases may have evaluators of their own, and memory must not grow with them
-        self._good.add(spec)
+        own = spec.target or inherited
+        if evaluator.judge_calls:
+            yield _Need(spec.name, evaluator.judge or own, evaluator.judge_calls)
+        for member in evaluator.members:
+            yield from self._check_evaluator(member, case, own)
+
+    def _built(self, spec: EvaluatorSpec, case: EvalCase) -> Evaluator:
+        origin = case.place.origin
+        try:
+            evaluator = build(spec, lambda value: self._files.path(origin, value))
+            self._files.check(evaluator, spec, origin)
+            problems = evaluator.preflight(lambda value: self._files.path(origin, value))
+        except FileError as error:
+            raise _case_error(case, f"Evaluator '{spec.name}': {error.message}", error.hint, "evaluators") from None
+        except UsageError as error:
+            if self._plan.evaluators is not None:
+                raise  # they come from the command or a program, not from this case
+            message = f"{error.headline}\n{error.detail}".strip()
+            raise _case_error(case, message, error.hint, "evaluators") from None
+        for problem in problems:
+            message = f"Evaluator '{spec.name}': {problem.message}"
+            if problem.severity == "error":
+                raise _case_error(case, message, problem.hint, "evaluators")
+            warning = DatasetWarning(message, path=case.path, line=case.line, field="evaluators", hint=problem.hint)
+            self._plan.cases.sink.warning(warning)
+        return evaluator
+
+    def _judges(self, need: _Need, target: str, case: EvalCase) -> tuple[str, ...]:
+        """Who judges a target's answers. Raises when that is nobody: a target never judges itself unless it is told."""
+        plan = self._plan
+        judges = judges_of(plan.judge, need.own, plan.judge_target(target), self._known)
+        if not judges:
+            message = f"Evaluator '{need.evaluator}' asks a judge, and none is named"
+            hint = (
+                f"Name one with --judge, `target` of the evaluator or `judge_target` of the target '{target}', "
+                f"or call a target '{FALLBACK}'"
+            )
+            raise self._refusal(case, message, hint)
+        for judge in judges:
+            if judge not in self._known:
+                hint = did_you_mean(judge, plan.known) or f"Known targets: {', '.join(plan.known)}"
+                raise self._refusal(case, f"Unknown judge '{judge}' of evaluator '{need.evaluator}'", hint)
+        return judges
+
+    def _refusal(self, case: EvalCase, message: str, hint: str) -> UsageError | InvalidCaseError:
+        """An error of the case; of the whole run where the command or a program names evaluators or the judge."""
+        if self._plan.evaluators is not None or self._plan.judge is not None:
+            return UsageError(message, hint=hint)
+        return _case_error(case, message, hint, "evaluators")
 
     def _add_embedder(self, spec: EvaluatorSpec, case: EvalCase) -> None:
         if not isinstance(spec.target, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from agentv.engine.job import Job
 from agentv.engine.options import EvalOptions
 from agentv.engine.plan import Checked, Plan
 from agentv.engine.prices import is_free
+from agentv.engine.scorer import judge_cost
 from agentv.engine.stopping import Stopping
 from agentv.engine.work import Worker
 from agentv.errors import AgentvError
@@ -140,7 +142,8 @@ class Running:
 
     def _workers(self) -> int:
         """Enough workers to fill every endpoint's limit at its highest; each costs a few kilobytes."""
-        most = sum(live.limiter.most for live in map(self._worker.targets.get, self._checked.jobs))
+        called = {*self._checked.jobs, *self._checked.judges}
+        most = sum(live.limiter.most for live in map(self._worker.targets.get, called))
         return max(1, min(MOST_AT_ONCE, most, self._checked.total))
 
     def _jobs(self) -> Iterator[Job]:
@@ -240,7 +243,8 @@ class Running:
                 "Leave --budget-usd out, or use a target that reports its cost",
             )
         own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
-        self._cost += own + _cost_of(result.evaluator_results) + _user_cost(result)
+        judged = math.fsum(_priced(found) for found in result.evaluator_results)
+        self._cost += own + judged + _user_cost(result)
         if self._cost >= self._options.budget_usd:
             self.stopped = self.stopped or "budget"
 
@@ -257,9 +261,16 @@ class _CaseKey(msgspec.Struct):
     dataset_path: str = ""
 
 
-def _cost_of(results: tuple[EvaluatorResult, ...]) -> float:
-    """What evaluators cost; a composite that names no cost of its own costs what its members do."""
-    return sum(_cost_of(each.evaluator_results) if each.cost_usd is None else each.cost_usd for each in results)
+def _priced(found: EvaluatorResult) -> float:
+    """What an evaluator cost. Raises AgentvError when a judge that it asked does not say."""
+    cost = judge_cost(found)
+    if cost is None:
+        raise AgentvError(
+            f"The judge of '{found.name}' does not say what its answers cost",
+            "A budget cannot be held without a price",
+            "Leave --budget-usd out, or use a judge that reports its cost",
+        )
+    return cost
 
 
 def _user_cost(result: Result) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -27,10 +28,11 @@ _REMEMBERED = 1024
 
 
 class Answerer(msgspec.Struct, frozen=True, gc=False):
-    """Whose answer is scored, and from which score on it passes."""
+    """Whose answer is scored, and from which score on it passes. `judge` is named by the entry around this one."""
 
     target: str
     verdicts: Verdicts | None = None
+    judge: str | tuple[str, ...] | None = None
 
 
 class Scorer:
@@ -53,9 +55,11 @@ class Scorer:
             if evaluator.is_plain:
                 # Types that wait for nothing are called plainly: an event loop's detour costs more than the check.
                 return evaluator_result(spec, evaluator.score(judgement), answerer.verdicts)
-            judges = self._judging.judges(evaluator.judge or spec.target, answerer.target)
+            named = spec.target or answerer.judge
+            judges = self._judging.judges(evaluator.judge or named, answerer.target)
             calls = JudgeCalls(self._judging, judgement.case, spec.name, judges)
-            own = self._own_judgement(spec, judgement, answerer, calls, judges)
+            inner = msgspec.structs.replace(answerer, judge=named)
+            own = judgement.for_evaluator(calls.ask, judges, lambda member: self.score(member, judgement, inner))
             result = evaluator_result(spec, await evaluator.evaluate(own), answerer.verdicts)
         except EvaluatorFailure as failure:
             result = failed_result(spec, str(failure), failure.members)
@@ -83,31 +87,26 @@ class Scorer:
             raise EvaluatorFailure(f"{target} made no embeddings: {answered.failure}")
         return answered.response
 
-    def _own_judgement(
-        self,
-        spec: EvaluatorSpec,
-        judgement: Judgement,
-        answerer: Answerer,
-        calls: JudgeCalls,
-        judges: tuple[str, ...],
-    ) -> Judgement:
-        async def score_member(member: EvaluatorSpec) -> EvaluatorResult:
-            if member.target is None and spec.target is not None:
-                member = msgspec.structs.replace(member, target=spec.target)
-            return await self.score(member, judgement, answerer)
-
-        return judgement.for_evaluator(calls.ask, judges, score_member)
-
 
 def _with_calls(result: EvaluatorResult, calls: JudgeCalls) -> EvaluatorResult:
     """The result with what its evaluator asked, and what that took, whether it scored or not."""
     request = calls.request
     if request is None:
         return result
-    known: dict[str, Any] = {
-        "token_usage": calls.usage,
-        "cost_usd": calls.cost_usd,
-        "evaluator_provider_request": request,
-    }
+    known: dict[str, Any] = {"token_usage": calls.usage, "evaluator_provider_request": request}
     given = {name: value for name, value in known.items() if getattr(result, name) is None}
+    if result.cost_usd is None:
+        # What its members cost is part of what a composite costs.
+        costs = [calls.cost_usd, *map(judge_cost, result.evaluator_results)]
+        given["cost_usd"] = None if None in costs else math.fsum(cost for cost in costs if cost is not None)
     return msgspec.structs.replace(result, **given)
+
+
+def judge_cost(result: EvaluatorResult) -> float | None:
+    """What the judges of an evaluator and its members cost: nothing where none was asked, None where one is unknown."""
+    if result.cost_usd is not None:
+        return result.cost_usd
+    if result.evaluator_provider_request is not None:
+        return None
+    costs = [judge_cost(member) for member in result.evaluator_results]
+    return None if None in costs else math.fsum(cost for cost in costs if cost is not None)

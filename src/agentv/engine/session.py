@@ -115,8 +115,7 @@ class Session:
 
     def _check_prices(self, checked: Checked) -> None:
         """A budget is held by what calls cost: every target that is asked, judges too, must have a price."""
-        judge = (self.options.judge,) if self.options.judge else ()
-        for name in dict.fromkeys((*checked.jobs, *checked.embedders, *judge)):
+        for name in dict.fromkeys((*checked.jobs, *checked.embedders, *checked.judges)):
             why = why_unpriced(self.target(name))
             if why is not None:
                 message = f"No price is known for target '{name}', so --budget-usd cannot be held"
@@ -164,7 +163,7 @@ class Session:
                 self._check_unchanged(begun, checked)
             planned = begun or self._manifest(checked, run_id)
             worker = Worker(self._spec(planned.run_id, checked, folder))
-            worker.open((*checked.jobs, *checked.users), checked.embedders)
+            worker.open((*checked.jobs, *checked.users, *checked.judges), checked.embedders)
             earlier = self._earlier()
             folder.write_manifest(planned)
             manifest = planned
@@ -178,7 +177,7 @@ class Session:
     def _spec(self, run_id: str, checked: Checked, folder: RunFolder) -> RunSpec:
         return RunSpec(
             run_id=run_id,
-            targets=self._targets.reachable((*checked.jobs, *checked.users, *checked.embedders)),
+            targets=self._targets.reachable((*checked.jobs, *checked.users, *checked.judges, *checked.embedders)),
             home=self.home,
             judge=self.options.judge,
             evaluators=self._evaluators,
@@ -201,7 +200,8 @@ class Session:
         def evaluators_fingerprint(job: Job) -> str:
             return files.fingerprint(job.case, self.plan.evaluators_of(job.case))
 
-        return Earlier(RunFolder.open(run_path(run)), keep, self._targets.fingerprint, evaluators_fingerprint)
+        folder = RunFolder.open(run_path(run))
+        return Earlier(folder, keep, self._targets.fingerprint, evaluators_fingerprint, self.options.judge)
 
     def _run(
         self,
@@ -271,6 +271,8 @@ class Session:
             trials=self.options.trials,
             default_trials=self.defaults.trials or 1,
             evaluators=self._evaluators,
+            judge=self.options.judge,
+            judge_target=lambda name: self._targets.get(name).judge_target,
         )
 
     def _open_folder(
@@ -291,6 +293,7 @@ class Session:
             versions={"agentv": __version__, "python": platform.python_version()},
             datasets=checked.datasets,
             targets=tuple(self._targets.entry(name) for name in checked.jobs),
+            judges=tuple(self._targets.entry(name) for name in checked.judges),
             fingerprints=checked.evaluators,
             defaults=given_defaults(self.defaults),
             seed=self.options.seed,
@@ -303,8 +306,12 @@ class Session:
         before = {entry.path: entry.digest for entry in earlier.datasets}
         after = {entry.path: entry.digest for entry in checked.datasets}
         changed = [f"the dataset {path}" for path in before if before[path] != after.get(path)]
-        targets = {entry.name: self._targets.entry(entry.name).fingerprint for entry in earlier.targets}
-        changed += [f"the target {entry.name}" for entry in earlier.targets if entry.fingerprint != targets[entry.name]]
+        for noun, entries in (("target", earlier.targets), ("judge", earlier.judges)):
+            changed += [
+                f"the {noun} {entry.name}"
+                for entry in entries
+                if entry.fingerprint != self._targets.fingerprint(entry.name)
+            ]
         if earlier.defaults != given_defaults(self.defaults):
             changed.append("`execution` of .agentv/config.yaml")
         if changed:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from agentv.evaluators.base import Judge
 from agentv.evaluators.replies import Unfit, read_reply
-from agentv.model.judgement import Ask, Wanted
+from agentv.model.judgement import Ask, Judgement, Wanted
 from agentv.model.message import Message
 from agentv.model.score import EvaluatorFailure
-from agentv.model.values import FrozenDict
 
 Value = TypeVar("Value")
 
@@ -27,8 +28,41 @@ class Form(msgspec.Struct, Generic[Value], frozen=True):
     The `title` of the schema tells forms apart: two with the same title are the same. `read` raises Unfit.
     """
 
-    schema: FrozenDict
+    schema: dict[str, Any]
     read: Callable[[dict[str, Any]], Value]
+
+
+class Vote(msgspec.Struct, Generic[Value], frozen=True):
+    """What one judge said, the first time it was asked or a later one."""
+
+    judge: str
+    value: Value
+
+
+async def ask_judges(
+    settings: Judge, judgement: Judgement, messages: tuple[Message, ...], form: Form[Value], quoted: Iterable[str]
+) -> list[Vote[Value]]:
+    """The votes of all judges, asked at the same time. Raises EvaluatorFailure when one of them is missing."""
+    ask = judgement.ask
+    if ask is None or not judgement.judges:
+        raise EvaluatorFailure("No judge: name one with --judge, `target` of the evaluator or `judge_target`")
+    quoted = tuple(quoted)
+    asked = [
+        (judge, Wanted(model=settings.model, temperature=settings.temperature, sample=sample))
+        for sample in range(1, settings.votes + 1)
+        for judge in judgement.judges
+    ]
+    # All are waited for, also when one has failed: what was asked is paid for and belongs into the record.
+    values = await asyncio.gather(
+        *(ask_for(ask, judge, messages, form, quoted=quoted, wanted=wanted) for judge, wanted in asked),
+        return_exceptions=True,
+    )
+    votes = []
+    for (judge, _), value in zip(asked, values, strict=True):
+        if isinstance(value, BaseException):
+            raise value
+        votes.append(Vote(judge, value))
+    return votes
 
 
 async def ask_for(
@@ -56,5 +90,5 @@ async def ask_for(
     try:
         return read_reply(again, form.read, quoted)
     except Unfit as unfit:
-        who = f"The judge {judge}" if judge else "The judge"
+        who = f"The judge '{judge}'" if judge else "The judge"
         raise EvaluatorFailure(f"{who} gave no usable verdict in two tries: {unfit}") from None

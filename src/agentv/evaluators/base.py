@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
+from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.judgement import Judgement
 from agentv.model.score import Score
+from agentv.problems import Problems
 
 RESERVED = ("type", "name", "metric", "weight", "required", "min_score", "negate", "transform", "target")
 """Keys of an entry that every type has; the rest are the type's own."""
@@ -66,6 +69,20 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         """The judge that the settings themselves name; it goes before the `target` of the entry."""
         return None
 
+    @property
+    def judge_calls(self) -> int:
+        """How often each of its judges is asked about an answer when all goes well; 0 for types that ask none."""
+        return 0
+
+    @property
+    def members(self) -> tuple[EvaluatorSpec, ...]:
+        """The entries inside this one."""
+        return ()
+
+    def preflight(self, find_file: Callable[[str], str]) -> Problems:  # noqa: ARG002
+        """What is wrong with what the settings refer to, found before anything is called. Lets `find_file` raise."""
+        return Problems()
+
     async def evaluate(self, judgement: Judgement) -> Score:
         """Scores an answer, or raises EvaluatorFailure. Types that wait for something override this one."""
         return self.score(judgement)
@@ -101,11 +118,23 @@ Prompt = str | list[str | dict[str, Any]] | PromptProgram
 
 
 class Judge(Evaluator, frozen=True, kw_only=True):
-    """Settings of every type that asks a judge model. `model` and `temperature` replace those of the judge's target."""
+    """Settings of every type that asks a judge model. `model` and `temperature` replace those of the judge's target.
 
-    votes: Annotated[int, Meta(ge=1)] = 1
+    `votes` is how often each judge is asked. `combine` makes one score of several votes: `mean`, or `majority`, the one
+    that most votes give; unset it is the mean of scores and the majority of a rubric's checks. `include_trace` shows
+    the judge the tool calls too.
+    """
+
+    votes: Annotated[int, Meta(ge=1, le=100)] = 1
+    combine: Literal["mean", "majority"] | None = None
     model: str | None = None
     temperature: Limit | None = None
+    include_trace: bool = False
+
+    @property
+    def judge_calls(self) -> int:
+        """A call for each vote."""
+        return self.votes
 
 
 def program_complaints(field: str, program: str | list[str]) -> list[str]:
@@ -134,7 +163,7 @@ def prompt_complaints(prompt: Prompt | None) -> list[str]:
 
 def _message_complaints(messages: list[dict[str, Any]]) -> list[str]:
     return [
-        f"'prompt[{index}]' is no message: it needs 'role' and 'content'"
+        f"'prompt[{index}]' is no message: it needs a 'role' (system, user or assistant) and 'content', a text"
         for index, message in enumerate(messages)
-        if not isinstance(message.get("role"), str) or "content" not in message
+        if message.get("role") not in ("system", "user", "assistant") or not isinstance(message.get("content"), str)
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -17,6 +19,12 @@ from agentv.evaluators.base import (
     program_complaints,
     prompt_complaints,
 )
+from agentv.evaluators.judge_prompt import VARIABLES, prompt_problems
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.judgement import Judgement
+from agentv.model.result import EvaluatorResult
+from agentv.model.score import EvaluatorFailure, Score
+from agentv.model.values import freeze
 from agentv.problems import Problems
 from agentv.registry import EVALUATORS
 from agentv.settings import read_settings
@@ -36,6 +44,9 @@ AggregatorType = Literal[
     "llm-grader",
 ]
 Entry = str | dict[str, Any]
+
+RESULTS_NAMES = ("evaluator_results", "EVALUATOR_RESULTS_JSON")
+"""What the members found, by the names that an aggregator's prompt has for it; the second is AgentV's."""
 
 
 class Aggregator(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +85,7 @@ class Aggregator(msgspec.Struct, frozen=True, kw_only=True):
         return complaints
 
 
-class Composite(Evaluator, frozen=True, kw_only=True):
+class Composite(Evaluator, frozen=True, kw_only=True, dict=True):
     """Members are entries like those of a case, composites among them."""
 
     aliases: ClassVar[dict[str, str]] = {"assertions": "evaluators", "assert": "evaluators"}
@@ -89,7 +100,7 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         return Aggregator(type=self.aggregator) if isinstance(self.aggregator, str) else self.aggregator
 
     def complaints(self) -> list[str]:
-        """No members, an aggregator that lacks what its type needs, or weights for members that are not there."""
+        """No members, or none that counts; an aggregator that lacks what it needs, or has weights for others."""
         complaints = [f"'aggregator': {complaint}" for complaint in self.aggregation.complaints()]
         if not self.evaluators:
             complaints.append("A composite needs at least one member in 'evaluators'")
@@ -98,7 +109,59 @@ class Composite(Evaluator, frozen=True, kw_only=True):
             if name not in names:
                 hint = did_you_mean(name, names) or f"Members: {', '.join(names)}"
                 complaints.append(f"'aggregator.weights' names '{name}', which is no member. {hint}")
+        if self.evaluators and self.aggregation.kind in ("weighted_average", "threshold") and not any(self._weights):
+            complaints.append("Every member of the composite has weight 0, so there is nothing to score")
         return complaints
+
+    @cached_property
+    def members(self) -> tuple[EvaluatorSpec, ...]:
+        """The entries inside, under the names that they have in results."""
+        return member_specs(self.evaluators)
+
+    @property
+    def judge(self) -> str | None:
+        """The judge of the aggregator, where that is one and names its own."""
+        return self.aggregation.target
+
+    @property
+    def judge_calls(self) -> int:
+        """One where a judge makes one verdict of all; the members' calls are their own."""
+        return 1 if self.aggregation.kind == "llm_judge" else 0
+
+    def preflight(self, find_file: Callable[[str], str]) -> Problems:
+        """What is wrong with the aggregator's prompt."""
+        return prompt_problems(self.aggregation.prompt, find_file, (*VARIABLES, *RESULTS_NAMES))
+
+    async def evaluate(self, judgement: Judgement) -> Score:
+        """Scores every member at the same time and makes one score of theirs. A member's failure is the composite's."""
+        import asyncio  # late: settings are read without it
+
+        score_member = judgement.score_member
+        if score_member is None:
+            raise EvaluatorFailure("A composite is scored within a run only")
+        results = tuple(await asyncio.gather(*(score_member(member) for member in self.members)))
+        try:
+            score = await self._aggregated(results, judgement)
+        except EvaluatorFailure as failure:
+            raise EvaluatorFailure(str(failure), results) from None
+        return msgspec.structs.replace(score, members=results)
+
+    async def _aggregated(self, results: tuple[EvaluatorResult, ...], judgement: Judgement) -> Score:
+        from agentv.evaluators import aggregation  # late: it needs this module
+
+        aggregator, weights = self.aggregation, self._weights
+        required = [member.required is not False for member in self.members]
+        if aggregator.kind == "weighted_average":
+            return aggregation.weighted_average(results, weights, required)
+        if aggregator.kind == "threshold":
+            return aggregation.threshold(results, weights, required, aggregator.threshold or 0.0)
+        if aggregator.kind == "code_judge":
+            return await aggregation.judged_by_program(aggregator, results, judgement)
+        return await aggregation.judged_by_model(aggregator, results, judgement)
+
+    @property
+    def _weights(self) -> list[float]:
+        return [self.aggregation.weights.get(member.name, member.weight) for member in self.members]
 
     @property
     def needs_reference(self) -> bool:
@@ -121,6 +184,35 @@ def member_names(entries: list[Entry]) -> list[str]:
             name = f"{base}-{number}"
         names.append(name)
     return names
+
+
+def member_specs(entries: list[Entry]) -> tuple[EvaluatorSpec, ...]:
+    """The members as entries of their own. Reading a dataset has checked them; all plain strings are one rubric."""
+    texts = [entry for entry in entries if isinstance(entry, str)]
+    members: list[dict[str, Any]] = []
+    texts_are_in = False
+    for entry in entries:
+        if isinstance(entry, dict):
+            members.append(entry)
+        elif not texts_are_in:
+            texts_are_in = True
+            members.append({"type": "rubric", "weight": float(len(texts)), "rubrics": texts})
+    return tuple(map(_member_spec, members, member_names(entries)))
+
+
+def _member_spec(entry: dict[str, Any], name: str) -> EvaluatorSpec:
+    negated = str(entry.get("type") or entry.get("name")).startswith("not-")
+    target = entry.get("target")
+    return EvaluatorSpec(
+        type=_type_of(entry),
+        name=name,
+        weight=float(entry.get("weight", 1.0)),
+        required=entry.get("required", False),
+        negate=bool(entry.get("negate", False)) != negated,
+        transform=freeze(entry["transform"]) if entry.get("transform") else None,
+        target=tuple(target) if isinstance(target, list) else target,
+        settings=freeze({key: value for key, value in entry.items() if key not in RESERVED}),
+    )
 
 
 def _type_of(entry: dict[str, Any]) -> str:

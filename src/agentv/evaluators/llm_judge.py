@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import msgspec
 
 from agentv.evaluators.base import Judge, Prompt, prompt_complaints
-from agentv.evaluators.rubric import Rubrics, rubric_complaints
+from agentv.evaluators.judge_prompt import Asked, Material, asked_by_user, built_in, material_of, prompt_problems
+from agentv.evaluators.replies import Unfit
+from agentv.evaluators.rubric import Rubric, Rubrics, rubric_complaints, rubric_items
+from agentv.evaluators.scoring import as_sentences, as_share
+from agentv.evaluators.votes import majority, mean, spread
+from agentv.model.judgement import Judgement
+from agentv.model.score import EvaluatorFailure, Score
+from agentv.problems import Problems
+
+SCHEMA: dict[str, Any] = {
+    "title": "verdict",
+    "type": "object",
+    "properties": {
+        "reasoning": {"type": "string"},
+        "hits": {"type": "array", "items": {"type": "string"}},
+        "misses": {"type": "array", "items": {"type": "string"}},
+        "score": {"type": "number"},
+    },
+    "required": ["reasoning", "hits", "misses", "score"],
+    "additionalProperties": False,
+}
+"""Why comes before how much: what a model has written already is what it goes on from."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A judge's verdict. `more` are keys that were not asked for."""
+
+    score: float
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    reasoning: str | None = None
+    more: dict[str, Any] = {}
 
 
 class LlmJudge(Judge, frozen=True, kw_only=True):
-    """A judge with the built-in prompt or the user's own, in which `rubrics` may be used."""
+    """A judge with the built-in prompt or the user's own, in which `rubrics` may be used.
+
+    With `rubrics` and no prompt it is a rubric.
+    """
 
     aliases: ClassVar[dict[str, str]] = {"rubric_prompt": "prompt"}
     files: ClassVar[tuple[str, ...]] = ("prompt",)
@@ -21,32 +58,119 @@ class LlmJudge(Judge, frozen=True, kw_only=True):
         """A prompt of no known form, or wrong rubric items."""
         return prompt_complaints(self.prompt) + rubric_complaints(self.rubrics)
 
+    def preflight(self, find_file: Callable[[str], str]) -> Problems:
+        """A prompt that is not there, is no template, or uses names that there are not."""
+        return prompt_problems(self.prompt, find_file)
 
-class Factuality(Judge, frozen=True, kw_only=True):
+    async def evaluate(self, judgement: Judgement) -> Score:
+        """Asks for a verdict, or for as many as there are votes and judges."""
+        if self.prompt is None and self.rubrics is not None:
+            return await _as_rubric(self).evaluate(judgement)
+        material = material_of(judgement, rubrics=rubric_items(self.rubrics), include_trace=self.include_trace)
+        if self.prompt is None:
+            return await verdict(self, judgement, built_in("llm_judge", "verdict", material))
+        return await verdict(self, judgement, await asked_by_user(self.prompt, "verdict", material, judgement))
+
+
+class Preset(Judge, frozen=True, kw_only=True):
+    """A judge with a prompt of its own, over what a case must then have."""
+
+    prompt_name: ClassVar[str]
+    needs_context: ClassVar[bool] = False
+
+    async def evaluate(self, judgement: Judgement) -> Score:
+        """Asks for a verdict. Raises EvaluatorFailure for a case that lacks what is to be compared."""
+        if self.needs_context and not any(passage.strip() for passage in judgement.context):
+            raise EvaluatorFailure(f"{self.prompt_name} needs the case's 'context'")
+        return await verdict(self, judgement, built_in(self.prompt_name, "verdict", self._material(judgement)))
+
+    def _material(self, judgement: Judgement) -> Material:
+        return material_of(judgement, include_trace=self.include_trace)
+
+
+class ReferencePreset(Preset, frozen=True, kw_only=True):
+    """A preset that compares with a reference."""
+
+    value: str | None = None
+
+    @property
+    def needs_reference(self) -> bool:
+        """Without `value` the expected output is the reference."""
+        return self.value is None
+
+    def _material(self, judgement: Judgement) -> Material:
+        reference = judgement.reference_answer if self.value is None else self.value
+        if not reference.strip():
+            raise EvaluatorFailure(f"{self.prompt_name} needs a 'value' or an expected_output")
+        return material_of(judgement, reference=reference, include_trace=self.include_trace)
+
+
+class Factuality(ReferencePreset, frozen=True, kw_only=True):
     """Does the answer agree with the facts of the reference, which is `value` or the expected output?"""
 
-    value: str | None = None
-
-    @property
-    def needs_reference(self) -> bool:
-        """Without `value` the expected output is the reference."""
-        return self.value is None
+    prompt_name: ClassVar[str] = "factuality"
 
 
-class Faithfulness(Judge, frozen=True, kw_only=True):
+class Faithfulness(Preset, frozen=True, kw_only=True):
     """Is every claim of the answer supported by the case's context?"""
 
+    prompt_name: ClassVar[str] = "faithfulness"
+    needs_context: ClassVar[bool] = True
 
-class AnswerRelevance(Judge, frozen=True, kw_only=True):
+
+class AnswerRelevance(Preset, frozen=True, kw_only=True):
     """Does the answer speak to the question?"""
 
+    prompt_name: ClassVar[str] = "answer_relevance"
 
-class ContextRecall(Judge, frozen=True, kw_only=True):
+
+class ContextRecall(ReferencePreset, frozen=True, kw_only=True):
     """How much of the reference, which is `value` or the expected output, does the case's context hold?"""
 
-    value: str | None = None
+    prompt_name: ClassVar[str] = "context_recall"
+    needs_context: ClassVar[bool] = True
 
-    @property
-    def needs_reference(self) -> bool:
-        """Without `value` the expected output is the reference."""
-        return self.value is None
+
+async def verdict(settings: Judge, judgement: Judgement, asked: Asked) -> Score:
+    """The judges' verdicts on what they are asked, as one score."""
+    from agentv.evaluators.asking import Form, ask_judges  # late: settings are read without asyncio
+
+    votes = await ask_judges(settings, judgement, asked.messages, Form(SCHEMA, read_verdict), asked.quoted)
+    return combined([vote.value for vote in votes], [vote.judge for vote in votes], settings.combine)
+
+
+def read_verdict(reply: dict[str, Any]) -> Said:
+    """A verdict out of a judge's object. Raises Unfit for a score that is no number from 0 to 1."""
+    if "score" not in reply:
+        raise Unfit("it has no 'score'")
+    try:
+        score = as_share(reply["score"], "it")
+        hits = as_sentences(reply.get("hits"), "'hits'")
+        misses = as_sentences(reply.get("misses"), "'misses'")
+    except EvaluatorFailure as failure:
+        raise Unfit(str(failure)) from None
+    reasoning = reply.get("reasoning")
+    if not isinstance(reasoning, str | None):
+        raise Unfit("'reasoning' must be a text")
+    more = {name: value for name, value in reply.items() if name not in SCHEMA["properties"]}
+    return Said(score, hits, misses, reasoning, more)
+
+
+def combined(said: Sequence[Said], judges: Sequence[str], how: str | None = None) -> Score:
+    """One score of all votes: their mean, or the one that most give. Words are those of the vote nearest to it."""
+    scores = [each.score for each in said]
+    score = majority(scores) if how == "majority" else mean(scores)
+    nearest = min(said, key=lambda each: abs(each.score - score))
+    details: Any = nearest.more or None
+    if len(said) > 1:
+        votes = [
+            {"judge": judge, "score": each.score, "reasoning": each.reasoning}
+            for judge, each in zip(judges, said, strict=True)
+        ]
+        details = {**nearest.more, "votes": votes, "combine": how or "mean", **spread(scores)}
+    return Score(score, nearest.hits, nearest.misses, nearest.reasoning, details)
+
+
+def _as_rubric(judge: LlmJudge) -> Rubric:
+    shared = {name: getattr(judge, name) for name in Judge.__struct_fields__}
+    return Rubric(rubrics=judge.rubrics, **shared)

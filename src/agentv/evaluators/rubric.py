@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from agentv.evaluators.base import Judge, Prompt, Weight, prompt_complaints
+from agentv.evaluators.judge_prompt import asked_by_user, built_in, material_of, prompt_problems
+from agentv.model.judgement import Judgement
+from agentv.model.score import EvaluatorFailure, Score
+from agentv.problems import Problems
 
 TOP_SCORE = 10
+LARGEST_WEIGHT = 1e100
+"""As for entries: a sum of weights stays a number."""
 
 Points = Annotated[int, Meta(ge=0, le=TOP_SCORE)]
 
@@ -69,6 +76,27 @@ class Rubric(Judge, frozen=True, kw_only=True):
         """Items that say nothing or share an id, ranges with gaps or overlaps, a prompt of no known form."""
         return rubric_complaints(self.rubrics) + prompt_complaints(self.prompt)
 
+    def preflight(self, find_file: Callable[[str], str]) -> Problems:
+        """A prompt that is not there, is no template, or uses names that there are not."""
+        return prompt_problems(self.prompt, find_file)
+
+    async def evaluate(self, judgement: Judgement) -> Score:
+        """Asks for a check of each item, or for points where items have ranges of them."""
+        from agentv.evaluators.asking import Form, ask_judges  # late: settings are read without asyncio
+        from agentv.evaluators.rubric_scores import SCHEMAS, has_points, read_checks, rubric_score
+
+        items = rubric_items(self.rubrics) or _outcome_item(judgement)
+        kind = "points" if has_points(items) else "checks"
+        shown = [_shown(item) for item in items]
+        material = material_of(judgement, rubrics=shown, include_trace=self.include_trace)
+        if self.prompt is None:
+            asked = built_in("rubric", kind, material)
+        else:
+            asked = await asked_by_user(self.prompt, kind, material, judgement)
+        form = Form(SCHEMAS[kind], lambda reply: read_checks(reply, items))
+        votes = await ask_judges(self, judgement, asked.messages, form, asked.quoted)
+        return rubric_score(items, [vote.value for vote in votes], [vote.judge for vote in votes], self.combine)
+
 
 def rubric_items(rubrics: Rubrics | None) -> tuple[RubricItem, ...]:
     """The items whatever form they were written in, each with an id: `rubric-1`, `rubric-2`… where none was given."""
@@ -96,17 +124,37 @@ def rubric_complaints(rubrics: Rubrics | None) -> list[str]:
     return complaints
 
 
-def range_bounds(ranges: list[ScoreRange] | dict[str, str]) -> list[tuple[int, int]]:
-    """The lowest and highest points of each range in order; the keys of a map must be integers."""
+def ranges_in_order(ranges: list[ScoreRange] | dict[str, str]) -> list[tuple[tuple[int, int], str]]:
+    """The lowest and highest points of each range in order, with its text; the keys of a map must be integers."""
     if isinstance(ranges, list):
-        return sorted(item.score_range for item in ranges)
-    lowest = sorted(int(key) for key in ranges)
-    highest = [low - 1 for low in lowest[1:]] + [TOP_SCORE]
-    return list(zip(lowest, highest, strict=True))
+        return sorted((item.score_range, item.expected_outcome) for item in ranges)
+    texts = sorted((int(key), text) for key, text in ranges.items())
+    highest = [low - 1 for low, _ in texts[1:]] + [TOP_SCORE]
+    return [((low, high), text) for (low, text), high in zip(texts, highest, strict=True)]
+
+
+def _outcome_item(judgement: Judgement) -> tuple[RubricItem, ...]:
+    outcome = judgement.expected_outcome.strip()
+    if not outcome:
+        raise EvaluatorFailure("A rubric without items needs the case's 'expected_outcome'")
+    return rubric_items(outcome)
+
+
+def _shown(item: RubricItem) -> dict[str, Any]:
+    """An item as a judge sees it: what to check, and not what it counts for."""
+    shown: dict[str, Any] = {"id": str(item.id)}
+    if item.expected_outcome:
+        shown["expected_outcome"] = item.expected_outcome
+    if item.score_ranges is not None:
+        in_order = ranges_in_order(item.score_ranges)
+        shown["score_ranges"] = [{"score_range": bounds, "expected_outcome": text} for bounds, text in in_order]
+    return shown
 
 
 def _item_complaints(item: RubricItem, seen: set[str | int | None]) -> list[str]:
     complaints = []
+    if not item.weight <= LARGEST_WEIGHT:
+        complaints.append("has a weight that is too large")
     if item.id in seen:
         complaints.append(f"has the id '{item.id}', which another item has too")
     seen.add(item.id)
@@ -123,7 +171,7 @@ def _range_complaints(ranges: list[ScoreRange] | dict[str, str]) -> list[str]:
     for key in ranges if isinstance(ranges, dict) else ():
         if not (key.isascii() and key.isdigit()):
             return [f"has '{key}' in 'score_ranges', where the lowest points of a range belong, an integer"]
-    bounds = range_bounds(ranges)
+    bounds = [bounds for bounds, _ in ranges_in_order(ranges)]
     for low, high in bounds:
         if not 0 <= low <= high <= TOP_SCORE:
             return [f"has the range {low} to {high} in 'score_ranges', which is not within 0 to 10"]

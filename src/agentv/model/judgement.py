@@ -15,7 +15,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Request, Response, content_text
 from agentv.model.result import EvaluatorResult, ExecutionMetrics, TraceSummary
-from agentv.model.values import FrozenDict, to_json
+from agentv.model.values import to_json
 
 _NO_FILE = Environment()
 
@@ -29,7 +29,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str | None = None
     temperature: float | None = None
-    schema: FrozenDict | None = None
+    schema: dict[str, Any] | None = None
     sample: int = 1
 
 

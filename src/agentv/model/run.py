@@ -50,8 +50,8 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What was run and with what, so that a run can be resumed, re-scored and compared from its folder alone.
 
     A run that `stopped_early` knew enough before all its jobs were done; jobs without a record were not needed.
-    `paths` and `options` are those of the command, `defaults` those of the project's configuration; `fingerprints` are
-    those of evaluators, by name.
+    `paths` and `options` are those of the command, `defaults` those of the project's configuration; `judges` are the
+    targets that evaluators ask; `fingerprints` are those of evaluators, by name.
     """
 
     schema_version: int = msgspec.field(default_factory=_schema_version)
@@ -66,6 +66,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     versions: dict[str, str] = {}
     datasets: tuple[DatasetEntry, ...] = ()
     targets: tuple[TargetEntry, ...] = ()
+    judges: tuple[TargetEntry, ...] = ()
     fingerprints: dict[str, str] = {}
     seed: int | None = None
     git_commit: str | None = None

@@ -58,7 +58,17 @@ _KEPT = frozenset(
 )
 # Records inside records, with names of ours; everything else inside a record is a user's.
 _RECORDS = frozenset(
-    ("evaluator_results", "error", "execution_metrics", "token_usage", "trace_summary", "datasets", "targets", "counts")
+    (
+        "evaluator_results",
+        "error",
+        "execution_metrics",
+        "token_usage",
+        "trace_summary",
+        "datasets",
+        "targets",
+        "judges",
+        "counts",
+    )
 )
 # What the user typed on the command line comes back from here on resume; deeper settings are a user's.
 _FLAT = frozenset(("options", "defaults", "versions", "fingerprints"))

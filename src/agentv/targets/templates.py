@@ -11,8 +11,8 @@ from urllib.parse import quote
 from agentv.environment import REFERENCE
 from agentv.model.message import message_to_data
 from agentv.model.response import Request
-from agentv.model.values import to_json
 from agentv.suggest import did_you_mean
+from agentv.templates import as_text, environment, first_line
 
 if TYPE_CHECKING:
     import minijinja
@@ -48,18 +48,17 @@ def template_complaints(field: str, value: Any) -> list[str]:
 
 def names_in(value: Any) -> frozenset[str]:
     """The names that the templates in a setting use."""
-    environment = _environment(_as_text)
-    return frozenset(name for text in _texts(value) for name in environment.undeclared_variables_in_str(text))
+    return frozenset(name for text in _texts(value) for name in environment().undeclared_variables_in_str(text))
 
 
 def render_text(template: str, names: Mapping[str, Any]) -> str:
     """Strings go in as they are, null as nothing, everything else as compact JSON."""
-    return _render(_environment(_as_text), template, names)
+    return _render(environment(), template, names)
 
 
 def render_address(template: str, names: Mapping[str, Any]) -> str:
     """The same, percent-encoded: what is put in can be one part of a path or one value of a query, and no more."""
-    return _render(_environment(_quoted), template, names)
+    return _render(_address_environment(), template, names)
 
 
 def render_data(value: Any, names: Mapping[str, Any]) -> Any:
@@ -90,23 +89,23 @@ def _text_complaints(field: str, text: str) -> list[str]:
     import minijinja  # late: settings are read by commands that render nothing
 
     try:
-        used = _environment(_as_text).undeclared_variables_in_str(text)
+        used = environment().undeclared_variables_in_str(text)
     except minijinja.TemplateError as error:
-        return [f"'{field}' is no valid template: {_first_line(error)}"]
+        return [f"'{field}' is no valid template: {first_line(error)}"]
     unknown = sorted(used - NAMES.keys())
     hint = did_you_mean(unknown[0], NAMES) or f"It can use: {', '.join(NAMES)}" if unknown else ""
     return [f"'{field}' uses '{unknown[0]}', which no request has. {hint}"] if unknown else []
 
 
-def _render(environment: minijinja.Environment, template: str, names: Mapping[str, Any]) -> str:
+def _render(engine: minijinja.Environment, template: str, names: Mapping[str, Any]) -> str:
     import minijinja
 
     if not is_template(template):
         return template
     try:
-        return environment.render_str(template, **names)
+        return engine.render_str(template, **names)
     except minijinja.TemplateError as error:
-        raise RenderError(_first_line(error)) from None
+        raise RenderError(first_line(error)) from None
 
 
 def _looked_up(path: str, names: Mapping[str, Any]) -> Any:
@@ -118,36 +117,14 @@ def _looked_up(path: str, names: Mapping[str, Any]) -> Any:
     return value
 
 
-def _as_text(value: Any) -> Any:
-    if isinstance(value, str):
-        return value
-    # The engine hands 1.0 over as 1, and prints either as it is when it is told to do so itself.
-    if type(value) is int:
-        return NotImplemented
-    return "" if value is None else to_json(value).decode()
-
-
 def _quoted(value: Any) -> Any:
-    text = _as_text(value)
+    text = as_text(value)
     return quote(text, safe="") if isinstance(text, str) else text
 
 
 @cache
-def _environment(finalizer: Callable[[Any], Any]) -> minijinja.Environment:
-    import minijinja
-
-    environment = minijinja.Environment(
-        undefined_behavior="strict",
-        finalizer=finalizer,
-        auto_escape_callback=lambda _: False,
-        keep_trailing_newline=True,
-        pycompat=False,
-    )
-    if finalizer is _quoted:
-        # Everything is encoded on its way out; encoded twice it would arrive wrong.
-        environment.add_filter("urlencode", lambda value: value)
-    return environment
-
-
-def _first_line(error: minijinja.TemplateError) -> str:
-    return str(error).split("\n", 1)[0].replace(" (in <string>:", " (line ")
+def _address_environment() -> minijinja.Environment:
+    made = environment(_quoted)
+    # Everything is encoded on its way out; encoded twice it would arrive wrong.
+    made.add_filter("urlencode", lambda value: value)
+    return made

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
-import minijinja
-
-from agentv.datasets.files import FileError, read_text
-from agentv.datasets.prompts import is_file_name
+from agentv.datasets.files import FileError
 from agentv.datasets.reading import OpenDataset
 from agentv.datasets.yaml_document import parse_yaml_file
 from agentv.datasets.yaml_nodes import locate
 from agentv.errors import DatasetError
+from agentv.evaluators.composite import RESULTS_NAMES
+from agentv.evaluators.judge_prompt import VARIABLES, prompt_problems
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import FrozenDict
@@ -24,29 +22,7 @@ from agentv.targets.file import target_names
 from agentv.targets.loading import find_targets_file
 from agentv.validation.finding import Finding
 
-JUDGE_VARIABLES = (
-    "question",
-    "candidate_answer",
-    "reference_answer",
-    "expected_outcome",
-    "context",
-    "input_messages",
-    "expected_messages",
-    "output_messages",
-    "rubrics",
-)
-_OTHER_NAMES = {
-    "criteria": "expected_outcome",
-    "input": "question",
-    "output": "candidate_answer",
-    "output_text": "candidate_answer",
-    "answer": "candidate_answer",
-    "expected_output": "reference_answer",
-}
-"""What AgentV 4.x calls the same in a judge's prompt."""
-
-_ANSWER_VARIABLES = frozenset({"candidate_answer", "output_messages"})
-_JUDGES = frozenset({"llm_judge", "factuality", "faithfulness", "answer_relevance", "context_recall"})
+_JUDGES = frozenset({"llm_judge", "rubric"})
 _SCRIPT_ENDINGS = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
 
 
@@ -94,6 +70,10 @@ class References:
             yield from self._check_script(settings, case, field)
         if spec.type == "composite":
             yield from self._check_members(settings, case, field)
+            aggregator = settings.get("aggregator")
+            if isinstance(aggregator, dict) and isinstance(aggregator.get("prompt"), str):
+                known = (*VARIABLES, *RESULTS_NAMES)
+                yield from self._check_prompt(aggregator["prompt"], case, f"{field}.aggregator.prompt", known)
 
     def _check_members(self, settings: FrozenDict, case: EvalCase, field: str) -> Iterator[Finding]:
         for index, member in enumerate(settings.get("evaluators") or ()):
@@ -101,32 +81,16 @@ class References:
                 inner = EvaluatorSpec(type=str(member.get("type")), name="", settings=FrozenDict(member))
                 yield from self._check_evaluator(inner, case, f"{field}.evaluators[{index}]")
 
-    def _check_prompt(self, prompt: str, case: EvalCase, field: str) -> Iterator[Finding]:
-        text = prompt
-        if is_file_name(prompt):
-            name = prompt.strip().removeprefix("file://")
-            try:
-                text = read_text(self._finder.find(name).path, name)
-            except FileError as error:
-                yield self._finding("error", error.message, case, prompt, field, error.hint)
-                return
+    def _check_prompt(
+        self, prompt: str, case: EvalCase, field: str, known: tuple[str, ...] = VARIABLES
+    ) -> Iterator[Finding]:
         try:
-            names = _template_names(text)
-        except minijinja.TemplateError as error:
-            first = str(error).split("\n", 1)[0]
-            yield self._finding("error", f"The prompt is no valid template: {first}", case, prompt, field)
+            problems = prompt_problems(prompt, lambda name: self._finder.find(name).path, known)
+        except FileError as error:
+            yield self._finding("error", error.message, case, prompt, field, error.hint)
             return
-        for name in sorted(names - set(JUDGE_VARIABLES)):
-            meant = (
-                f"Here it is '{_OTHER_NAMES[name]}'" if name in _OTHER_NAMES else did_you_mean(name, JUDGE_VARIABLES)
-            )
-            hint = meant or f"Known: {', '.join(JUDGE_VARIABLES)}"
-            message = f"The prompt uses an unknown variable '{name}'"
-            yield self._finding("error", message, case, prompt, field, hint)
-        if not names & _ANSWER_VARIABLES:
-            hint = "Put {{ candidate_answer }} where the judge is to read it"
-            message = "The prompt does not use the answer, so the judge will not see it"
-            yield self._finding("warning", message, case, prompt, field, hint)
+        for problem in problems:
+            yield self._finding(problem.severity, problem.message, case, prompt, field, problem.hint)
 
     def _check_function(self, reference: str, case: EvalCase, field: str) -> Iterator[Finding]:
         file, _, _ = reference.rpartition(":")
@@ -177,11 +141,6 @@ def _path_to(document: Any, value: str) -> KeyPath | None:
         elif isinstance(node, list):
             stack += [((*path, index), item) for index, item in enumerate(node)]
     return None
-
-
-@cache
-def _template_names(text: str) -> frozenset[str]:
-    return frozenset(minijinja.Environment().undeclared_variables_in_str(text))
 
 
 def _names_in(path: str) -> list[str] | None:
