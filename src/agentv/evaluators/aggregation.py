@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from agentv.evaluators.base import Judge
-from agentv.evaluators.code_judge import payload, read_score
+from agentv.evaluators.code_judge import read_score
 from agentv.evaluators.composite import RESULTS_NAMES, Aggregator
 from agentv.evaluators.judge_prompt import Material, asked_by_user, built_in, material_of
 from agentv.evaluators.llm_judge import verdict
+from agentv.evaluators.payload import payload, with_names_of_4x
 from agentv.evaluators.program import Program
 from agentv.model.judgement import Judgement
 from agentv.model.result import EvaluatorResult
@@ -74,7 +75,7 @@ async def judged_by_program(aggregator: Aggregator, results: Results, judgement:
         timeout_s=aggregator.timeout_seconds,
         environment=judgement.environment,
     )
-    told = {**payload(judgement, {}), "results": results_data(results)}
+    told = {**with_names_of_4x(payload(judgement, {})), "results": results_data(results)}
     return read_score(await program.run(msgspec.json.encode(told)))
 
 

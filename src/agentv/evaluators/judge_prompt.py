@@ -233,8 +233,8 @@ def _without_marks(value: Any, marks: tuple[str, ...]) -> Any:
 
 async def _printed(prompt: Any, judgement: Judgement) -> str:
     """What the user's program prints; it is told what a code judge is told."""
-    from agentv.evaluators.code_judge import payload  # late: it needs asyncio, and settings are read without it
-    from agentv.evaluators.program import Program
+    from agentv.evaluators.payload import payload, with_names_of_4x
+    from agentv.evaluators.program import Program  # late: it needs asyncio, and settings are read without it
 
     given = prompt if isinstance(prompt, PromptProgram) else PromptProgram(script=prompt)
     program = Program(
@@ -243,7 +243,7 @@ async def _printed(prompt: Any, judgement: Judgement) -> str:
         timeout_s=given.timeout_seconds,
         environment=judgement.environment,
     )
-    text = await program.run(msgspec.json.encode(payload(judgement, given.config)))
+    text = await program.run(msgspec.json.encode(with_names_of_4x(payload(judgement, given.config))))
     if not text.strip():
         raise EvaluatorFailure("The program that makes the judge's prompt printed nothing")
     return text
