@@ -31,6 +31,7 @@ GROUND = {
     "templates",
     "transform",
     "patterns",
+    "hashes",
     "__init__",
 }
 MAY_IMPORT = {

@@ -195,7 +195,7 @@ def test_a_summary_is_written_with_all_its_figures():
     data = msgspec.to_builtins(built(result(1.0)).build())
     assert set(data["targets"]["t"]) == {
         *("cases", "scored", "errors", "unscored", "skipped", "mean", "ci95", "pass_rate"),
-        *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators"),
+        *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators", "early_stop"),
     }
 
 

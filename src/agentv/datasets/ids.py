@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import Protocol
+
+from agentv.hashes import HashTable
 
 
 class SeenIds(Protocol):
@@ -42,40 +43,11 @@ class IdSet:
 
 
 class PackedIds:
-    """A hash table of 64-bit hashes without the ids. A repeat it reports must be confirmed: hashes can collide."""
+    """Hashes without the ids. A repeat it reports must be confirmed: hashes can collide."""
 
     def __init__(self) -> None:
-        self._slots = array("q", bytes(8 * 4096))
-        self._used = 0
+        self._seen = HashTable()
+        self.expect = self._seen.expect
 
     def repeats(self, ids: Sequence[str]) -> list[int]:
-        if (self._used + len(ids)) * 3 > len(self._slots) * 2:
-            self.expect(self._used + len(ids))
-        slots, mask = self._slots, len(self._slots) - 1
-        found = []
-        for position, code in enumerate(map(hash, ids)):
-            slot = code & mask
-            while held := slots[slot]:
-                if held == code:
-                    found.append(position)
-                    break
-                slot = (slot + 1) & mask
-            else:
-                slots[slot] = code
-        self._used += len(ids)
-        return found
-
-    def expect(self, count: int) -> None:
-        """Grows so that a third of the slots stays free. Known in advance, it saves moving everything every time."""
-        size = len(self._slots)
-        while count * 3 > size * 2:
-            size *= 2
-        if size == len(self._slots):
-            return
-        slots, mask = array("q", bytes(8 * size)), size - 1
-        for code in filter(None, self._slots):
-            slot = code & mask
-            while slots[slot]:
-                slot = (slot + 1) & mask
-            slots[slot] = code
-        self._slots = slots
+        return self._seen.add(list(map(hash, ids)))

@@ -26,6 +26,7 @@ from agentv.engine.scorer import judge_cost
 from agentv.engine.stopping import Stopping
 from agentv.engine.work import Worker
 from agentv.errors import AgentvError
+from agentv.hashes import HashTable
 from agentv.model.case import EvalCase
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.values import to_json
@@ -33,7 +34,7 @@ from agentv.registry import EXECUTORS
 from agentv.results.folder import RunFolder
 from agentv.results.reading import read_run
 from agentv.results.record import decode_record, encode_record
-from agentv.results.scan import DoneJobs, HashTable, scan
+from agentv.results.scan import DoneJobs, scan
 from agentv.results.summary import Snapshot, SummaryBuilder
 from agentv.results.writer import ResultWriter
 

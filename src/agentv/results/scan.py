@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.errors import AgentvError
+from agentv.hashes import HashTable
 from agentv.model.result import Result, Status
 
 _BATCH_BYTES = 512 * 1024
@@ -80,8 +80,8 @@ class DoneJobs:
             self.counts[records[position].status] += 1
         self._failed.add([codes[position] for position in others if records[position].status == "error"])
         self.repeats += len(repeated)
-        for code in repeated[: _MOST_SHOWN - len(self.repeated)]:
-            key = records[codes.index(code)]
+        for position in repeated[: _MOST_SHOWN - len(self.repeated)]:
+            key = records[position]
             self.repeated.append(JobKey(key.dataset_path, key.eval_id, key.target, key.prompt, key.trial))
 
 
@@ -125,55 +125,3 @@ def _one_by_one(lines: list[bytes], first: int, path: Path | str) -> Iterator[_K
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             hint = "Take the line out to have its job run again"
             raise AgentvError(f"Not a result record at line {number} in {path}", str(error), hint) from error
-
-
-class HashTable:
-    """A set of 64-bit numbers without an object for each."""
-
-    def __init__(self) -> None:
-        self._slots = array("q", bytes(8 * 1024))
-        self._used = 0
-
-    def __len__(self) -> int:
-        return self._used
-
-    def __contains__(self, code: int) -> bool:
-        slots, mask = self._slots, len(self._slots) - 1
-        slot = code & mask
-        while held := slots[slot]:
-            if held == code:
-                return True
-            slot = (slot + 1) & mask
-        return False
-
-    def add(self, codes: list[int]) -> list[int]:
-        """Takes all in and gives back those that were there before."""
-        self.expect(self._used + len(codes))
-        slots, mask = self._slots, len(self._slots) - 1
-        repeated = []
-        for code in codes:
-            slot = code & mask
-            while held := slots[slot]:
-                if held == code:
-                    repeated.append(code)
-                    break
-                slot = (slot + 1) & mask
-            else:
-                slots[slot] = code
-        self._used += len(codes) - len(repeated)
-        return repeated
-
-    def expect(self, count: int) -> None:
-        """Grows so that a third of the slots stays free. Known in advance, it saves moving everything every time."""
-        size = len(self._slots)
-        while count * 3 > size * 2:
-            size *= 2
-        if size == len(self._slots):
-            return
-        slots, mask = array("q", bytes(8 * size)), size - 1
-        for code in filter(None, self._slots):
-            slot = code & mask
-            while slots[slot]:
-                slot = (slot + 1) & mask
-            slots[slot] = code
-        self._slots = slots
