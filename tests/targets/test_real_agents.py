@@ -74,6 +74,7 @@ def test_it_answers_through_a_tool_call(agent, folder, command):
     assert call["output"].split("\n")[0] == "made.txt", "it works in a folder that has nothing else in it"
     assert call["duration_ms"] > 0
     assert last == {"role": "assistant", "content": ANSWER}
+    assert "+++ b/made.txt\n@@ -0,0 +1 @@\n+made\n" in record["file_changes"]
     metrics = record["execution_metrics"]
     assert (metrics["token_usage"]["input"], metrics["token_usage"]["output"]) == (200, 40)
     assert metrics["token_usage"]["cached"] == 60
