@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import chdir
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from unittest.mock import patch
 
 import click
 import msgspec
@@ -26,6 +30,8 @@ from agentv.datasets.keys import (
     UserKeys,
     WorkspaceKeys,
 )
+from agentv.engine.session import open_targets
+from agentv.errors import AgentvError
 from agentv.evaluators.base import OTHER_TOOLS as REFUSED_IN_EVALUATORS
 from agentv.evaluators.base import RESERVED, Evaluator
 from agentv.model.execution import Verdicts
@@ -36,12 +42,14 @@ from agentv.targets.agents.base import CodingAgent
 from agentv.targets.base import OTHER_TOOLS as REFUSED_IN_TARGETS
 from agentv.targets.base import ModelApi, Target
 from agentv.targets.cli import PLACEHOLDERS
+from agentv.targets.presets import PRESETS
 
 Kind = type[msgspec.Struct]
 Lines = Iterator[str]
 
 DOCS = Path(__file__).resolve().parent
-MEANINGS: dict[str, dict[str, str]] = tomllib.loads((DOCS / "meanings.toml").read_text(encoding="utf-8"))
+MEANINGS: dict[str, dict[str, Any]] = tomllib.loads((DOCS / "meanings.toml").read_text(encoding="utf-8"))
+PROVIDERS: dict[str, dict[str, str]] = tomllib.loads((DOCS / "providers.toml").read_text(encoding="utf-8"))
 
 _NOTE = "<!-- Written by docs/generate.py. Change the code or docs/meanings.toml, then run it. -->"
 _NOT_YET = "**This version reads and checks it and cannot run it.**"
@@ -62,6 +70,7 @@ def pages() -> dict[str, str]:
     """Every page by its path under docs/reference."""
     builders = {"cli.md": _cli, "keys.md": _keys, "evaluators.md": _evaluators, "targets.md": _targets}
     builders |= {f"evaluators/{name}.md": partial(_evaluator, name) for name in EVALUATORS.names()}
+    builders |= {f"targets/{name}.md": partial(_provider, name) for name in TARGETS.names()}
     return {name: "\n".join([_NOTE, "", *build()]).rstrip() + "\n" for name, build in builders.items()}
 
 
@@ -263,26 +272,21 @@ def _evaluator(name: str) -> Lines:
 
 def _targets() -> Lines:
     yield from ("# Targets", "")
-    yield "Every provider and its settings. The guide is [targets.md](../targets.md)."
+    yield "Every provider has a page of its own; what all take stands here. The guide is [targets.md](../targets.md)."
     yield from ("", "A targets file is `.agentv/targets.yaml`, or `targets.yaml`:", "")
     yield from ("```yaml", "targets:", "  - name: default", "    provider: openai", "    model: gpt-5-mini")
     yield from ("    api_key: ${{ OPENAI_API_KEY }}", "```", "")
     yield "`${{ NAME }}` stands for a variable of the environment or of `.env`, in any setting. An unknown key is an"
     yield "error. A setting may be written in camelCase or kebab-case too."
     for title, kind in _SHARED.items():
-        yield from ("", f"## {title}", "", *_setting_table(kind, () if kind is Target else (Target,)))
+        yield from ("", f"## {title}", "", *_setting_table(kind, () if kind is Target else (Target,), _of_targets))
         yield from _refused_besides(kind, REFUSED_IN_TARGETS)
-    yield from ("", "## Providers", "", *_index(TARGETS))
+    yield from ("", "## Providers", "", "Each has a page with an entry to copy.", "")
+    yield from ("| provider | also written | what it is |", "|---|---|---|")
     for name in TARGETS.names():
-        kind = TARGETS.find(name)
-        taken = {title: base for title, base in _SHARED.items() if issubclass(kind, base)}
-        links = " and ".join(f"[{title[:1].lower()}{title[1:]}](#{_slug(title)})" for title in taken)
-        yield from ("", f"### {name}", "", *_about(TARGETS, name, kind), "", f"Takes the settings of {links}.", "")
-        yield from _setting_table(kind, tuple(taken.values()))
-        if kind.open is Target.open:
-            yield from ("", _NOT_YET)
-        shared = {key: reason for base in taken.values() for key, reason in getattr(base, "unsupported", {}).items()}
-        yield from _refused_besides(kind, shared)
+        others = [alias for alias, meant in TARGETS.aliases().items() if meant == name]
+        summary = _about_provider(name).split("\n\n")[0].replace("\n", " ").split(". ")[0].rstrip(".")
+        yield f"| [{name}](targets/{name}.md) | {_code(others)} | {_cell(summary)} |"
     yield from _inner_blocks(TARGETS)
     yield from ("", "### Placeholders", "", f"In `command_template`: {_code(f'{{{name}}}' for name in PLACEHOLDERS)}.")
     yield from (
@@ -294,9 +298,75 @@ def _targets() -> Lines:
     yield from ("", *_reasons(REFUSED_IN_TARGETS))
 
 
-def _index(registry: Registry) -> Lines:
-    *others, last = (f"[{name}](#{_slug(name)})" for name in registry.names())
-    yield from (*(f"{link} ·" for link in others), last)
+def _provider(name: str) -> Lines:
+    """The page of one provider."""
+    kind = TARGETS.find(name)
+    yield from (f"# {name}", "", _about_provider(name))
+    others = [alias for alias, meant in TARGETS.aliases().items() if meant == name]
+    if others:
+        yield from ("", f"Also written {_code(others)}.")
+    yield from (
+        "",
+        "## Example",
+        "",
+        "In `.agentv/targets.yaml`:",
+        "",
+        "```yaml",
+        provider_example(name).rstrip(),
+        "```",
+    )
+    missing = missing_key(name)
+    if missing:
+        yield from ("", "Without the key, nothing is called and this is said:", "", "```text", missing, "```")
+    taken = {title: base for title, base in _SHARED.items() if issubclass(kind, base)}
+    links = " and ".join(f"[{title[:1].lower()}{title[1:]}](../targets.md#{_slug(title)})" for title in taken)
+    yield from ("", "## Settings", "", f"Beside those of {links}:", "")
+    table = [
+        line.replace("](#", "](../targets.md#") for line in _setting_table(kind, tuple(taken.values()), _of_targets)
+    ]
+    yield from table or ["None."]
+    if kind.open is Target.open:
+        yield from ("", _NOT_YET)
+    shared = {key: reason for base in taken.values() for key, reason in getattr(base, "unsupported", {}).items()}
+    yield from _refused_besides(kind, shared)
+
+
+def _about_provider(name: str) -> str:
+    """What a provider is: of a service with a row of its own the row, of any other what its class says."""
+    text = inspect.cleandoc(str(TARGETS.find(name).__doc__))
+    preset = PRESETS.get(name)
+    if preset is None:
+        return text
+    key = f"The key is taken from `{preset.key_variable}`." if preset.key_variable else "It asks for no key."
+    return f"{preset.title}, which speaks OpenAI's API, at `{preset.base_url}`. {key}"
+
+
+def provider_example(name: str) -> str:
+    """A targets file with one entry, to copy."""
+    preset = PRESETS.get(name)
+    settings = f"    model: {preset.model}\n" if preset else PROVIDERS[name]["example"]
+    return f"targets:\n  - name: default\n    provider: {name}\n{settings}"
+
+
+def missing_key(name: str) -> str:
+    """What `agentv` says when the variable with the key of the example is not set; empty where it needs none."""
+    if "api_key" not in TARGETS.find(name).__struct_fields__ or name == "bedrock":
+        return ""
+    with TemporaryDirectory() as folder, chdir(folder), patch.dict(os.environ, clear=True):
+        Path(".agentv").mkdir()
+        Path(".agentv/targets.yaml").write_text(provider_example(name), encoding="utf-8")
+        targets = open_targets(".")
+        try:
+            targets.get("default").open(targets.home)
+        except AgentvError as error:
+            return f"Error: {error}"
+    return ""
+
+
+def _of_targets(kind: Kind) -> dict[str, str]:
+    """What the settings of a target mean."""
+    meanings: dict[str, Any] = MEANINGS["TargetSettings"]
+    return {**meanings, **meanings.get(kind.__name__, {})}
 
 
 def _about(registry: Registry, name: str, kind: Kind) -> Lines:
@@ -306,15 +376,21 @@ def _about(registry: Registry, name: str, kind: Kind) -> Lines:
         yield from ("", f"Also written {_code(others)}.")
 
 
-def _setting_table(kind: Kind, bases: tuple[Kind, ...]) -> Lines:
+def _setting_table(
+    kind: Kind, bases: tuple[Kind, ...], meanings_of: Callable[[Kind], dict[str, str]] | None = None
+) -> Lines:
+    meanings = meanings_of(kind) if meanings_of else None
     inherited = [field for base in bases for field in fields(base)]
     own = [field for field in fields(kind) if field not in inherited]
     known = {alias for base in bases for alias in aliases_of(base)}
     renamed = {alias: name for alias, name in aliases_of(kind).items() if alias not in known}
     if own:
-        yield from ("| setting | type | default | other names |", "|---|---|---|---|")
+        more = (" meaning |", "---|") if meanings else ("", "")
+        yield from (f"| setting | type | default |{more[0]} other names |", f"|---|---|---|{more[1]}---|")
     for field in own:
-        yield f"| {_key(field)} | {_type(field.type)} | {_default(field)} | {_code(_others(kind, field))} |"
+        meaning = f" {meanings[field.encode_name]} |" if meanings else ""
+        others = _code(_others(kind, field))
+        yield f"| {_key(field)} | {_type(field.type)} | {_default(field)} |{meaning} {others} |"
     if not fields(kind):
         yield "It has no settings."
     for field in inherited:

@@ -26,7 +26,7 @@ import pytest
 
 import agentv
 from agentv.cli import cli
-from agentv.registry import EVALUATORS
+from agentv.registry import EVALUATORS, TARGETS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCS = REPOSITORY / "docs"
@@ -231,10 +231,13 @@ def test_every_dependency_has_its_reason():
 def test_every_page_is_in_the_index():
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     evaluators = (DOCS / "reference/evaluators.md").read_text(encoding="utf-8")
+    targets = (DOCS / "reference/targets.md").read_text(encoding="utf-8")
     missing = [
         page
         for page in DOCS.rglob("*.md")
-        if f"({page.relative_to(DOCS)})" not in index and f"(evaluators/{page.name})" not in evaluators
+        if f"({page.relative_to(DOCS)})" not in index
+        and f"(evaluators/{page.name})" not in evaluators
+        and f"(targets/{page.name})" not in targets
     ]
     assert missing == [DOCS / "index.md"]
 
@@ -268,6 +271,24 @@ def test_the_example_of_an_evaluator_scores_as_its_page_says(name, folder):
     assert found == {
         id: pytest.approx(float(score)) for id, _, score in (row.partition(": ") for row in scores.splitlines())
     }
+
+
+@pytest.mark.parametrize("name", TARGETS.names())
+def test_the_example_of_a_provider_is_valid(name, folder, command):
+    folder.write(".agentv/targets.yaml", GENERATE.provider_example(name))
+    done = command("validate", ".agentv/targets.yaml", "--strict")
+    assert done.code == 0, done
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS.names() if GENERATE.missing_key(name)])
+def test_a_missing_key_is_reported_as_the_providers_page_says(name, folder, command, monkeypatch):
+    for variable in list(os.environ):
+        if variable.endswith(("_KEY", "_TOKEN")):
+            monkeypatch.delenv(variable)
+    folder.write(".agentv/targets.yaml", GENERATE.provider_example(name))
+    folder.write("cases.yaml", {"evalcases": [{"id": "one", "expected_outcome": "x", "input": "Hi", "evaluators": []}]})
+    done = command("eval", "cases.yaml")
+    assert (done.code, done.stderr) == (2, GENERATE.missing_key(name) + "\n")
 
 
 def commands():

@@ -39,11 +39,12 @@ _STOP_REASONS = {
 
 
 class Anthropic(ModelApi, frozen=True, kw_only=True):
-    """`reasoning` is an effort (`low` to `max`), or an object that is sent as `thinking`. `thinking_budget` is the
-    number of tokens to think for, of models that take one. Thinking is part of `max_output_tokens`, which is 20,000 and
-    the budget where it is not given. `prompt_caching` keeps tools and system prompt in Anthropic's cache, for five
-    minutes or as long as it says. `version` is 2026-10-21; that one refuses a `temperature`, with which it is
-    2023-06-01. The API has no `seed`: none is sent.
+    """Anthropic's Messages API.
+
+    Where no `api_key` is written, `ANTHROPIC_API_KEY` is taken. `reasoning` is an effort (`low` to `max`), or an object
+    that is sent as `thinking`; `thinking_budget` is for models that take one. Thinking is part of `max_output_tokens`,
+    which is 20,000 and the budget where it is not given. `version` is 2026-10-21; that one refuses a `temperature`,
+    with which it is 2023-06-01. The API has no `seed`: none is sent.
     """
 
     aliases: ClassVar[dict[str, str]] = {

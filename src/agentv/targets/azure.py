@@ -29,7 +29,9 @@ class _Place(NamedTuple):
 
 
 class Azure(ModelApi, frozen=True, kw_only=True):
-    """`endpoint` is an address or the name of a resource; `model` is the deployment. With a date as `version` calls go
+    """Models deployed on Azure OpenAI.
+
+    `endpoint` is an address or the name of a resource; `model` is the deployment. With a date as `version` calls go
     to the older address, which has the deployment and `api-version` in it; without one, or as `v1`, to `/openai/v1`.
     Where no `api_key` is written, `AZURE_OPENAI_API_KEY` is taken, else `AZURE_OPENAI_AD_TOKEN`, a token of Entra.
     """

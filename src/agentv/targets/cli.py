@@ -40,7 +40,9 @@ class Healthcheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cli(Target, frozen=True, kw_only=True):
-    """`files_format` says how each file stands in `{FILES}`, with `{path}` and `{basename}`.
+    """A command per case.
+
+    `files_format` says how each file stands in `{FILES}`, with `{path}` and `{basename}`.
 
     `env` sets variables for the command; `pass_env` names those of ours that it gets although they look secret.
     """

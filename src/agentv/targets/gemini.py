@@ -47,8 +47,11 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 
 
 class Gemini(ModelApi, frozen=True, kw_only=True):
-    """`thinking_budget` is the number of tokens the model may think for. `reasoning` is a level (`low`, `high`), or an
-    object that is sent as `thinkingConfig`. `base_url` may lead to Vertex AI: `…/v1/projects/…/publishers/google`.
+    """Google's Gemini API.
+
+    Where no `api_key` is written, `GEMINI_API_KEY` is taken, else `GOOGLE_API_KEY`. `reasoning` is a level (`low`,
+    `high`), or an object that is sent as `thinkingConfig`. `base_url` may lead to Vertex AI:
+    `…/v1/projects/…/publishers/google`.
     """
 
     aliases: ClassVar[dict[str, str]] = {

@@ -35,7 +35,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 class Http(Target, frozen=True, kw_only=True):
-    """`body` is a template, as text or as JSON with templates in its strings; `response_path` leads to the answer."""
+    """Any address.
+
+    `body` is a template, as text or as JSON with templates in its strings; `response_path` leads to the answer.
+    """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "endpoint": "url"}
     unsupported: ClassVar[dict[str, str]] = {

@@ -17,7 +17,9 @@ Texts = str | Annotated[list[str], Meta(min_length=1)]
 
 
 class Mock(Target, frozen=True, kw_only=True):
-    """`response` for every case (unset: the last user message again), or `responses` by globs over case ids.
+    """Answers without a model, for trying things out.
+
+    `response` for every case (unset: the last user message again), or `responses` by globs over case ids.
 
     A list is for conversations: a text for each turn, the last one for all further turns.
     `delay_ms` is a number or the least and the most; `fault_rate` is the share of calls that fail.

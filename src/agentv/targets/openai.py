@@ -25,9 +25,9 @@ class Address(NamedTuple):
 
 
 class OpenAI(ModelApi, frozen=True, kw_only=True):
-    """`base_url` unset means OpenAI itself; `api` chooses between its two ways of asking.
+    """OpenAI, and every server that speaks its API at another `base_url`.
 
-    `logprobs` asks for the logarithms of the tokens' probabilities, a number for those of as many alternatives each.
+    Where no `api_key` is written, `OPENAI_API_KEY` is taken, for OpenAI itself.
     """
 
     aliases: ClassVar[dict[str, str]] = {

@@ -36,8 +36,10 @@ _ERROR_CLASSES: tuple[tuple[str, ErrorClass], ...] = (
 
 
 class PydanticAi(ModelApi, frozen=True, kw_only=True):
-    """Any model that pydantic-ai knows: `model` is `PROVIDER:MODEL` in its words. Keys come from where it takes them,
-    or from `api_key`. The package's own retries are off, so that those of the target count.
+    """Any model that pydantic-ai knows. Needs `pip install 'agentv[pydantic-ai]'`.
+
+    `model` is `PROVIDER:MODEL` in its words. Keys come from where it takes them, or from `api_key`. The package's own
+    retries are off, so that those of the target count.
     """
 
     prefix: ClassVar[str] = ""
@@ -77,7 +79,10 @@ class PydanticAi(ModelApi, frozen=True, kw_only=True):
 
 
 class Bedrock(PydanticAi, frozen=True, kw_only=True):
-    """AWS Bedrock. Credentials come from where AWS's own tools take them, or `api_key` is a key of Bedrock's own."""
+    """AWS Bedrock. Needs `pip install 'agentv[pydantic-ai]'`.
+
+    Credentials come from where AWS's own tools take them, or `api_key` is a key of Bedrock's own.
+    """
 
     prefix: ClassVar[str] = "bedrock:"
     aliases: ClassVar[dict[str, str]] = {
@@ -97,7 +102,10 @@ class Bedrock(PydanticAi, frozen=True, kw_only=True):
 
 
 class Cohere(PydanticAi, frozen=True, kw_only=True):
-    """Cohere's API. Where no `api_key` is written, `CO_API_KEY` is taken."""
+    """Cohere's API. Needs `pip install 'agentv[pydantic-ai]'`.
+
+    Where no `api_key` is written, `CO_API_KEY` is taken.
+    """
 
     prefix: ClassVar[str] = "cohere:"
 
@@ -107,7 +115,10 @@ class Cohere(PydanticAi, frozen=True, kw_only=True):
 
 
 class HuggingFace(PydanticAi, frozen=True, kw_only=True):
-    """Hugging Face's inference providers. Where no `api_key` is written, `HF_TOKEN` is taken."""
+    """Hugging Face's inference providers. Needs `pip install 'agentv[pydantic-ai]'`.
+
+    Where no `api_key` is written, `HF_TOKEN` is taken.
+    """
 
     prefix: ClassVar[str] = "huggingface:"
 

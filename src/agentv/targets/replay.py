@@ -14,7 +14,10 @@ from agentv.targets.base import COMMON_ALIASES, Target
 
 
 class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
-    """`from` is a run's folder, a file of results, or a recording; `PATH:target` picks one of several targets in it."""
+    """The answers of an earlier run or a recording.
+
+    `from` is a run's folder, a file of results, or a recording; `PATH:target` picks one of several targets in it.
+    """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "path": "from", "recording": "from"}
 
