@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentv.model.execution import Execution, Verdicts
     from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
     from agentv.model.score import Score
+    from agentv.testing.cases import cases
 
 __version__ = "0.1.0"
 
@@ -46,6 +47,7 @@ __all__ = [
     "UsageError",
     "Verdicts",
     "__version__",
+    "cases",
     "evaluate",
     "evaluate_async",
     "load_cases",
@@ -55,6 +57,7 @@ __all__ = [
 _HOMES = {
     "Run": "agentv.api",
     "Score": "agentv.model.score",
+    "cases": "agentv.testing.cases",
     "evaluate": "agentv.api",
     "evaluate_async": "agentv.api",
     "load_cases": "agentv.datasets.loading",

@@ -88,9 +88,9 @@ def _test_case(result: Result, outcome: str | None, line: int | None) -> str:
     parts = [f"    <testcase{head}>\n", _properties(result)]
     if outcome == "error":
         kind = result.error.error_class if result.error else "unknown"
-        parts.append(_element("error", {"type": kind, "message": _message(result)}, _story(result)))
+        parts.append(_element("error", {"type": kind, "message": headline(result)}, story(result)))
     elif outcome == "failure":
-        parts.append(_element("failure", {"type": "fail", "message": _message(result)}, _story(result)))
+        parts.append(_element("failure", {"type": "fail", "message": headline(result)}, story(result)))
     elif outcome == "skipped":
         parts.append(_element("skipped", {"message": "unscored: nothing scored this answer"}))
     return "".join([*parts, "    </testcase>\n"])
@@ -122,14 +122,15 @@ def _cost(result: Result) -> str | None:
     return None if metrics is None or metrics.cost_usd is None else repr(metrics.cost_usd)
 
 
-def _message(result: Result) -> str:
+def headline(result: Result) -> str:
+    """Score and reason, or what went wrong, on one line."""
     reason = one_line(reason_of(result), _LONGEST_MESSAGE)
     if result.status == "error":
         return reason or "no message"
     return f"score {number(result.score)}" + (f": {reason}" if reason else "")
 
 
-def _story(result: Result) -> str:
+def story(result: Result) -> str:
     """What a person wants to read of a job that did not pass."""
     lines = [f"case: {result.eval_id}", f"target: {result.target}"]
     if result.error is not None:

@@ -1,4 +1,4 @@
-"""The pytest plug-in: the fixture `agentv_server`. Imports nothing: pytest loads it wherever agentv is installed."""
+"""The pytest plug-in: fixtures, options, and what they switch on. Imports nothing: pytest loads it everywhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,43 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentv.testing.server import FaultyServer
+
+EVALS_HELP = "globs of datasets whose cases are collected as tests; empty for none"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options; nothing else is done here, because most test runs want none of it."""
+    group = parser.getgroup("agentv", "evaluations (agentv)")
+    group.addoption("--agentv-evals", action="store_true", help="collect datasets as tests: those named, and *.eval.*")
+    group.addoption("--agentv-target", action="append", default=[], metavar="NAME", help="who answers; repeatable")
+    group.addoption("--agentv-trials", type=int, metavar="N", help="how often each case is asked")
+    group.addoption(
+        "--agentv-threshold",
+        type=float,
+        metavar="X",
+        help="the mean of each file and target must reach this; then single failures are expected ones",
+    )
+    group.addoption("--agentv-report", action="store_true", help="keep the results as a run, with its page")
+    group.addoption(
+        "--agentv-report-to",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write a report besides: .html, .xml, .md, .csv or .parquet; repeatable",
+    )
+    parser.addini("agentv_evals", EVALS_HELP, type="linelist", default=[])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Brings in what was asked for."""
+    if config.getoption("--agentv-evals") or config.getini("agentv_evals"):
+        from agentv.testing.evals import Collecting  # late: it brings the engine with it
+
+        config.pluginmanager.register(Collecting(config), "agentv-evals")
+    if config.getoption("--agentv-report") or config.getoption("--agentv-report-to"):
+        from agentv.testing.recording import Recording  # late: likewise
+
+        config.pluginmanager.register(Recording(config), "agentv-recording")
 
 
 @pytest.fixture
@@ -26,3 +63,14 @@ def agentv_server() -> Iterator[Callable[..., FaultyServer]]:
             return servers.enter_context(FaultyServer(*args, **options))
 
         yield start
+
+
+@pytest.fixture
+def agentv_answer(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Notes what was answered, for the report of a test that `agentv.cases` made; gives the answer back."""
+
+    def note(answer: str) -> str:
+        request.node.agentv_answer = answer
+        return answer
+
+    return note

@@ -1,0 +1,233 @@
+"""The pytest plug-in, in pytest processes of its own: cases as tests, datasets as test files, reports."""
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from junitparser import JUnitXml
+
+CASES = [
+    {"id": "good", "expected_outcome": "x", "input": "an a", "tags": ["first"]},
+    {"id": "bad", "expected_outcome": "x", "input": "other"},
+]
+CONTAINS = [{"type": "contains", "value": "a"}]
+
+
+@pytest.fixture
+def project(folder):
+    """A project with a target that echoes, and a dataset of which one case passes and one fails."""
+    folder.write(".git/HEAD", "")
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    folder.write("evals/echo.eval.yaml", {"evaluators": CONTAINS, "evalcases": CASES})
+    return folder
+
+
+def run_pytest(*arguments, code):
+    """What pytest prints, once it has ended with that code."""
+    plugin = [] if installed() else ["-p", "agentv.testing.plugin"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *plugin, *arguments]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COLUMNS"))}
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=120, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def installed():
+    from importlib.metadata import entry_points
+
+    return any(point.value == "agentv.testing.plugin" for point in entry_points(group="pytest11"))
+
+
+def kept():
+    """The one run that is there: its records."""
+    [run] = Path(".agentv/results").iterdir()
+    lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    return run, {record["eval_id"]: record for record in map(json.loads, lines)}
+
+
+TEST = """
+import agentv
+
+@agentv.cases("evals/echo.eval.yaml")
+def test_answers(case, agentv_answer):
+    answer = agentv_answer(case.input[0].content.upper())
+    assert "A" in answer, "there is no A"
+"""
+
+
+def test_a_test_is_made_for_each_case(project):
+    project.write("tests/test_answers.py", TEST)
+    printed = run_pytest("tests", "-vv", code=1)
+    assert "test_answers[good] PASSED" in printed and "test_answers[bad] FAILED" in printed
+    assert "1 passed" in run_pytest("tests", "-k", "good", code=0)
+
+
+def test_a_dataset_is_found_from_the_folder_of_the_test(project, monkeypatch):
+    project.write("tests/test_answers.py", TEST)
+    monkeypatch.chdir(project.path / "tests")
+    assert "1 failed, 1 passed" in run_pytest(code=1)
+
+
+def made_from(decorator, body, argument="case"):
+    """The text of a test file with one test in it."""
+    return f"import os, agentv\n\n@agentv.cases({decorator})\ndef test_x({argument}):\n    {body}\n"
+
+
+def test_options_select_cases_and_name_the_argument(project):
+    decorator = "'evals', filter='tag=first', argument='row'"
+    project.write("test_options.py", made_from(decorator, "assert row.id == 'good'", "row"))
+    assert "1 passed" in run_pytest("test_options.py", code=0)
+
+
+def test_a_dataset_that_is_wrong_is_an_error_in_its_own_words(project):
+    project.write("test_wrong.py", made_from("'evals/none.yaml'", "pass"))
+    printed = run_pytest("test_wrong.py", code=2)
+    assert "evals/none.yaml" in printed and "Traceback" not in printed and "load_cases" not in printed
+
+
+def test_tests_made_from_cases_become_a_run(project):
+    project.write("tests/test_answers.py", TEST)
+    printed = run_pytest("tests", "--agentv-report", code=1)
+    run, records = kept()
+    assert f"agentv: 2 results in .agentv/results/{run.name}" in printed
+    assert (records["good"]["score"], records["good"]["candidate_answer"]) == (1.0, "AN A")
+    assert (records["bad"]["verdict"], records["bad"]["target"]) == ("fail", "tests/test_answers.py::test_answers")
+    assert "there is no A" in records["bad"]["misses"][0]
+    assert (run / "report.html").is_file() and (run / "summary.json").is_file()
+    assert [json.loads(line)["line"] for line in (run / "cases.jsonl").read_text().splitlines()] == [1, 1]
+
+
+@pytest.mark.parametrize("body", ["raise ValueError('boom')", "broken()"])
+def test_what_is_no_assertion_is_an_error_and_no_score(project, body):
+    project.write(
+        "test_x.py", f"import agentv\n\n@agentv.cases('evals/echo.eval.yaml')\ndef test_x(case):\n    {body}\n"
+    )
+    run_pytest("test_x.py", "--agentv-report", code=1)
+    _, records = kept()
+    assert {record["status"] for record in records.values()} == {"error"}
+    assert records["good"]["score"] is None
+
+
+def test_datasets_are_left_alone_without_being_asked_for(project):
+    run_pytest("evals", code=5)
+
+
+def test_a_dataset_is_a_test_file(project):
+    printed = run_pytest("--agentv-evals", "-vv", code=1)
+    assert "evals/echo.eval.yaml::good PASSED" in printed
+    assert "evals/echo.eval.yaml::bad FAILED" in printed
+    assert "missed: does not contain 'a'" in printed and "Traceback" not in printed and "runtest" not in printed
+    assert not Path(".agentv/results").exists()
+
+
+def test_single_cases_are_run_by_their_ids(project):
+    assert "1 passed" in run_pytest("--agentv-evals", "evals/echo.eval.yaml::good", code=0)
+    assert "1 failed" in run_pytest("--agentv-evals", "-k", "bad", code=1)
+
+
+def test_only_what_was_chosen_is_asked(project):
+    project.write(
+        ".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "python", "function": "t.py:answer"}]}
+    )
+    project.write("t.py", "def answer(prompt):\n    open('asked', 'a').write(prompt + '\\n')\n    return 'a'\n")
+    run_pytest("--agentv-evals", "evals/echo.eval.yaml::good", code=0)
+    asked = next(project.path.rglob("asked"))
+    assert asked.read_text() == "an a\n"
+
+
+def test_patterns_in_the_configuration_name_datasets(project):
+    project.write("pytest.ini", "[pytest]\nagentv_evals = data/*.jsonl\n")
+    project.write("data/rows.jsonl", CASES[:1])
+    project.write("data/rows.yaml", {"evaluators": CONTAINS})
+    printed = run_pytest("-vv", code=0)
+    assert "data/rows.jsonl::good PASSED" in printed and "1 passed" in printed
+
+
+def test_an_error_is_an_error_and_no_failure(project):
+    project.write(
+        ".agentv/targets.yaml",
+        {"targets": [{"name": "default", "provider": "mock", "fault_rate": 1, "max_retries": 0}]},
+    )
+    printed = run_pytest("--agentv-evals", "--junitxml=out.xml", code=1)
+    assert "2 errors" in printed and "failed" not in printed.splitlines()[-1]
+    [suite] = JUnitXml.fromfile("out.xml")
+    assert (suite.errors, suite.failures, suite.tests) == (2, 0, 2)
+
+
+def test_junit_through_pytest_names_the_case_its_score_and_the_reason(project):
+    run_pytest("--agentv-evals", "--junitxml=out.xml", code=1)
+    cases = {case.get("name"): case for case in ElementTree.parse("out.xml").iter("testcase")}
+    assert list(cases) == ["good", "bad"]
+    assert "missed: does not contain 'a'" in cases["bad"].find("failure").text
+    assert cases["good"].find("properties/property").get("value") == "1.000"
+
+
+def test_a_threshold_is_a_test_and_failures_below_it_are_expected(project):
+    assert "2 passed, 1 xfailed" in run_pytest("--agentv-evals", "--agentv-threshold", "0.5", code=0)
+    printed = run_pytest("--agentv-evals", "--agentv-threshold", "0.6", code=1)
+    assert "default: mean 0.500 is below the threshold 0.6" in printed
+
+
+def test_thresholds_of_the_file_hold(project):
+    data = {"evaluators": CONTAINS, "execution": {"thresholds": {"contains": 0.9}}, "evalcases": CASES}
+    project.write("evals/echo.eval.yaml", data)
+    printed = run_pytest("--agentv-evals", "-vv", code=1)
+    assert "evals/echo.eval.yaml::thresholds FAILED" in printed
+    assert "contains has mean 0.500, below its threshold 0.9" in printed
+
+
+@pytest.mark.parametrize(
+    ("workers", "expected"), [(("-n", "2"), "1 failed, 1 passed"), (("-n", "0"), "1 failed, 1 passed")]
+)
+def test_under_xdist_every_case_runs_once_and_is_reported(project, workers, expected):
+    assert expected in run_pytest("--agentv-evals", "--agentv-report-to", "out.csv", *workers, code=1)
+    _, records = kept()
+    assert set(records) == {"good", "bad"}
+    assert Path("out.csv").read_text().count("\n") == 3
+
+
+def test_a_threshold_under_xdist_wants_the_file_in_one_worker(project):
+    options = ("--agentv-evals", "--agentv-threshold", "0.5", "-n", "2", "--dist")
+    assert "2 passed, 1 xfailed" in run_pytest(*options, "loadfile", code=0)
+
+
+def test_a_dataset_that_cannot_be_run_says_why(project):
+    project.write(
+        "evals/echo.eval.yaml", {"evaluators": CONTAINS, "execution": {"target": "nobody"}, "evalcases": CASES}
+    )
+    printed = run_pytest("--agentv-evals", code=1)
+    assert "nobody" in printed and "2 errors" in printed and "Traceback" not in printed
+
+
+def test_a_broken_dataset_is_an_error_of_collection(project):
+    project.write("evals/echo.eval.yaml", "evalcases: 1")
+    assert "'evalcases' must be" in run_pytest("--agentv-evals", code=2)
+
+
+def test_secrets_stay_out_of_the_run(project, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "very-secret-value")
+    project.write("test_x.py", made_from("'evals/echo.eval.yaml'", "assert not os.environ['MY_API_KEY']"))
+    run_pytest("test_x.py", "--agentv-report-to", "out.html", code=1)
+    run, _ = kept()
+    assert b"very-secret-value" not in b"".join(path.read_bytes() for path in run.iterdir())
+
+
+def test_unused_it_imports_next_to_nothing(project):
+    project.write(
+        "test_plain.py", "import sys\n\ndef test_x():\n    print(*(m for m in sys.modules if m.startswith('agentv')))\n"
+    )
+    printed = run_pytest("test_plain.py", "-s", code=0)
+    loaded = {word for word in printed.split() if word.startswith("agentv")}
+    assert loaded <= {"agentv", "agentv.testing", "agentv.testing.plugin"}
+
+
+def test_a_report_of_an_unknown_kind_is_refused_at_once(project):
+    plugin = [] if installed() else ["-p", "agentv.testing.plugin"]
+    command = [sys.executable, "-m", "pytest", *plugin, "--agentv-report-to", "out.pdf"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    assert done.returncode == 4
+    assert "No report is written to out.pdf" in done.stderr and "Traceback" not in done.stderr
