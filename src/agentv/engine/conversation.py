@@ -11,7 +11,7 @@ from agentv.engine.calls import Answered, LiveTarget
 from agentv.engine.job import Job
 from agentv.engine.question import Question
 from agentv.engine.simulated_user import MAX_TURNS, TARGET, asked_of, read_said, stops
-from agentv.model.case import EvalCase, SimulatedUser, Turn
+from agentv.model.case import NO_DETAILS, EvalCase, SimulatedUser, Turn
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.message import FilePart, Message, Part, TextPart
 from agentv.model.response import Response, TargetFailure
@@ -23,7 +23,7 @@ Asking = Callable[[Question], None]
 
 def is_conversation(case: EvalCase) -> bool:
     """Whether a case takes more than one answer."""
-    return bool(case.turns) or case.user is not None
+    return case.details is not NO_DETAILS and (bool(case.turns) or case.user is not None)
 
 
 def user_target(user: SimulatedUser) -> str:

@@ -41,6 +41,7 @@ from agentv.results.writer import ResultWriter
 MOST_AT_ONCE = 1000
 _AHEAD = 64
 """Cases that are written down together, before the first of them is run."""
+_LARGE_BYTES = 16 * 1024
 
 
 class Observer:
@@ -180,7 +181,7 @@ class Running:
             if open_jobs:
                 jobs += open_jobs
                 lines += self._case_line(case, prints)
-                if case.names_files:  # and its contents may be large
+                if lines and len(lines[-1]) > _LARGE_BYTES:  # it has files in it
                     self._cases.write_all(lines)
                     lines.clear()
         if lines:

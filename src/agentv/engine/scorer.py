@@ -44,31 +44,37 @@ class Scorer:
 
     async def score(self, spec: EvaluatorSpec, judgement: Judgement, answerer: Answerer) -> EvaluatorResult:
         """What one entry says of an answer: a score, or the reason why there is none."""
+        result = self.score_plainly(spec, judgement, answerer)
+        if result is not None:
+            return result
         calls: JudgeCalls | None = None
         try:
             evaluator = self._evaluator(spec, judgement)
-            if spec.transform is not None:
-                cleaned = apply_transform(judgement.candidate_answer, spec.transform, judgement.find_file)
-                judgement = judgement.with_answer(cleaned)
+            judgement = _cleaned(spec, judgement)
             if evaluator.embeds:
                 judgement = judgement.with_embed(partial(self._embed, spec.target))
-            if evaluator.is_plain:
-                # Types that wait for nothing are called plainly: an event loop's detour costs more than the check.
-                return evaluator_result(spec, evaluator.score(judgement), answerer.verdicts)
             named = spec.target or answerer.judge
             judges = self._judging.judges(evaluator.judge or named, answerer.target)
             calls = JudgeCalls(self._judging, judgement.case, spec.name, judges)
             inner = msgspec.structs.replace(answerer, judge=named)
             own = judgement.for_evaluator(calls.ask, judges, lambda member: self.score(member, judgement, inner))
             result = evaluator_result(spec, await evaluator.evaluate(own), answerer.verdicts)
-        except EvaluatorFailure as failure:
-            result = failed_result(spec, str(failure), failure.members)
-        except (TargetFailure, ValueError) as failure:
-            result = failed_result(spec, str(failure))
         except Exception as error:
-            # Somebody's own evaluator broke: that is this case's error and not the end of the run.
-            result = failed_result(spec, f"{type(error).__name__}: {error}")
+            result = _failed(spec, error)
         return result if calls is None else _with_calls(result, calls)
+
+    def score_plainly(self, spec: EvaluatorSpec, judgement: Judgement, answerer: Answerer) -> EvaluatorResult | None:
+        """The same of a type that waits for nothing, without an event loop's detour, which costs more than a check.
+
+        None for the other types.
+        """
+        try:
+            evaluator = self._evaluator(spec, judgement)
+            if not evaluator.is_plain:
+                return None
+            return evaluator_result(spec, evaluator.score(_cleaned(spec, judgement)), answerer.verdicts)
+        except Exception as error:
+            return _failed(spec, error)
 
     def _evaluator(self, spec: EvaluatorSpec, judgement: Judgement) -> Evaluator:
         # By identity: cases share their specs, and hashing one takes longer than a check does.
@@ -86,6 +92,21 @@ class Scorer:
         if answered.response is None:
             raise EvaluatorFailure(f"{target} made no embeddings: {answered.failure}")
         return answered.response
+
+
+def _cleaned(spec: EvaluatorSpec, judgement: Judgement) -> Judgement:
+    if spec.transform is None:
+        return judgement
+    return judgement.with_answer(apply_transform(judgement.candidate_answer, spec.transform, judgement.find_file))
+
+
+def _failed(spec: EvaluatorSpec, error: Exception) -> EvaluatorResult:
+    if isinstance(error, EvaluatorFailure):
+        return failed_result(spec, str(error), error.members)
+    if isinstance(error, TargetFailure | ValueError):
+        return failed_result(spec, str(error))
+    # Somebody's own evaluator broke: that is this case's error and not the end of the run.
+    return failed_result(spec, f"{type(error).__name__}: {error}")
 
 
 def _with_calls(result: EvaluatorResult, calls: JudgeCalls) -> EvaluatorResult:

@@ -84,7 +84,8 @@ class Worker:
         else:
             self._prepare(job, target, question)
             answered = await target.call(question, job.case.execution.timeout_seconds)
-            await look_at(question.job_workspace)
+            if question.job_workspace is not None:
+                await question.job_workspace.look()
             result = await self._scored(job, target, question, answered)
         if self._traces is not None:
             self._traces.write_trace(job, question, answered, result)
@@ -154,7 +155,11 @@ class Worker:
             return self._failed(job, Answered(None, failure, answered.attempts), **known)
         judgement = self._judgement(question, answered.response, text)
         specs = job.case.evaluators if self._spec.evaluators is None else self._spec.evaluators
-        results = [await self._scorer.score(spec, judgement, self._answerer(job)) for spec in specs]
+        answerer, scorer = self._answerer(job), self._scorer
+        results = [
+            scorer.score_plainly(spec, judgement, answerer) or await scorer.score(spec, judgement, answerer)
+            for spec in specs
+        ]
         if checks:
             specs = (*(spec for spec, _ in checks), *specs)
             results = [*(result for _, result in checks), *results]
