@@ -201,7 +201,7 @@ def test_settings_become_arguments(place):
 def test_every_agent_is_told_model_prompt_and_system_prompt(provider):
     target = TARGETS.find(provider)(name="t", provider=provider, model="m/odel", system_prompt="Be brief")
     for home in ("/home", None):
-        made = target.invocation(Call(prompt="Do it", home=home, environment={}))
+        made = target.invocation(Call(prompt="Do it", home=home, scratch="/scratch", environment={}))
         everything = json.dumps([made.arguments, made.stdin, made.env, made.files])
         assert "m/odel" in made.arguments
         assert "Do it" in made.stdin
@@ -214,7 +214,7 @@ def test_a_system_prompt_for_codex_is_valid_toml():
 
     text = 'He said "no"\\ \n\x7f ünï \t'
     made = TARGETS.find("codex")(name="t", provider="codex", system_prompt=text).invocation(
-        Call(prompt="", home=None, environment={})
+        Call(prompt="", home=None, scratch="/scratch", environment={})
     )
     [setting] = [each for each in made.arguments if each.startswith("developer_instructions")]
     assert tomllib.loads(setting) == {"developer_instructions": text}

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from real_agents import AGENTS, ANSWER, COMMAND, KEY, SAID, RealAgent, cleaned
 
+from agentv.process_tree import family
 from agentv.registry import TARGETS
 from agentv.testing import FaultyServer
+from agentv.watchdog import new_mark
 
 EVENTS = Path(__file__).parent.parent / "data" / "agents"
 
@@ -62,8 +64,12 @@ def keep_events(agent: RealAgent, folder, name: str) -> None:
 
 def test_it_answers_through_a_tool_call(agent, folder, command):
     with FaultyServer(agent.answers) as server:
-        ended, record = run(agent, server, folder, command)
+        ended, record = run(agent, server, folder, command, system_prompt="Speak as Caesar would")
+        asked = [each for each in server.requests if each.body.get("tools")]
     assert ended.code == 0, ended.stderr
+    assert len(asked) == 2
+    assert all(b"Speak as Caesar would" in each.raw and b"Make a file and say the answer" in each.raw for each in asked)
+    assert asked[0].model == agent.settings("")["model"].rpartition("/")[2]
     assert record["status"] == "ok", record.get("error")
     assert (record["candidate_answer"], record["score"]) == (ANSWER, 1.0)
     first, last = record["output_messages"]
@@ -81,6 +87,31 @@ def test_it_answers_through_a_tool_call(agent, folder, command):
     assert ("cost_usd" in metrics) == agent.reports_cost
     assert KEY not in "".join(path.read_text() for path in (folder.path / "out").rglob("*") if path.is_file())
     keep_events(agent, folder, "answer")
+
+
+def test_it_works_in_the_users_own_home_when_asked(agent, folder, command, monkeypatch):
+    with FaultyServer(agent.answers) as server:
+        for name, text in {"notes.txt": "the user's", **agent.home(server.origin)}.items():
+            folder.write(f"home/{name}", text)
+        if agent.provider == "gemini-cli":
+            folder.write("home/.gemini/settings.json", '{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
+        monkeypatch.setenv("HOME", str(folder.path / "home"))
+        for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        settings = {"user_settings": True, "home_template": None, "system_prompt": "Speak as Caesar would"}
+        ended, record = run(agent, server, folder, command, **settings)
+        asked = [each for each in server.requests if each.body.get("tools")]
+    assert ended.code == 0, ended.stderr
+    assert record["status"] == "ok", record.get("error")
+    assert record["execution_metrics"]["token_usage"]["input"] == 200
+    assert all(b"Speak as Caesar would" in each.raw for each in asked)
+
+
+def test_a_model_that_never_answers_is_a_timeout_and_nothing_goes_on(agent, folder, command):
+    with FaultyServer(agent.answers, faults={"hang": 1.0}) as server:
+        _, record = run(agent, server, folder, command, timeout_seconds=8)
+    assert (record["status"], record["error"]["class"]) == ("error", "timeout")
+    assert family(None, new_mark().partition(".")[0]) == set()
 
 
 def test_a_tool_that_fails_is_a_part_of_the_answer(agent, folder, command):

@@ -16,10 +16,12 @@ GIT_CONFIG = "[user]\n\tname = agentv\n\temail = agentv@localhost\n"
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is asked. `home` is its own home folder, or None when it works in the user's."""
+    """What an agent is asked. `home` is its own home folder, or None when it works in the user's; `scratch` is a folder
+    for files that it writes besides, gone after the call."""
 
     prompt: str
     home: str | None
+    scratch: str
     environment: Mapping[str, str]
     folders: tuple[str, ...] = ()
 

@@ -55,14 +55,16 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
                     _tool_results(transcript, message, at_ms)
         if result is None:
             raise NoAnswer("Claude Code ended before its result")
-        if result.get("is_error") and result.get("subtype") != "error_max_turns":
+        subtype = str(result.get("subtype"))
+        ran_out = subtype.startswith("error_max_")  # of turns or of money: what there is, is the answer
+        if result.get("is_error") and not ran_out:
             raise failure_of(_complaint(result), result.get("api_error_status"))
         return transcript.response(
             usage=_usage(result),
             cost_usd=result.get("total_cost_usd"),
             id=result.get("session_id"),
             model=model,
-            stop_reason="max_turns" if result.get("subtype") == "error_max_turns" else result.get("stop_reason"),
+            stop_reason=subtype.removeprefix("error_") if ran_out else result.get("stop_reason"),
         )
 
 

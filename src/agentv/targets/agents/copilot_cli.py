@@ -9,8 +9,6 @@ from agentv.model.response import Response, TargetFailure
 from agentv.targets.agents.base import Call, CodingAgent, Invocation, prefixed
 from agentv.targets.agents.transcript import Event, NoAnswer, Transcript, added, failure_of, milliseconds, number, usage
 
-_USAGE = "agentv-usage.json"
-
 
 class CopilotCli(CodingAgent, frozen=True, kw_only=True):
     """GitHub's Copilot CLI."""
@@ -37,14 +35,14 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
         arguments += ["--no-color", "--no-remote"]
         if self.model:
             arguments += ["--model", self.model]
+        report = f"{call.scratch}/usage.json"
+        arguments += ["--usage-output-file", report, *self.args]
         if call.home is None:
-            return Invocation(arguments=(*arguments, *self.args), stdin=prefixed(self.system_prompt, call.prompt))
-        arguments += ["--usage-output-file", f"{call.home}/{_USAGE}"]
+            prompt = prefixed(self.system_prompt, call.prompt)
+            return Invocation(arguments=tuple(arguments), stdin=prompt, report=report)
         files = {".copilot/copilot-instructions.md": self.system_prompt} if self.system_prompt else {}
         env = {"COPILOT_HOME": f"{call.home}/.copilot"}
-        return Invocation(
-            arguments=(*arguments, *self.args), stdin=call.prompt, env=env, files=files, report=f"{call.home}/{_USAGE}"
-        )
+        return Invocation(arguments=tuple(arguments), stdin=call.prompt, env=env, files=files, report=report)
 
     @staticmethod
     def answer_of(events: Iterable[Event]) -> Response:

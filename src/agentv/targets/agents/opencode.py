@@ -32,12 +32,10 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
             arguments += ["--model", self.model]
         if call.home is None:
             return Invocation(arguments=(*arguments, *self.args), stdin=prefixed(self.system_prompt, call.prompt))
-        settings: dict[str, Any] = {"autoupdate": False, "share": "disabled"}
-        files = {}
+        settings = {"autoupdate": False, "share": "disabled"}
+        files = {".config/opencode/opencode.json": to_json(settings).decode()}
         if self.system_prompt:
-            settings["instructions"] = [f"{call.home}/instructions.md"]
-            files["instructions.md"] = self.system_prompt
-        files[".config/opencode/opencode.json"] = to_json(settings).decode()
+            files[".config/opencode/AGENTS.md"] = self.system_prompt
         env = {
             "XDG_CONFIG_HOME": f"{call.home}/.config",
             "XDG_DATA_HOME": f"{call.home}/.local/share",

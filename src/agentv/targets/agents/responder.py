@@ -54,8 +54,8 @@ class AgentResponder:
     async def respond(self, request: Request) -> Response:
         """Answers one case. However it ends, nothing that the agent started goes on, and its home is gone."""
         program = self._program()
-        with self._folders(request) as (cwd, home):
-            invocation = self._settings.invocation(self._call(request, home))
+        with self._folders(request) as (cwd, home, scratch):
+            invocation = self._settings.invocation(self._call(request, home, scratch))
             env = {**self._environment, **_home_variables(home, self._environment), **invocation.env}
             _write(home, invocation.files)
             started = time.perf_counter()
@@ -68,7 +68,7 @@ class AgentResponder:
 
     def sends(self, request: Request) -> dict[str, Any]:
         """What the agent is given: its arguments, as far as they are the same each time, and the prompt."""
-        invocation = self._settings.invocation(self._call(request, "~"))
+        invocation = self._settings.invocation(self._call(request, "~", "~"))
         return {
             "program": self._settings.executable,
             "arguments": list(invocation.arguments),
@@ -79,9 +79,15 @@ class AgentResponder:
     async def aclose(self) -> None:
         """Nothing is open between calls."""
 
-    def _call(self, request: Request, home: str | None) -> Call:
+    def _call(self, request: Request, home: str | None, scratch: str) -> Call:
         folders = tuple(dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in request.files))
-        return Call(prompt=request.prompt_with_references, home=home, environment=self._environment, folders=folders)
+        return Call(
+            prompt=request.prompt_with_references,
+            home=home,
+            scratch=scratch,
+            environment=self._environment,
+            folders=folders,
+        )
 
     async def _run(
         self, command: list[str], invocation: Invocation, cwd: str, env: dict[str, str], request: Request
@@ -153,8 +159,8 @@ class AgentResponder:
         return os.path.abspath(found)
 
     @contextmanager
-    def _folders(self, request: Request) -> Iterator[tuple[str, str | None]]:
-        """The folder to work in and the agent's home: what is made for the call goes with it."""
+    def _folders(self, request: Request) -> Iterator[tuple[str, str | None, str]]:
+        """The folder to work in, the agent's home, and one for other files: what is made for the call goes with it."""
         with temporary_folder("agentv-agent-") as made:
             home = None if self._settings.user_settings else os.path.join(made, "home")
             work = request.workspace
@@ -165,7 +171,7 @@ class AgentResponder:
                 os.mkdir(work)
             if home is not None:
                 self._make_home(home)
-            yield os.path.abspath(work), home
+            yield os.path.abspath(work), home, made
 
     def _make_home(self, home: str) -> None:
         if self._settings.home_template is None:
