@@ -13,6 +13,7 @@ from agentv.testing import Answer, Asked
 COMMAND = "echo made > made.txt && ls"
 SAID, ANSWER = "I will make the file.", "The answer is 42."
 KEY = "sk-of-nobody-0123456789"
+USAGE = TokenUsage(100, 20, 30)
 
 
 def _config(**files: Any) -> dict[str, Any]:
@@ -43,8 +44,7 @@ class RealAgent:
             return "A title"
         input = {self.argument: self.command, "description": "Makes a file"}
         call = ToolCall(self.tool, input, id="call_1")
-        usage = TokenUsage(100, 20, 30)
-        return [Answer(SAID, (call,), usage), Answer(ANSWER, usage=usage)]
+        return [Answer(SAID, (call,), USAGE), Answer(ANSWER, usage=USAGE)]
 
 
 def _codex(origin: str) -> dict[str, Any]:
@@ -125,6 +125,6 @@ def cleaned(lines: list[str]) -> str:
         if str(data.get("type", "")).startswith(("session.skills", "session.mcp", "session.tools", "session.custom")):
             continue
         text = json.dumps(data, ensure_ascii=False)
-        text = _PORTS.sub("127.0.0.1:1", _PATHS.sub("/work/", text))
+        text = _PORTS.sub("127.0.0.1:1", _PATHS.sub("/agent/", text))
         kept.append(_OTHER_IDS.sub(name, _IDS.sub(name, text)))
     return "\n".join(kept) + "\n"

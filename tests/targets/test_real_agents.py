@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from real_agents import AGENTS, ANSWER, COMMAND, KEY, SAID, RealAgent, cleaned
+from real_agents import AGENTS, ANSWER, COMMAND, KEY, SAID, USAGE, RealAgent, cleaned
 
+from agentv.model.message import ToolCall
 from agentv.process_tree import family
 from agentv.registry import TARGETS
-from agentv.testing import FaultyServer
+from agentv.testing import Answer, FaultyServer
 from agentv.watchdog import new_mark
 
 EVENTS = Path(__file__).parent.parent / "data" / "agents"
@@ -22,9 +23,12 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=AGENTS, ids=[agent.provider for agent in AGENTS])
+BY_PROVIDER = {agent.provider: agent for agent in AGENTS}
+
+
+@pytest.fixture(params=BY_PROVIDER)
 def agent(request, monkeypatch):
-    found = request.param
+    found = BY_PROVIDER[request.param]
     if shutil.which(found.program) is None:
         pytest.skip(f"npm install -g {TARGETS.find(found.provider).package}")
     for name, value in found.keys.items():
@@ -132,3 +136,43 @@ def test_it_says_that_its_key_is_wrong(agent, folder, command):
     assert ended.code == 3
     assert (record["status"], record["error"]["class"]) == ("error", "auth"), record["error"]
     keep_events(agent, folder, "wrong-key")
+
+
+PATCH = """apply_patch <<'EOF'
+*** Begin Patch
+*** Add File: new.txt
++hello
+*** End Patch
+EOF
+"""
+
+
+@pytest.mark.parametrize("agent", ["codex"], indirect=True)
+def test_codex_reports_what_it_edits(agent, folder, command):
+    patch = ToolCall("exec_command", {"cmd": PATCH}, id="call_1")
+    goal = ToolCall("get_goal", {}, id="call_2")
+    with FaultyServer([Answer("I will patch.", (patch,)), Answer("Patched.", (goal,)), ANSWER]) as server:
+        _, record = run(agent, server, folder, command)
+    first, second, last = record["output_messages"]
+    [call] = first["tool_calls"]
+    assert (call["tool"], call["input"]["changes"][0]["kind"]) == ("file_change", "add")
+    assert (second["content"], last["content"]) == ("Patched.", ANSWER)
+    assert "+hello" in record["file_changes"]
+    keep_events(agent, folder, "patch")
+
+
+@pytest.mark.parametrize("agent", ["claude-code"], indirect=True)
+def test_a_subagent_of_claude_code_is_one_call(agent, folder, command):
+    task = {"description": "Look", "prompt": "Do the work below", "subagent_type": "general-purpose"}
+    own = [Answer("I will ask.", (ToolCall("Task", task, id="call_1"),), USAGE), Answer(ANSWER, usage=USAGE)]
+    below = [Answer("Below.", (ToolCall("Bash", {"command": "echo low", "description": "x"}, id="call_2"),), USAGE)]
+    script = {"*Do the work below*": [*below, Answer("Done below.", usage=USAGE)], "*": own}
+    with FaultyServer(script) as server:
+        _, record = run(agent, server, folder, command)
+    assert record["status"] == "ok", record.get("error")
+    first, last = record["output_messages"]
+    assert [call["tool"] for call in first["tool_calls"]] == ["Task"]
+    assert "Done below." in first["tool_calls"][0]["output"]
+    assert last["content"] == ANSWER
+    assert record["execution_metrics"]["token_usage"]["input"] == 400
+    keep_events(agent, folder, "subagent")

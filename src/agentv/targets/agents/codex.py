@@ -73,6 +73,7 @@ def _item(transcript: Transcript, item: dict[str, Any], at_ms: float, completed:
     kind, id = item.get("type"), str(item.get("id"))
     if kind == "agent_message":
         if completed:
+            transcript.turn()  # a message comes whole, and is never the rest of another
             transcript.say(item.get("text") or "")
     elif kind not in ("reasoning", "error", "todo_list"):
         tool, input = _called(item)
