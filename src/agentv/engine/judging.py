@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from agentv.engine.calls import Answered, Targets
-from agentv.engine.prices import is_free
 from agentv.engine.question import Question
 from agentv.model.case import EvalCase
 from agentv.model.judgement import Wanted
@@ -93,12 +92,10 @@ class JudgeCall:
 
     @property
     def cost_usd(self) -> float | None:
-        """What this run paid for it: nothing for an answer of an earlier run, or of a target that costs nothing."""
+        """What this run paid for it: an answer of an earlier run is paid for."""
         if self.response is None:
             return None
-        if self.response.cached or (self.response.cost_usd is None and self.settings and is_free(self.settings)):
-            return 0.0
-        return self.response.cost_usd
+        return 0.0 if self.response.cached else self.response.cost_usd
 
     def to_data(self) -> dict[str, Any]:
         """For the record, without the messages."""

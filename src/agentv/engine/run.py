@@ -245,10 +245,26 @@ class Running:
                 "Leave --budget-usd out, or use a target that reports its cost",
             )
         own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
-        judged = math.fsum(_priced(found) for found in result.evaluator_results)
+        judged = math.fsum(self._judge_cost(found) for found in result.evaluator_results)
         self._cost += own + judged + _user_cost(result)
         if self._cost >= self._options.budget_usd:
             self.stopped = self.stopped or "budget"
+
+    def _judge_cost(self, found: EvaluatorResult) -> float:
+        """What an evaluator cost. Raises AgentvError when a judge that it asked has a price and does not say it."""
+        cost = judge_cost(found)
+        if cost is not None:
+            return cost
+        for call in (found.evaluator_provider_request or {}).get("calls", ()):
+            settings = self._worker.targets.get(call["target"]).settings
+            if "reply" in call and "cost_usd" not in call and not is_free(settings):
+                raise AgentvError(
+                    f"The judge '{call['target']}' does not say what its answers cost",
+                    "A budget cannot be held without a price",
+                    "Leave --budget-usd out, or use a judge that reports its cost",
+                )
+        own = [call.get("cost_usd", 0.0) for call in (found.evaluator_provider_request or {}).get("calls", ())]
+        return math.fsum((*own, *map(self._judge_cost, found.evaluator_results)))
 
     def _interrupt(self) -> None:
         if self.stopped == "interrupted":
@@ -261,18 +277,6 @@ class Running:
 class _CaseKey(msgspec.Struct):
     id: str
     dataset_path: str = ""
-
-
-def _priced(found: EvaluatorResult) -> float:
-    """What an evaluator cost. Raises AgentvError when a judge that it asked does not say."""
-    cost = judge_cost(found)
-    if cost is None:
-        raise AgentvError(
-            f"The judge of '{found.name}' does not say what its answers cost",
-            "A budget cannot be held without a price",
-            "Leave --budget-usd out, or use a judge that reports its cost",
-        )
-    return cost
 
 
 def _user_cost(result: Result) -> float:
