@@ -119,6 +119,21 @@ def test_a_target_that_is_not_in_the_targets_file_is_an_error_with_a_suggestion(
 
 
 @pytest.mark.parametrize(
+    "evaluator",
+    [
+        "{type: llm_judge, target: jugde}",
+        "{type: rubric, target: [judge, jugde]}",
+        "{type: composite, evaluators: [{type: llm_judge, target: jugde}], aggregator: weighted_average}",
+    ],
+)
+def test_a_judge_that_is_not_in_the_targets_file_is_an_error(write, evaluator):
+    write(".agentv/targets.yaml", "targets:\n  - {name: judge, provider: mock}\n")
+    path = write("a.yaml", f"evalcases:\n  - {{id: a, expected_outcome: x, input: q, evaluators: [{evaluator}]}}\n")
+    said = validate(path).stdout
+    assert "The target 'jugde' is not in" in said and "Did you mean 'judge'?" in said
+
+
+@pytest.mark.parametrize(
     ("evaluator", "expected"),
     [
         ("{type: llm_judge, prompt: missing.md}", "File 'missing.md' was not found"),
@@ -128,6 +143,11 @@ def test_a_target_that_is_not_in_the_targets_file_is_an_error_with_a_suggestion(
         ),
         ("{type: llm_judge, prompt: 'Grade {{ question }}'}", "The prompt does not use the answer"),
         ("{type: llm_judge, prompt: 'Grade {{ candidate_answer }'}", "The prompt is no valid template"),
+        ("{type: rubric, prompt: 'Grade {{ anser }}'}", "The prompt uses an unknown variable 'anser'"),
+        (
+            "{type: composite, evaluators: [x], aggregator: {type: llm_judge, prompt: '{{ evaluator_result }}'}}",
+            "Did you mean 'evaluator_results'?",
+        ),
         ("{type: python, function: 'missing.py:score'}", "File 'missing.py' was not found"),
         ("{type: 'mine.py:Check'}", "File 'mine.py' was not found"),
         ("{type: code_judge, script: [python, gone.py]}", "The script 'gone.py' was not found"),

@@ -43,6 +43,16 @@ def project(folder, command):
     return Project(folder, command)
 
 
+def test_what_judges_are_asked_is_kept_beside_it(project):
+    judge = {"name": "judge", "provider": "mock", "response": "no verdict"}
+    project.folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}, judge]})
+    project.folder.write("cases.yaml", {"evaluators": [{"type": "llm_judge", "votes": 2}]})
+    prompts = project.dumped(expect=3)
+    assert [prompt.get("evaluator") for prompt in prompts] == [None] + ["llm_judge"] * 4
+    assert all("Hello" in prompt["messages"][1]["content"] for prompt in prompts[1:])
+    assert ["cannot be used" in prompt["text"] for prompt in prompts[1:]].count(True) == 2
+
+
 def test_each_job_has_a_file(project):
     project.cases(CASE, {**CASE, "id": "two/../x y"})
     prompts = project.dumped("--trials", "2")

@@ -40,6 +40,13 @@ class JobFiles:
         turn = f"turn-{question.turn + 1}" if question.turn else ""
         self._write(job, turn, text=question.prompt, messages=_data_of(question), sent=sent)
 
+    def write_judge_prompt(self, job: Job, evaluator: str, question: Question, responder: Responder) -> None:
+        """What an evaluator of a job asks a judge, likewise."""
+        sent = sent_or_none(responder, question)
+        asked = _data_of(question)
+        part = f"judge-{_UNSAFE.sub('_', evaluator)[:_LONGEST_NAME]}-{question.trial}.{digest(asked)[:8]}"
+        self._write(job, part, evaluator=evaluator, text=question.prompt, messages=asked, sent=sent)
+
     def write_trace(self, job: Job, question: Question, answered: Answered, result: Result) -> None:
         """What was said in a job, from the first message to the last, and what came of it."""
         response = answered.response

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from agentv.engine.question import Question
 from agentv.model.case import EvalCase
 from agentv.model.judgement import Wanted
 from agentv.model.message import Message, message_to_data
-from agentv.model.response import Response
+from agentv.model.response import Responder, Response
 from agentv.model.result import TokenUsage, sum_usage
 from agentv.model.score import EvaluatorFailure
 from agentv.targets.base import ModelApi, Target
@@ -26,6 +27,9 @@ MOST_CALLS = 50
 _NO_SUCH_FORM = frozenset({400, 404, 415, 422, 501})
 """How servers refuse a form of answer that they do not know."""
 _AS_IT_IS = Wanted()
+
+KeepPrompt = Callable[[str, Question, Responder], None]
+"""Takes the name of an evaluator, what it asks, and the target that it asks."""
 
 
 def judges_of(
@@ -65,6 +69,8 @@ class Judging:
 
     async def _called(self, call: JudgeCall, question: Question, wanted: Wanted) -> Answered:
         live = self.targets.wanting(call.target, wanted)
+        if call.keep is not None:
+            call.keep(question, live.responder)
         call.settings = live.settings
         has_form = wanted.schema is not None and getattr(live.settings, "response_format", None) == wanted.schema
         call.schema = str(wanted.schema.get("title", "")) if wanted.schema is not None and has_form else None
@@ -74,8 +80,15 @@ class Judging:
 class JudgeCall:
     """One call that was begun, and how it ended."""
 
-    def __init__(self, target: str, messages: tuple[Message, ...], sample: int) -> None:
+    def __init__(
+        self,
+        target: str,
+        messages: tuple[Message, ...],
+        sample: int,
+        keep: Callable[[Question, Responder], None] | None = None,
+    ) -> None:
         self.target = target
+        self.keep = keep
         self.messages = messages
         self.sample = sample
         self.settings: Target | None = None
@@ -124,7 +137,15 @@ class JudgeCall:
 class JudgeCalls:
     """The calls that one evaluator makes while it scores one answer; `evaluator` is its name in the results."""
 
-    def __init__(self, judging: Judging, case: EvalCase, evaluator: str, judges: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        judging: Judging,
+        case: EvalCase,
+        evaluator: str,
+        judges: tuple[str, ...],
+        keep_prompt: KeepPrompt | None = None,
+    ) -> None:
+        self._keep = None if keep_prompt is None else partial(keep_prompt, evaluator)
         self._judging = judging
         self._case = case
         self._evaluator = evaluator
@@ -138,7 +159,7 @@ class JudgeCalls:
             raise EvaluatorFailure("No judge: name one with --judge, `target` of the evaluator or `judge_target`")
         if name not in self._judging.targets.names:
             raise EvaluatorFailure(f"There is no target '{name}' to ask")
-        call = JudgeCall(name, messages, wanted.sample)
+        call = JudgeCall(name, messages, wanted.sample, self._keep)
         self._calls.append(call)
         asked = EvalCase(f"judge:{self._case.id}", input=messages, place=self._case.place)
         question = Question(asked, prompt_id=self._evaluator, trial=wanted.sample)

@@ -10,7 +10,7 @@ import msgspec
 
 from agentv.engine.calls import Targets
 from agentv.engine.grading import evaluator_result, failed_result
-from agentv.engine.judging import JudgeCalls, Judging
+from agentv.engine.judging import JudgeCalls, Judging, KeepPrompt
 from agentv.engine.question import Question
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
@@ -28,11 +28,15 @@ _REMEMBERED = 1024
 
 
 class Answerer(msgspec.Struct, frozen=True, gc=False):
-    """Whose answer is scored, and from which score on it passes. `judge` is named by the entry around this one."""
+    """Whose answer is scored, and from which score on it passes.
+
+    `judge` is named by the entry around this one. `keep_prompt` is told what judges are asked, before they are.
+    """
 
     target: str
     verdicts: Verdicts | None = None
     judge: str | tuple[str, ...] | None = None
+    keep_prompt: KeepPrompt | None = None
 
 
 class Scorer:
@@ -55,7 +59,7 @@ class Scorer:
                 judgement = judgement.with_embed(partial(self._embed, spec.target))
             named = spec.target or answerer.judge
             judges = self._judging.judges(evaluator.judge or named, answerer.target)
-            calls = JudgeCalls(self._judging, judgement.case, spec.name, judges)
+            calls = JudgeCalls(self._judging, judgement.case, spec.name, judges, answerer.keep_prompt)
             inner = msgspec.structs.replace(answerer, judge=named)
             own = judgement.for_evaluator(calls.ask, judges, lambda member: self.score(member, judgement, inner))
             result = evaluator_result(spec, await evaluator.evaluate(own), answerer.verdicts)

@@ -173,7 +173,8 @@ class Worker:
         return text
 
     def _answerer(self, job: Job) -> Answerer:
-        return Answerer(job.target, self._verdicts(job))
+        keep = None if self._prompts is None else partial(self._prompts.write_judge_prompt, job)
+        return Answerer(job.target, self._verdicts(job), keep_prompt=keep)
 
     async def aclose(self) -> None:
         """Closes the targets, and ends what judges have running."""

@@ -52,14 +52,16 @@ class References:
         self._checked.add(thing)
         return True
 
-    def _check_target(self, name: str, case: EvalCase) -> Iterator[Finding]:
+    def _check_target(self, name: str, case: EvalCase, field: str = "execution.target") -> Iterator[Finding]:
         if self._targets is not None and name not in self._targets:
             hint = did_you_mean(name, self._targets) or f"Known targets: {', '.join(self._targets) or 'none'}"
             message = f"The target '{name}' is not in {self._targets_file}"
-            yield self._finding("error", message, case, name, "execution.target", hint)
+            yield self._finding("error", message, case, name, field, hint)
 
     def _check_evaluator(self, spec: EvaluatorSpec, case: EvalCase, field: str) -> Iterator[Finding]:
         settings = spec.settings
+        for name in (spec.target,) if isinstance(spec.target, str) else spec.target or ():
+            yield from self._check_target(name, case, f"{field}.target")
         if spec.type in _JUDGES and isinstance(settings.get("prompt"), str):
             yield from self._check_prompt(settings["prompt"], case, f"{field}.prompt")
         if spec.type == "python" and isinstance(settings.get("function"), str):
@@ -78,7 +80,13 @@ class References:
     def _check_members(self, settings: FrozenDict, case: EvalCase, field: str) -> Iterator[Finding]:
         for index, member in enumerate(settings.get("evaluators") or ()):
             if isinstance(member, dict):
-                inner = EvaluatorSpec(type=str(member.get("type")), name="", settings=FrozenDict(member))
+                target = member.get("target")
+                inner = EvaluatorSpec(
+                    type=str(member.get("type")),
+                    name="",
+                    target=tuple(target) if isinstance(target, list) else target,
+                    settings=FrozenDict(member),
+                )
                 yield from self._check_evaluator(inner, case, f"{field}.evaluators[{index}]")
 
     def _check_prompt(
