@@ -137,7 +137,8 @@ def test_each_case_stands_in_the_folder_once_and_before_its_first_record(project
     (loaded, *_) = load_cases("d.yaml")
     assert first.pop("fingerprint") == loaded.fingerprint
     assert first.pop("input_fingerprint") == loaded.input_fingerprint
-    assert first.pop("dataset_path") == "d.yaml" and first.pop("evaluators_fingerprint")
+    assert first.pop("dataset_path") == "d.yaml" and first.pop("line") == loaded.line
+    assert first.pop("evaluators_fingerprint")
     assert first == json.loads(json.dumps(resolved_data(loaded)))
 
 
