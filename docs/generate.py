@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import chdir
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import NoneType, UnionType
@@ -18,6 +19,7 @@ import click
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
+from agentv import stats
 from agentv.cli import cli
 from agentv.config import ProjectConfig, RunDefaults
 from agentv.datasets.keys import (
@@ -69,6 +71,7 @@ _SHARED: dict[str, Kind] = {"Every target": Target, "Every model API": ModelApi,
 def pages() -> dict[str, str]:
     """Every page by its path under docs/reference."""
     builders = {"cli.md": _cli, "keys.md": _keys, "evaluators.md": _evaluators, "targets.md": _targets}
+    builders["stats.md"] = _stats
     builders |= {f"evaluators/{name}.md": partial(_evaluator, name) for name in EVALUATORS.names()}
     builders |= {f"targets/{name}.md": partial(_provider, name) for name in TARGETS.names()}
     return {name: "\n".join([_NOTE, "", *build()]).rstrip() + "\n" for name, build in builders.items()}
@@ -268,6 +271,42 @@ def _evaluator(name: str) -> Lines:
         for line in scores.splitlines():
             case, _, score = line.partition(": ")
             yield f"| `{case}` | {float(score):.3g} |"
+
+
+def _stats() -> Lines:
+    yield from ("# Statistics", "")
+    yield "What `agentv.stats` has: pure functions over numbers, which `agentv eval`, `compare` and `plan` use and that"
+    yield "may be used by themselves. Each is held against closed forms, scipy and statsmodels in the tests; how often"
+    yield "intervals hold the truth is in the [table of coverage](../coverage.md), and how to use them in"
+    yield "[Is my change real?](../is_my_change_real.md)."
+    yield from ("", "| name | what it is |", "|---|---|")
+    for name in stats.__all__:
+        yield f"| [`{name}`](#{name.lower()}) | {_cell(_first_sentence(getattr(stats, name)))} |"
+    for module, names in stats.NAMES.items():
+        home = import_module(f"agentv.stats.{module}")
+        yield from ("", f"## {module}", "", (home.__doc__ or "").split("\n", 1)[0])
+        for name in names:
+            yield from ("", f"### {name}", "", *_stats_entry(getattr(home, name)))
+
+
+def _stats_entry(entry: Any) -> Lines:
+    """A function with its parameters and its docstring as it is written: formulas are no Markdown."""
+    parameters = ", ".join(map(_parameter, inspect.signature(entry).parameters.values()))
+    yield from ("```text", f"{entry.__name__}({parameters})", "", *inspect.cleandoc(entry.__doc__).split("\n"), "```")
+    if inspect.isclass(entry):
+        members = [(name, each) for name, each in vars(entry).items() if not name.startswith("_") and each.__doc__]
+        yield from ("", "| member | meaning |", "|---|---|")
+        for name, each in members:
+            call = "" if isinstance(each, property) else "()"
+            yield f"| `{name}{call}` | {_cell(inspect.cleandoc(each.__doc__).replace(chr(10), ' '))} |"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    return parameter.name if parameter.default is parameter.empty else f"{parameter.name}={parameter.default!r}"
+
+
+def _first_sentence(entry: Any) -> str:
+    return str(inspect.cleandoc(entry.__doc__).split("\n\n", 1)[0].replace("\n", " "))
 
 
 def _targets() -> Lines:

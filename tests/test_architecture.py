@@ -29,6 +29,7 @@ GROUND = {
     "temporary",
     "json_values",
     "templates",
+    "mending",
     "transform",
     "patterns",
     "hashes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentv.api import Run, evaluate, evaluate_async
+    from agentv.api import Run, compare, evaluate, evaluate_async
     from agentv.datasets.loading import load_cases, stream_cases
     from agentv.errors import (
         AgentvError,
@@ -48,6 +48,7 @@ __all__ = [
     "Verdicts",
     "__version__",
     "cases",
+    "compare",
     "evaluate",
     "evaluate_async",
     "load_cases",
@@ -58,6 +59,7 @@ _HOMES = {
     "Run": "agentv.api",
     "Score": "agentv.model.score",
     "cases": "agentv.testing.cases",
+    "compare": "agentv.api",
     "evaluate": "agentv.api",
     "evaluate_async": "agentv.api",
     "load_cases": "agentv.datasets.loading",

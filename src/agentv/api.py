@@ -1,4 +1,4 @@
-"""`agentv.evaluate`: a run from Python, on files or on cases in memory, against a target or a plain function."""
+"""`agentv.evaluate` and `agentv.compare`: runs from Python, on files or on cases in memory, and what they show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,7 @@ from agentv.datasets.loading import CaseSource, case_source, warn_caller
 from agentv.datasets.reading import Options
 from agentv.engine.options import EvalOptions, parse_max_errors
 from agentv.engine.run import Observer, Running
+from agentv.engine.runs import named_run
 from agentv.engine.session import Outcome, Session, Watch, unwatched
 from agentv.errors import DatasetWarning, UsageError
 from agentv.model.case import EvalCase
@@ -32,6 +33,9 @@ from agentv.suggest import did_you_mean
 from agentv.targets.base import Target
 from agentv.targets.python import GivenFunction
 
+if TYPE_CHECKING:
+    from agentv.comparison.model import Comparison
+
 OPTIONS = (
     *(name for name in EvalOptions.__struct_fields__ if name not in ("paths", "filters", "gates")),
     *("filter", "threshold", "min_pass_rate", "max_errors"),
@@ -39,6 +43,7 @@ OPTIONS = (
 """What `evaluate` takes besides: the options of the command, under its names."""
 
 Dataset = str | os.PathLike[str] | Sequence[str] | Iterable[EvalCase | dict[str, Any]]
+GivenRun: TypeAlias = "Run | str | os.PathLike[str]"
 GivenTarget = str | dict[str, Any] | Callable[..., Any]
 
 
@@ -109,6 +114,23 @@ async def evaluate_async(
         await asyncio.wait([outcome])
         outcome.exception()  # looked at, because nobody else is left to hear it
         raise
+
+
+def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
+    """The second run against the first, as `agentv compare` does: is the change real?
+
+    A run is what `evaluate` returned, or a path, an id or `RUN:target` as in the command. Options are `threshold`,
+    `margin`, `changes` and `seed`.
+    """
+    from agentv.comparison.compare import compare_runs  # late: it needs numpy, and `evaluate` does not
+    from agentv.comparison.scores import RunScores
+
+    loaded = []
+    for given in (before, after):
+        name = str(given.path) if isinstance(given, Run) else os.fspath(given)
+        path, target = named_run(name)
+        loaded.append(RunScores(path, name, target))
+    return compare_runs(*loaded, **options)
 
 
 def _executed(session: Session, out: str | os.PathLike[str] | None, watch: Watch) -> Outcome:

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from compared_runs import judged, record, used, write_run, write_scores
 
+import agentv
 from agentv.comparison.compare import compare_runs
 from agentv.comparison.matrix import compare_many
 from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError, UsageError
 from agentv.report.comparison import sentence
+from agentv.results.summary import SummaryBuilder
 from agentv.stats.comparison import compare_paired
 from agentv.stats.means import clustered_mean
 from agentv.stats.multiplicity import holm
@@ -166,6 +168,18 @@ class TestOutcomes:
         assert text.startswith(said)
         assert ", 60 paired cases); this set could have shown 0.05" in text
 
+    @pytest.mark.parametrize("trials", [1, 3])
+    @pytest.mark.parametrize("talk", [None, "c{}"])
+    def test_the_mean_of_a_side_is_that_of_its_summary(self, compare, trials, talk):
+        records = [
+            record(n, float(n * trial % 3 > 0), trial=trial, conversation_id=talk and talk.format(n // 4))
+            for n in range(40)
+            for trial in range(1, trials + 1)
+        ]
+        summary = SummaryBuilder("r", trials).add_all(records).build().targets["t"]
+        side = compare(records, records).sides[0]
+        assert (side.mean.value, side.mean.ci95) == (pytest.approx(summary.mean), pytest.approx(summary.ci95))
+
 
 class TestParts:
     def test_evaluators_are_compared_by_name_and_adjusted(self, compare):
@@ -290,3 +304,9 @@ class TestSimulated:
             found.append(compare_paired(draw.random(2_000) < np.clip(easy, 0, 0.95), draw.random(2_000) < worth).answer)
         assert found.count("better") >= 240
         assert found.count("worse") == 0
+
+
+def test_the_python_api_compares_too(tmp_path):
+    paths = [write_scores(tmp_path / f"{name}.jsonl", [score] * 20) for name, score in [("a", 0.0), ("b", 1.0)]]
+    assert agentv.compare(*paths).paired.answer == "better"
+    assert agentv.compare(f"{paths[0]}:t", paths[1], threshold=0.5).wins == 20

@@ -14,7 +14,8 @@ from agentv.results.brief import whole_record
 from agentv.results.folder import RunFolder
 from agentv.results.reading import read_run
 from agentv.stats.comparison import Paired, compare_paired
-from agentv.stats.means import Estimate, clustered_mean, paired_difference
+from agentv.stats.intervals import MeanAccumulator
+from agentv.stats.means import Estimate, paired_difference
 from agentv.stats.multiplicity import holm
 from agentv.stats.power import non_inferiority
 
@@ -144,12 +145,6 @@ class Joined:
 
 def side_of(run: RunScores) -> Side:
     """A run as a comparison names it."""
-    import numpy as np
-
-    count = len(run.cases)
-    means = run.scores.means(np.arange(count), count)
-    clusters = run.clusters(range(count))
-    there = ~np.isnan(means)
     return Side(
         label=run.label,
         path=str(run.path),
@@ -158,13 +153,20 @@ def side_of(run: RunScores) -> Side:
         records=run.records,
         errors=run.errors,
         unscored=run.unscored,
-        mean=_mean(means[there], None if clusters is None else clusters[there]),
+        mean=_mean(run),
         stopped_early=_stopped_early(run.path),
     )
 
 
-def _mean(scores: NDArray[Any], clusters: NDArray[Any] | None) -> Estimate | None:
-    return clustered_mean(scores, clusters) if len(scores) else None
+def _mean(run: RunScores) -> Estimate | None:
+    """The mean and the interval that the run's own summary has."""
+    cases, values = run.scores.arrays()
+    known = run.clusters(range(len(run.cases)))
+    repeated = run.records > len(run.cases)
+    found = MeanAccumulator()
+    for case, value in zip(cases.tolist(), values.tolist(), strict=True):
+        found.add(value, case if known is None and repeated else None if known is None else int(known[case]))
+    return None if found.mean is None else Estimate(found.mean, None, found.ci95, found.n, found.clusters)
 
 
 def name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:

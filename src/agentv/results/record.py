@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
+from agentv.mending import mended_json
 from agentv.model.result import SCHEMA_VERSION, Result
 from agentv.results.foreign import result_from_row
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Result).decode
-
-_PAIR_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-_HALF = re.compile("[\ud800-\udfff]")
 
 _DEEPEST = 200
 _LARGEST = 2**63
@@ -40,8 +37,8 @@ def decode_record(line: bytes, run_id: str = "") -> Result:
     except msgspec.ValidationError as error:
         return record_from_data(_object_in(line), run_id, str(error))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        mended = _with_whole_pairs(line)
-        if mended is not None:
+        mended = mended_json(line)  # JavaScript writes half a surrogate pair where it cut a text
+        if mended != line:
             return decode_record(mended, run_id)
         raise RecordError(f"Invalid JSON - {error}") from error
     if result.schema_version != SCHEMA_VERSION:
@@ -64,20 +61,6 @@ def record_from_data(data: dict[str, Any], run_id: str = "", problem: str = "") 
         return msgspec.convert(data, Result)
     except msgspec.ValidationError as error:
         raise RecordError(str(error)) from error
-
-
-def _with_whole_pairs(line: bytes) -> bytes | None:
-    """The line with U+FFFD for halves of surrogate pairs, as JavaScript writes where it cut a text; None without."""
-    if not _PAIR_HALF.search(line):
-        return None
-    import json  # late: msgspec takes no half, and hardly any line has one
-
-    try:
-        text = json.dumps(json.loads(line), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return None
-    mended = _HALF.sub("\ufffd", text)
-    return None if mended == text else mended.encode()
 
 
 def _object_in(line: bytes) -> dict[str, Any]:

@@ -1,5 +1,45 @@
 """What scores mean: pure functions and accumulators over numbers. Knows no result and no file.
 
 `distributions`, `intervals`, `sequential`, `trials`, `power` and `multiplicity` are plain Python, and runs use them;
-the others work on arrays and import numpy when they are called.
+the others work on arrays and import numpy when they are called. Every name is imported on first use.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+NAMES = {
+    "intervals": ("wilson", "clopper_pearson", "MeanAccumulator"),
+    "means": ("clustered_mean", "paired_difference", "t_test", "average_trials"),
+    "comparison": ("compare_paired",),
+    "paired": ("mcnemar_exact", "mcnemar_mid_p", "share_difference", "sign_flip_test"),
+    "bootstrap": ("bca_interval",),
+    "trials": ("pass_at_k", "pass_hat_k"),
+    "power": (
+        "power_to_detect",
+        "minimum_detectable_difference",
+        "cases_needed",
+        "variance_of_difference",
+        "non_inferiority",
+    ),
+    "multiplicity": ("holm", "benjamini_hochberg"),
+    "agreement": ("cohen_kappa", "krippendorff_alpha"),
+    "ranking": ("bradley_terry", "rank"),
+    "sequential": ("BettingMean", "mcnemar_e_value", "share_sequence"),
+}
+"""The public names, by the module that has them."""
+
+__all__ = [name for names in NAMES.values() for name in names]
+
+
+def __getattr__(name: str) -> Any:
+    home = next((module for module, names in NAMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module 'agentv.stats' has no attribute {name!r}")
+    from importlib import import_module  # late: runs import parts of this package, and need few of them
+
+    return getattr(import_module(f"agentv.stats.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

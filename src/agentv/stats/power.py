@@ -22,7 +22,7 @@ class NonInferiority(NamedTuple):
     p_value: float | None
 
 
-def power(difference: float, standard_error: float, alpha: float = ALPHA) -> float:
+def power_to_detect(difference: float, standard_error: float, alpha: float = ALPHA) -> float:
     """The chance to find a true difference with a two-sided test: Φ(δ/SE - z) + Φ(-δ/SE - z).
 
     Cohen (1988), Statistical Power Analysis for the Behavioral Sciences.

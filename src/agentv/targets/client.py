@@ -34,10 +34,10 @@ from yarl import URL
 from agentv import __version__
 from agentv.environment import SHORTEST_SECRET, redacted
 from agentv.errors import UsageError
+from agentv.mending import mended_json
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.targets.failures import reported_failure
-from agentv.targets.mending import mended_json
 
 MAX_ANSWER_BYTES = 64 * 2**20
 CONNECT_TIMEOUT_S = 30.0

@@ -1,4 +1,4 @@
-"""JSON that servers send a little wrong, put right: an answer that was paid for is not lost to half a character."""
+"""JSON that others write a little wrong, put right: an answer that was paid for is not lost to half a character."""
 
 from __future__ import annotations
 

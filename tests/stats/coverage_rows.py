@@ -1,0 +1,255 @@
+"""How often intervals hold the truth, in simulated runs. Run as a program, it writes docs/coverage.md."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from agentv.stats.agreement import cohen_kappa, krippendorff_alpha
+from agentv.stats.bootstrap import bca_interval
+from agentv.stats.comparison import compare_paired
+from agentv.stats.intervals import MeanAccumulator, clopper_pearson, wilson
+from agentv.stats.means import clustered_mean, paired_difference
+from agentv.stats.paired import mcnemar_exact, mcnemar_mid_p, sign_flip_test
+from agentv.stats.ranking import bradley_terry
+from agentv.stats.sequential import BettingMean, mcnemar_e_value, share_sequence
+
+RUNS = 10_000
+LOOKS = 200
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "coverage.md"
+
+
+class Row(NamedTuple):
+    """One simulation: `holds` draws a run and says whether the interval holds the truth."""
+
+    name: str
+    kind: str
+    setting: str
+    holds: Callable
+
+    @property
+    def limits(self):
+        return {"approximate": (0.93, 0.97), "exact": (0.945, 1.0), "anytime": (0.945, 1.0)}[self.kind]
+
+    def coverage(self, runs=RUNS):
+        draw = np.random.default_rng(2026)
+        return sum(bool(self.holds(draw)) for _ in range(runs)) / runs
+
+
+def inside(interval, truth):
+    return interval is not None and interval[0] <= truth <= interval[1]
+
+
+@cache
+def known(function, *arguments):
+    return function(*arguments)
+
+
+def share_of(hits, n):
+    return wilson(hits / n, n)
+
+
+def shares(function, kind) -> Iterator[Row]:
+    for share in (0.1, 0.3, 0.5, 0.9):
+        for n in (100, 1_000):
+
+            def holds(draw, share=share, n=n):
+                return inside(known(function, int(draw.binomial(n, share)), n), share)
+
+            name = {"share_of": "`wilson`"}.get(function.__name__, f"`{function.__name__}`")
+            yield Row(name, kind, f"{n:,} cases, share {share}", holds)
+
+
+def talks(draw, groups=50, size=4, share=0.6):
+    """Scores of conversations: each has its own chance, spread around the share."""
+    chances = draw.beta(4 * share, 4 * (1 - share), groups)
+    return (draw.random((size, groups)) < chances).T.ravel().astype(float), np.repeat(np.arange(groups), size)
+
+
+def accumulated(scores, clusters):
+    mean = MeanAccumulator()
+    for score, cluster in zip(scores.tolist(), clusters.tolist(), strict=True):
+        mean.add(score, cluster)
+    return mean.ci95
+
+
+def paired_shares(draw, n=100, share=0.6, gain=0.1):
+    """Two sides whose answers go together: half the cases are the same draw."""
+    common, own = draw.random(n), draw.random((2, n))
+    same = draw.random(n) < 0.5
+    return [
+        (np.where(same, common, each) < chance).astype(float)
+        for each, chance in zip(own, (share, share + gain), strict=True)
+    ]
+
+
+def kappa_holds(draw):
+    truth = draw.integers(0, 2, 200)
+    raters = [np.where(draw.random(200) < 0.1, 1 - truth, truth).tolist() for _ in range(2)]
+    return inside(cohen_kappa(*raters).ci95, 0.64)
+
+
+def alpha_holds(draw):
+    truth = draw.integers(0, 2, 150)
+    raters = [np.where(draw.random(150) < 0.1, 1 - truth, truth).tolist() for _ in range(3)]
+    return inside(krippendorff_alpha(list(zip(*raters, strict=True)), resamples=400).ci95, 0.64)
+
+
+STRENGTHS = np.array([0.4, 0.1, -0.5])
+
+
+def ranking_holds(draw):
+    wins = np.zeros((3, 3))
+    for i in range(3):
+        for j in range(i):
+            wins[i, j] = draw.binomial(100, 1 / (1 + np.exp(STRENGTHS[j] - STRENGTHS[i])))
+            wins[j, i] = 100 - wins[i, j]
+    found = bradley_terry(wins)[0]
+    return abs(found.value - STRENGTHS[0]) <= 1.959963984540054 * found.standard_error
+
+
+def watched(scores, claim, **options):
+    """Whether a claim that is true is never refused, looked at after each score."""
+    bet = BettingMean(claim, **options)
+    for score in scores.tolist():
+        bet.add(score)
+    return bet.decided is None
+
+
+def watched_talks(draw):
+    scores, clusters = talks(draw)
+    bet = BettingMean(0.6, largest=4)
+    for total in np.bincount(clusters, scores).tolist():
+        bet.add(total, 4)
+    return bet.decided is None
+
+
+FIXED = np.random.default_rng(5).beta(2, 1, LOOKS).round(2)
+
+
+def watched_share(draw, share=0.3):
+    hits = np.cumsum(draw.random(LOOKS) < share).tolist()
+    return all(inside(known(share_sequence, hit, n), share) for n, hit in enumerate(hits, 1))
+
+
+def watched_pairs(draw):
+    wins = np.cumsum(draw.random(LOOKS) < 0.5).tolist()
+    return all(known(mcnemar_e_value, win, n - win) < 20 for n, win in enumerate(wins, 1))
+
+
+def rows() -> Iterator[Row]:
+    yield from shares(share_of, "approximate")
+    uniform = "100 cases, any score"
+    yield Row(
+        "`MeanAccumulator`",
+        "approximate",
+        "50 conversations of 4, passed or not",
+        lambda draw: inside(accumulated(*talks(draw)), 0.6),
+    )
+    yield Row(
+        "`clustered_mean`",
+        "approximate",
+        uniform,
+        lambda draw: inside(clustered_mean(draw.beta(4, 2, 100)).ci95, 2 / 3),
+    )
+    yield Row(
+        "`clustered_mean`",
+        "approximate",
+        "50 conversations of 4",
+        lambda draw: inside(clustered_mean(*talks(draw)).ci95, 0.6),
+    )
+    yield Row(
+        "`paired_difference`",
+        "approximate",
+        uniform,
+        lambda draw: inside(paired_difference(draw.beta(4, 2, 100), draw.beta(4, 2, 100)).estimate.ci95, 0),
+    )
+    for gain in (0.0, 0.1, 0.3):
+        yield Row(
+            "`compare_paired`",
+            "approximate",
+            f"100 cases passed or not, difference {gain}",
+            lambda draw, gain=gain: inside(compare_paired(*paired_shares(draw, gain=gain)).ci95, gain),
+        )
+    yield Row(
+        "`bca_interval`",
+        "approximate",
+        f"{uniform}, 999 resamples",
+        lambda draw: inside(bca_interval(draw.beta(4, 2, 100), resamples=999), 2 / 3),
+    )
+    yield Row("`cohen_kappa`", "approximate", "200 items, kappa 0.64", kappa_holds)
+    yield Row("`krippendorff_alpha`", "approximate", "150 items, 3 raters, alpha 0.64, 400 resamples", alpha_holds)
+    yield Row("`bradley_terry`", "approximate", "3 sides, 100 games a pair", ranking_holds)
+    yield from shares(clopper_pearson, "exact")
+    yield Row(
+        "`mcnemar_exact`",
+        "exact",
+        "100 cases, no difference: p > 0.05",
+        lambda draw: mcnemar_exact(*discordant(draw)) > 0.05,
+    )
+    yield Row(
+        "`mcnemar_mid_p`",
+        "approximate",
+        "100 cases, no difference: p > 0.05",
+        lambda draw: mcnemar_mid_p(*discordant(draw)) > 0.05,
+    )
+    yield Row(
+        "`sign_flip_test`",
+        "exact",
+        "100 cases, no difference, 999 flips: p > 0.05",
+        lambda draw: sign_flip_test(draw.beta(4, 2, 100) - draw.beta(4, 2, 100), resamples=999).p_value > 0.05,
+    )
+    for share in (0.1, 0.5, 0.9):
+        yield Row(
+            "`BettingMean`",
+            "anytime",
+            f"share {share}, looked at after each of {LOOKS} cases",
+            lambda draw, share=share: watched((draw.random(LOOKS) < share).astype(float), share),
+        )
+    yield Row(
+        "`BettingMean`",
+        "anytime",
+        f"any score, looked at after each of {LOOKS}",
+        lambda draw: watched(draw.beta(4, 2, LOOKS), 2 / 3),
+    )
+    yield Row(
+        "`BettingMean`",
+        "anytime",
+        f"one set of {LOOKS} cases in random order",
+        lambda draw: watched(draw.permutation(FIXED), float(FIXED.mean())),
+    )
+    yield Row("`BettingMean`", "anytime", "50 conversations of 4, looked at after each", watched_talks)
+    yield Row("`share_sequence`", "anytime", f"share 0.3, looked at after each of {LOOKS} cases", watched_share)
+    yield Row(
+        "`mcnemar_e_value`", "anytime", f"no difference, looked at after each of {LOOKS} pairs: E < 20", watched_pairs
+    )
+
+
+def discordant(draw):
+    first, second = paired_shares(draw, gain=0.0)
+    return int((second > first).sum()), int((second < first).sum())
+
+
+def page(found) -> str:
+    lines = [
+        "# How often intervals hold the truth",
+        "",
+        f"Each row is {RUNS:,} simulated runs whose truth is known, and how often the 95 % interval held it; "
+        "of a test, how",
+        "often it rightly found nothing. Approximate intervals aim at 95 %. Exact ones, and those that one may "
+        "look at all",
+        "the time, promise no less. `pytest -m slow tests/stats` simulates all of it again and compares: "
+        "seeds are fixed.",
+        "What the functions do is in the [reference](reference/stats.md).",
+        "",
+        "| function | kind | setting | held |",
+        "|---|---|---|--:|",
+        *(f"| {row.name} | {row.kind} | {row.setting} | {share:.2%} |".replace("%", " %") for row, share in found),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page([(row, row.coverage()) for row in rows()]), encoding="utf-8")
