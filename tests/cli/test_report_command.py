@@ -99,3 +99,19 @@ def test_a_run_without_results_is_reported(run, command):
     Path("run/results.jsonl").write_text("")
     assert command("report", "run", "--html", "--junit", "--markdown", "--csv").code == 0
     assert json.loads(command("report", "run", "--json").stdout)["done"] == 0
+
+
+def test_texts_that_act_are_shown_as_text_on_a_terminal(run, command):
+    row = json.loads(Path("run/results.jsonl").read_text().splitlines()[0])
+    nasty = "\x1b[2J\x1b]0;owned\x07 \u202egnp \ud83d".encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    row |= {"eval_id": nasty, "target": nasty, "verdict": "fail", "score": 0.0, "misses": [nasty], "run_id": nasty}
+    Path("nasty.jsonl").write_text(json.dumps(row) + "\n")
+    for arguments in (
+        ("report", "nasty.jsonl"),
+        ("report", "nasty.jsonl", "--markdown"),
+        ("report", "nasty.jsonl", "--github"),
+    ):
+        ended = command(*arguments)
+        assert ended.code == 0
+        assert "\x1b" not in ended.stdout + ended.stderr and "\u202e" not in ended.stdout
+        assert "\\x1b[2J" in ended.stdout

@@ -21,6 +21,7 @@ import msgspec
 from agentv import __version__
 from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
 from agentv.report.modules import joined
+from agentv.report.terminal import early_stop_line
 from agentv.report.text import one_line
 from agentv.results.opened import Figures, OpenedRun
 
@@ -267,11 +268,17 @@ def _head(run: OpenedRun, figures: Figures, table: _Table) -> dict[str, Any]:
             "datasets": list(dict.fromkeys(name for name, _ in table.datasets if name)),
             "done": figures.done,
             "jobs": figures.jobs,
+            "spared": figures.spared,
             "agentv": __version__,
         },
         "total": table.total,
         "summary": figures.summary,
         "details": figures.details,
+        "early": {
+            name: " ".join(early_stop_line(target.early_stop).split())
+            for name, target in figures.summary.targets.items()
+            if target.early_stop is not None
+        },
         "targets": list(table.targets),
         "datasets": [{"name": name, "path": path} for name, path in table.datasets],
         "prompts": list(table.prompts),

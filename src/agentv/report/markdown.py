@@ -10,6 +10,7 @@ from agentv.model.run import TargetSummary
 from agentv.report.figures import NONE, counted, duration, interval, number, percent, percent_interval, usd
 from agentv.report.junit import job_name
 from agentv.report.notable import notable
+from agentv.report.terminal import early_stop_line
 from agentv.report.text import cell
 from agentv.results.opened import Figures, OpenedRun
 from agentv.results.summary import TargetDetails, reason_of
@@ -38,7 +39,7 @@ def markdown_lines(run: OpenedRun, figures: Figures) -> Iterator[str]:
 
 
 def _unfinished(figures: Figures) -> Iterator[str]:
-    if figures.done < figures.jobs:
+    if figures.unfinished:
         yield from (f"**Unfinished**: {figures.done:,} of {figures.jobs:,} jobs are done.", "")
 
 
@@ -58,6 +59,10 @@ def _targets(figures: Figures) -> Iterator[str]:
             duration(target.duration_ms),
         )
     yield ""
+    for name, target in figures.summary.targets.items():
+        if target.early_stop is not None:
+            told = " ".join(early_stop_line(target.early_stop).split())
+            yield from (f"{cell(name, _LONGEST_NAME)}: {cell(told, 2 * _LONGEST_REASON)}", "")
 
 
 def _scored(target: TargetSummary) -> str:

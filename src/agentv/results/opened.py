@@ -33,6 +33,16 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     done: int
     jobs: int
 
+    @property
+    def spared(self) -> int:
+        """The jobs that were not needed, because enough was known before them."""
+        return sum(each.early_stop.not_needed for each in self.summary.targets.values() if each.early_stop)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether jobs are missing that were wanted."""
+        return self.done + self.spared < self.jobs
+
 
 _decode_case = msgspec.json.Decoder(KeptCase).decode
 
@@ -81,28 +91,47 @@ class OpenedRun:
             for found in result.evaluator_results:
                 if found.name not in evaluators:
                     evaluators[found.name] = None
-        summary = builder.build(self._planned())
+        kept = self._kept_summary()
+        summary, details = _labelled(builder.build(self._planned(kept)), builder.details(), kept)
         counts = self.manifest.counts if self.manifest else None
         return Figures(
             summary=summary,
-            details=builder.details(),
+            details=details,
             evaluators=tuple(evaluators),
             done=done,
             jobs=max(done, counts.jobs if counts else 0),
         )
 
-    def _planned(self) -> dict[str, int]:
-        """The jobs of each target, where the folder tells: the summary of a run that ended, or its only target."""
+    def _kept_summary(self) -> RunSummary | None:
         try:
-            kept = RunFolder(self.path).read_summary()
+            return RunFolder(self.path).read_summary()
         except AgentvError:
-            kept = None
+            return None
+
+    def _planned(self, kept: RunSummary | None) -> dict[str, int]:
+        """The jobs of each target, where the folder tells: the summary of a run that ended, or its only target."""
         if kept is not None:
             return {name: target.cases for name, target in kept.targets.items()}
         manifest = self.manifest
         if manifest is None or manifest.counts is None or len(manifest.targets) != 1:
             return {}
         return {manifest.targets[0].name: manifest.counts.jobs}
+
+
+def _labelled(
+    summary: RunSummary, details: dict[str, TargetDetails], kept: RunSummary | None
+) -> tuple[RunSummary, dict[str, TargetDetails]]:
+    """The same figures, with the intervals that a run with `--stop-when` kept: those hold at any moment."""
+    targets, further = dict(summary.targets), dict(details)
+    for name, before in (kept.targets if kept else {}).items():
+        early, found = before.early_stop, targets.get(name)
+        if early is None or found is None or found.scored != before.scored:
+            continue
+        targets[name] = msgspec.structs.replace(found, ci95=before.ci95, evaluators=before.evaluators, early_stop=early)
+        if name in further:
+            share = early.ci95 if early.measure == "pass_rate" else None
+            further[name] = msgspec.structs.replace(further[name], pass_ci95=share)
+    return msgspec.structs.replace(summary, targets=targets), further
 
 
 def _manifest(path: Path) -> RunManifest | None:

@@ -16,7 +16,8 @@ export function conversation(row, result, asked) {
       ? [{ role: "assistant", content: result.candidate_answer }]
       : [];
   const asking = (input ?? []).map((each) => message(each));
-  const answering = answers.map((each) => message(each, "answer"));
+  // Later turns of a user stand among the answers.
+  const answering = answers.map((each) => message(each, each.role === "user" ? "" : "answer"));
   if (!asking.length) asking.push(element("p", { class: "note" }, "The question is not part of this file."));
   if (!answering.length) answering.push(element("p", { class: "note" }, "There is no answer."));
   return element("div", { class: "conversation" }, asking, answering);

@@ -113,6 +113,8 @@ function figures(row, result) {
     ["cached", result.cached ? "yes" : null],
     ["carried from", result.carried_from ?? null],
     ["conversation", result.conversation_id ?? null],
+    ["turns", result.conversation ? String(result.conversation.turns) : null],
+    ["ended", result.conversation?.ended ?? null],
   ].filter(([, value]) => value !== null);
   return element(
     "div",

@@ -110,7 +110,7 @@ function banner(head) {
     run.datasets.length === 1 ? run.datasets[0] : run.datasets.length ? `${count(run.datasets.length)} datasets` : null,
     run.started_at ? moment(run.started_at) : null,
     run.git_commit ? `commit ${run.git_commit.slice(0, 10)}` : null,
-    run.done < run.jobs ? `unfinished: ${count(run.done)} of ${count(run.jobs)} jobs` : null,
+    run.done + run.spared < run.jobs ? `unfinished: ${count(run.done)} of ${count(run.jobs)} jobs` : null,
   ].filter(Boolean);
   return element(
     "header",

@@ -6,10 +6,10 @@ import { BINS } from "./rows.js";
 import { oneLine, visible } from "./text.js";
 
 export function targetCards(head) {
-  return Object.entries(head.summary.targets).map(([name, target]) => card(name, target, head.details[name]));
+  return Object.entries(head.summary.targets).map(([name, target]) => card(name, target, head.details[name], head.early[name]));
 }
 
-function card(name, target, details) {
+function card(name, target, details, early) {
   return element(
     "article",
     { class: "card", "aria-label": `Target ${visible(name)}` },
@@ -21,6 +21,7 @@ function card(name, target, details) {
       element("span", {}, "mean score"),
     ),
     track(target.mean, target.ci95),
+    early && element("p", { class: "early" }, oneLine(early, 400)),
     facts([
       ["95 % interval", interval(target.ci95)],
       ["passed", passed(target)],

@@ -1,0 +1,60 @@
+"""A run opened for reports: the same figures as its own summary, and what an early stop said of them."""
+
+import pytest
+
+import agentv
+from agentv.results.folder import RunFolder
+from agentv.results.opened import OpenedRun
+
+CASES = [
+    {
+        "id": str(number),
+        "input": "yes" if number % 4 else "no",
+        "expected_output": "yes",
+        "conversation_id": str(number // 3),
+    }
+    for number in range(60)
+]
+
+
+def run_of(folder, **options):
+    return agentv.evaluate(CASES, str.lower, evaluators=[{"type": "equals"}], out="run", **options)
+
+
+@pytest.mark.parametrize("trials", [1, 2])
+def test_figures_are_those_of_the_summary(folder, trials):
+    kept = run_of(folder, trials=trials).summary.targets["lower"]
+    found = OpenedRun("run").figures()
+    [target] = found.summary.targets.values()
+    assert (target.cases, target.scored, target.errors) == (kept.cases, kept.scored, kept.errors)
+    assert target.mean == pytest.approx(kept.mean) and target.ci95 == pytest.approx(kept.ci95)
+    assert found.done == found.jobs == 60 * trials and not found.unfinished
+
+
+def test_an_early_stop_keeps_its_label_and_its_interval(folder):
+    kept = run_of(folder, stop_when="0.2").summary.targets["lower"]
+    assert kept.early_stop is not None and kept.skipped
+    found = OpenedRun("run").figures()
+    target = found.summary.targets["lower"]
+    assert (target.ci95, target.early_stop, target.evaluators) == (kept.ci95, kept.early_stop, kept.evaluators)
+    assert found.spared == kept.early_stop.not_needed and not found.unfinished
+
+
+def test_a_run_that_was_killed_is_unfinished(folder):
+    run_of(folder)
+    path = RunFolder("run").results_path
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:10]) + lines[10][:20])
+    RunFolder("run").summary_path.unlink()
+    found = OpenedRun("run").figures()
+    assert (found.done, found.jobs, found.unfinished) == (10, 60, True)
+    assert found.summary.targets["lower"].skipped == 50
+
+
+def test_cases_come_with_their_lines(folder):
+    folder.write(
+        "a.jsonl",
+        [{"id": "one", "input": "x", "expected_outcome": "y"}, {"id": "two", "input": "x", "expected_outcome": "y"}],
+    )
+    agentv.evaluate("a.jsonl", str.lower, evaluators=[{"type": "contains", "value": "x"}], out="run")
+    assert OpenedRun("run").lines() == {("a.jsonl", "one"): 1, ("a.jsonl", "two"): 2}
