@@ -178,3 +178,47 @@ def test_only_rows_in_view_exist(folder, record, width, chromium):
         page.get_by_text("case-29999", exact=True).wait_for()
         assert page.locator(".spacer .row").count() < 100
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_case_leads_to_its_results_of_other_targets(folder, record, chromium):
+    folder.write(
+        "results.jsonl", [record("same", target="one"), record("same", target="two", score=1.0, verdict="pass")]
+    )
+    with chromium(page_of("results.jsonl"), "#open=0") as page:
+        page.locator(".others button").get_by_text("two").click()
+        page.locator(".figures .badge.pass").wait_for()
+        assert page.locator(".others button").inner_text().split() == ["fail", "one", "0.000"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_both_themes(shop, chromium, scheme):
+    """The contrast of small text with what it stands on is at least 4.5, as WCAG's level AA asks."""
+    contrast = """() => {
+        const rgba = (text) => {
+            const canvas = new OffscreenCanvas(1, 1).getContext("2d");
+            canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
+            return [...canvas.getImageData(0, 0, 1, 1).data];
+        };
+        const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+            .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+        const ground = (node) => {
+            for (; node; node = node.parentElement) {
+                const found = rgba(getComputedStyle(node).backgroundColor);
+                if (found[3] === 255) return found;
+            }
+            return [255, 255, 255, 255];
+        };
+        const bad = [];
+        for (const node of document.querySelectorAll("#app *")) {
+            const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+            if (!own || !node.checkVisibility() || node.closest(":disabled, .unseen")) continue;
+            const [a, b] = [light(rgba(getComputedStyle(node).color)), light(ground(node))];
+            const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+            if (ratio < 4.5) bad.push(`${node.className} ${ratio.toFixed(2)} ${node.textContent.slice(0, 20)}`);
+        }
+        return bad;
+    }"""
+    with chromium(page_of("run"), "#open=2", scheme=scheme) as page:
+        page.locator(".detail section").first.wait_for()
+        assert page.evaluate(contrast) == []

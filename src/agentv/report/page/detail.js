@@ -53,7 +53,7 @@ export class Detail {
     if (this.#open !== wanted) return; // another one was opened meanwhile
     const result = this.rows.record(wanted, rest ?? {});
     this.title.replaceChildren(element("bdi", {}, visible(row.id)));
-    replaceChildren(this.body, ...sections(row, result, asked ?? {}));
+    replaceChildren(this.body, ...sections(row, result, asked ?? {}, this.#others(wanted)));
     this.body.scrollTop = 0;
   }
 
@@ -64,6 +64,20 @@ export class Detail {
   close() {
     this.state.update({ open: null });
     this.table.focus();
+  }
+
+  #others(row) {
+    const found = this.rows.others(row);
+    if (!found.length) return null;
+    const button = (other) =>
+      element(
+        "button",
+        { type: "button", onclick: () => this.state.update({ open: other.row }) },
+        badge(other.verdict),
+        element("bdi", {}, oneLine([other.target, other.prompt, other.trial > 1 ? `trial ${other.trial}` : null].filter(Boolean).join(", "), 60)),
+        other.score === null ? null : element("span", { class: "number" }, number(other.score)),
+      );
+    return section("The same case elsewhere", element("div", { class: "others" }, found.map(button)));
   }
 
   #step(by) {
@@ -82,9 +96,10 @@ export class Detail {
   }
 }
 
-function sections(row, result, asked) {
+function sections(row, result, asked, others) {
   return [
     figures(row, result),
+    others,
     result.error && section("Error", errorBlock(result.error)),
     section("Conversation", conversation(row, result, asked)),
     expected(result, asked),

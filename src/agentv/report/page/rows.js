@@ -35,6 +35,15 @@ export class Rows {
     };
   }
 
+  // Other results of the same case: of other targets, prompts and trials.
+  others(row) {
+    const { id, dataset } = this.columns;
+    const found = [];
+    for (let other = 0; other < this.total && found.length < 100; other++)
+      if (other !== row && id[other] === id[row] && dataset[other] === dataset[row]) found.push(this.at(other));
+    return found;
+  }
+
   // A whole record, from the columns and what is kept beside them.
   record(row, rest) {
     const { columns } = this;

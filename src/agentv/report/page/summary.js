@@ -6,22 +6,15 @@ import { BINS } from "./rows.js";
 import { oneLine, visible } from "./text.js";
 
 export function targetCards(head) {
-  return Object.entries(head.summary.targets).map(([name, target]) => card(name, target, head.details[name], head.early[name]));
+  const targets = Object.entries(head.summary.targets);
+  return targets.map(([name, target]) => card(name, target, head, targets.length > 1));
 }
 
-function card(name, target, details, early) {
-  return element(
-    "article",
-    { class: "card", "aria-label": `Target ${visible(name)}` },
-    element("h3", {}, element("bdi", { title: visible(name) }, oneLine(name, 60))),
-    element(
-      "p",
-      { class: "mean" },
-      element("strong", {}, number(target.mean)),
-      element("span", {}, "mean score"),
-    ),
-    track(target.mean, target.ci95),
-    early && element("p", { class: "early" }, oneLine(early, 400)),
+// Of several targets each says the most important, and the rest when it is asked.
+function card(name, target, head, short) {
+  const details = head.details[name];
+  const early = head.early[name];
+  const rest = [
     facts([
       ["95 % interval", interval(target.ci95)],
       ["passed", passed(target)],
@@ -35,7 +28,27 @@ function card(name, target, details, early) {
       ["time", details?.timed ? `${duration(target.duration_ms / details.timed)} a job` : null],
     ]),
     evaluators(target.evaluators),
+  ];
+  return element(
+    "article",
+    { class: "card", "aria-label": `Target ${visible(name)}` },
+    element("h3", {}, element("bdi", { title: visible(name) }, oneLine(name, 60))),
+    element("p", { class: "mean" }, element("strong", {}, number(target.mean)), element("span", {}, meanNote(target, short))),
+    track(target.mean, target.ci95),
+    early && element("p", { class: "early" }, oneLine(early, 400)),
+    short
+      ? element("details", {}, element("summary", {}, brief(target)), rest)
+      : rest,
   );
+}
+
+function meanNote(target, short) {
+  return short && target.ci95 ? `95 %: ${interval(target.ci95)}` : "mean score";
+}
+
+function brief(target) {
+  const errors = target.errors ? `, ${count(target.errors)} ${target.errors === 1 ? "error" : "errors"}` : "";
+  return `passed ${passed(target) ?? "nothing"}${errors}`;
 }
 
 function passed(target) {
