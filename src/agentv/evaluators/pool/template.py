@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from agentv.evaluators.pool.setup import Limits, Setup
+from agentv.evaluators.pool.untouched import Untouched
 from agentv.evaluators.pool.wire import Frames, frame
 from agentv.evaluators.pool.worker import Channel, Worker, is_async
 from agentv.functions import FunctionError, load
@@ -38,6 +39,7 @@ class Template:
         self._setup: Setup | None = None
         self._limits: Limits | None = None
         self._function: Any = None
+        self._untouched: Untouched | None = None
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -88,7 +90,7 @@ class Template:
             self._say(["failed", f"{setup.name} is no function but {type(self._function).__name__}"])
             return
         if is_async(self._function):
-            import_module("asyncio")
+            import_module("asyncio").get_event_loop_policy()
         self._still()
         self._say(["ready"])
 
@@ -101,6 +103,8 @@ class Template:
 
     def _still(self) -> None:
         # What is there now is shared with everything forked: the collector, walking over it, would copy it all.
+        assert self._setup is not None
+        self._untouched = None if self._setup.fresh else Untouched()
         gc.collect()
         gc.freeze()
 
@@ -129,7 +133,8 @@ class Template:
             if random is not None:
                 random.seed()  # else every process would draw the same numbers
             assert self._setup is not None and self._limits is not None
-            Worker(self._setup, self._limits, self._function, Channel(channel), output).serve()
+            line = Channel(channel)
+            Worker(self._setup, self._limits, self._function, self._untouched, line, output).serve()
             code = 0
         finally:
             os._exit(code)

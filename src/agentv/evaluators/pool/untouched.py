@@ -44,7 +44,10 @@ _WATCHED_SIGNALS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGALRM)
 
 
 class Untouched:
-    """The state of the interpreter at the moment of making. `trace()` says what is no longer as it was."""
+    """The state of the interpreter at the moment of making. `trace()` says what is no longer as it was.
+
+    A forked process inherits it and calls `begin` once, for its open files and threads are its own.
+    """
 
     def __init__(self) -> None:
         self._module_count = len(sys.modules)
@@ -59,6 +62,10 @@ class Untouched:
         watched = modules if self._sets_attributes else [each for each in modules if is_users_module(each)]
         self._names = [(vars(module), list(vars(module).values())) for module in watched]
         self._uses_random = any(_uses_random(vars(module)) for module in modules if is_users_module(module))
+        self._process: list[Any] = []
+
+    def begin(self) -> None:
+        """From here on the process itself is watched too."""
         self._process = self._process_state()
 
     def trace(self) -> str:

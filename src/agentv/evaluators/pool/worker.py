@@ -103,8 +103,15 @@ class Worker:
     """One forked process from its first judgement to its last."""
 
     def __init__(
-        self, setup: Setup, limits: Limits, function: Callable[..., Any], channel: Channel, output: int
+        self,
+        setup: Setup,
+        limits: Limits,
+        function: Callable[..., Any],
+        untouched: Untouched | None,
+        channel: Channel,
+        output: int,
     ) -> None:
+        self._untouched = untouched
         self._setup = setup
         self._limits = limits
         self._function = function
@@ -119,7 +126,9 @@ class Worker:
             self._open_loop()
         self._channel.send(["hello", os.getpid()])
         scratch = self._own_scratch()
-        untouched = None if self._setup.fresh else Untouched()
+        untouched = self._untouched
+        if untouched is not None:
+            untouched.begin()
         modules = set(sys.modules)
         for count in range(1, self._limits.judgements + 1):
             body = self._channel.receive()
