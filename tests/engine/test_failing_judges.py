@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from agentv import evaluate
-from agentv.evaluators.composite import Composite
 
 PYTHON = sys.executable
 
@@ -110,10 +109,6 @@ PLACES = {
         entry, {"type": "threshold", "threshold": 0.5}
     ),
 }  # fmt: skip
-
-
-if not Composite(evaluators=["x"], aggregator="weighted_average").can_run:
-    PLACES = {name: put for name, put in PLACES.items() if "composite" not in name}
 
 
 def composite(entry, aggregator="weighted_average"):

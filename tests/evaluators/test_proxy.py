@@ -124,6 +124,38 @@ def test_a_program_without_a_proxy_is_told_of_none(scoring):
     assert not [name for name in inherited if "PROXY_URL" in name or "PROXY_TOKEN" in name]
 
 
+def test_a_run_without_a_judge_is_refused_before_anything_is_called(folder, command):
+    entry = {"type": "code_judge", "script": "touch ran", "target": True}
+    case = {"id": "a", "criteria": "x", "input": "hi", "evaluators": [entry]}
+    folder.write("cases.yaml", {"evalcases": [case]})
+    folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    ended = command("eval", "cases.yaml")
+    assert ended.code == 2
+    assert "Evaluator 'code_judge' asks a judge, and none is named" in ended.stderr
+    assert not (folder.path / "ran").exists()
+
+
+@pytest.mark.parametrize("place", ["an entry", "a member of a composite"])
+def test_calls_are_in_the_record_with_their_tokens(folder, command, place):
+    script = [
+        sys.executable,
+        "-c",
+        JUDGE + "call('/invokeBatch', {'requests': [{'question': 'a'}] * 2})\nprint('{\"score\": 1}')",
+    ]
+    entry = {"type": "code_judge", "script": script, "target": {"max_calls": 2}}
+    if place != "an entry":
+        entry = {"type": "composite", "evaluators": [entry], "aggregator": "weighted_average"}
+    folder.write("cases.yaml", {"evalcases": [{"id": "a", "criteria": "x", "input": "hi", "evaluators": [entry]}]})
+    judge = {"name": "judge", "provider": "mock", "response": "yes", "token_usage": {"input": 10, "output": 1}}
+    folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}, judge]})
+    assert command("eval", "cases.yaml", "--out", "out").code == 0
+    [found] = json.loads((folder.path / "out" / "results.jsonl").read_text())["evaluator_results"]
+    if place != "an entry":
+        [found] = found["evaluator_results"]
+    assert found["token_usage"] == {"input": 20, "output": 2}
+    assert "proxy" not in json.dumps(found["evaluator_provider_request"]).lower()
+
+
 def test_a_token_is_good_for_its_own_judgement_and_only_as_long(scoring, model):
     async def steps():
         proxy = ModelProxy()

@@ -57,6 +57,11 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
         return program_complaints("script", self.script)
 
     @property
+    def judge_calls(self) -> int:
+        """One where it may ask a model, so that there is one to ask; how often it does, the program decides."""
+        return 1 if self.target_proxy else 0
+
+    @property
     def refusal(self) -> str:
         """A machine that cannot isolate as required."""
         return refusal_of(self.sandbox, bool(self.target_proxy))
