@@ -122,7 +122,7 @@ def test_several_targets_are_each_answered_with_their_own(project):
 def test_another_question_is_not_answered_with_an_old_answer(project, folder):
     project.run("--record", "calls.jsonl")
     folder.write("cases.jsonl", [CASES[0], {**CASES[1], "input": "Capital of Iceland?"}])
-    run = project.run("--replay", "calls.jsonl")
+    run = project.run("--replay", "calls.jsonl", expect=3)
     error = records(run)["norway", "default", 1]["error"]
     assert error["class"] == "invalid_response"
     assert "or what is asked changed since it was recorded" in error["message"]
@@ -142,10 +142,22 @@ def test_half_a_line_that_a_kill_left_is_taken_off(project, folder):
     assert [line["eval_id"] for line in project.recorded()] == ["france", "norway"]
 
 
-def test_failures_are_not_recorded(serve):
+def test_failures_are_recorded_and_fail_again(serve):
     project = serve(faults=["400", None])
-    project.run("--record", "calls.jsonl", "--workers", "1")
-    assert len(project.recorded()) == 1
+    first = project.run("--record", "calls.jsonl", "--workers", "1")
+    failed, answered = project.recorded()
+    assert failed["failure"]["status"] == 400 and "response" not in failed
+    assert answered["response"] and "failure" not in answered
+    again = project.run("--replay", "calls.jsonl")
+    assert {key: each.get("error") for key, each in records(again).items()} == {
+        key: each.get("error") for key, each in records(first).items()
+    }
+
+
+def test_what_was_asked_is_kept_beside_the_answer(project):
+    project.run("--record", "calls.jsonl", "--case", "france")
+    [line] = project.recorded()
+    assert line["request"] == [{"role": "user", "content": "Capital of France?"}]
 
 
 def test_no_secret_gets_into_a_recording(serve, monkeypatch):

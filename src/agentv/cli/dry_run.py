@@ -21,11 +21,11 @@ from agentv.results.redact import Redactor
 def print_plan(session: Session, checked: Checked) -> None:
     """The plan, with what its prompts would take. Every prompt is rendered, and kept when that is asked for."""
     jobs = _dumped(session, checked) if session.options.dump_prompts is not None else session.plan.jobs()
-    found = estimate(jobs, {name: session.target(name) for name in checked.jobs})
+    found = estimate(jobs, {name: session.answering(name) for name in checked.jobs})
     tokens = sum(entry.tokens for entry in found.values())
     click.echo(f"{checked.cases:,} cases, {checked.total:,} jobs, about {tokens:,} tokens of prompts")
     for name, entry in found.items():
-        provider = session.target(name).provider
+        provider = session.answering(name).provider
         talks = f", at most {entry.calls:,} calls" if entry.calls > entry.jobs else ""
         use = f"about {entry.tokens:,} tokens, {_cost(name, entry)}"
         click.echo(f"  {name}: {entry.jobs:,} jobs ({provider}){talks}, {use}")
@@ -61,7 +61,7 @@ def _dumped(session: Session, checked: Checked) -> Iterator[Job]:
     if folder is None:
         raise UsageError("A dry run has no folder of its own", hint="Say where prompts go: --dump-prompts DIR")
     prompts = JobFiles(folder, Redactor(session.secrets))
-    targets = Targets(RunSpec(run_id="", targets=tuple(map(session.target, checked.jobs)), home=session.home))
+    targets = Targets(RunSpec(run_id="", targets=tuple(map(session.answering, checked.jobs)), home=session.home))
     try:
         for job in session.plan.jobs():
             question = Question(job.case, prompt_id=job.prompt, trial=job.trial)

@@ -10,13 +10,15 @@ import msgspec
 
 from agentv.engine.defaults import first_given
 from agentv.engine.job import RunSpec
-from agentv.engine.layers import Layers, LayerSettings
+from agentv.engine.layers import Layers
 from agentv.engine.limits import Limiter
 from agentv.engine.retry import RetryPolicy, policy_of
 from agentv.errors import UsageError
 from agentv.model.judgement import Wanted
 from agentv.model.response import Responder, Response, TargetFailure
 from agentv.targets.base import ModelApi, Target
+from agentv.targets.record import AS_IT_IS, Variant
+from agentv.targets.recorded import RecordedResponder, Recording, choose
 
 API_START, API_MOST = 10, 200
 API_TIMEOUT_S, PROCESS_TIMEOUT_S = 300.0, 1800.0
@@ -33,15 +35,15 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 class LiveTarget:
     """A target that is open, with its layers, its limiter and its policy for trying again."""
 
-    def __init__(
-        self, settings: Target, responder: Responder, limiter: Limiter, spec: RunSpec, layers: Layers | None = None
-    ) -> None:
+    def __init__(self, settings: Target, responder: Responder, limiter: Limiter, spec: RunSpec) -> None:
         self.settings = settings
-        self.responder = (layers or Layers(LayerSettings())).around(settings, responder, limiter)
+        self.responder = responder
         self.limiter = limiter
         defaults = spec.defaults
         retries = first_given(spec.max_retries, settings.max_retries, defaults.max_retries)
         self.policy: RetryPolicy = policy_of(settings, retries)
+        if spec.replay is not None:
+            self.policy = msgspec.structs.replace(self.policy, initial_delay_s=0.0, max_delay_s=0.0)  # nobody to spare
         self.timeout_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or _timeout_of(settings)
         self._said_timeout_s = spec.timeout_s
 
@@ -68,9 +70,10 @@ class Targets:
         self._spec = spec
         self._names = frozenset(target.name for target in spec.targets)
         self._live: dict[tuple[str, bool], LiveTarget] = {}
-        self._varied: dict[tuple[object, ...], LiveTarget] = {}
+        self._varied: dict[tuple[str, Variant], LiveTarget] = {}
         self._limiters: dict[str, Limiter] = {}
         self._layers = Layers(spec.layers)
+        self._recording = None if spec.replay is None else Recording(spec.replay)
 
     def get(self, name: str, *, embeddings: bool = False) -> LiveTarget:
         """A target by name, opened on first use; with `embeddings`, what it makes vectors with."""
@@ -88,11 +91,10 @@ class Targets:
         settings = live.settings.wanting(wanted)
         if settings == live.settings:
             return live
-        # A form is known by the title of its schema.
-        key = (name, wanted.model, wanted.temperature, wanted.schema and wanted.schema.get("title"))
-        varied = self._varied.get(key)
+        variant = Variant(wanted.model, wanted.temperature, wanted.form)
+        varied = self._varied.get((name, variant))
         if varied is None:
-            varied = self._varied[key] = self._opened(settings)
+            varied = self._varied[name, variant] = self._opened(settings, variant)
         return varied
 
     @property
@@ -111,12 +113,37 @@ class Targets:
         self._live, self._varied = {}, {}
         await asyncio.gather(*(each.responder.aclose() for each in live), return_exceptions=True)
         self._layers.close()
+        if self._recording is not None:
+            self._recording.close()
 
-    def _opened(self, settings: Target, *, embeddings: bool = False) -> LiveTarget:
+    @property
+    def is_replaying(self) -> bool:
+        """Whether a recording answers for everybody."""
+        return self._recording is not None and self._recording.is_recording
+
+    @property
+    def missing(self) -> list[str]:
+        """What was asked and is not in what is replayed."""
+        return [] if self._recording is None else self._recording.missing
+
+    def _opened(self, settings: Target, variant: Variant = AS_IT_IS, *, embeddings: bool = False) -> LiveTarget:
         home = self._spec.home
+        replayed = self._replayed(settings, variant)
+        if replayed is not None:
+            limiter = self._limiter(settings, replayed.endpoint)
+            return LiveTarget(settings, self._layers.around_replay(settings, replayed, variant), limiter, self._spec)
         responder = settings.open_embeddings(home) if embeddings else _opened(settings, home)
         limiter = self._limiter(settings, responder.endpoint)
-        return LiveTarget(settings, responder, limiter, self._spec, self._layers)
+        layered = self._layers.around(settings, responder, limiter, variant)
+        return LiveTarget(settings, layered, limiter, self._spec)
+
+    def _replayed(self, settings: Target, variant: Variant) -> Responder | None:
+        """What answers in the place of a target, where something does."""
+        recording = self._recording
+        if recording is None or not (recording.is_recording or settings.name in self._spec.answering):
+            return None
+        name = settings.name if recording.is_recording else choose(recording, settings.name)
+        return RecordedResponder(recording, name, variant)
 
     def _limiter(self, settings: Target, endpoint: str) -> Limiter:
         limiter = self._limiters.get(endpoint)

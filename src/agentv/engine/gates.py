@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -38,6 +39,15 @@ def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresh
     if stopped == "fail_fast":
         return Verdict(EXIT_GATE, ("Stopped at the first failure", *missed))
     return Verdict(EXIT_GATE if missed else 0, missed)
+
+
+def with_missing(verdict: Verdict, missing: Sequence[str]) -> Verdict:
+    """The end of a replay: what a recording does not have is an error of the run, whatever gates it has."""
+    if not missing or verdict.exit_code in (EXIT_INTERRUPTED, EXIT_BUDGET):
+        return verdict
+    calls = "1 call is" if len(missing) == 1 else f"{len(missing)} calls are"
+    reason = f"{calls} not in what is replayed, the first: {missing[0]}"
+    return Verdict(EXIT_ERRORS, (reason, *verdict.reasons))
 
 
 def _missed(summary: RunSummary, gates: Gates, thresholds: dict[str, float]) -> list[str]:

@@ -29,7 +29,10 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a worker needs to run jobs, as plain data; the live objects are built from it where they run."""
+    """Everything a worker needs to run jobs, as plain data; the live objects are built from it where they run.
+
+    `replay` is a file that answers in the place of targets: a recording for all, results for those in `answering`.
+    """
 
     run_id: str
     targets: tuple[Target, ...]
@@ -41,6 +44,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int | None = None
     defaults: RunDefaults = RunDefaults()
     layers: LayerSettings = LayerSettings()
+    replay: str | None = None
+    answering: tuple[str, ...] = ()
     include_trace: bool = False
 
     def target(self, name: str) -> Target:

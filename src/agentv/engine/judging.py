@@ -63,7 +63,8 @@ class Judging:
         if failure is None or call.schema is None or failure.status not in _NO_SUCH_FORM:
             return answered
         answered = await self._called(call, question, msgspec.structs.replace(wanted, schema=None))
-        if answered.failure is None:
+        if answered.failure is None and not self.targets.is_replaying:
+            # A replay asks as it was asked then, and when this was found out is not known any more.
             self._formless.add(formless)
         return answered
 
@@ -103,6 +104,10 @@ class JudgeCall:
     def response(self) -> Response | None:
         return self.answered.response if self.answered is not None else None
 
+    def is_like(self, other: JudgeCall) -> bool:
+        """Whether both ask the same of the same, as the same sample."""
+        return (self.target, self.sample, self.messages) == (other.target, other.sample, other.messages)
+
     @property
     def cost_usd(self) -> float | None:
         """What this run paid for it: an answer of an earlier run is paid for."""
@@ -135,7 +140,7 @@ class JudgeCall:
 
 
 class JudgeCalls:
-    """The calls that one evaluator makes while it scores one answer; `evaluator` is its name in the results."""
+    """The calls that one evaluator makes while it scores one answer; `evaluator` is its name, `job` the answer's."""
 
     def __init__(
         self,
@@ -144,11 +149,12 @@ class JudgeCalls:
         evaluator: str,
         judges: tuple[str, ...],
         keep_prompt: KeepPrompt | None = None,
+        job: str = "",
     ) -> None:
         self._keep = None if keep_prompt is None else partial(keep_prompt, evaluator)
         self._judging = judging
         self._case = case
-        self._evaluator = evaluator
+        self._asking = f"{evaluator}@{job}"
         self._judges = judges
         self._calls: list[JudgeCall] = []
 
@@ -162,7 +168,8 @@ class JudgeCalls:
         call = JudgeCall(name, messages, wanted.sample, self._keep)
         self._calls.append(call)
         asked = EvalCase(f"judge:{self._case.id}", input=messages, place=self._case.place)
-        question = Question(asked, prompt_id=self._evaluator, trial=wanted.sample)
+        question = Question(asked, prompt_id=self._asking, trial=wanted.sample)
+        question.repeat = sum(each.is_like(call) for each in self._calls[:-1])
         call.answered = await self._judging.call(call, question, wanted)
         if call.response is None:
             failure = call.answered.failure
@@ -187,10 +194,12 @@ class JudgeCalls:
         """What was asked and answered, for the record. A call names an earlier one whose messages it begins with."""
         if not self._calls:
             return None
+        # In an order that does not hang on which of them was answered first.
+        ordered = sorted(self._calls, key=lambda call: (call.sample, call.target))
         calls: list[dict[str, Any]] = []
-        for call in self._calls[:MOST_CALLS]:
-            before = next((index for index, other in enumerate(self._calls[: len(calls)]) if call.goes_on(other)), None)
-            known = 0 if before is None else len(self._calls[before].messages)
+        for call in ordered[:MOST_CALLS]:
+            before = next((index for index, other in enumerate(ordered[: len(calls)]) if call.goes_on(other)), None)
+            known = 0 if before is None else len(ordered[before].messages)
             data = call.to_data() | ({} if before is None else {"messages_of": before})
             added = [_shortened_message(message) for message in call.messages[known:]]
             calls.append(data | ({"messages": added} if added else {}))

@@ -16,7 +16,7 @@ from agentv.results.writer import ResultWriter
 from agentv.targets.base import Target
 from agentv.targets.cache import CachedResponder, ResponseCache, is_cacheable
 from agentv.targets.fingerprint import fingerprint_of
-from agentv.targets.record import RecordingResponder
+from agentv.targets.record import AS_IT_IS, RecordingResponder, Variant
 from agentv.targets.sending import sent_by
 
 _OVERLOADED = frozenset({503, 529})
@@ -43,8 +43,10 @@ class Layers:
         self._cache = None if settings.cache_folder is None else ResponseCache(settings.cache_folder, redact)
         self._recording = None if settings.record_file is None else ResultWriter(settings.record_file, redact)
 
-    def around(self, settings: Target, responder: Responder, limiter: Limiter) -> Responder:
-        """A target with its layers."""
+    def around(
+        self, settings: Target, responder: Responder, limiter: Limiter, variant: Variant = AS_IT_IS
+    ) -> Responder:
+        """A target with its layers; `variant` is what makes it another than the one of its name."""
         price = price_of(settings)
         layered: Responder = LimitedResponder(
             responder if price is None else PricedResponder(responder, price), limiter
@@ -52,9 +54,13 @@ class Layers:
         if self._cache is not None and is_cacheable(settings):
             # Outside the limit: what is on disk needs no place at the endpoint.
             layered = CachedResponder(layered, self._cache, fingerprint_of(settings, self._secrets))
-        if self._recording is not None:
-            layered = RecordingResponder(layered, settings.name, self._recording.write)
-        return layered
+        return self.around_replay(settings, layered, variant)
+
+    def around_replay(self, settings: Target, responder: Responder, variant: Variant = AS_IT_IS) -> Responder:
+        """What is left of the layers around answers from a file: no endpoint is spared, and nothing is cached."""
+        if self._recording is None:
+            return responder
+        return RecordingResponder(responder, settings.name, self._recording.write, variant)
 
     def close(self) -> None:
         """Ends the recording; every line of it is on disk for good."""

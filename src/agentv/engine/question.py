@@ -25,6 +25,8 @@ class Question:
         self.trial = trial
         self.attempt = 1
         self.turn = 0
+        self.said = 0
+        self.repeat = 0
         self.timeout_s = 300.0
         self.open_log: OpenLog | None = None
         self.job_workspace: JobWorkspace | None = None

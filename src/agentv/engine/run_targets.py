@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from agentv.engine.runs import run_path
 from agentv.errors import AgentvError
@@ -11,11 +12,11 @@ from agentv.model.run import TargetEntry
 from agentv.model.values import digest
 from agentv.targets.base import Target
 from agentv.targets.loading import Targets
-from agentv.targets.replay import Replay, replaying
+from agentv.targets.recorded import is_recording
 
 
 class RunTargets:
-    """Settings by name. With `replay` a recording answers for every target, whose own variables may then be unset."""
+    """Settings by name. With `replay` a file answers in their place, and variables of the targets may be unset."""
 
     def __init__(self, file: Targets, given: Mapping[str, Target], replay: str | None = None) -> None:
         self._file = file
@@ -24,22 +25,33 @@ class RunTargets:
         self.names = (*given, *(name for name in file.names if name not in given))
 
     def get(self, name: str) -> Target:
-        """The settings of a target, or of what answers in its place."""
-        if self._replay is not None:
-            return self._replaying(name, self._replay)
-        return self._given.get(name) or self._file.get(name)
+        """The settings of a target."""
+        if self._replay is not None and name not in self._given:
+            return self._file.unfilled(name)
+        return self._called(name)
 
-    def reachable(self, needed: Iterable[str]) -> tuple[Target, ...]:
-        """The targets that jobs need, and all others that can be read: an evaluator may ask one of those."""
+    @property
+    def replay(self) -> str | None:
+        """The file or the run that answers in the place of targets."""
+        return self._replay
+
+    def reachable(self, needed: Iterable[str], asked: Iterable[str] = ()) -> tuple[Target, ...]:
+        """The targets that jobs need, those that evaluators ask, and all others that can be read: one may ask these.
+
+        A recording answers for all of them, an earlier run only for those that jobs need.
+        """
         needed = tuple(dict.fromkeys(needed))
-        found = [self.get(name) for name in needed]
+        found = {name: self.get(name) for name in needed}
+        read = self.get if self._replay is None or is_recording(self._replay) else self._called
+        found |= {name: read(name) for name in asked if name not in found}
         for name in self.names:
-            if name not in needed:
-                try:
-                    found.append(self.get(name))
-                except AgentvError:
-                    continue  # its variables are unset, and nobody has asked for it
-        return tuple(found)
+            if name not in found:
+                with suppress(AgentvError):  # its variables are unset, and nobody has asked for it
+                    found[name] = read(name)
+        return tuple(found.values())
+
+    def _called(self, name: str) -> Target:
+        return self._given.get(name) or self._file.get(name)
 
     def entry(self, name: str) -> TargetEntry:
         """What a manifest says of a target."""
@@ -58,11 +70,3 @@ class RunTargets:
     def fingerprint(self, name: str) -> str:
         """A hash of what shapes a target's answers; empty for one that has no settings to hash."""
         return self.entry(name).fingerprint if name in self.names else ""
-
-    def _replaying(self, name: str, source: str) -> Replay:
-        if name in self._given:
-            own = self._given[name]
-            return Replay(
-                name=name, provider="replay", source=source, transform=own.transform, judge_target=own.judge_target
-            )
-        return replaying(name, source, self._file.raw(name))

@@ -28,7 +28,7 @@ _REMEMBERED = 1024
 
 
 class Answerer(msgspec.Struct, frozen=True, gc=False):
-    """Whose answer is scored, and from which score on it passes.
+    """Whose answer is scored, in which job, and from which score on it passes.
 
     `judge` is named by the entry around this one. `keep_prompt` is told what judges are asked, before they are.
     """
@@ -37,6 +37,7 @@ class Answerer(msgspec.Struct, frozen=True, gc=False):
     verdicts: Verdicts | None = None
     judge: str | tuple[str, ...] | None = None
     keep_prompt: KeepPrompt | None = None
+    job: str = ""
 
 
 class Scorer:
@@ -59,8 +60,8 @@ class Scorer:
                 judgement = judgement.with_embed(partial(self._embed, spec.target))
             named = spec.target or answerer.judge
             judges = self._judging.judges(evaluator.judge or named, answerer.target)
-            calls = JudgeCalls(self._judging, judgement.case, spec.name, judges, answerer.keep_prompt)
-            inner = msgspec.structs.replace(answerer, judge=named)
+            calls = JudgeCalls(self._judging, judgement.case, spec.name, judges, answerer.keep_prompt, answerer.job)
+            inner = msgspec.structs.replace(answerer, judge=named, job=f"{spec.name}@{answerer.job}")
             own = judgement.for_evaluator(calls.ask, judges, lambda member: self.score(member, judgement, inner))
             result = evaluator_result(spec, await evaluator.evaluate(own), answerer.verdicts)
         except Exception as error:

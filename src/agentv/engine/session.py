@@ -19,7 +19,7 @@ from agentv.datasets.yaml_nodes import locate
 from agentv.engine.carry import Earlier, carried
 from agentv.engine.defaults import default_target, given_defaults, load_defaults
 from agentv.engine.evaluator_files import EvaluatorFiles
-from agentv.engine.gates import Stop, Verdict, judge
+from agentv.engine.gates import Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import in_a_loop
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.job_files import PROMPTS, TRACES
@@ -45,6 +45,7 @@ from agentv.results.redact import Redactor
 from agentv.results.summary import TargetDetails
 from agentv.targets.base import Target
 from agentv.targets.loading import Targets, find_targets_file, load_targets, named_targets_file, without_targets
+from agentv.targets.replay import Replay
 
 RESULTS = os.path.join(".agentv", "results")
 CACHE = os.path.join(".agentv", "cache")
@@ -122,8 +123,13 @@ class Session:
                 raise UsageError(message, why, "Leave --budget-usd out, or use a target with a price")
 
     def target(self, name: str) -> Target:
-        """The settings of a target, or of what answers in its place."""
+        """The settings of a target."""
         return self._targets.get(name)
+
+    def answering(self, name: str) -> Target:
+        """What answers for a target: itself, or the file that is replayed."""
+        replay = self._targets.replay
+        return self.target(name) if replay is None else Replay(name=name, provider="replay", source=replay)
 
     def layers(self, run_folder: Path | None) -> LayerSettings:
         """What is kept of calls, and where; prompts and traces go to the run's folder unless another one is named."""
@@ -175,9 +181,12 @@ class Session:
                     folder.path.rmdir()  # nothing has begun: what was made for it goes again
 
     def _spec(self, run_id: str, checked: Checked, folder: RunFolder) -> RunSpec:
+        answering = (*checked.jobs, *checked.users)
         return RunSpec(
             run_id=run_id,
-            targets=self._targets.reachable((*checked.jobs, *checked.users, *checked.judges, *checked.embedders)),
+            replay=self._targets.replay,
+            answering=answering,
+            targets=self._targets.reachable(answering, (*checked.judges, *checked.embedders)),
             home=self.home,
             judge=self.options.judge,
             evaluators=self._evaluators,
@@ -232,6 +241,7 @@ class Session:
             hint = "Put the files back and go on with --resume, or start a new run"
             raise AgentvError("The datasets changed while they were run", f"Done so far is in {folder.path}", hint)
         verdict = judge(summary, self.options.gates, running.stopped, checked.thresholds)
+        verdict = with_missing(verdict, worker.targets.missing)
         folder.write_summary(summary)
         early = running.stopped in (None, "decided") and any(map(_stopped, summary.targets.values()))
         ended = now() if running.stopped in (None, "decided") else None

@@ -129,7 +129,7 @@ class Worker:
                 try:
                     text = self._text(job, target, reply.response)
                     result = await self._scorer.score(
-                        spec, self._judgement(asked, reply.response, text), self._answerer(job)
+                        spec, self._judgement(asked, reply.response, text), self._answerer(job, number)
                     )
                 except ValueError as error:
                     result = failed_result(spec, f"The answer cannot be transformed: {error}")
@@ -172,9 +172,11 @@ class Worker:
             return apply_transform(text, target.settings.transform, self._finder_of(job))
         return text
 
-    def _answerer(self, job: Job) -> Answerer:
+    def _answerer(self, job: Job, turn: int | None = None) -> Answerer:
         keep = None if self._prompts is None else partial(self._prompts.write_judge_prompt, job)
-        return Answerer(job.target, self._verdicts(job), keep_prompt=keep)
+        parts = (job.target, job.prompt, str(job.trial), None if turn is None else f"turn-{turn}")
+        said = "/".join(filter(None, parts))
+        return Answerer(job.target, self._verdicts(job), keep_prompt=keep, job=said)
 
     async def aclose(self) -> None:
         """Closes the targets, and ends what judges have running."""

@@ -32,6 +32,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None = None
     sample: int = 1
 
+    @property
+    def form(self) -> str | None:
+        """The title of the schema, which tells forms apart."""
+        return None if self.schema is None else str(self.schema.get("title", ""))
+
 
 class Ask(Protocol):
     """Asks a target by its name; None is the evaluator's own judge."""

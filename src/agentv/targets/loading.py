@@ -128,6 +128,25 @@ class Targets:
         """A target as the file has it."""
         return self._entry(name)[1]
 
+    def unfilled(self, name: str) -> Target:
+        """The settings of a target that is not called: a variable that is unset stays as it is written.
+
+        A setting that cannot be a text goes without its variable, and nothing is asked of those that a call needs.
+        """
+        index, entry = self._entry(name)
+        unset = {each.variable for each in references(entry) if not self.environment.variables.get(each.variable)}
+        written = {variable: f"${{{{ {variable} }}}}" for variable in unset}
+        variables = {**self.environment.variables, **written}
+        place: KeyPath = ("targets", index)
+        for kept in (entry, {key: value for key, value in entry.items() if not _names(value, unset)}):
+            problems = Problems()
+            data = interpolate(kept, variables, (), problems, f"Target '{name}'")
+            data["name"], data["provider"] = name, TARGETS.canonical(data["provider"]) or data["provider"]
+            settings = _settings(self._kind(data["provider"], place), data, entry, problems)
+            if settings is not None:
+                return settings
+        raise self._error(problems.errors, place)
+
     def public(self, name: str) -> dict[str, Any]:
         """The settings that were given, without secrets: each by the variable it comes from, where there is one."""
         given = given_settings(self.get(name))
@@ -267,6 +286,11 @@ def _replace(data: Any, path: KeyPath) -> None:
     for step in path[:-1]:
         data = data[step]
     data[path[-1]] = plain_value(data[path[-1]])
+
+
+def _names(value: Any, variables: set[str]) -> bool:
+    """Whether a setting uses one of these variables."""
+    return any(reference.variable in variables for reference in references(value))
 
 
 def _variables_in_secret_fields(entries: Mapping[str, tuple[int, dict[str, Any]]]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Answers in a file of results or a recording, found again by case, target, prompt and trial. Holds places only."""
+"""Answers in a file of results or a recording, found again by who asked whom what. Holds places only."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ import msgspec
 
 from agentv.errors import AgentvError
 from agentv.model.response import Request, Response, TargetFailure
-from agentv.model.result import ExecutionMetrics
 from agentv.suggest import did_you_mean
-from agentv.targets.answers import response_from_object, response_from_value
+from agentv.targets.record import AS_IT_IS, RecordedFailure, Variant
+from agentv.targets.recorded_results import RecordedResult, reply_in, said_by_user
 from agentv.targets.sending import question_digest
 from agentv.targets.stored import StoredResponse, restored
 
 RESULTS_FILE = "results.jsonl"
 _HINT = "Name a run's folder, a file of results or a recording"
+_REFUSED_FORM = 400
 
 
-Place = tuple[str, str, str, str, int, str]
-"""Dataset, case, target, prompt, trial, and in a recording the digest of what was asked."""
+Place = tuple[str, str, str, str, int, str, int, int, str]
+"""Dataset, case, target, prompt, trial; in a recording also the digest of what was asked, attempt, repeat, variant."""
 
 
 class _Key(msgspec.Struct, frozen=True, gc=False):
@@ -38,59 +39,72 @@ class _Key(msgspec.Struct, frozen=True, gc=False):
     prompt: str | None = None
     trial: int = 1
     request_digest: str | None = None
+    attempt: int = 1
+    repeat: int = 0
+    variant: str = ""
 
     def place(self) -> Place:
         id, dataset = self.eval_id or self.test_id or "", self.dataset or self.suite or ""
-        return dataset, id, self.target or "", self.prompt or "", self.trial, self.request_digest or ""
+        job = (dataset, id, self.target or "", self.prompt or "", self.trial)
+        if self.request_digest is None:
+            return *job, "", 0, 0, ""
+        return *job, self.request_digest, self.attempt, self.repeat, self.variant
 
 
-class _Line(msgspec.Struct, frozen=True, gc=False):
-    """What a line says of the answer, in our words and in AgentV's."""
+class _Line(RecordedResult, frozen=True, gc=False):
+    """What a line of either kind says."""
 
     dataset_path: str = ""
-    candidate_answer: Any = None
-    answer: Any = None
-    text: Any = None
-    output: Any = None
-    output_messages: Any = None
-    execution_metrics: ExecutionMetrics | None = None
-    trace_summary: dict[str, Any] | None = None
-    error: Any = None
     response: Any = None
+    failure: RecordedFailure | None = None
+    cached: bool = False
 
 
 _KEYS = msgspec.json.Decoder(_Key)
 _LINES = msgspec.json.Decoder(_Line)
 
 
-class RecordedResponder:
-    """Answers from a file. The last line for a job holds: an earlier one is what was tried again."""
+class Recording:
+    """A file that answers: a recording of calls, or the results of a run. `wanted` is the target named behind its path.
 
-    def __init__(self, source: str, name: str, home: str) -> None:
-        path, wanted = _find(source, home)
-        self.endpoint = f"replay:{path}"
-        self._path = path
-        self._is_recording = False
-        self._stream: BinaryIO | None = open(path, "rb")  # noqa: SIM115  # closed by aclose
+    The last line for a call holds: an earlier one is what was done again after a kill.
+    """
+
+    def __init__(self, source: str, home: str = ".") -> None:
+        self.path, self.wanted = _find(source, home)
+        self.is_recording = False
+        self.missing: list[str] = []
+        self._stream: BinaryIO | None = open(self.path, "rb")  # noqa: SIM115  # closed by close
         try:
-            targets = self._index()
-            self._target = _choose(targets, wanted, name, path)
+            self.targets = self._index()
         except BaseException:
             self._stream.close()
             raise
+        if not self.targets:
+            self._stream.close()
+            raise AgentvError(f"Cannot replay {self.path}", "It has no results")
 
     def __len__(self) -> int:
         return len(self._hashes)
 
-    async def respond(self, request: Request) -> Response:
-        line = self._look_up(request)
-        if line is None:
-            missing = f"{self._path} has no answer to '{request.case.id}' (trial {request.trial})"
-            changed = ", or what is asked changed since it was recorded" if self._is_recording else ""
-            raise TargetFailure("invalid_response", missing + changed)
-        return _response(line, request.case.id)
+    def at(self, place: Place, dataset_path: str) -> _Line | None:
+        """The last line for a call; of several datasets of one name, that of the same path goes first."""
+        if self._stream is None:
+            raise TargetFailure("process", "The replay was closed")
+        number = _hash(place)
+        found: _Line | None = None
+        for index in range(bisect_left(self._hashes, number), bisect_right(self._hashes, number)):
+            self._stream.seek(self._offsets[index])
+            raw = self._stream.readline()
+            if _KEYS.decode(raw).place() != place:
+                continue
+            line = _LINES.decode(raw)
+            if found is None or found.dataset_path != dataset_path or line.dataset_path == dataset_path:
+                found = line
+        return found
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
+        """Ends the file; closing it twice is fine."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
@@ -112,42 +126,111 @@ class RecordedResponder:
                 raise self._refused(f"Line {number} has no 'eval_id'")
             places.append(_hash(place) << 64 | offset)
             targets[place[2]] = None
-            self._is_recording = self._is_recording or bool(place[5])
+            self.is_recording = self.is_recording or bool(place[5])
         places.sort()
         self._hashes = array("Q", (both >> 64 for both in places))
         self._offsets = array("Q", (both & 2**64 - 1 for both in places))
         return list(targets)
 
     def _refused(self, detail: str) -> AgentvError:
-        return AgentvError(f"Cannot replay {self._path}", detail, _HINT)
+        return AgentvError(f"Cannot replay {self.path}", detail, _HINT)
 
-    def _look_up(self, request: Request) -> _Line | None:
+
+class RecordedResponder:
+    """One target, answered from a file. `target` is its name there."""
+
+    def __init__(self, recording: Recording, target: str, variant: Variant = AS_IT_IS, *, owns: bool = False) -> None:
+        self.endpoint = f"replay:{recording.path}"
+        self._recording = recording
+        self._target = target
+        self._variant = variant
+        self._owns = owns
+
+    async def respond(self, request: Request) -> Response:
+        """What was answered then, or what failed then."""
+        if not self._recording.is_recording:
+            return self._from_results(request)
+        line = self._recorded(request, self._variant.key)
+        if line is None and request.attempt > 1:
+            # Tried more often now than then: it would have failed as it did.
+            line = self._recorded(request, self._variant.key, attempt=1)
+        if line is None:
+            raise self._not_there(request)
+        if line.failure is not None:
+            failure = line.failure
+            raise TargetFailure(failure.error_class, failure.message, status=failure.status)
+        try:
+            return restored(msgspec.convert(line.response, StoredResponse), cached=line.cached)
+        except msgspec.ValidationError as error:
+            message = f"The recorded answer to '{request.case.id}' is none: {error}"
+            raise TargetFailure("invalid_response", message) from None
+
+    async def aclose(self) -> None:
+        """Ends the file where it is this target's own."""
+        if self._owns:
+            self._recording.close()
+
+    def _recorded(self, request: Request, variant: str, attempt: int | None = None) -> _Line | None:
         prompt = getattr(request, "prompt_id", None) or ""
-        # AgentV leaves the dataset out of some files, and only recordings know what was asked.
-        asked = ("", question_digest(request)) if self._is_recording else ("",)
-        for dataset in dict.fromkeys((request.case.dataset, "")):
-            for digest in asked:
-                place = (dataset, request.case.id, self._target, prompt, request.trial, digest)
-                found = self._at(place, request.case.path)
-                if found is not None:
-                    return found
-        return None
+        said, repeat = question_digest(request), getattr(request, "repeat", 0)
+        case = request.case
+        job = (case.dataset, case.id, self._target, prompt, request.trial)
+        return self._recording.at((*job, said, attempt or request.attempt, repeat, variant), case.path)
 
-    def _at(self, place: Place, dataset_path: str) -> _Line | None:
-        """The last line for a job; of several datasets of one name, that of the same path goes first."""
-        if self._stream is None:
-            raise TargetFailure("process", "The replay was closed")
-        number = _hash(place)
-        found: _Line | None = None
-        for index in range(bisect_left(self._hashes, number), bisect_right(self._hashes, number)):
-            self._stream.seek(self._offsets[index])
-            raw = self._stream.readline()
-            if _KEYS.decode(raw).place() != place:
-                continue
-            line = _LINES.decode(raw)
-            if found is None or found.dataset_path != dataset_path or line.dataset_path == dataset_path:
-                found = line
-        return found
+    def _from_results(self, request: Request) -> Response:
+        user = said_by_user(request)
+        own = (request.case.id, self._target, getattr(request, "prompt_id", None) or "")
+        id, target, prompt = own if user is None else user
+        # AgentV leaves the dataset out of some files.
+        for dataset in dict.fromkeys((request.case.dataset, "")):
+            line = self._recording.at((dataset, id, target, prompt, request.trial, "", 0, 0, ""), request.case.path)
+            if line is not None:
+                return reply_in(line, request)
+        raise self._not_there(request)
+
+    def _not_there(self, request: Request) -> TargetFailure:
+        recording = self._recording
+        if self._variant.form is not None and self._recorded(request, self._variant.without_form().key) is not None:
+            # Then it was known by this time that the target keeps to no form.
+            return TargetFailure("invalid_response", "No form of answer was asked for then", status=_REFUSED_FORM)
+        missing = f"{recording.path} has no answer to '{request.case.id}' by {self._target} (trial {request.trial})"
+        changed = ", or what is asked changed since it was recorded" if recording.is_recording else ""
+        recording.missing.append(missing)
+        return TargetFailure("invalid_response", missing + changed)
+
+
+def is_recording(path: str) -> bool:
+    """Whether a file is a recording, by its first line; anything else is taken for results."""
+    try:
+        with open(path, "rb") as stream:
+            first = next((line for line in stream if line.strip()), b"")
+        return _KEYS.decode(first).request_digest is not None
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return False
+
+
+def open_recorded(source: str, name: str, home: str) -> RecordedResponder:
+    """A target of its own that answers from a file: as the target of its name there, or of the only name there is."""
+    recording = Recording(source, home)
+    try:
+        return RecordedResponder(recording, choose(recording, name), owns=True)
+    except BaseException:
+        recording.close()
+        raise
+
+
+def choose(recording: Recording, name: str) -> str:
+    """The target in a file that answers for `name`. Raises AgentvError when that cannot be told."""
+    targets, wanted, path = recording.targets, recording.wanted, recording.path
+    if wanted is not None and wanted not in targets:
+        hint = did_you_mean(wanted, targets) or f"Its targets: {', '.join(targets)}"
+        raise AgentvError(f"Cannot replay {path}", f"It has no target '{wanted}'", hint)
+    if wanted is not None or name in targets:
+        return wanted or name
+    if len(targets) == 1:
+        return targets[0]
+    hint = f"Write one behind the path: `from: {path}:{targets[0]}`"
+    raise AgentvError(f"Cannot replay {path}", f"It has several targets: {', '.join(targets)}", hint)
 
 
 def _find(source: str, home: str) -> tuple[str, str | None]:
@@ -162,20 +245,6 @@ def _find(source: str, home: str) -> tuple[str, str | None]:
     raise AgentvError(f"Cannot replay '{source}'", f"There is no {looked}", _HINT)
 
 
-def _choose(targets: list[str], wanted: str | None, name: str, path: str) -> str:
-    if not targets:
-        raise AgentvError(f"Cannot replay {path}", "It has no results")
-    if wanted is not None and wanted not in targets:
-        hint = did_you_mean(wanted, targets) or f"Its targets: {', '.join(targets)}"
-        raise AgentvError(f"Cannot replay {path}", f"It has no target '{wanted}'", hint)
-    if wanted is not None or name in targets:
-        return wanted or name
-    if len(targets) == 1:
-        return targets[0]
-    hint = f"Write one behind the path: `from: {path}:{targets[0]}`"
-    raise AgentvError(f"Cannot replay {path}", f"It has several targets: {', '.join(targets)}", hint)
-
-
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
     """Lines that are not blank, each with its number and its offset."""
     offset = 0
@@ -187,37 +256,3 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
 
 def _hash(place: Place) -> int:
     return int.from_bytes(blake2b("\0".join(map(str, place)).encode(), digest_size=8).digest())
-
-
-def _response(line: _Line, id: str) -> Response:
-    if line.response is not None:
-        return _recorded(line.response, id)
-    said = line.output_messages or (line.output if isinstance(line.output, list) else None)
-    texts = (line.candidate_answer, line.answer, line.text, line.output)
-    text = next((text for text in texts if text is not None), None)
-    stage = line.error.get("stage") if isinstance(line.error, dict) else "target"
-    if (line.error is not None and stage not in ("evaluator", "teardown")) or (not said and text is None):
-        why = line.error.get("message") if isinstance(line.error, dict) else line.error
-        told = f"has an error instead of an answer to '{id}': {why}" if why else f"has no answer to '{id}'"
-        raise TargetFailure("invalid_response", f"The earlier run {told}")
-    response = response_from_object({"output_messages": said}) if said else response_from_value(text)
-    metrics = line.execution_metrics or _metrics(line.trace_summary)
-    return msgspec.structs.replace(
-        response, usage=metrics.token_usage, cost_usd=metrics.cost_usd, duration_ms=metrics.duration_ms
-    )
-
-
-def _recorded(data: Any, id: str) -> Response:
-    try:
-        return restored(msgspec.convert(data, StoredResponse))
-    except msgspec.ValidationError as error:
-        raise TargetFailure("invalid_response", f"The recorded answer to '{id}' is none: {error}") from None
-
-
-def _metrics(summary: dict[str, Any] | None) -> ExecutionMetrics:
-    """AgentV 2.x keeps the metrics in its trace summary."""
-    known = {key: (summary or {}).get(key) for key in ("token_usage", "cost_usd", "duration_ms")}
-    try:
-        return msgspec.convert(known, ExecutionMetrics)
-    except msgspec.ValidationError:
-        return ExecutionMetrics()
