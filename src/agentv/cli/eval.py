@@ -118,7 +118,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
 def _chosen(given: EvalOptions, folder: str | None, resume: bool) -> tuple[EvalOptions, str | None]:
     """The options that hold and the run folder: those given, or those of the run that goes on or is carried over."""
-    from agentv.engine.session import folder_of, options_of_earlier, resumed
+    from agentv.engine.resuming import folder_of, options_of_earlier, resumed
 
     if resume:
         return resumed(given, folder, folder_of(given.paths))

@@ -1,0 +1,55 @@
+"""The options of a run that goes on, or that takes up what an earlier one left: those of then, and what is said now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from agentv.datasets.files import project_root
+from agentv.engine.carry import carried
+from agentv.engine.options import EvalOptions, options_from_data
+from agentv.engine.runs import run_path
+from agentv.errors import UsageError
+from agentv.results.folder import RunFolder, last_unfinished
+
+
+def resumed(given: EvalOptions, out: str | None, folder: str) -> tuple[EvalOptions, str]:
+    """The options and the folder of the run that `--resume` goes on with: the one in `out`, else the last unfinished.
+
+    Options of the run that are given again must be the same. A folder that is not there yet begins with those given.
+    """
+    if out is None:
+        found = last_unfinished(project_root(folder))
+        if found is None:
+            hint = "Start one without --resume, or name the folder of a run with --out"
+            raise UsageError("There is no unfinished run to go on with", hint=hint)
+        out = str(found.path)
+    elif given.paths and not RunFolder(out).manifest_path.is_file():
+        return given, out
+    options = options_from_data(RunFolder.open(out).read_manifest().options)
+    different = options.contradicted_by(given)
+    if different:
+        names = ", ".join(different)
+        hint = "Leave paths and options out to go on with those of the run, or start a new run"
+        raise UsageError(f"The run in {out} was started with other values of: {names}", hint=hint)
+    return options, out
+
+
+def folder_of(paths: Sequence[str]) -> str:
+    """The folder whose project keeps the runs of datasets: that of the first path, else the working directory."""
+    if not paths:
+        return "."
+    return paths[0] if os.path.isdir(paths[0]) else os.path.dirname(paths[0]) or "."
+
+
+def options_of_earlier(given: EvalOptions) -> EvalOptions:
+    """The options of the run that is carried over, for a new run that names no datasets, and over them those given."""
+    chosen = carried(given)
+    run = given.only_from if chosen is None else chosen[0]
+    if run is None:
+        raise UsageError("No datasets were named")
+    earlier = options_from_data(RunFolder.open(run_path(run)).read_manifest().options)
+    both = msgspec.structs.replace(earlier, retry_errors=None, changed_since=None, only=None, only_from=None)
+    return msgspec.structs.replace(both, **given.given())
