@@ -169,6 +169,61 @@ def test_a_judge_that_does_not_answer_is_an_error_of_the_evaluator(judged, fault
     assert "The judge 'judge' failed" in record["error"]["message"]
 
 
+BROKEN = {
+    "a crash": ({"500": 1.0}, verdict(1), "failed (server)"),
+    "a time-out": ({"hang": 1.0}, verdict(1), "failed (timeout)"),
+    "garbage": ((), '\x00\ufffd{]{"score": ', "no usable verdict in two tries"),
+    "an empty reply": ((), "", "no usable verdict in two tries: it is empty"),
+    "a huge reply": ((), f"{'x' * 1_100_000} {verdict(1)}", "it is longer than 1,000,000 characters"),
+    "a refusal": ((), Answer(None, refusal="I will not"), "failed (refused)"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("negate", [False, True])
+@pytest.mark.parametrize("required", [False, True, 0.5])
+@pytest.mark.parametrize("inside", [False, True])
+def test_whatever_breaks_a_judge_is_an_error_with_its_reason_and_no_score(
+    judged, project, how, negate, required, inside
+):
+    faults, reply, reason = BROKEN[how]
+    entry = {"type": "llm_judge", "negate": negate, "required": required}
+    if inside:
+        members = [{"type": "llm_judge"}, {"type": "contains", "value": "yes"}]
+        entry = {**entry, "type": "composite", "evaluators": members, "aggregator": "weighted_average"}
+    entries = [entry, {"type": "contains", "value": "yes"}]
+    record = judged(reply, entries=entries, faults=faults, timeout_seconds=0.5, code=3)["c0"]
+    assert (record["status"], record["score"], record["verdict"]) == ("error", None, None)
+    assert record["partial_score"] == 1.0 and reason in record["error"]["message"]
+    assert record["evaluator_results"][0]["score"] is None
+    assert len(json.dumps(record)) < 100_000
+    summary = project.summary()
+    assert (summary["scored"], summary["errors"], summary["mean"]) == (0, 1, None)
+
+
+@pytest.mark.parametrize(
+    "api",
+    [
+        {"provider": "openai"},
+        {"provider": "openai", "api": "responses"},
+        {"provider": "anthropic", "api_key": "k"},
+        {"provider": "gemini", "api_key": "k"},
+    ],
+)
+def test_every_model_api_can_judge_and_is_held_to_the_form(project, api):
+    with FaultyServer(verdict(0.5)) as server:
+        base = server.url if api["provider"] == "openai" else server.origin
+        project.targets(MOCK, {"name": "judge", "model": "m", "base_url": base, **api})
+        project.dataset("yes", evaluators=[{"type": "llm_judge"}, {"type": "llm_judge", "temperature": 0.5}])
+        assert project.eval("--out", "out").code == 0
+        assert all("additionalProperties" in json.dumps(asked.body) for asked in server.requests)
+    first, second = (
+        found["evaluator_provider_request"]["calls"] for found in project.records()[0]["evaluator_results"]
+    )
+    assert project.records()[0]["score"] == 0.5
+    assert (first[0]["answer_schema"], first[0]["temperature"], second[0]["temperature"]) == ("verdict", None, 0.5)
+
+
 def test_a_judge_is_tried_again_as_a_target_is(judged):
     record = judged(verdict(1), faults=["500", "500", None], max_retries=3)["c0"]
     assert record["score"] == 1.0

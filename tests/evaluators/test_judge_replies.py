@@ -1,5 +1,7 @@
 """What is read out of a judge's reply: the last object that fits, never one that it repeats, and never a guess."""
 
+import json
+
 import pytest
 
 from agentv.evaluators.llm_judge import Said, read_verdict
@@ -124,6 +126,15 @@ def test_a_hostile_text_gives_the_verdict_or_none_and_ends_soon(text):
 def test_everything_that_was_said_is_kept():
     said = read_reply('{"score": 0.5, "hits": ["a"], "misses": "b", "reasoning": "so", "tone": "dry"}', read_verdict)
     assert said == Said(0.5, ("a",), ("b",), "so", {"tone": "dry"})
+
+
+def test_a_record_does_not_grow_with_what_a_judge_says():
+    long = "x" * 100_000
+    reply = {"score": 1, "reasoning": long, "hits": ["y" * 9000] * 90}
+    said = read_reply(json.dumps(reply), read_verdict)
+    assert len(said.reasoning) == 2000 and len(said.hits) == 50 and {len(hit) for hit in said.hits} == {2000}
+    with pytest.raises(Unfit, match="more than was asked for"):
+        read_reply(f'{{"score": 1, "essay": "{long}"}}', read_verdict)
 
 
 def test_halves_of_characters_are_replaced_for_no_file_can_hold_them():

@@ -11,7 +11,7 @@ from agentv.evaluators.base import Judge, Prompt, prompt_complaints
 from agentv.evaluators.judge_prompt import Asked, Material, asked_by_user, built_in, material_of, prompt_problems
 from agentv.evaluators.replies import Unfit
 from agentv.evaluators.rubric import Rubric, Rubrics, rubric_complaints, rubric_items
-from agentv.evaluators.scoring import as_sentences, as_share
+from agentv.evaluators.scoring import LONGEST_REASON, as_sentences, as_share, bounded, cut
 from agentv.evaluators.votes import majority, mean, spread
 from agentv.model.judgement import Judgement
 from agentv.model.score import EvaluatorFailure, Score
@@ -30,6 +30,10 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 """Why comes before how much: what a model has written already is what it goes on from."""
+
+
+LONGEST_MORE = 20_000
+"""Bytes of what a judge says besides: it goes into the record as it is."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -153,7 +157,9 @@ def read_verdict(reply: dict[str, Any]) -> Said:
     if not isinstance(reasoning, str | None):
         raise Unfit("'reasoning' must be a text")
     more = {name: value for name, value in reply.items() if name not in SCHEMA["properties"]}
-    return Said(score, hits, misses, reasoning, more)
+    if len(msgspec.json.encode(more)) > LONGEST_MORE:
+        raise Unfit("it has more than was asked for, and too much of it")
+    return Said(score, bounded(hits), bounded(misses), reasoning and cut(reasoning, LONGEST_REASON), more)
 
 
 def combined(said: Sequence[Said], judges: Sequence[str], how: str | None = None) -> Score:

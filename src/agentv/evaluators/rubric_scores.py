@@ -10,7 +10,7 @@ import msgspec
 
 from agentv.evaluators.replies import Unfit
 from agentv.evaluators.rubric import TOP_SCORE, RubricItem
-from agentv.evaluators.scoring import quoted
+from agentv.evaluators.scoring import LONGEST_REASON, cut, quoted
 from agentv.evaluators.votes import majority, mean, spread
 from agentv.model.score import Score
 
@@ -164,7 +164,7 @@ def _text(data: dict[str, Any], key: str) -> str | None:
     value = data.get(key)
     if not isinstance(value, str | None):
         raise Unfit(f"'{key}' must be a text")
-    return value or None
+    return cut(value, LONGEST_REASON) if value else None
 
 
 def _is_hit(outcome: Outcome, points: bool) -> bool:

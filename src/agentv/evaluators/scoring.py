@@ -13,6 +13,8 @@ from agentv.model.judgement import Judgement
 from agentv.model.score import EvaluatorFailure, Score
 
 LONGEST_SENTENCE = 200
+LONGEST_REASON = 2000
+MOST_SENTENCES = 50
 _LAST_BITS = 1e-9
 """A mean of parts may miss 1 or a limit by the last bits; these decide nothing."""
 
@@ -26,6 +28,11 @@ def quoted(value: Any) -> str:
 def cut(text: str, longest: int = LONGEST_SENTENCE) -> str:
     """The text, or its beginning with an ellipsis."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def bounded(sentences: tuple[str, ...]) -> tuple[str, ...]:
+    """Sentences of a model, so many and so long as anybody reads: a record must not grow with what a model says."""
+    return tuple(cut(sentence, LONGEST_REASON) for sentence in sentences[:MOST_SENTENCES])
 
 
 def passed(*sentences: str) -> Score:
