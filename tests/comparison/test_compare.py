@@ -198,6 +198,12 @@ class TestParts:
         assert {name: paired.n for name, paired in found.items()} == {"even": 5, "late": 3}
         assert found["late"].mean_delta == pytest.approx(0.08)
 
+    def test_many_tags_of_few_cases_are_counted_and_cost_nothing(self, compare):
+        records = [record(n, 0.5, tags=(f"only-{n}", "all")) for n in range(3_000)]
+        found = compare(records, records)
+        assert [part.name for part in found.tags] == ["all"]
+        assert found.notes == ("3,000 tags with fewer than 3 cases are not compared by themselves",)
+
     def test_cost_and_time_are_paired_where_both_are_known(self, compare):
         before = [record(n, 0.5, execution_metrics=used(0.01, 100.0)) for n in range(4)]
         after = [record(n, 0.5, execution_metrics=used(0.02 if n else None, 90.0 - n)) for n in range(4)]

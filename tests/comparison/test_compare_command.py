@@ -1,6 +1,10 @@
 """`agentv compare` as users and programs meet it."""
 
+import contextlib
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 
@@ -68,6 +72,30 @@ def test_the_sentence_comes_first_and_everything_else_follows(runs):
         "new ",
     ]:
         assert part in text
+
+
+def test_a_narrow_terminal_cuts_tables_and_no_sentence(runs):
+    reader, writer = pty.openpty()
+    command = [sys.executable, "-m", "agentv", "compare", *map(str, runs)]
+    environment = {**os.environ, "COLUMNS": "60", "TERM": "xterm"}
+    with subprocess.Popen(command, stdout=writer, stdin=subprocess.DEVNULL, env=environment) as process:
+        os.close(writer)
+        printed = b""
+        with contextlib.suppress(OSError):  # how the end of a terminal shows
+            while part := os.read(reader, 65536):
+                printed += part
+        process.wait()
+    os.close(reader)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", printed.decode())
+    assert "this set could have shown 0.0" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 60
+
+
+def test_errors_are_told_by_class(tmp_path):
+    before = write_run(tmp_path / "a.jsonl", record("x", 1.0), record("y", None), record("z", 0.0))
+    found = agentv(before, before)
+    assert "Errors in A: 1 of 3 results (timeout 1)" in found.stdout
+    assert "In both, without a score in B: 1" in found.stdout
 
 
 def test_json_has_the_promised_names(runs):

@@ -5,9 +5,10 @@ import signal
 
 import pytest
 
-from agentv import evaluate
-from agentv.engine.stopping import parse_rule, rank, unit_of
+from agentv import compare, evaluate
+from agentv.engine.stopping import parse_rule
 from agentv.errors import UsageError
+from agentv.results.drawing import rank, unit_of
 from agentv.results.folder import RunFolder
 from agentv.stats.sequential import BettingMean
 
@@ -119,6 +120,21 @@ def test_against_an_earlier_run(project):
     assert 0 < stop.ci95[0] < stop.estimate < stop.ci95[1]
     assert stop.not_needed > 0
     assert "known       the mean is above that of before (difference +0." in result.stdout
+
+
+def test_a_comparison_of_such_a_run_holds_too(project):
+    project.dataset(*(said(number, 60) for number in range(CASES)))
+    project.eval("--out", "before")
+    project.targets({"name": "better", "provider": "mock", "response": "yes"})
+    project.eval("--target", "better", "--stop-when", "before", "--out", "after", "--seed", "2")
+    stop = summary_of(project, "after")["better"].early_stop
+    found = compare(project.path / "before", project.path / "after")
+    assert found.paired.test == "e-value"
+    assert found.paired.ci95 == pytest.approx(stop.ci95)
+    assert found.paired.p_value == pytest.approx(1 / stop.e_value, rel=1e-4)
+    result = project.command("compare", "before", "after")
+    assert "Note: B was stopped early" in result.stdout
+    assert "How: interval and p-value by betting" in result.stdout
 
 
 def test_a_run_goes_on_after_a_kill_as_if_nothing_had_been(project):

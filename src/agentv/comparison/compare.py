@@ -11,9 +11,10 @@ from agentv.comparison.model import Change, Comparison, Outcome, Pair, Part, Sid
 from agentv.comparison.scores import Column, Folded, RunScores
 from agentv.errors import AgentvError, UsageError
 from agentv.results.brief import whole_record
+from agentv.results.drawing import rank, unit_of
 from agentv.results.folder import RunFolder
 from agentv.results.reading import read_run
-from agentv.stats.comparison import Paired, compare_paired
+from agentv.stats.comparison import Paired, compare_drawn, compare_paired
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import Estimate, paired_difference
 from agentv.stats.multiplicity import holm
@@ -28,6 +29,7 @@ THRESHOLD = 0.1
 CHANGES = 5
 
 _SHOWN_IDS = 10
+_FEWEST_OF_A_TAG = 3
 
 Name = tuple[str | None, ...]
 
@@ -48,8 +50,11 @@ def compare_runs(
     scores = joined.scores
     paired = compare_paired(*scores, joined.clusters, seed=seed) if len(scores[0]) else None
     pairs = Pairs(joined, threshold)
+    sides = side_of(before), side_of(after)
+    if paired is not None and any(side.stopped_early for side in sides):
+        paired = _as_drawn(joined, paired)
     return Comparison(
-        sides=(side_of(before), side_of(after)),
+        sides=sides,
         paired=paired,
         threshold=threshold,
         wins=pairs.wins,
@@ -119,9 +124,12 @@ class Joined:
             known.append(list(side.run.tag_sets))
             codes.append(numbers)
         found, which = np.unique(codes[0] * len(known[1]) + codes[1], return_inverse=True)
-        sets = [{*known[0][code // len(known[1])], *known[1][code % len(known[1])]} for code in found.tolist()]
-        names = sorted(set().union(*sets)) if sets else []
-        return {tag: np.flatnonzero(np.array([tag in each for each in sets])[which]) for tag in names}
+        rows = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
+        parts: dict[str, list[NDArray[Any]]] = {}
+        for code, part in zip(found.tolist(), rows, strict=True):
+            for tag in {*known[0][code // len(known[1])], *known[1][code % len(known[1])]}:
+                parts.setdefault(tag, []).append(part)
+        return {tag: np.sort(np.concatenate(parts[tag])) for tag in sorted(parts)}
 
     def _join_by_id(self, before: RunScores, after: RunScores) -> None:
         """Datasets that were renamed, or that one tool does not name: ids alone, where they are unique."""
@@ -152,6 +160,7 @@ def side_of(run: RunScores) -> Side:
         cases=len(run.cases),
         records=run.records,
         errors=run.errors,
+        error_classes=dict(run.error_classes),
         unscored=run.unscored,
         mean=_mean(run),
         stopped_early=_stopped_early(run.path),
@@ -255,7 +264,12 @@ def _evaluators(joined: Joined, seed: int) -> tuple[Part, ...]:
 
 def _tags(joined: Joined, seed: int) -> tuple[Part, ...]:
     found = []
-    for tag, rows in joined.tags().items():
+    tags = joined.tags()
+    if few := sum(len(rows) < _FEWEST_OF_A_TAG for rows in tags.values()):
+        joined.notes.append(f"{few:,} tags with fewer than {_FEWEST_OF_A_TAG} cases are not compared by themselves")
+    for tag, rows in tags.items():
+        if len(rows) < _FEWEST_OF_A_TAG:
+            continue
         clusters = None if joined.clusters is None else joined.clusters[rows]
         first, second = (side[rows] for side in joined.scores)
         found.append((tag, compare_paired(first, second, clusters, seed=seed, test=False)))
@@ -278,6 +292,25 @@ def _use(joined: Joined, before: Column, after: Column) -> Use | None:
         return None
     difference = paired_difference(first, second, clusters)
     return Use(n=len(first), before=float(first.mean()), after=float(second.mean()), difference=difference.estimate)
+
+
+def _as_drawn(joined: Joined, paired: Paired) -> Paired:
+    """With an interval that holds for runs that were stopped early, where all of them drew in the same order."""
+    stopped = [side for side in joined.sides if _stopped_early(side.run.path)]
+    seeds = {RunFolder(side.run.path).read_manifest().seed or 0 for side in stopped}
+    if len(seeds) > 1:
+        return paired
+    (seed,), side = seeds, stopped[0]
+    place = joined.sides.index(side)
+    sums: dict[tuple[int, str], tuple[float, int]] = {}
+    deltas = (joined.scores[1] - joined.scores[0]).tolist()
+    keys = list(side.run.cases)
+    for row, delta in zip(joined.index[:, place].tolist(), deltas, strict=True):
+        case = side.first[row]
+        unit = unit_of(side.run.conversations[case], side.run.paths[case], keys[case][1])
+        total, count = sums.get((rank(seed, unit), unit), (0.0, 0))
+        sums[rank(seed, unit), unit] = total + delta, count + 1
+    return compare_drawn(paired, (sums[key] for key in sorted(sums)), max(count for _, count in sums.values()))
 
 
 def _stopped_early(path: Path | str) -> bool:

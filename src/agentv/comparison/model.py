@@ -25,6 +25,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     cases: int
     records: int
     errors: int
+    error_classes: dict[str, int]
     unscored: int
     mean: Estimate | None
     stopped_early: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,12 +67,15 @@ class RunScores:
         self.label = label
         self.cases: dict[CaseKey, int] = {}
         self.conversations: list[str | None] = []
+        self.paths: list[str] = []
         self.tags = array("l")
         self.tag_sets: dict[tuple[str, ...], int] = {}
         self.starts: list[int | None] = []
         self.scores, self.cost, self.duration = Column(), Column(), Column()
         self.evaluators: dict[str, Column] = {}
         self.records = self.errors = self.unscored = 0
+        self.error_classes: Counter[str] = Counter()
+        self._paths: dict[str, str] = {}
         self._talk = False
         self._targets: dict[str, None] = {}
         self._prompts: dict[str | None, None] = {}
@@ -118,12 +122,14 @@ class RunScores:
         if case == len(self.starts):
             self.starts.append(None)
             self.conversations.append(record.conversation_id)
+            self.paths.append(self._paths.setdefault(record.dataset_path, record.dataset_path))
             self._talk = self._talk or record.conversation_id is not None
             self.tags.append(self.tag_sets.setdefault(record.tags, len(self.tag_sets)))
             self._targets[record.target] = self._prompts[record.prompt] = None
         self._add_use(case, record)
         if record.status == "error":
             self.errors += 1
+            self.error_classes[record.error.error_class if record.error else "unknown"] += 1
             return
         if record.score is None:
             self.unscored += 1

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from agentv.engine.stopping import Stopping, rank, unit_of
+from agentv.engine.stopping import Stopping
 from agentv.model.run import EarlyStop, EvaluatorSummary, Interval, RunSummary, TargetSummary
 from agentv.results.brief import brief_records
+from agentv.results.drawing import rank, unit_of
 from agentv.results.summary import TargetDetails
 from agentv.stats.sequential import BettingMean
 

@@ -7,7 +7,6 @@ What belongs together (a conversation, the trials of a case) is one bet and is a
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Literal
@@ -21,6 +20,7 @@ from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.result import Result
 from agentv.results.brief import BriefRecord, brief_records
+from agentv.results.drawing import rank, unit_of
 from agentv.stats.sequential import BettingMean, Side
 
 Measure = Literal["mean", "pass_rate", "difference"]
@@ -196,16 +196,6 @@ class _Unit:
         if worth is not None:
             self.total += worth
             self.count += 1
-
-
-def unit_of(conversation_id: str | None, path: str, id: str) -> str:
-    """What a result is drawn and bet on together with: its conversation, else the trials of its case."""
-    return f"conversation\0{conversation_id}" if conversation_id is not None else f"{path}\0{id}"
-
-
-def rank(seed: int, unit: str) -> int:
-    """A unit's place in the shuffle of a seed."""
-    return int.from_bytes(hashlib.blake2b(f"{seed}:{unit}".encode(), digest_size=8).digest())
 
 
 def _counted(plan: Plan) -> tuple[int, int, list[str]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from agentv.comparison.model import Change, Comparison, Matrix, Part, Side, Use
 from agentv.report.figures import (
     aligned,
+    counted,
     duration,
     interval,
     number,
@@ -72,6 +73,10 @@ def method(paired: Paired) -> str:
     """How the interval and the p-value were found."""
     if paired.test == "exact McNemar":
         return "score interval of the difference of shares (Tango), exact McNemar test"
+    if paired.test == "e-value":
+        return (
+            "interval and p-value by betting on the cases in the order of their draw, because a run was stopped early"
+        )
     over = f"{paired.clusters:,} conversations" if paired.clusters < paired.n else f"{paired.n:,} cases"
     found = f"t interval over {over}"
     if paired.test == "none" or paired.resamples is None:
@@ -85,15 +90,18 @@ def notes(comparison: Comparison) -> Iterator[str]:
     yield from comparison.notes
     for index, side in enumerate(comparison.sides):
         if side.stopped_early:
-            yield (
-                f"{letter(index)} was stopped early, when it knew enough: an interval made afterwards, as these are, "
-                "promises a little too much; the one in its own summary holds"
-            )
+            yield f"{letter(index)} was stopped early, when it knew enough{_what_holds(comparison.paired)}"
     paired = comparison.paired
     if paired is None or paired.p_value is None or paired.ci95 is None:
         return
     if (paired.p_value < 0.05) != (paired.answer != "no difference shown"):
         yield "The interval and the test disagree: this is on the border, and more cases would tell"
+
+
+def _what_holds(paired: Paired | None) -> str:
+    if paired is not None and paired.test == "e-value":
+        return ": the interval above holds at whatever moment it stopped, those of the tables do not quite"
+    return ": intervals made afterwards, as these are, promise a little too much"
 
 
 def comparison_lines(comparison: Comparison) -> list[Line]:
@@ -140,6 +148,10 @@ def left_out(comparison: Comparison) -> Iterator[str]:
         if count:
             named = ", ".join(one_line(id, _LONGEST_NAME) for id in ids[:5]) + (", …" if count > 5 else "")
             yield f"Only in {letter(index)}: {count:,} case{'s' if count > 1 else ''} ({named})"
+    for index, side in enumerate(comparison.sides):
+        if side.errors:
+            classes = counted(side.error_classes)
+            yield f"Errors in {letter(index)}: {side.errors:,} of {side.records:,} results ({classes})"
     for index, count in enumerate(comparison.unscored):
         if count:
             yield f"In both, without a score in {letter(index)}: {count:,}"

@@ -58,7 +58,8 @@ def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> Non
 
     console = Console(file=stream, highlight=False, soft_wrap=False)
     for text, style in lines:
-        console.print(Text(text, style=style, no_wrap=True, overflow="ellipsis"))
+        # A table is cut where the terminal ends; a sentence goes on in the next line.
+        console.print(Text(text, style=style, no_wrap="  " in text, overflow="ellipsis"))
 
 
 def summary_lines(ending: Ending, drawn: bool) -> list[Line]:

@@ -26,6 +26,12 @@ class BriefMetrics(msgspec.Struct, gc=False):
     duration_ms: float | None = None
 
 
+class BriefError(msgspec.Struct, gc=False, rename={"error_class": "class"}):
+    """Of which class a failure was."""
+
+    error_class: str
+
+
 class BriefRecord(msgspec.Struct, gc=False, kw_only=True):
     """The fields of a result that comparisons are made of, under the same names."""
 
@@ -42,6 +48,7 @@ class BriefRecord(msgspec.Struct, gc=False, kw_only=True):
     conversation_id: str | None = None
     evaluator_results: tuple[BriefEvaluator, ...] = ()
     execution_metrics: BriefMetrics | None = None
+    error: BriefError | None = None
     cached: bool = False
     tags: tuple[str, ...] = ()
 

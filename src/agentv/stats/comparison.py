@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from agentv.stats.intervals import Interval
 from agentv.stats.means import Estimate, clustered_mean, correlation, t_test
 from agentv.stats.paired import mcnemar_exact, share_difference, sign_flip_test
 from agentv.stats.power import minimum_detectable_difference
+from agentv.stats.sequential import BettingMean
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-Test = Literal["exact McNemar", "sign flips", "none"]
+Test = Literal["exact McNemar", "sign flips", "e-value", "none"]
 Answer = Literal["better", "worse", "no difference shown", "too little to tell"]
 
 
@@ -87,6 +89,20 @@ def compare_paired(
         resamples=flips.resamples if flips else None,
         exact=flips.exact if flips else False,
         seed=seed,
+    )
+
+
+def compare_drawn(paired: Paired, groups: Iterable[tuple[float, int]], largest: int) -> Paired:
+    """The same comparison of a run that was stopped early, with an interval that holds at whatever moment.
+
+    `groups` are sums and numbers of differences that belong together, in the order in which they were drawn.
+    """
+    bet = BettingMean(0.5, largest=largest)
+    for total, count in groups:
+        bet.add((total + count) / 2, count)  # from [-1, 1] to where bets are
+    low, high = bet.interval
+    return paired._replace(
+        ci95=(2 * low - 1, 2 * high - 1), p_value=min(1.0, 1 / bet.e_value), test="e-value", resamples=None, exact=False
     )
 
 
