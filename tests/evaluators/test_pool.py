@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agentv.environment import Environment
 from agentv.evaluators.host import JudgeHost
 from agentv.evaluators.pool import pool as pool_module
 from agentv.evaluators.pool import templates
@@ -97,6 +98,69 @@ LEAVING = {
         import itertools
         numbers = itertools.count(1)
         def judge(context): return next(numbers) / 10
+        """,
+    "a namespace": """
+        import types
+        state = types.SimpleNamespace(count=0)
+        def judge(context):
+            state.count += 1
+            return state.count / 10
+        """,
+    "a counter": """
+        import collections
+        seen = collections.Counter()
+        def judge(context):
+            seen["x"] += 1
+            return seen["x"] / 10
+        """,
+    "a defaultdict": """
+        import collections
+        seen = collections.defaultdict(list)
+        def judge(context):
+            seen["x"].append(1)
+            return len(seen["x"]) / 10
+        """,
+    "a deque": """
+        import collections
+        seen = collections.deque()
+        def judge(context):
+            seen.append(1)
+            return len(seen) / 10
+        """,
+    "a list in a named tuple": """
+        import collections
+        state = collections.namedtuple("State", "seen")([])
+        def judge(context):
+            state.seen.append(1)
+            return len(state.seen) / 10
+        """,
+    "a list in a partial function": """
+        import functools
+        def count(seen, context):
+            seen.append(1)
+            return len(seen) / 10
+        judge = functools.partial(count, [])
+        """,
+    "a list of one's own kind": """
+        class Seen(list): pass
+        seen = Seen()
+        def judge(context):
+            seen.append(1)
+            return len(seen) / 10
+        """,
+    "a chain of dicts": """
+        import collections
+        seen = collections.ChainMap({})
+        def judge(context):
+            seen["n"] = seen.get("n", 0) + 1
+            return seen["n"] / 10
+        """,
+    "a decimal context": """
+        import decimal
+        settings = decimal.Context(prec=5)
+        def judge(context):
+            settings.prec += 1
+            return (settings.prec - 5) / 10
         """,
     "another module's global": """
         import neighbour
@@ -265,6 +329,31 @@ def test_a_judge_that_leaves_no_trace_keeps_its_process(scoring, tmp_path, pids)
     assert len(set(pids())) == 1
 
 
+# What a judge may hold and be kept, as long as it leaves it alone.
+HELD = {
+    "texts, numbers, dates": "import datetime, decimal\nD = datetime.date(2026, 1, 1)\nN = decimal.Decimal('1.5')",
+    "containers": "WORDS = {'a': [1, 2, {3, 4}], 'b': (5, frozenset('c'))}",
+    "other containers": "import collections\nC = collections.Counter('abc'), collections.OrderedDict(a=1)",
+    "patterns": "import re\nP = [re.compile(x) for x in 'abc']",
+    "classes": "import abc\nclass A(abc.ABC):\n    x = [1]\n    def f(self): return self\nclass B(A): pass\nb = B()",
+    "enumerations": "import enum\nclass E(enum.IntEnum):\n    A = 1\n    B = 2",
+    "records": "import dataclasses\n@dataclasses.dataclass\nclass R:\n    a: int = 1\nr = R()",
+    "named tuples": "import typing\nclass T(typing.NamedTuple):\n    a: int = 1\nt = T()",
+    "functions": "import functools, operator\nf = functools.partial(max, 1), operator.itemgetter(0), lambda x=[1]: x",
+    "a logger": "import logging\nlog = logging.getLogger('judge')",
+    "paths": "import pathlib\nHERE = pathlib.Path(__file__).parent",
+    "its neighbour": "import neighbour",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("held", HELD.values(), ids=HELD)
+def test_a_judge_that_leaves_alone_what_it_holds_keeps_its_process(scoring, tmp_path, pids, held):
+    write(tmp_path, "judge.py", f"{held}\n{PIDS}")
+    write(tmp_path, "neighbour.py", "SEEN = []")
+    assert judged(scoring, tmp_path, 4) == [1.0] * 4
+    assert len(set(pids())) == 1
+
+
 def test_a_fresh_judgement_has_a_process_of_its_own(scoring, tmp_path, pids):
     assert judged(scoring, tmp_path, 5, fresh=True) == [1.0] * 5
     assert len(set(pids())) == 5
@@ -370,6 +459,12 @@ def test_a_file_that_ends_its_process_or_never_ends_is_a_failure(scoring, tmp_pa
     write(tmp_path, "judge.py", code)
     failures = judged(scoring, tmp_path, 2, timeout_seconds=0.5)
     assert all(message in failure for failure in failures)
+
+
+def test_a_large_answer_arrives_whole(scoring, tmp_path):
+    write(tmp_path, "judge.py", "def judge(context): return len(context.candidate_answer) == 20_000_000\n")
+    judgement = scoring.judgement("é" * 20_000_000, workdir=str(tmp_path))
+    assert scoring.run(scoring.evaluator("python", function="judge.py:judge"), judgement).score == 1
 
 
 def test_judgements_run_beside_each_other(scoring, tmp_path):
@@ -532,13 +627,7 @@ asyncio.run(evaluator.evaluate(scoring.judgement(workdir=".")))
 
 
 def test_a_host_that_nobody_used_has_nothing_to_end():
-    asyncio.run(JudgeHost.__new__(JudgeHost).aclose() if False else _unused())
-
-
-async def _unused():
-    from agentv.environment import Environment
-
-    await JudgeHost(Environment()).aclose()
+    asyncio.run(JudgeHost(Environment()).aclose())
 
 
 def test_many_functions_keep_few_processes(scoring, tmp_path, monkeypatch):

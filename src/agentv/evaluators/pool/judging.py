@@ -57,6 +57,7 @@ class WorkerProcess:
         self._answering: asyncio.Task[None] | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._line, self._theirs = Line.pair(self._heard, self._lost)
+        self.expected: asyncio.TimerHandle | None = None
         self.queue: deque[Asked] = deque()
         self.is_gone = False
 
@@ -125,6 +126,7 @@ class WorkerProcess:
         match message:
             case ["hello", int(pid)] if not self._pid:
                 self._pid = pid
+                self._stop_expecting()
                 self._template.hand_out_soon()
             case ["score" | "failure" as kind, found, bool(spent), str(), list(imported)] if self.queue:
                 self._is_quick = self._loop.time() - self._started_at < QUICK_S
@@ -165,9 +167,15 @@ class WorkerProcess:
         if self.queue:
             self._begin()
 
+    def _stop_expecting(self) -> None:
+        if self.expected is not None:
+            self.expected.cancel()
+            self.expected = None
+
     def _go(self) -> None:
         if not self.is_gone:
             self.is_gone = True
+            self._stop_expecting()
             if self._timer is not None:
                 self._timer.cancel()
             never_begun, self.queue = list(self.queue), deque()

@@ -40,7 +40,9 @@ class Template:
         self._limits: Limits | None = None
         self._function: Any = None
         self._untouched: Untouched | None = None
-        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._woken, self._wake = os.pipe()
+        for descriptor in (self._woken, self._wake):
+            os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
@@ -54,8 +56,7 @@ class Template:
             if self._control in ready and not self._listen():
                 break
         for pid in self._children:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            _kill_group(pid)
 
     def _listen(self) -> bool:
         data, files, _, _ = socket.recv_fds(self._control, _CHUNK_BYTES, 16)
@@ -142,23 +143,36 @@ class Template:
     def _reap(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._woken, _CHUNK_BYTES)
-        while True:
-            try:
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if ended is None:
-                return
-            pid = ended.si_pid
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)  # what it started and left behind; its id is its own until it is reaped
-            status = os.waitpid(pid, 0)[1]
+        while ended := _ended_child():
+            pid, status = ended
             self._children.discard(pid)
             self._say(["ended", pid, os.waitstatus_to_exitcode(status)])
 
     def _say(self, message: Any) -> None:
         with suppress(OSError):  # the run has gone: the next read says so
             self._control.sendall(frame(message))
+
+
+def _ended_child() -> tuple[int, int] | None:
+    """A child that has ended, with everything that it started and left behind; its id is its own until it is reaped."""
+    try:
+        if not hasattr(os, "waitid"):  # macOS, before Python 3.13
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            _kill_group(pid)
+            return (pid, status) if pid else None
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return None
+        _kill_group(ended.si_pid)
+        return os.waitpid(ended.si_pid, 0)
+    except ChildProcessError:
+        return None
+
+
+def _kill_group(pid: int) -> None:
+    if pid:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 def _restricted(scratch: str, port: int | None) -> str:

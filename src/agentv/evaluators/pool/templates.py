@@ -149,9 +149,9 @@ class TemplateProcess:
         self._workers.add(worker)
         self._control.send(frame(["fork"]), worker.hand_over())
         worker.let_go()
-        self._loop.call_later(self._start_s, self._expect, worker)
+        worker.expected = self._loop.call_later(self._start_s, self._give_up_on, worker)
 
-    def _expect(self, worker: WorkerProcess) -> None:
+    def _give_up_on(self, worker: WorkerProcess) -> None:
         if not worker.is_there and not worker.is_gone:
             end_group(self._process.pid)  # it forks no more, so it is no use to anybody
 

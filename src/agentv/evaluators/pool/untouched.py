@@ -14,8 +14,10 @@ import re
 import sys
 import sysconfig
 import types
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from opcode import opmap
 from typing import Any
 
@@ -28,9 +30,16 @@ _ATOMS: tuple[type, ...] = (
     *(types.GetSetDescriptorType, types.MemberDescriptorType, types.GenericAlias, types.ModuleType, types.CodeType),
 )
 _LIBRARY_VALUES = frozenset(
-    {"typing", "types", "enum", "datetime", "decimal", "fractions", "uuid", "pathlib", "logging"}
+    {
+        *("typing", "types", "enum", "datetime", "decimal", "fractions", "uuid", "pathlib", "logging"),
+        *("_abc", "operator", "dataclasses"),
+    }
 )
 """Modules whose objects hold no state of a judge's: types, dates, numbers, paths, loggers."""
+
+_SCALAR_BASES = (object, int, float, str, bytes)
+_WRITTEN_IN_PYTHON = 1 << 9
+_CONTAINER_HOMES = ("builtins", "collections")
 
 _MODULES_OWN = frozenset({"__builtins__", "__loader__", "__spec__"})
 _SETTING_OPERATIONS = frozenset({opmap["STORE_ATTR"], opmap["DELETE_ATTR"]})
@@ -107,7 +116,10 @@ class Untouched:
             self._seen.add(id(value))
             if type(value) is types.FunctionType and not self._sets_attributes:
                 self._sets_attributes = _sets_attributes(value.__code__)
-            inside = _inside(value)
+            try:
+                inside = _inside(value)
+            except Exception:  # an object of the user's that answers for itself, and badly
+                inside = None
             if inside is None or len(self._seen) > MOST_VALUES:
                 self._unseen = name
                 return
@@ -130,27 +142,35 @@ Inside = tuple[Callable[[], Any] | None, list[Any]]
 def _inside(value: Any) -> Inside | None:
     """How to look at what can change in a value, and the values in it. None for what cannot be looked through."""
     kind = type(value)
-    if kind in (tuple, frozenset):
+    if isinstance(value, tuple | frozenset) and kind.__dictoffset__ == 0:
         return None, list(value)
-    if kind in (list, set, bytearray):
+    if kind.__module__ in _CONTAINER_HOMES and isinstance(value, list | set | bytearray | deque):
         return lambda: list(value), [] if kind is bytearray else list(value)
-    if kind is dict:
-        return lambda: list(value.items()), [*value.values(), *value]
+    if (kind.__module__ in _CONTAINER_HOMES and isinstance(value, dict)) or kind is types.MappingProxyType:
+        return lambda: list(value.items()), [*value.values(), *value, getattr(value, "default_factory", None)]
     if kind is types.FunctionType:
         return _inside_function(value)
-    if kind in (staticmethod, classmethod):
-        return None, [value.__func__]
-    if kind is property:
-        return None, [value.fget, value.fset, value.fdel]
-    if kind is types.MethodType:
-        return None, [value.__self__, value.__func__]
-    if kind is types.CellType:
-        return lambda: _content_of(value), [_content_of(value)]
     if isinstance(value, type):
         return _inside_class(value)
-    if kind.__module__ in _LIBRARY_VALUES:
+    if kind is types.SimpleNamespace:
+        return lambda: list(vars(value).items()), list(vars(value).values())
+    if kind in _HOLDERS:
+        return None, _HOLDERS[kind](value)
+    if kind is types.CellType:
+        return lambda: _content_of(value), [_content_of(value)]
+    if (kind.__module__ in _LIBRARY_VALUES and kind.__name__ != "Context") or kind.__name__ == "_tuplegetter":
         return None, []
     return _inside_object(value)
+
+
+_HOLDERS: dict[type, Callable[[Any], list[Any]]] = {
+    staticmethod: lambda value: [value.__func__],
+    classmethod: lambda value: [value.__func__],
+    property: lambda value: [value.fget, value.fset, value.fdel],
+    types.MethodType: lambda value: [value.__self__, value.__func__],
+    partial: lambda value: [value.func, value.args, value.keywords, value.__dict__],
+}
+"""What cannot be changed itself, and the values that it holds."""
 
 
 def _inside_function(value: types.FunctionType) -> Inside:
@@ -181,7 +201,8 @@ def _inside_object(value: Any) -> Inside | None:
 
 def _keeps_all_in_its_dict(kind: type) -> bool:
     return kind.__dictoffset__ != 0 and all(
-        base is object or (base.__dictoffset__ != 0 and not getattr(base, "__slots__", ())) for base in kind.__mro__
+        base in _SCALAR_BASES or (base.__flags__ & _WRITTEN_IN_PYTHON and not vars(base).get("__slots__"))
+        for base in kind.__mro__
     )
 
 
@@ -222,9 +243,10 @@ def _uses_random(names: dict[str, Any]) -> bool:
 def _process_state() -> list[Any]:
     """What a process has besides its objects, in the cheapest words. Children that nobody asked after count too."""
     children = False
-    with suppress(ChildProcessError):
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        children = True
+    if hasattr(os, "waitid"):  # not on macOS, before Python 3.13
+        with suppress(ChildProcessError):
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            children = True
     mask = os.umask(0o077)
     os.umask(mask)
     lowest_free = os.dup(0)
