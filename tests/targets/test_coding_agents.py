@@ -1,6 +1,7 @@
 """Coding agents as processes: what they are given, what is kept from them, and what is left when they go wrong."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -52,7 +53,7 @@ def ask(place, prompt, *, timeout_s=30.0, **settings):
 
 def seen(place, **settings):
     """What the agent saw of its surroundings."""
-    return json.loads(ask(place, "report", **settings).text)
+    return json.loads(base64.b64decode(ask(place, "report", **settings).text))
 
 
 def is_running(pid):
@@ -190,6 +191,14 @@ def test_it_works_where_it_is_told(place):
     assert (place / "here" / "new.txt").exists()
 
 
+def test_paths_are_written_from_the_folder_it_worked_in(place):
+    response = ask(place, "name paths")
+    assert response.text == "See src/a.py in ."
+    assert response.messages[0].tool_calls[0].input == {"in": "src/a.py", "at": "."}
+    (place / "here").mkdir()
+    assert ask(place, "name paths", cwd="here").text == f"See {place}/here/src/a.py in {place}/here"
+
+
 def test_settings_become_arguments(place):
     argv = seen(place, model="opus", system_prompt="Be brief", args=("--max-turns", "3"))["argv"]
     assert argv[-2:] == ["--max-turns", "3"]
@@ -263,8 +272,8 @@ class TestRuns:
     ):
         monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-vendor")
         self.project(place, folder, log_format=log_format)
-        case = {"id": "a/b", "expected_outcome": "x", "input": "report"}
-        folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "cwd"}], "evalcases": [case]})
+        case = {"id": "a/b", "expected_outcome": "x", "input": "tell the key"}
+        folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "key"}], "evalcases": [case]})
         assert command("eval", "d.yaml", "--out", "out", "--quiet").code == 0
         [log] = (folder.path / "out" / "logs").iterdir()
         text = log.read_text()

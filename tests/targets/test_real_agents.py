@@ -156,6 +156,7 @@ def test_codex_reports_what_it_edits(agent, folder, command):
     first, second, last = record["output_messages"]
     [call] = first["tool_calls"]
     assert (call["tool"], call["input"]["changes"][0]["kind"]) == ("file_change", "add")
+    assert call["input"]["changes"][0]["path"] == "new.txt"
     assert (second["content"], last["content"]) == ("Patched.", ANSWER)
     assert "+hello" in record["file_changes"]
     keep_events(agent, folder, "patch")

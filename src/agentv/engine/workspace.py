@@ -33,6 +33,8 @@ class Workspaces:
     def of(self, job: Job, settings: Target) -> JobWorkspace | None:
         """The folder of a job: its case's, or an empty one for an agent that has no folder of its own."""
         asked = job.case.workspace
+        if settings.provider == "replay":
+            return None  # nobody works there: evaluators would look at files that the answer is not about
         if asked is None and not settings.works_in_a_folder:
             return None
         return JobWorkspace(job, asked or _NO_TEMPLATE, self._kept_folder, self._environment)

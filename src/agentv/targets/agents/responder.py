@@ -16,6 +16,7 @@ from agentv.environment import child_environment, environment_of
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.processes import ProcessFailure, run_process
 from agentv.targets.agents.base import GIT_CONFIG, Call, CodingAgent, Invocation
+from agentv.targets.agents.paths import from_there
 from agentv.targets.agents.stream import MAX_BYTES, EventStream
 from agentv.targets.agents.transcript import Event, NoAnswer
 from agentv.temporary import temporary_folder
@@ -64,6 +65,8 @@ class AgentResponder:
             )
             response = self._answer(events, failure)
             duration_ms = round((time.perf_counter() - started) * 1000, 3)
+            if request.workspace is not None or self._settings.cwd is None:
+                response = from_there(response, cwd)
         return msgspec.structs.replace(response, duration_ms=duration_ms)
 
     def sends(self, request: Request) -> dict[str, Any]:
