@@ -52,6 +52,7 @@ def test_yaml_and_jsonl_of_the_same_cases_print_the_same_bytes(tmp_path):
 
 def test_keys_come_in_the_documented_order(tmp_path):
     path = tmp_path / "d.yaml"
+    (tmp_path / "w").mkdir()
     path.write_text(
         "evalcases:\n"
         "  - {tags: [t], metadata: {k: v}, description: d, workspace: {template: w}, user: {goal: g},"

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -239,7 +240,7 @@ def test_a_command_runs_in(question, tmp_path, settings, workspace, expected):
     for name in ("data", "home/sub", "work"):
         (tmp_path / name).mkdir(parents=True)
     asked = question(folder=tmp_path / "data")
-    asked.workspace = str(tmp_path / workspace) if workspace else None
+    asked.job_workspace = SimpleNamespace(path=str(tmp_path / workspace)) if workspace else None
 
     async def answer():
         return (await cli("pwd", **settings).open(str(tmp_path / "home")).respond(asked)).text
