@@ -11,7 +11,18 @@ from types import ModuleType
 import pytest
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
-SCRIPTS = ("startup", "load_jsonl", "load_yaml", "calls", "run_cases", "judgements", "resume_scan", "compare", "report")
+SCRIPTS = (
+    "startup",
+    "load_jsonl",
+    "load_yaml",
+    "calls",
+    "apis",
+    "run_cases",
+    "judgements",
+    "resume_scan",
+    "compare",
+    "report",
+)
 
 
 def bench(script: str, *args: str) -> subprocess.CompletedProcess[str]:
