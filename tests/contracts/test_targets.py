@@ -1,11 +1,13 @@
 """What every target that can run here must do, whatever answers behind it: one suite over all of them."""
 
 import asyncio
+import atexit
 import json
 import os
 import pickle
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
 
@@ -14,10 +16,16 @@ from agentv.environment import Environment, Home
 from agentv.model.case import EvalCase
 from agentv.model.response import Response, TargetFailure
 from agentv.targets.agents.claude_code import ClaudeCode
+from agentv.targets.anthropic import Anthropic
+from agentv.targets.azure import Azure
 from agentv.targets.cli import Cli
+from agentv.targets.gemini import Gemini
 from agentv.targets.mock import Mock
+from agentv.targets.openai import OpenAI
+from agentv.targets.presets import Compatible
 from agentv.targets.python import PythonFunction
 from agentv.targets.replay import Replay
+from agentv.testing import FaultyServer
 
 AGENT = """
 import asyncio, threading
@@ -53,7 +61,28 @@ def agent(**env):
     return ClaudeCode(name="t", provider="claude-code", executable="./agent.sh", env=env)
 
 
+# Model APIs are asked at servers of this process; their addresses are settings, so they must be there first.
+SERVERS = ExitStack()
+HELLO = SERVERS.enter_context(FaultyServer("Hello"))
+SILENT = SERVERS.enter_context(FaultyServer(faults={"hang": 1.0}))
+BROKEN = SERVERS.enter_context(FaultyServer(faults={"401": 1.0}))
+atexit.register(SERVERS.close)
+
+
+def model_apis(server):
+    common = {"name": "t", "model": "m", "api_key": "none"}
+    return {
+        "openai": OpenAI(provider="openai", base_url=server.url, **common),
+        "openai, responses": OpenAI(provider="openai", base_url=server.url, api="responses", **common),
+        "azure": Azure(provider="azure", endpoint=server.origin, **common),
+        "anthropic": Anthropic(provider="anthropic", base_url=server.origin, **common),
+        "gemini": Gemini(provider="gemini", base_url=server.origin, **common),
+        "ollama": Compatible(provider="ollama", base_url=server.url, **common),
+    }
+
+
 ANSWERING = {
+    **model_apis(HELLO),
     "mock": Mock(name="t", provider="mock"),
     "mock with a delay": Mock(name="t", provider="mock", delay_ms=1.0),
     "python": PythonFunction(name="t", provider="python", function="agent.py:plain"),
@@ -64,6 +93,7 @@ ANSWERING = {
     "replay": Replay(name="t", provider="replay", source="results.jsonl"),
 }
 WAITING = {
+    **model_apis(SILENT),
     "mock": Mock(name="t", provider="mock", delay_ms=60_000.0),
     "python": PythonFunction(name="t", provider="python", function="agent.py:stuck"),
     "python, async": PythonFunction(name="t", provider="python", function="agent.py:never"),
@@ -71,6 +101,7 @@ WAITING = {
     "coding agent": agent(WAITS="yes"),
 }
 FAILING = {
+    **{name: (target, "auth") for name, target in model_apis(BROKEN).items()},
     "mock": (Mock(name="t", provider="mock", fault_rate=1.0), "server"),
     "python": (PythonFunction(name="t", provider="python", function="agent.py:broken"), "process"),
     "cli": (Cli(name="t", provider="cli", command_template="exit 1"), "process"),

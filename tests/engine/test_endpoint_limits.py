@@ -196,6 +196,20 @@ def test_nothing_starts_before_the_time_that_the_server_asked_for(why):
     assert run(main()) >= 7.5
 
 
+def test_an_answer_that_says_the_endpoint_is_out_of_room_keeps_calls_back_and_the_limit_as_it_is():
+    async def main():
+        loop = asyncio.get_running_loop()
+        limiter = Limiter(4, 10, clock=loop.time)
+        assert limiter.try_enter()
+        limiter.leave(retry_after_s=0.5)
+        assert not limiter.try_enter()
+        assert limiter.limit == 4
+        await limiter.enter()
+        return loop.time()
+
+    assert 0.5 <= run(main()) < 1
+
+
 def test_a_shorter_wait_does_not_take_back_a_longer_one():
     async def main():
         loop = asyncio.get_running_loop()

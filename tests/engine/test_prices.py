@@ -14,6 +14,7 @@ from agentv.targets.cli import Cli
 from agentv.targets.mock import Mock
 from agentv.targets.openai import OpenAI
 from agentv.targets.presets import Compatible
+from agentv.targets.pydantic_ai import PydanticAi
 from agentv.testing import Answer, FaultyServer, RawReply, SampleRequest
 
 pytest.importorskip("genai_prices")
@@ -28,6 +29,12 @@ def test_tokens_cost_what_the_list_says():
     assert price.cost_usd(TokenUsage(1_000_000, 0)) == 2.5
     assert price.cost_usd(TokenUsage(0, 1_000_000)) == 10
     assert price.cost_usd(TokenUsage(1_000_000, 0, cached=1_000_000)) == 1.25
+
+
+def test_a_model_of_pydantic_ai_names_its_provider_itself():
+    target = PydanticAi(name="t", provider="pydantic_ai", model="openai:gpt-4o")
+    assert price_of(target).cost_usd(TokenUsage(1_000_000, 0)) == 2.5
+    assert price_of(PydanticAi(name="t", provider="pydantic_ai", model="nobody:gpt-4o")).is_known is False
 
 
 def test_what_is_written_to_a_cache_costs_more_and_for_an_hour_most():

@@ -46,6 +46,8 @@ class Price:
 
     def __init__(self, settings: ModelApi, provider: str | None, address: str | None) -> None:
         self._model = settings.model or ""
+        if settings.provider == "pydantic_ai":
+            provider, _, self._model = self._model.partition(":")
         self._place = {"provider_id": provider} if address is None else {"provider_api_url": address}
         self._long_cache = getattr(settings, "prompt_caching", False) == "1h"
         self._found: dict[str, Any] = {}
@@ -114,7 +116,8 @@ def price_of(settings: Target) -> Price | None:
     if not isinstance(settings, ModelApi):
         return None
     address = getattr(settings, "base_url", None)
-    listed = _LISTED_AS.get(settings.provider)
+    # A model of pydantic-ai names its provider itself, mostly as the list does.
+    listed = _LISTED_AS.get(settings.provider, "" if settings.provider == "pydantic_ai" else None)
     if _is_at_home(address) or (listed is None and address is None) or _package() is None:
         return None
     return Price(settings, listed, address)

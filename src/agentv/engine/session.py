@@ -116,7 +116,7 @@ class Session:
 
     def _check_prices(self, checked: Checked) -> None:
         """A budget is held by what calls cost: every target that is asked, judges too, must have a price."""
-        for name in dict.fromkeys((*checked.jobs, *checked.embedders, *checked.judges)):
+        for name in dict.fromkeys((*checked.jobs, *checked.users, *checked.embedders, *checked.judges)):
             why = why_unpriced(self.target(name))
             if why is not None:
                 message = f"No price is known for target '{name}', so --budget-usd cannot be held"
