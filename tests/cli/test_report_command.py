@@ -61,6 +61,16 @@ def test_out_is_a_file_or_a_folder(run, command):
     assert sorted(path.name for path in Path("reports").iterdir()) == ["report.md", "results.csv"]
 
 
+def test_a_dash_is_stdout(run, command):
+    assert command("report", "run", "--html", "--out", "-").stdout.startswith("<!doctype html>")
+    assert not Path("-").exists()
+
+
+def test_two_files_of_one_format_are_both_written(run, command):
+    assert command("report", "run", "a.md", "b.md").code == 0
+    assert Path("a.md").read_text() == Path("b.md").read_text()
+
+
 def test_a_run_is_found_by_its_id(run, command):
     command("eval", "cases.yaml", "--quiet")
     [folder] = Path(".agentv/results").iterdir()

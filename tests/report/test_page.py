@@ -131,7 +131,13 @@ def test_filters_search_order_and_keys(shop, chromium):
 def test_answers_are_searched_too(shop, chromium):
     with chromium(page_of("run"), "#search=anything") as page:
         assert page.locator(".told").inner_text() == "0 of 5 results"
-        page.get_by_label("in answers too").check()
+        page.get_by_label("in conversations too").check()
+        page.locator(".told").get_by_text("1 of 5 results").wait_for()
+        assert page.locator(".spacer .row .id bdi").all_inner_texts() == ["unscored"]
+
+
+def test_questions_are_searched_too(shop, chromium):
+    with chromium(page_of("run"), "#search=says+something&answers=1") as page:
         page.locator(".told").get_by_text("1 of 5 results").wait_for()
         assert page.locator(".spacer .row .id bdi").all_inner_texts() == ["unscored"]
 

@@ -187,6 +187,7 @@ def test_under_xdist_every_case_runs_once_and_is_reported(project, workers, expe
     assert expected in run_pytest("--agentv-evals", "--agentv-report-to", "out.csv", *workers, code=1)
     _, records = kept()
     assert set(records) == {"good", "bad"}
+    assert records["bad"]["dataset_path"] == "evals/echo.eval.yaml"
     assert Path("out.csv").read_text().count("\n") == 3
 
 

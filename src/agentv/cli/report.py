@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentv.results.opened import Figures, OpenedRun
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+STDOUT = "-"
 
 Wanted = tuple[str, str | None]
 """A format and the file it goes to; None for stdout."""
@@ -34,7 +35,9 @@ Wanted = tuple[str, str | None]
 @click.option("--csv", is_flag=True, help="One row a job, safe to open in a spreadsheet.")
 @click.option("--parquet", is_flag=True, help="One row a job, for data tools; needs pip install 'agentv[parquet]'.")
 @click.option("--github", is_flag=True, help="Notes at the cases' lines on stdout, and the summary of the step.")
-@click.option("--out", metavar="FILE|DIR", type=click.Path(), help="The file to write, or the folder for several.")
+@click.option(
+    "--out", metavar="FILE|DIR", type=click.Path(), help="The file to write, the folder for several, or - for stdout."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="Do not say what was written.")
 def command(run: str, files: tuple[str, ...], **given: Any) -> None:
@@ -70,10 +73,11 @@ def _wanted(run: OpenedRun, files: tuple[str, ...], given: dict[str, Any]) -> It
         # An option says more than a name: `--junit --out results.txt` is JUnit.
         yield asked[0], files[0]
         return
-    named = {format_of(file): file for file in files}
-    yield from named.items()
-    rest = [name for name in asked if name not in named]
-    if len(rest) == 1 and not named and folder is None and FORMATS[rest[0]].is_text:
+    named = [(format_of(file), file) for file in files]
+    yield from named
+    rest = [name for name in asked if name not in dict(named)]
+    to_stdout = given["out"] == STDOUT or (folder is None and not named)
+    if len(rest) == 1 and to_stdout and (FORMATS[rest[0]].is_text or given["out"] == STDOUT):
         yield rest[0], None
         return
     home = folder or (str(run.path) if run.path.is_dir() else ".")
@@ -83,10 +87,13 @@ def _wanted(run: OpenedRun, files: tuple[str, ...], given: dict[str, Any]) -> It
 
 def _places(out: str | None, files: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """The folder that `--out` names, if it does, and all files."""
-    if out is None:
+    if out is None or out == STDOUT:
         return None, files
     if os.path.isdir(out) or out.endswith(("/", os.sep)) or not os.path.splitext(out)[1]:
-        os.makedirs(out, exist_ok=True)
+        try:
+            os.makedirs(out, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"Cannot write to {out}", error.strerror or str(error)) from error
         return out, files
     return None, (*files, out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -60,7 +61,7 @@ class EvalFile(pytest.File):
         self._lines: dict[str, bytes] = {}
         self._failed = ""
         try:
-            cases = load_cases(self.path)
+            cases = load_cases(self._shown)
         except AgentvError as error:
             raise self.CollectError(str(error)) from error
         self.thresholds = {name: least for case in cases for name, least in (case.execution.thresholds or {}).items()}
@@ -69,6 +70,12 @@ class EvalFile(pytest.File):
             yield self._grouped(EvalItem.from_parent(self, name=case.id, case=case))
         if self.has_threshold:
             yield self._grouped(ThresholdItem.from_parent(self, name=THRESHOLDS))
+
+    @property
+    def _shown(self) -> str:
+        """The path as a user would name it from here."""
+        path = os.path.relpath(self.path)
+        return str(self.path) if path.startswith(os.pardir) else path
 
     @property
     def has_threshold(self) -> bool:
@@ -121,9 +128,9 @@ class EvalFile(pytest.File):
 
     def _evaluate(self, names: frozenset[tuple[str, str]], folder: str) -> None:
         option = self.config.getoption
-        cases = case_source([str(self.path)], warn=_ignore, note=_ignore, selection=Selection(named=names))
+        cases = case_source([self._shown], warn=_ignore, note=_ignore, selection=Selection(named=names))
         options = EvalOptions(
-            paths=(str(self.path),), targets=tuple(option("--agentv-target")), trials=option("--agentv-trials")
+            paths=(self._shown,), targets=tuple(option("--agentv-target")), trials=option("--agentv-trials")
         )
         session = Session(options, cases)
         outcome = session.execute(session.check(), folder, resume=False, observer=Observer(), watch=unwatched)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Recording:
         except AgentvError as error:
             raise pytest.UsageError(str(error)) from error
         self._started = datetime.now(UTC)
-        self._records: list[str] = []
+        self._by_test: dict[str, list[str]] = {}
         self._cases: dict[tuple[str, str], str] = {}
         self._path: Path | None = None
         self._problem: AgentvError | None = None
@@ -63,12 +63,12 @@ class Recording:
         """Collects the notes."""
         notes: dict[str, Any] | None = getattr(report, _NOTES, None)
         if notes is not None:
-            self._records += notes["records"]
+            self._by_test[report.nodeid] = notes["records"]  # of a test that is tried again, the last time counts
             self._cases.setdefault(tuple(notes["key"]), notes["case"])
 
     def pytest_sessionfinish(self) -> None:
         """Writes the run and the reports, once, where the reports come together."""
-        if hasattr(self._config, "workerinput") or not self._records:
+        if hasattr(self._config, "workerinput") or not self._by_test:
             return
         try:
             self._path = self._written()
@@ -80,14 +80,15 @@ class Recording:
         if self._problem is not None:
             terminalreporter.write_line(f"agentv: {self._problem}", red=True)
         if self._path is not None:
-            terminalreporter.write_line(f"agentv: {len(self._records)} results in {os.path.relpath(self._path)}")
+            count = sum(map(len, self._by_test.values()))
+            terminalreporter.write_line(f"agentv: {count} results in {os.path.relpath(self._path)}")
 
     def _written(self) -> Path:
         root = project_root(str(self._config.rootpath))
         run_id = new_run_id(self._started)
         redact = Redactor(load_environment(root, root).secrets).redact_line
         folder = RunFolder.create(Path(root) / RESULTS_FOLDER / run_id, redact)
-        results = [msgspec.structs.replace(decode_record(line.encode()), run_id=run_id) for line in self._records]
+        results = [msgspec.structs.replace(decode_record(line.encode()), run_id=run_id) for line in self._lines()]
         folder.write_manifest(self._manifest(run_id, results))
         folder.cases_path.write_bytes(b"".join(redact(line.encode()) for line in self._cases.values()))
         folder.results_path.write_bytes(b"".join(redact(encode_record(result)) for result in results))
@@ -97,6 +98,9 @@ class Recording:
         for file in self._files or [str(folder.path / "report.html")]:
             write_report(format_of(file), opened, figures, file)
         return folder.path
+
+    def _lines(self) -> Iterator[str]:
+        return (line for lines in self._by_test.values() for line in lines)
 
     def _manifest(self, run_id: str, results: list[Result]) -> RunManifest:
         datasets = {result.dataset_path: result.dataset for result in results}

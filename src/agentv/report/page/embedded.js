@@ -1,5 +1,5 @@
 // The data of a report that is one file: blocks of base64 in the document, unpacked when they are asked for.
-// Anything with the same four functions can stand in its place, such as one that asks a server.
+// Anything with the same five functions can stand in its place, such as one that asks a server.
 
 const KEPT = 48;
 
@@ -48,9 +48,9 @@ export class EmbeddedRun {
     return position < 0 ? null : this.#item("cases", position);
   }
 
-  // All results, a block at a time, without keeping them.
-  async *batches() {
-    for (const block of this.#blocks.results) yield { first: block.first, results: await unpack(block.node) };
+  // All of "results" or "cases", a block at a time, without keeping them.
+  async *batches(kind) {
+    for (const block of this.#blocks[kind]) yield { first: block.first, items: await unpack(block.node) };
   }
 
   async #item(kind, position) {

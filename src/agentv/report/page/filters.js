@@ -39,7 +39,7 @@ export class SearchBox {
       "div",
       { class: "search", role: "search" },
       this.input,
-      element("label", {}, this.answers, "in answers too"),
+      element("label", {}, this.answers, "in conversations too"),
       this.progress,
     );
     this.follow();

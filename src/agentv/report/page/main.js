@@ -57,7 +57,7 @@ class Page {
 
   follow() {
     const { values } = this.state;
-    this.#searchAnswers(values);
+    this.#searchTexts(values);
     const shown = this.rows.matching(values, this.#found);
     this.histogram.show(this.rows.histogram(shown));
     this.facets.show(shown, this.#found);
@@ -77,26 +77,30 @@ class Page {
     }
   }
 
-  // Looks through all results, a block at a time, and shows what is found on the way.
-  async #searchAnswers({ search, answers }) {
+  // Looks through all results and cases, a block at a time, and shows what is found on the way.
+  async #searchTexts({ search, answers }) {
     const wanted = answers ? search.trim().toLowerCase() : "";
     if (wanted === this.#searched) return;
     this.#searched = wanted;
     this.#found = wanted ? new Set() : null;
     this.search.progress.textContent = "";
     if (!wanted) return;
-    let seen = 0;
+    const ofCase = new Map();
+    this.rows.columns.case.forEach((position, row) => ofCase.set(position, [...(ofCase.get(position) ?? []), row]));
+    const rowsOf = { results: (position) => [position], cases: (position) => ofCase.get(position) ?? [] };
     let drawn = performance.now();
-    for await (const { first, results } of this.source.batches()) {
-      if (this.#searched !== wanted) return;
-      results.forEach((result, i) => {
-        for (const text of stringsIn(result)) if (text.toLowerCase().includes(wanted)) return this.#found.add(first + i);
-      });
-      seen += results.length;
-      if (performance.now() - drawn > 400) {
-        drawn = performance.now();
-        this.search.progress.textContent = `${count(seen)} searched`;
-        this.follow();
+    for (const kind of ["results", "cases"]) {
+      for await (const { first, items } of this.source.batches(kind)) {
+        if (this.#searched !== wanted) return;
+        items.forEach((item, i) => {
+          for (const text of stringsIn(item))
+            if (text.toLowerCase().includes(wanted)) return rowsOf[kind](first + i).forEach((row) => this.#found.add(row));
+        });
+        if (performance.now() - drawn > 400) {
+          drawn = performance.now();
+          this.search.progress.textContent = `${kind === "results" ? "answers" : "questions"} searched to ${count(first + items.length)}`;
+          this.follow();
+        }
       }
     }
     this.search.progress.textContent = "";

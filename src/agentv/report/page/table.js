@@ -204,6 +204,9 @@ export class Table {
 
   // The reason is inside the packed results, and comes a moment later.
   async #fillWhy(cell, row) {
+    // Rows that a quick scroll only passes are not unpacked.
+    await new Promise((resume) => setTimeout(resume, 30));
+    if (!cell.isConnected) return;
     const rest = await this.#source.result(row.row);
     if (!rest) return;
     const reason = row.verdict === "pass" ? "" : reasonOf(this.#rows.record(row.row, rest));
