@@ -212,8 +212,10 @@ def anchors_of(page):
 def test_the_map_of_the_source_names_what_is_there():
     block = next(block for block in blocks_of(REPOSITORY / "README.md") if block.text.startswith("src/agentv/"))
     folder = REPOSITORY / "src/agentv"
+    parent = folder
     for indent, name in re.findall(r"^( +)(\S+)", block.text, re.MULTILINE):
-        path = folder / name if len(indent) == 2 else folder / "datasets" / name
+        path = folder / name if len(indent) == 2 else parent / name
+        parent = path if len(indent) == 2 else parent
         assert path.exists(), f"{name} is not there"
 
 
