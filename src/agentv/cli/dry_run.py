@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from agentv.engine.calls import Targets
-from agentv.engine.estimate import Estimate, estimate
+from agentv.engine.estimate import Estimate, estimate, judge_estimate
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.job_files import JobFiles
 from agentv.engine.plan import Checked
@@ -30,7 +30,9 @@ def print_plan(session: Session, checked: Checked) -> None:
         use = f"about {entry.tokens:,} tokens, {_cost(name, entry)}"
         click.echo(f"  {name}: {entry.jobs:,} jobs ({provider}){talks}, {use}")
     for name, calls in checked.judges.items():
-        click.echo(f"  {name}: {calls:,} calls as judge ({session.target(name).provider})")
+        entry = judge_estimate(session.target(name), calls, checked.judge_characters[name])
+        use = f"about {entry.tokens:,} tokens besides the answers, {_cost(name, entry)}"
+        click.echo(f"  {name}: {calls:,} calls as judge ({session.target(name).provider}), {use}")
     for dataset in checked.datasets:
         click.echo(f"  {dataset.path}: {dataset.cases:,} cases")
     if any(entry.calls > entry.jobs for entry in found.values()):

@@ -17,6 +17,8 @@ CHARACTERS_PER_TOKEN = 4
 """Of English text; an estimate is all it is for."""
 
 A_THOUSAND = 1000
+JUDGE_PROMPT_CHARACTERS = 1500
+"""What a judge is told besides the case: what to do, and what to reply."""
 
 
 class Estimate(msgspec.Struct, kw_only=True):
@@ -70,6 +72,14 @@ def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, Estim
         entry.calls += len(lengths)
         entry.characters += sum(lengths)
     return found
+
+
+def judge_estimate(settings: Target, calls: int, characters: int) -> Estimate:
+    """The calls of a judge. Answers are not there yet and count for nothing; our own words count as they are."""
+    entry = _of(settings)
+    entry.calls = calls
+    entry.characters = characters + calls * JUDGE_PROMPT_CHARACTERS
+    return entry
 
 
 def _of(settings: Target) -> Estimate:

@@ -24,6 +24,7 @@ from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
 from agentv.model.case import EvalCase, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.response import content_text
 from agentv.model.run import DatasetEntry
 from agentv.suggest import did_you_mean
 
@@ -112,8 +113,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What the first reading found: all in order, and so much of it.
 
     `jobs` are counted by target; `most_per_case` is how often one target is asked one case: trials times prompts.
-    `judges` are the calls that evaluators make, by judge; `embedders` are targets that are asked for embeddings,
-    `users` those that play simulated users.
+    `judges` are the calls that evaluators make, by judge, and `judge_characters` what these show of the cases;
+    `embedders` are targets that are asked for embeddings, `users` those that play simulated users.
     """
 
     cases: int
@@ -123,6 +124,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     datasets: tuple[DatasetEntry, ...]
     evaluators: dict[str, str]
     judges: dict[str, int] = {}
+    judge_characters: dict[str, int] = {}
     embedders: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
 
@@ -168,6 +170,7 @@ def check(plan: Plan) -> Checked:
         datasets=datasets,
         evaluators=checker.fingerprints,
         judges=dict(checker.judges),
+        judge_characters=dict(checker.judge_characters),
         embedders=tuple(checker.embedders),
         users=tuple(checker.users),
     )
@@ -229,6 +232,7 @@ class _Checker:
         self.embedders: dict[str, None] = {}
         self.users: dict[str, None] = {}
         self.judges: Counter[str] = Counter()
+        self.judge_characters: Counter[str] = Counter()
         self.thresholds: dict[str, float] = {}
 
     def check(self, case: EvalCase, times: int) -> None:
@@ -247,6 +251,7 @@ class _Checker:
             for target in targets:
                 for judge in self._judges(need, target, case):
                     self.judges[judge] += need.calls * times
+                    self.judge_characters[judge] += need.calls * times * _shown_to_judges(case)
 
     def _needs_of_turns(self, case: EvalCase) -> list[_Need]:
         if self._plan.evaluators is not None:
@@ -354,6 +359,13 @@ class _Checker:
         if target not in self._known:
             hint = did_you_mean(target, self._plan.known) or f"Known targets: {', '.join(self._plan.known)}"
             raise _case_error(case, f"Unknown target '{target}'", hint, field)
+
+
+def _shown_to_judges(case: EvalCase) -> int:
+    """Characters of a case that a judge reads, the answer not among them."""
+    messages = case.prompts[0].input if case.prompts else case.input
+    said = (message.content for message in (*messages, *case.expected_output[-1:]) if message.content is not None)
+    return len(case.expected_outcome) + sum(map(len, case.context)) + sum(len(content_text(each)) for each in said)
 
 
 def _case_error(case: EvalCase, message: str, hint: str, field: str) -> InvalidCaseError:
