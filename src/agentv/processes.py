@@ -24,6 +24,7 @@ _DRAIN_S = 1.0
 _CHUNK_BYTES = 64 * 1024
 _STDERR_BYTES = 64 * 1024
 _TAIL_CHARACTERS = 2000
+_TRACEBACK = "Traceback (most recent call last):"
 
 Ending = Literal["start", "timeout", "output", "exit"]
 
@@ -106,8 +107,12 @@ def ending_of(code: int | None) -> str:
 def tail_of(printed: bytes) -> str:
     """The end of what was printed, behind a colon; nothing when nothing was printed."""
     text = printed[-4 * _TAIL_CHARACTERS :].decode(errors="replace").strip()
+    last = text.rpartition("\n")[2] if _TRACEBACK in text else ""
     if len(text) > _TAIL_CHARACTERS:
         text = "…" + text[1 - _TAIL_CHARACTERS :]
+    if last:
+        # What went wrong stands at the end of it, and many places show the first line of a message only.
+        text = f"{last}\n{text}"
     return f": {text}" if text else ""
 
 

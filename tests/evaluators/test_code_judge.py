@@ -99,6 +99,13 @@ def test_the_end_of_stderr_is_kept(scoring):
     assert tail.endswith("the end")
 
 
+def test_a_traceback_is_told_by_its_last_line_first(scoring):
+    message = scoring.failure("code_judge", {"script": python("p['nothing']")})
+    assert message.startswith(
+        "The program ended with exit code 1: KeyError: 'nothing'\nTraceback (most recent call last):"
+    )
+
+
 def test_a_program_is_told_everything_under_the_agreed_names(scoring, tmp_path):
     judgement = scoring.judgement(
         "The answer ✓",
