@@ -290,3 +290,20 @@ def test_every_type_is_known_to_datasets(folder, name):
         assert "Unknown evaluator type" not in str(error)
     else:
         assert types(loaded) == [name]
+
+
+@pytest.mark.parametrize("written", ["not-contains", "not_contains"])
+def test_a_not_before_a_type_turns_it_around(folder, written):
+    [read] = folder.rows(case(evaluators=[{"type": written, "value": "x"}]))
+    assert (read.evaluators[0].type, read.evaluators[0].negate) == ("contains", True)
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [("not-contians", "Did you mean 'contains'?"), ("not-is-xml", "`python`"), ("trajectory:tool-used", "`minimums:")],
+)
+def test_a_type_that_is_none_is_told_what_to_use(folder, written, hint):
+    folder.write("d.jsonl", [case(evaluators=[{"type": written}])])
+    error = folder.error("d.jsonl")
+    assert f"Unknown evaluator type '{written}'" in str(error)
+    assert hint in error.hint

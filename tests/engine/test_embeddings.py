@@ -64,6 +64,24 @@ def test_a_model_api_makes_embeddings(project):
     assert found["token_usage"] == {"input": 6, "output": 0}
 
 
+@pytest.mark.parametrize(
+    ("version", "path"),
+    [("v1", "/openai/v1/embeddings"), ("2024-10-21", "/openai/deployments/small/embeddings?api-version=2024-10-21")],
+)
+def test_azure_makes_embeddings_under_its_own_addresses(project, version, path):
+    with FaultyServer() as server:
+        settings = {
+            "provider": "azure",
+            "endpoint": server.origin,
+            "model": "small",
+            "api_key": "k",
+            "version": version,
+        }
+        assert run(project, settings).code == 0
+        assert {f"{asked.path}?{asked.query}".rstrip("?") for asked in server.requests} == {path}
+    assert project.by_id()["c0"]["score"] == pytest.approx(2 / 3)
+
+
 def test_embeddings_are_retried_and_cached(project):
     with FaultyServer(faults=["503"]) as server:
         settings = openai(server) | {"retry_initial_delay_ms": 0}

@@ -11,7 +11,7 @@ from agentv.errors import UsageError
 from agentv.model.response import Responder
 from agentv.targets.base import ModelApi, without
 from agentv.targets.chat_completions import Dialect
-from agentv.targets.model_api import open_api, overlaid
+from agentv.targets.model_api import WireApi, open_api, overlaid
 from agentv.targets.openai import PATHS, Logprobs, wire_of
 
 NEW_VERSIONS = frozenset({"v1", "preview", "latest"})
@@ -22,10 +22,10 @@ _OLD_NAME_UNTIL = "2024-09"
 
 
 class _Place(NamedTuple):
-    """An endpoint taken apart: scheme and host, and the version that its query names."""
+    """An endpoint taken apart: scheme and host, and the version that is asked for; empty for none."""
 
     base: str
-    version: str | None
+    version: str
 
 
 class Azure(ModelApi, frozen=True, kw_only=True):
@@ -59,22 +59,33 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """The deployment, ready to be asked."""
-        place = _place(str(self.endpoint))
-        version = (self.version or place.version or "v1").removeprefix("api-version=")
-        headers = self._credentials(home)
+        version = self._place.version
         # Old versions know the limit of tokens by its old name only, new models by its new one only.
         is_old = version[:1].isdigit() and version < _OLD_NAME_UNTIL
         dialect = Dialect(output_limit="max_tokens" if is_old else "max_completion_tokens")
-        wire = wire_of(self, self.api, self.logprobs, dialect)
-        key = next(iter(headers.values()))
-        url = place.base + self._path(version)
-        return open_api(url, key, overlaid(headers, self.headers), wire, base=place.base)
+        return self._open_at(home, PATHS[self.api], wire_of(self, self.api, self.logprobs, dialect))
 
-    def _path(self, version: str) -> str:
-        path = PATHS[self.api]
+    def open_embeddings(self, home: str) -> Responder:
+        """Embeddings of the deployment, ready to be asked for."""
+        from agentv.targets.embeddings import embeddings_wire  # late: few runs need any
+
+        return self._open_at(home, "/embeddings", embeddings_wire(self.model))
+
+    @property
+    def _place(self) -> _Place:
+        place = _place(str(self.endpoint))
+        return _Place(place.base, (self.version or place.version or "v1").removeprefix("api-version="))
+
+    def _open_at(self, home: str, path: str, wire: WireApi) -> Responder:
+        headers = self._credentials(home)
+        key = next(iter(headers.values()))
+        base, version = self._place
+        return open_api(base + self._path(path, version), key, overlaid(headers, self.headers), wire, base=base)
+
+    def _path(self, path: str, version: str) -> str:
         if version in NEW_VERSIONS:
             return f"/openai/v1{path}" + ("?api-version=preview" if version == "preview" else "")
-        deployment = f"/deployments/{quote(str(self.model), safe='')}" if self.api == "chat" else ""
+        deployment = "" if path == PATHS["responses"] else f"/deployments/{quote(str(self.model), safe='')}"
         return f"/openai{deployment}{path}?api-version={quote(version)}"
 
     def _credentials(self, home: str) -> dict[str, str]:
@@ -93,7 +104,7 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 def _place(endpoint: str) -> _Place:
     """The place of an endpoint: a resource's name, its address, or an address copied with its path and version."""
     if not endpoint.startswith(("http://", "https://")):
-        return _Place(f"https://{endpoint}.openai.azure.com", None)
+        return _Place(f"https://{endpoint}.openai.azure.com", "")
     address, _, query = endpoint.partition("?")
     base = re.split(r"/openai(?:/|$)", address.rstrip("/"), maxsplit=1)[0]
-    return _Place(base, next(iter(parse_qs(query).get("api-version", ())), None))
+    return _Place(base, next(iter(parse_qs(query).get("api-version", ())), ""))

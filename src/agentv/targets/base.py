@@ -64,7 +64,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """What makes vectors of texts; see `agentv.targets.embeddings`. Most providers make none."""
         message = f"Target '{self.name}': provider '{self.provider}' makes no embeddings"
         raise UsageError(
-            message, hint="Providers that do: openai (and what speaks its API), python, sentence-transformers"
+            message, hint="Providers that do: openai (and what speaks its API), azure, python, sentence-transformers"
         )
 
     @property
