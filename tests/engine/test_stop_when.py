@@ -6,7 +6,10 @@ import signal
 import pytest
 
 from agentv import compare, evaluate
-from agentv.engine.stopping import parse_rule
+from agentv.datasets.given import GivenCases
+from agentv.datasets.select import Selection
+from agentv.engine.plan import Plan
+from agentv.engine.stopping import Stopping, parse_rule
 from agentv.errors import UsageError
 from agentv.results.drawing import rank, unit_of
 from agentv.results.folder import RunFolder
@@ -204,6 +207,22 @@ def test_the_python_api_takes_it_too(project):
     (target,) = run.summary.targets.values()
     assert target.early_stop.answer == "above"
     assert json.loads((project.path / "out" / "summary.json").read_text())["targets"]
+
+
+@pytest.mark.parametrize("at_once", [7, 60, 1_000])
+def test_a_large_dataset_is_drawn_in_the_same_order_in_several_readings(at_once):
+    rows = [
+        {"id": str(number), "expected_outcome": "x", "input": "a"}
+        | ({"conversation_id": f"c{number % 9}"} if number % 2 else {})
+        for number in range(120)
+    ]
+    cases = GivenCases(rows, Selection())
+    plan = Plan(cases=cases, known=("t",), targets=("t",))
+    drawn = list(Stopping(parse_rule("0.5"), 3, plan, at_once).units(cases))
+    names = [unit_of(unit[0].conversation_id, unit[0].path, unit[0].id) for unit in drawn]
+    assert names == sorted(set(names), key=lambda name: rank(3, name))
+    assert sorted(int(case.id) for unit in drawn for case in unit) == list(range(120))
+    assert {len(unit) for unit in drawn if unit[0].conversation_id} == {6, 7}
 
 
 def test_rules_are_read():

@@ -94,13 +94,14 @@ def _print_matrix(loaded: list[RunScores], fail_on: FailOn, given: dict[str, Any
 
 def _fails(matrix: Matrix, on: FailOn) -> bool:
     """Whether any other run fails against the first."""
-    found = [each for each in matrix.differences[0] if each is not None]
+    found = [(each, p) for each, p in zip(matrix.differences[0], matrix.p_adjusted[0], strict=True) if each is not None]
     if on == "worse":
-        return any(each.mean_delta < 0 for each in found)
-    answers = {each.answer for each in found}
+        return any(each.mean_delta < 0 for each, _ in found)
+    # Several runs are several questions: what counts as shown is adjusted for that.
+    shown = [each.mean_delta for each, p in found if p is not None and p < 0.05]
     if on == "inconclusive":
-        return answers != {"better"}
-    return on == "regression" and "worse" in answers
+        return len(shown) < len(found) or min(shown) < 0
+    return on == "regression" and any(delta < 0 for delta in shown)
 
 
 def _loaded(runs: tuple[str, ...]) -> list[RunScores]:

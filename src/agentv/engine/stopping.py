@@ -98,8 +98,9 @@ class Baseline:
 class Stopping:
     """Watches a run for what its rule wants to know, for each target."""
 
-    def __init__(self, rule: StopRule, seed: int, plan: Plan) -> None:
+    def __init__(self, rule: StopRule, seed: int, plan: Plan, at_once: int = _AT_ONCE) -> None:
         self.rule = rule
+        self._at_once = at_once
         self.seed = seed
         self._cases, self.largest, targets = _counted(plan)
         self._baseline = Baseline(rule) if rule.measure == "difference" else None
@@ -122,7 +123,7 @@ class Stopping:
 
     def units(self, cases: Cases) -> Iterator[list[EvalCase]]:
         """The cases in random order, those of a conversation together; the same order whenever a run goes on."""
-        passes = -(-self._cases // _AT_ONCE)
+        passes = -(-self._cases // self._at_once)
         for turn in range(passes):
             chosen: dict[tuple[int, str], list[EvalCase]] = {}
             for case in cases.stream_again():
