@@ -33,10 +33,29 @@ def temporary_folder(prefix: str) -> Iterator[str]:
 
 def remove_folder(folder: str) -> None:
     """Removes a folder and everything in it, folders that may not be written to included (Go's cache has many)."""
-    if sys.version_info >= (3, 12):
-        shutil.rmtree(folder, onexc=_let_it_be_removed)
-    else:
-        shutil.rmtree(folder, onerror=_let_it_be_removed)
+    try:
+        if sys.version_info >= (3, 12):
+            shutil.rmtree(folder, onexc=_let_it_be_removed)
+        else:
+            shutil.rmtree(folder, onerror=_let_it_be_removed)
+    except RecursionError:  # folders a thousand deep
+        _remove_from_below(folder)
+
+
+def _remove_from_below(folder: str) -> None:
+    below, folders = [folder], []
+    while below:
+        parent = below.pop()
+        folders.append(parent)
+        with suppress(OSError):
+            for entry in list(os.scandir(parent)):
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(entry.path)
+                else:
+                    os.unlink(entry.path)
+    for parent in reversed(folders):
+        with suppress(OSError):
+            os.rmdir(parent)
 
 
 def _let_it_be_removed(call: Callable[..., Any], path: str, _: object) -> None:

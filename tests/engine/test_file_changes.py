@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agentv.engine import file_changes
 from agentv.engine.file_changes import changes, hunks, snapshot
+from agentv.temporary import remove_folder
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git applies the diffs")
 
@@ -49,6 +50,8 @@ def folders(tmp_path):
             "gone/away.txt": "bye\n",
             "ünï cödé.txt": "x\n",
             "run.sh": "echo\n",
+            "dos.txt": "a\r\nb\r\n",
+            "ends.txt": "one\x0b\x0ctwo\rthree\u2028four\n",
         },
     )
     shutil.copytree(template, work)
@@ -73,6 +76,8 @@ def test_git_makes_the_new_folder_of_the_old_one(folders):
     shutil.rmtree(work / "gone")
     (work / "ünï cödé.txt").write_text("y\n")
     (work / "run.sh").chmod(0o755)
+    (work / "dos.txt").write_bytes(b"a\r\nc\r\n")
+    (work / "ends.txt").write_bytes("one\x0b\x0ctwo\rthree\u2028five\n".encode())
     fill(work, {"new/deep file.txt": "hello\n", "empty.txt": "", 'quo"te.txt': "q\n"})
     (work / "link").symlink_to("same.txt")
     diff = changes(before, str(template), str(work))
@@ -99,12 +104,25 @@ def test_in_an_empty_folder_everything_is_new(tmp_path):
     )
 
 
-@pytest.mark.parametrize("content", [b"\x00\x01", b"\xff\xfe", b"x\x0by\n", b"x" * 2_000_000], ids=repr)
+@pytest.mark.parametrize("content", [b"\x00\x01", b"\xff\xfe", b"x" * 2_000_000], ids=repr)
 def test_what_is_no_text_is_named_only(tmp_path, content):
     fill(tmp_path, {"blob": content})
     diff = changes({}, None, str(tmp_path))
     assert "Binary files /dev/null and b/blob differ" in diff
     assert len(diff) < 200
+
+
+def test_folders_may_be_deep(tmp_path):
+    top = deepest = str(tmp_path / "top")
+    os.mkdir(top)
+    for _ in range(1500):
+        deepest += "/d"
+        os.mkdir(deepest)
+    try:
+        assert changes({}, None, top) == ""
+    finally:
+        remove_folder(top)
+    assert not os.path.exists(top)
 
 
 def test_a_diff_is_bounded_and_says_what_it_leaves_out(tmp_path):

@@ -1,5 +1,6 @@
 """Workspaces: a folder for each job, its set-up, what the target changed in it, and that nothing of it stays."""
 
+import errno
 import json
 import os
 import stat
@@ -149,6 +150,24 @@ def test_what_a_failed_agent_changed_is_in_the_record_too(place, command):
     _, records = evaluate(place, command, WITH_TEMPLATE, target="bad")
     assert records["c0"]["status"] == "error"
     assert "+more" in records["c0"]["file_changes"]
+
+
+def test_sockets_and_pipes_of_a_setup_are_no_harm(place, command):
+    made = "mkfifo pipe; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('socket')\"; echo x > x.txt"
+    _, records = evaluate(place, command, {"workspace": {"template": "template", "setup": made}})
+    assert records["c0"]["status"] == "ok", records["c0"].get("error")
+    assert records["c0"]["file_changes"].count("diff --git") == 1
+
+
+def test_a_full_disk_is_an_error_of_the_case(place, command, monkeypatch):
+    def no_folder(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.mkdtemp", no_folder)
+    _, records = evaluate(place, command, WITH_TEMPLATE, {"input": "answer"})
+    assert [(record["error"]["class"], record["error"]["stage"]) for record in records.values()] == [
+        ("process", "setup")
+    ] * 2
 
 
 def test_a_conversation_stays_in_one_folder(place, command):

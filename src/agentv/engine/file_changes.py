@@ -39,7 +39,7 @@ Snapshot = dict[str, Entry]
 def snapshot(folder: str) -> Snapshot:
     """Every file below a folder, by its path from there. Links are files; they are not followed."""
     found: Snapshot = {}
-    for path in _files(folder, ""):
+    for path in _files(folder):
         try:
             status = os.lstat(os.path.join(folder, path))
         except OSError:
@@ -74,17 +74,21 @@ def changes(before: Snapshot, original: str | None, folder: str) -> str:
     return "".join(parts)
 
 
-def _files(folder: str, below: str) -> Iterator[str]:
-    try:
-        entries = sorted(os.scandir(os.path.join(folder, below)), key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        path = f"{below}{entry.name}"
-        if entry.is_symlink() or entry.is_file():
-            yield path
-        elif entry.is_dir() and entry.name not in PASSED_OVER:
-            yield from _files(folder, f"{path}/")
+def _files(folder: str) -> Iterator[str]:
+    # A list of what is still to be looked at, and no recursion: nobody says how deep an agent's folders are.
+    below = [""]
+    while below:
+        parent = below.pop()
+        try:
+            entries = list(os.scandir(os.path.join(folder, parent)))
+        except OSError:
+            continue
+        for entry in entries:
+            path = f"{parent}{entry.name}"
+            if entry.is_symlink() or entry.is_file():
+                yield path
+            elif entry.is_dir() and entry.name not in PASSED_OVER:
+                below.append(f"{path}/")
 
 
 def _change(path: str, old: Entry | None, new: Entry | None, original: str | None, folder: str) -> str:
@@ -108,7 +112,7 @@ def _change(path: str, old: Entry | None, new: Entry | None, original: str | Non
     texts = (_text(before), _text(after))
     if texts[0] is None or texts[1] is None:
         return f"{head}Binary files {names[0]} and {names[1]} differ\n"
-    lines = (texts[0].splitlines(keepends=True), texts[1].splitlines(keepends=True))
+    lines = (_lines(texts[0]), _lines(texts[1]))
     return f"{head}--- {names[0]}\n+++ {names[1]}\n" + "".join(hunks(*lines))
 
 
@@ -126,15 +130,19 @@ def _content(folder: str, path: str) -> bytes | None:
 
 
 def _text(content: bytes | None) -> str | None:
-    """The text of a file; None for one that is binary, too large, or has line ends that no diff can show."""
+    """The text of a file; None for one that is binary or too large."""
     if content is None or b"\0" in content:
         return None
     try:
-        text = content.decode()
+        return content.decode()
     except UnicodeDecodeError:
         return None
-    # Only `\n` ends a line in a diff; `splitlines` knows others.
-    return text if len(text.splitlines()) == text.count("\n") + (not text.endswith("\n") and text != "") else None
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends. Only `\n` ends a line in a diff; `splitlines` knows others."""
+    *whole, rest = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
 def hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:

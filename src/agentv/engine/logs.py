@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import BinaryIO
 
 from agentv.engine.job import Job
@@ -34,7 +35,7 @@ class StreamLogs:
             path = os.path.join(folder or own, f"{stem_of(job)}{turn}{attempt}.{extension}")
             try:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-                return _Log(open(path, "wb"), self._redactor)
+                return _Log(open(path, "wb", buffering=0), self._redactor)
             except OSError as error:
                 raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
 
@@ -42,15 +43,19 @@ class StreamLogs:
 
 
 class _Log:
-    """Lines, each in the file as soon as it is written: an agent that hangs is looked at while it does."""
+    """Lines, each in the file as soon as it is written: an agent that hangs is looked at while it does.
+
+    On a full disk the log ends, and nothing else does.
+    """
 
     def __init__(self, file: BinaryIO, redactor: Redactor) -> None:
         self._file = file
         self._redactor = redactor
 
     def write(self, line: bytes) -> None:
-        self._file.write(self._redactor.redact_line(line) + b"\n")
-        self._file.flush()
+        with suppress(OSError, ValueError):
+            self._file.write(self._redactor.redact_line(line) + b"\n")
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()

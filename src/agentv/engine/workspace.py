@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from agentv.engine import file_changes
 from agentv.engine.job import Job
@@ -91,22 +93,22 @@ class JobWorkspace:
         except TargetFailure as failure:
             return ErrorInfo(failure.error_class, failure.message, "teardown")
         finally:
-            await self._let_go()
-        return None
+            kept = await self._let_go()
+        return kept
 
     async def _make(self, timeout_s: float) -> None:
-        self._made = new_folder("agentv-workspace-")
-        path = os.path.join(self._made, "workspace")
         template = self._settings.path
         try:
+            self._made = new_folder("agentv-workspace-")
+            path = os.path.join(self._made, "workspace")
             if template:
                 # Links as they are: what they lead to may be large, and outside.
                 await asyncio.to_thread(shutil.copytree, template, path, symlinks=True)
             else:
                 os.mkdir(path)
-        except OSError as error:  # what copytree raises for many files is one, too
-            why = error.strerror or str(error)
-            message = f"The workspace cannot be copied from {self._settings.template}: {why}"
+        except (OSError, RecursionError) as error:  # what copytree raises for many files is an OSError, too
+            why = getattr(error, "strerror", None) or str(error)
+            message = f"The workspace cannot be made{f' from {self._settings.template}' if template else ''}: {why}"
             raise TargetFailure("process", message, stage="setup") from None
         await self._commands("setup", self._settings.setup, timeout_s)
         self._original = template or None
@@ -127,11 +129,16 @@ class JobWorkspace:
                 message = f"`{stage}` of the workspace: {failure.message}"
                 raise TargetFailure(failure.error_class, message, stage=stage) from None
 
-    async def _let_go(self) -> None:
-        if self._settings.keep and self._kept_folder is not None and self.path is not None:
-            kept = os.path.join(self._kept_folder, stem_of(self._job))
-            await _without_interruption(_moved, self.path, kept)
-        await self._remove()
+    async def _let_go(self) -> ErrorInfo | None:
+        try:
+            if self._settings.keep and self._kept_folder is not None and self.path is not None:
+                kept = os.path.join(self._kept_folder, stem_of(self._job))
+                await _without_interruption(_moved, self.path, kept)
+        except (OSError, RecursionError) as error:
+            return ErrorInfo("process", f"The workspace could not be kept: {error}", "teardown")
+        finally:
+            await self._remove()
+        return None
 
     async def _remove(self) -> None:
         made, self._made = self._made, None
@@ -163,13 +170,23 @@ def _moved(path: str, kept: str) -> None:
 
 
 def _copy_texts(path: str, copy: str) -> None:
-    """A copy of what a diff can show later: no tools' folders, no large files."""
+    """A copy of what a diff can show later: no tools' folders, no large files, no sockets. What cannot be copied is
+    not; a diff of it names it only."""
 
     def passed_over(folder: str, names: list[str]) -> list[str]:
-        return [name for name in names if name in file_changes.PASSED_OVER or _is_large(os.path.join(folder, name))]
+        return [
+            name for name in names if name in file_changes.PASSED_OVER or not _is_copied(os.path.join(folder, name))
+        ]
 
-    shutil.copytree(path, copy, symlinks=True, ignore=passed_over)
+    with suppress(OSError, RecursionError):
+        shutil.copytree(path, copy, symlinks=True, ignore=passed_over)
 
 
-def _is_large(path: str) -> bool:
-    return os.path.isfile(path) and os.path.getsize(path) > file_changes.MAX_FILE_BYTES
+def _is_copied(path: str) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    if stat.S_ISREG(status.st_mode):
+        return status.st_size <= file_changes.MAX_FILE_BYTES
+    return stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode)

@@ -55,6 +55,13 @@ class AgentResponder:
     async def respond(self, request: Request) -> Response:
         """Answers one case. However it ends, nothing that the agent started goes on, and its home is gone."""
         program = self._program()
+        try:
+            return await self._respond(program, request)
+        except OSError as error:
+            message = f"The agent's folders cannot be made: {error.strerror or error}"
+            raise TargetFailure("process", message) from None
+
+    async def _respond(self, program: str, request: Request) -> Response:
         with self._folders(request) as (cwd, home, scratch):
             invocation = self._settings.invocation(self._call(request, home, scratch))
             env = {**self._environment, **_home_variables(home, self._environment), **invocation.env}
