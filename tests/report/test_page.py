@@ -136,6 +136,14 @@ def test_answers_are_searched_too(shop, chromium):
         assert page.locator(".spacer .row .id bdi").all_inner_texts() == ["unscored"]
 
 
+def test_what_is_typed_is_not_lost_by_a_quick_click(shop, chromium):
+    with chromium(page_of("run")) as page:
+        page.locator("input[type=search]").fill("anything")
+        page.get_by_label("in conversations too").check()
+        page.locator(".told").get_by_text("1 of 5 results").wait_for()
+        assert page.locator("input[type=search]").input_value() == "anything"
+
+
 def test_questions_are_searched_too(shop, chromium):
     with chromium(page_of("run"), "#search=says+something&answers=1") as page:
         page.locator(".told").get_by_text("1 of 5 results").wait_for()
@@ -228,3 +236,31 @@ def test_text_can_be_read_in_both_themes(shop, chromium, scheme):
     with chromium(page_of("run"), "#open=2", scheme=scheme) as page:
         page.locator(".detail section").first.wait_for()
         assert page.evaluate(contrast) == []
+
+
+def test_the_histogram_filters_the_arrows_lead_on_and_commands_are_copied(shop, chromium):
+    with chromium(page_of("run")) as page:
+        page.get_by_label("Scores from 0.20 to 0.25: 1").click()
+        assert page.locator(".told").inner_text() == "1 of 5 results"
+        page.get_by_label("Scores from 0.20 to 0.25: 1").click()
+        page.get_by_role("button", name="Case", exact=True).click()
+        page.locator(".scroller").focus()
+        page.keyboard.press("Home")
+        page.keyboard.press("Enter")
+        page.locator("#detail-title").get_by_text("breaks").wait_for()
+        page.get_by_label("Next result").click()
+        page.locator("#detail-title").get_by_text("fails").wait_for()
+        page.get_by_role("button", name="Copy command").click()
+        page.get_by_role("button", name="Copied").wait_for()
+
+
+def test_the_theme_can_be_chosen_and_stays(shop, chromium):
+    with chromium(page_of("run")) as page:
+        ground = "getComputedStyle(document.body).backgroundColor"
+        light = page.evaluate(ground)
+        page.get_by_role("button", name="Theme: auto").click()
+        page.get_by_role("button", name="Theme: light").click()
+        assert page.evaluate(ground) != light
+        page.reload()
+        page.get_by_role("button", name="Theme: dark").wait_for()
+        assert page.evaluate(ground) != light

@@ -32,7 +32,7 @@ export class SearchBox {
     });
     this.answers = element("input", {
       type: "checkbox",
-      onchange: () => state.update({ answers: this.answers.checked }),
+      onchange: () => this.#now(),
     });
     this.progress = element("span", { class: "progress", role: "status" });
     this.root = element(
@@ -47,7 +47,8 @@ export class SearchBox {
 
   follow() {
     const { search, answers } = this.state.values;
-    if (this.input.value !== search && document.activeElement !== this.input) this.input.value = search;
+    // What is being typed is newer than what is shown.
+    if (!this.#waiting && document.activeElement !== this.input) this.input.value = search;
     this.answers.checked = answers;
   }
 
@@ -58,7 +59,13 @@ export class SearchBox {
 
   #later() {
     clearTimeout(this.#waiting);
-    this.#waiting = setTimeout(() => this.state.update({ search: this.input.value }), 120);
+    this.#waiting = setTimeout(() => this.#now(), 120);
+  }
+
+  #now() {
+    clearTimeout(this.#waiting);
+    this.#waiting = 0;
+    this.state.update({ search: this.input.value, answers: this.answers.checked });
   }
 }
 
