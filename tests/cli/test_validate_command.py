@@ -249,3 +249,22 @@ def test_an_empty_folder_is_wrong_usage(tmp_path):
     result = validate(tmp_path)
     assert result.exit_code != 0
     assert "No dataset found" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected", "line"),
+    [
+        ("user:\n      goal: Buy a cup\n", "No target plays the simulated user", 6),
+        ("user:\n      goal: Buy a cup\n      target: defalt\n", "The target 'defalt' is not in", 7),
+        (
+            "turns:\n      - input: x\n        evaluators: [{type: llm_judge, target: defalt}]\n",
+            "The target 'defalt'",
+            7,
+        ),
+    ],
+)
+def test_who_plays_and_who_judges_a_conversation_is_looked_up(write, keys, expected, line):
+    write(".agentv/targets.yaml", "targets:\n  - {name: default, provider: mock}\n")
+    text = f"evalcases:\n  - id: a\n    expected_outcome: x\n    input: q\n    {keys}"
+    [(_, where, message)] = findings(write("d.yaml", text))
+    assert (expected in message, where) == (True, line)

@@ -10,8 +10,8 @@ import msgspec
 from agentv.engine.calls import Answered, LiveTarget
 from agentv.engine.job import Job
 from agentv.engine.question import Question
-from agentv.engine.simulated_user import MAX_TURNS, TARGET, asked_of, read_said, stops
-from agentv.model.case import NO_DETAILS, EvalCase, SimulatedUser, Turn
+from agentv.engine.simulated_user import MAX_TURNS, asked_of, read_said, stops
+from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase, SimulatedUser, Turn
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.message import FilePart, Message, Part, TextPart
 from agentv.model.response import Response, TargetFailure
@@ -28,7 +28,7 @@ def is_conversation(case: EvalCase) -> bool:
 
 def user_target(user: SimulatedUser) -> str:
     """The target that plays a simulated user."""
-    return user.target or TARGET
+    return user.target or USER_TARGET
 
 
 def turn_check(number: int, spec: EvaluatorSpec) -> str:

@@ -18,11 +18,10 @@ from agentv.engine.conversation import turn_check, user_target
 from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.job import Job
 from agentv.engine.judging import FALLBACK, judges_of
-from agentv.engine.simulated_user import TARGET
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
-from agentv.model.case import EvalCase, SimulatedUser
+from agentv.model.case import USER_TARGET, EvalCase, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.response import content_text
 from agentv.model.run import DatasetEntry
@@ -264,8 +263,8 @@ class _Checker:
         return needs
 
     def _add_user(self, case: EvalCase, user: SimulatedUser) -> None:
-        if user.target is None and TARGET not in self._known:
-            hint = f"Name it in `user.target`, or call a target '{TARGET}'; known: {', '.join(self._plan.known)}"
+        if user.target is None and USER_TARGET not in self._known:
+            hint = f"Name it in `user.target`, or call a target '{USER_TARGET}'; known: {', '.join(self._plan.known)}"
             raise _case_error(case, "No target plays the simulated user", hint, "user.target")
         name = user_target(user)
         self._check_target(name, case, "user.target")

@@ -15,9 +15,6 @@ from agentv.model.message import Message
 from agentv.model.response import content_text
 from agentv.model.result import Ending
 
-TARGET = "user"
-"""The target that plays the user where the case names none."""
-
 MAX_TURNS = 10
 
 _PROMPT = Path(__file__).with_name("simulated_user.md")

@@ -47,6 +47,10 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     evaluators: tuple[EvaluatorSpec, ...] = ()
 
 
+USER_TARGET = "user"
+"""The target that plays a simulated user where the case names none."""
+
+
 class SimulatedUser(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A user played by a model, who talks until the goal is met, gives up, or the limit is reached."""
 

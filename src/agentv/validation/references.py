@@ -13,7 +13,7 @@ from agentv.datasets.yaml_nodes import locate
 from agentv.errors import DatasetError
 from agentv.evaluators.composite import RESULTS_NAMES
 from agentv.evaluators.judge_prompt import VARIABLES, prompt_problems
-from agentv.model.case import EvalCase
+from agentv.model.case import USER_TARGET, EvalCase, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import FrozenDict
 from agentv.problems import KeyPath, Severity
@@ -42,9 +42,23 @@ class References:
         for name in (*case.execution.targets, case.execution.target):
             if name is not None and self._is_new(("target", name)):
                 yield from self._check_target(name, case)
-        for index, spec in enumerate((*case.evaluators, *(spec for turn in case.turns for spec in turn.evaluators))):
-            if self._is_new(spec):
-                yield from self._check_evaluator(spec, case, f"evaluators[{index}]")
+        if case.user is not None and self._is_new(("user", case.user.target)):
+            yield from self._check_user(case.user, case)
+        for field, specs in (
+            ("", case.evaluators),
+            *((f"turns[{n}].", t.evaluators) for n, t in enumerate(case.turns)),
+        ):
+            for index, spec in enumerate(specs):
+                if self._is_new(spec):
+                    yield from self._check_evaluator(spec, case, f"{field}evaluators[{index}]")
+
+    def _check_user(self, user: SimulatedUser, case: EvalCase) -> Iterator[Finding]:
+        """The target that plays a simulated user; without a name it is the one called `user`."""
+        if user.target is not None:
+            yield from self._check_target(user.target, case, "user.target")
+        elif self._targets is not None and USER_TARGET not in self._targets:
+            message = f"No target plays the simulated user: {self._targets_file} has none called '{USER_TARGET}'"
+            yield self._finding("error", message, case, str(user.goal), "user", "Name one in `user.target`")
 
     def _is_new(self, thing: object) -> bool:
         if thing in self._checked:
