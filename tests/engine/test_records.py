@@ -289,6 +289,17 @@ def test_the_fingerprints_of_shorthand_are_those_of_the_messages_it_means(text):
     assert shorthand.fingerprints == (shorthand.input_fingerprint, shorthand.fingerprint)
 
 
+def test_logprobs_stand_in_the_record_where_they_are_asked_for(project, agentv_server):
+    server = agentv_server("yes indeed")
+    target = {"provider": "openai", "base_url": server.url, "model": "m"}
+    project.targets({"name": "default", **target}, {"name": "with", "logprobs": 1, **target})
+    project.dataset("Go on")
+    assert project.eval("--out", "out", "--target", "default", "--target", "with").code == 0
+    metrics = {record["target"]: record["execution_metrics"] for record in project.records()}
+    assert "logprobs" not in metrics["default"]
+    assert [token["token"] for token in metrics["with"]["logprobs"]["content"]] == ["yes ", "indeed"]
+
+
 def test_an_answer_that_was_cut_off_says_so_in_its_record(project, agentv_server):
     server = agentv_server(Answer("yes, b", stop_reason="length"))
     project.targets({"name": "default", "provider": "openai", "base_url": server.url, "model": "m"})

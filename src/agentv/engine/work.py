@@ -275,7 +275,9 @@ class Worker:
 def _metrics_of(response: Response) -> ExecutionMetrics:
     ended = None if response.stop_reason in _ENDED_BY_ITSELF else response.stop_reason
     durations = tool_durations(response.messages)
-    return ExecutionMetrics(response.usage, response.cost_usd, response.duration_ms, durations, ended)
+    return ExecutionMetrics(
+        response.usage, response.cost_usd, response.duration_ms, durations, ended, response.logprobs
+    )
 
 
 def now() -> str:

@@ -80,7 +80,8 @@ class TraceSummary(msgspec.Struct, frozen=True, gc=False):
 class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a job used, as far as it is known. `tool_durations` are milliseconds, by tool.
 
-    `stop_reason` says why an answer ended that did not end by itself: `length` for one that was cut off.
+    `stop_reason` says why an answer ended that did not end by itself: `length` for one that was cut off. `logprobs` are
+    there where the target asks its API for them, as the API gives them.
     """
 
     token_usage: TokenUsage | None = None
@@ -88,6 +89,7 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     duration_ms: float | None = None
     tool_durations: dict[str, list[float]] = {}
     stop_reason: str | None = None
+    logprobs: Any = None
 
 
 class ConversationSummary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
