@@ -136,11 +136,29 @@ def test_a_budget_stops_new_work_and_a_new_run_with_more_takes_over_what_is_paid
 
 
 def test_a_budget_cannot_be_held_without_a_price(project, command):
-    project.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    model = {"name": "default", "provider": "openai", "model": "nobody-knows-it", "api_key": "none"}
+    project.write("targets.yaml", {"targets": [model]})
     dataset(project, "yes")
     ended = command("eval", "d.yaml", "--budget-usd", "1")
     assert ended.code == 2
-    assert "cost" in ended.stderr
+    assert "No price is known for target 'default', so --budget-usd cannot be held" in ended.stderr
+    assert not (project.path / ".agentv" / "results").exists()
+
+
+def test_a_function_that_does_not_say_what_it_costs_ends_a_run_with_a_budget(project, command):
+    project.write("silent.py", "def answer(prompt):\n    return 'yes'\n")
+    target = {"name": "default", "provider": "python", "function": "silent.py:answer"}
+    project.write("targets.yaml", {"targets": [target]})
+    dataset(project, "yes")
+    ended = command("eval", "d.yaml", "--budget-usd", "1")
+    assert ended.code == 2
+    assert "does not say what its answers cost" in ended.stderr
+
+
+def test_a_mock_is_free_under_a_budget(project, command):
+    project.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    dataset(project, "yes")
+    assert command("eval", "d.yaml", "--budget-usd", "1").code == 0
 
 
 def test_fail_fast_stops_at_the_first_failure(project, command):
