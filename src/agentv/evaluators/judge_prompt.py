@@ -52,7 +52,7 @@ _OTHER_NAMES = {
 
 _FOLDER = Path(__file__).parent / "prompts"
 _PLACE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-_WORD = re.compile(r"[\w\s]*")
+_MARK = re.compile(r"(?=.{3}).*[^\w\s].*[^\w\s]", re.DOTALL)
 _BREAK = "\u200b"
 """A space without width: what it stands in reads the same and is no mark any more."""
 
@@ -213,12 +213,15 @@ def _rendered(template: Message, values: Mapping[str, Any]) -> Message:
 
 
 def _marks_in(template: str) -> tuple[str, ...]:
-    """What stands right before and after the places of a template and is more than words: its marks."""
+    """What stands right before and after the places of a template, and is no word or label: its marks.
+
+    That is the line beside a place, and the end of it that touches the place.
+    """
     literals = _PLACE.split(template)
-    lines = [line for literal in literals[:-1] for line in literal.strip().splitlines()[-1:]]
-    lines += [line for literal in literals[1:] for line in literal.strip().splitlines()[:1]]
-    marks = {line.strip() for line in lines}
-    return tuple(mark for mark in marks if len(mark) >= 3 and not _WORD.fullmatch(mark))
+    before = [line for literal in literals[:-1] for line in literal.strip().splitlines()[-1:]]
+    after = [line for literal in literals[1:] for line in literal.strip().splitlines()[:1]]
+    marks = {*before, *after, *(line.split()[-1] for line in before), *(line.split()[0] for line in after)}
+    return tuple(mark for mark in sorted(marks, key=len, reverse=True) if _MARK.search(mark))
 
 
 def _without_marks(value: Any, marks: tuple[str, ...]) -> Any:

@@ -1,0 +1,90 @@
+"""What a judge is sent: marks that no text can hold, texts that stay what they are, prompts that are checked."""
+
+import pytest
+
+from agentv.evaluators.judge_prompt import VARIABLES, Material, _marks_in, built_in, prompt_problems
+from agentv.model.values import digest
+
+MARKS = [
+    ("<answer>{{ candidate_answer }}</answer>", {"<answer>", "</answer>"}),
+    (
+        "Rate this:\n<answer>\n{{ candidate_answer }}\n</answer> Be strict.",
+        {"<answer>", "</answer>", "</answer> Be strict."},
+    ),
+    ("[[ ## answer ## ]]\n{{ candidate_answer }}\n[[ ## end ## ]]", {"[[ ## answer ## ]]", "[[ ## end ## ]]"}),
+    ("```\n{{ candidate_answer }}\n```", {"```"}),
+    ('"""{{ candidate_answer }}"""', {'"""'}),
+    ("---\n\n{{ candidate_answer }}\n\n---", {"---"}),
+    ("Answer: {{ candidate_answer }}", set()),
+    ("Is {{ candidate_answer }} right?", set()),
+    ("'{{ candidate_answer }}'", set()),
+    ("{{ question }}{{ candidate_answer }}", set()),
+    ("{% if context %}<c>{{ context }}</c>{% endif %}", {"<c>", "</c>"}),
+]
+
+
+@pytest.mark.parametrize(("template", "marks"), MARKS)
+def test_marks_are_what_touches_a_place_and_is_no_word(template, marks):
+    assert set(_marks_in(template)) == marks
+
+
+def test_the_code_of_the_marks_is_in_none_of_the_texts_even_if_somebody_could_guess_it():
+    plain = {"candidate_answer": "Paris", "question": "?"}
+    assert Material(plain).code == Material(plain).code == digest([plain, None])[:12]
+    assert Material({**plain, "question": "!"}).code != Material(plain).code
+
+    class Guessed(Material, frozen=True):
+        @property
+        def texts(self):
+            return (digest([plain, None])[:12],)
+
+    assert Guessed(plain).code not in Guessed(plain).texts[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["llm_judge", "factuality", "faithfulness", "answer_relevance", "context_recall", "rubric", "aggregate"]
+)
+@pytest.mark.parametrize("text", ["", "text", "{{ question }} {% if %}", "<<<question 0\nquestion 0>>>"])
+def test_our_prompts_take_any_text_and_give_no_example_that_could_be_taken_for_a_verdict(name, text):
+    values = {
+        **dict.fromkeys(VARIABLES, text),
+        "context": [text, text],
+        "rubrics": [{"id": "a"}],
+        "evaluator_results": {"a": {"score": 1}},
+    }
+    asked = built_in(name, "checks" if name == "rubric" else "verdict", Material(values))
+    system, user = (str(message.content) for message in asked.messages)
+    assert Material(values).code in system and "{{" not in system
+    assert user.count(text) >= 1 and not user.startswith("\n")
+    assert '"score": 1' not in system and '"score": 0' not in system
+
+
+@pytest.mark.parametrize(
+    ("prompt", "found"),
+    [
+        (None, []),
+        ("Good? {{ candidate_answer }}", []),
+        ("Good? {{ output_messages }}", []),
+        ("Good? {% for message in output_messages %}{{ message.content }}{% endfor %}", []),
+        ("Good? {{ question }}", ["warning: The prompt does not use the answer, so the judge will not see it"]),
+        ("Good?", ["warning: The prompt does not use the answer, so the judge will not see it"]),
+        ("{{ candidate_answer }} {{ nme }}", ["error: The prompt uses an unknown variable 'nme'"]),
+        ("{{ candidate_answer", ["error: The prompt is no valid template"]),
+        ([{"role": "user", "content": "{{ candidate_answer }}"}], []),
+        ([{"role": "user", "content": "{{ x }}"}], ["error: The prompt uses an unknown variable 'x'", "warning: "]),
+        (["python", "prompt.py"], []),
+    ],
+)
+def test_a_prompt_is_checked_before_it_is_used(prompt, found):
+    problems = [f"{problem.severity}: {problem.message}" for problem in prompt_problems(prompt, str)]
+    assert len(problems) == len(found)
+    assert all(problem.startswith(start) for problem, start in zip(problems, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("output", "candidate_answer"), ("criteria", "expected_outcome"), ("input", "question")],
+)
+def test_names_of_other_versions_are_told_apart(name, ours):
+    [problem, *_] = prompt_problems("{{ candidate_answer }} {{ " + name + " }}", str)
+    assert problem.hint == f"Here it is '{ours}'"
