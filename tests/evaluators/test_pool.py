@@ -646,6 +646,16 @@ def test_many_functions_keep_few_processes(scoring, tmp_path, monkeypatch):
     assert scoring.hosted(all_of_them) == 2
 
 
+def test_programs_that_a_judge_starts_find_the_environment_as_it_was(scoring, tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    write(
+        tmp_path,
+        "judge.py",
+        "import os, sys\ndef judge(context): return 'PYTHONPATH' not in os.environ and len(sys.argv) == 1\n",
+    )
+    assert judged(scoring, tmp_path, 1) == [1.0]
+
+
 def test_secrets_are_not_inherited(scoring, tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_API_KEY", "planted-secret")
     write(tmp_path, "judge.py", "import os\ndef judge(context): return 'planted-secret' in str(os.environ)\n")

@@ -186,5 +186,8 @@ def _restricted(scratch: str, port: int | None) -> str:
     return ""
 
 
-if __name__ == "__main__":
-    Template(socket.socket(fileno=int(sys.argv[1]))).serve()
+def main() -> None:
+    """The whole life of the process; its socket is the last of its arguments."""
+    control = int(sys.argv[-1])
+    sys.argv[:] = [""]
+    Template(socket.socket(fileno=control)).serve()

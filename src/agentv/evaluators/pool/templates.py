@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,10 @@ MOST_JUDGEMENTS = 1000
 """After so many a process is replaced: what no check can see does not pile up."""
 
 MAX_PRINTED_BYTES = 64 * 1024 * 1024
+_HOME = str(Path(__file__).parents[3])
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from agentv.evaluators.pool.template import main; main()"
+"""Finds agentv itself, installed or not. Not by PYTHONPATH, which programs that a judge starts would inherit."""
+
 _NEWS_S = 1.0
 """How long to wait for word of how a process ended, once its line is closed."""
 
@@ -185,14 +188,14 @@ class TemplateProcess:
         before = prefix(self._setup.way, self._limits.scratch, self._setup.cwd, None)
         if self._setup.way == "landlock":
             before = []  # it restricts itself, once it is there
-        command = [*before, sys.executable, "-u", "-m", "agentv.evaluators.pool.template", str(theirs.fileno())]
+        command = [*before, sys.executable, "-u", "-c", _START, _HOME, str(theirs.fileno())]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own module
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
-                env={**environment, "PYTHONPATH": os.pathsep.join(_python_path(environment))},
+                env=environment,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -224,9 +227,3 @@ class TemplateProcess:
             if not asked.done.done():
                 asked.done.set_result(["failure", how])
         self._waiting.clear()
-
-
-def _python_path(environment: Mapping[str, str]) -> list[str]:
-    """Where the template finds agentv itself, installed or not; its own search path comes with the setup."""
-    given = environment.get("PYTHONPATH")
-    return [str(Path(__file__).parents[3]), *([given] if given else [])]
