@@ -98,6 +98,20 @@ def test_errors_are_told_by_class(tmp_path):
     assert "In both, without a score in B: 1" in found.stdout
 
 
+@pytest.mark.parametrize("style", [(), ("--json",), ("--markdown",)])
+def test_nothing_that_both_scored_is_said_and_fails(tmp_path, style):
+    before = write_run(tmp_path / "a.jsonl", record("x", 1.0, tags=("t",)), record("y", 0.0))
+    after = write_run(tmp_path / "b.jsonl", record("x", None), record("y", None))
+    found = agentv(before, after, *style)
+    assert (found.returncode, found.stderr) == (1, "")
+    if style == ("--json",):
+        assert json.loads(found.stdout)["summary"]["mean_delta"] is None
+    else:
+        assert "Nothing to tell: no case was scored in both A and B" in found.stdout
+        assert "Errors in B: 2 of 2 results (timeout 2)" in found.stdout.replace("&#58;", ":")
+    assert agentv(before, after, "--fail-on", "never").returncode == 0
+
+
 def test_json_has_the_promised_names(runs):
     data = json.loads(agentv(*runs, "--json").stdout)
     assert data["matched"][1] == {

@@ -118,6 +118,8 @@ class Joined:
         """The rows of the scores that have each tag, of which either side may know."""
         import numpy as np
 
+        if not len(self.index):
+            return {}
         known, codes = [], []
         for side, index in zip(self.sides, self.index.T, strict=True):
             numbers = np.array(side.run.tags, dtype=np.intp)[np.array(side.first, dtype=np.intp)[index]]

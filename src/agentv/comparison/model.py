@@ -94,9 +94,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def fails(self, on: FailOn) -> bool:
-        """Whether it is what a gate is against."""
+        """Whether it is what a gate is against. Without a case that both scored, nothing speaks for B."""
         if on == "never" or self.paired is None:
-            return on == "inconclusive"
+            return on != "never"
         if on == "worse":
             return self.paired.mean_delta < 0
         if on == "any-loss":

@@ -82,8 +82,11 @@ def plan(
             cost = None if spread.cost_usd is None else spread.cost_usd * cases * count
             needs.append(Need(difference=difference, trials=count, cases=cases, cost_usd=cost))
     could = {
-        count: minimum_detectable_difference(
-            math.sqrt(spread.variance(count) / spread.cases), spread.cases - 1, alpha=alpha, wanted=power
+        count: min(
+            1.0,
+            minimum_detectable_difference(
+                math.sqrt(spread.variance(count) / spread.cases), spread.cases - 1, alpha=alpha, wanted=power
+            ),
         )
         for count in known
     }

@@ -84,7 +84,9 @@ def compare_paired(
         ci95=interval,
         p_value=flips.p_value if flips else t_test(estimate),
         test="sign flips" if flips else "none",
-        minimum_detectable_difference=minimum_detectable_difference(error, estimate.degrees) if error else None,
+        minimum_detectable_difference=min(1.0, minimum_detectable_difference(error, estimate.degrees))
+        if error
+        else None,
         correlation=correlation(first, second),
         resamples=flips.resamples if flips else None,
         exact=flips.exact if flips else False,
