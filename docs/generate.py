@@ -354,6 +354,8 @@ def _provider(name: str) -> Lines:
         provider_example(name).rstrip(),
         "```",
     )
+    if issubclass(kind, CodingAgent):
+        yield from ("", *_agent(kind))
     missing = missing_key(name)
     if missing:
         yield from ("", "Without the key, nothing is called and this is said:", "", "```text", missing, "```")
@@ -385,6 +387,16 @@ def provider_example(name: str) -> str:
     preset = PRESETS.get(name)
     settings = f"    model: {preset.model}\n" if preset else PROVIDERS[name]["example"]
     return f"targets:\n  - name: default\n    provider: {name}\n{settings}"
+
+
+def _agent(kind: type[CodingAgent]) -> Lines:
+    """How a coding agent comes to be there, and which keys it is given."""
+    asks_others = kind.key_variables is not CodingAgent.key_variables
+    keys = [_code(kind.secrets)] if kind.secrets else []
+    keys += ["the keys of the model API that it asks"] if asks_others else []
+    yield f"Installed with `npm install -g {kind.package}`. It is given {', '.join(keys)}, and no other secret unless"
+    yield "`pass_env` names it."
+    yield "How agents work, and where: [Coding agents](../../coding_agents.md)."
 
 
 def missing_key(name: str) -> str:

@@ -47,8 +47,8 @@ def flood(end):
         sys.stdout.write(line)
 
 
-def crash():
-    print("out of order", file=sys.stderr)
+def crash(why="out of order"):
+    print(why, file=sys.stderr)
     sys.exit(7)
 
 
@@ -100,6 +100,7 @@ def main():
         "flood in one line": lambda: flood(""),
         "flood": lambda: flood("\n"),
         "crash": crash,
+        "no key": lambda: crash("No API key found"),
         "silent": lambda: None,
         "nonsense": talk_nonsense,
         "report": report,

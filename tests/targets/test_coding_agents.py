@@ -125,6 +125,7 @@ def test_a_cancelled_call_leaves_nothing(place):
     ("prompt", "error_class", "message"),
     [
         ("crash", "process", "ended with exit code 7: out of order"),
+        ("no key", "auth", "No API key found.*give the agent ANTHROPIC_API_KEY or"),
         ("silent", "invalid_response", "ended before its result"),
         ("nonsense", "invalid_response", "cannot be read"),
     ],

@@ -18,7 +18,7 @@ from agentv.processes import ProcessFailure, run_process
 from agentv.targets.agents.base import GIT_CONFIG, Call, CodingAgent, Invocation
 from agentv.targets.agents.paths import from_there
 from agentv.targets.agents.stream import MAX_BYTES, EventStream
-from agentv.targets.agents.transcript import Event, NoAnswer
+from agentv.targets.agents.transcript import Event, NoAnswer, failure_of
 from agentv.temporary import temporary_folder
 
 _OF_A_SESSION = frozenset(
@@ -136,9 +136,12 @@ class AgentResponder:
         try:
             response = self._settings.answer_of(events)
         except NoAnswer as nothing:
-            if failure is not None:
-                raise TargetFailure("process", failure.message) from None
-            raise TargetFailure("invalid_response", nothing.message) from None
+            if failure is None:
+                raise TargetFailure("invalid_response", nothing.message) from None
+            # Without a key several end before their first event: what they say on stderr is all there is.
+            is_auth = failure_of(failure.message).error_class == "auth"
+            ended = TargetFailure("auth" if is_auth else "process", failure.message)
+            raise self._explained(ended) from None
         except TargetFailure as reported:
             raise self._explained(reported) from None
         except (AttributeError, KeyError, TypeError, ValueError) as error:
