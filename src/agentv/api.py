@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from agentv.datasets.evaluators import read_entries
+from agentv.datasets.entries import specs_of
 from agentv.datasets.given import GivenCases
 from agentv.datasets.loading import CaseSource, case_source, warn_caller
 from agentv.datasets.reading import Options
@@ -215,11 +215,8 @@ def _specs(
     if evaluators is None:
         return None
     entries = [each.to_data() if isinstance(each, EvaluatorSpec) else each for each in evaluators]
-    problems = Problems()
-    specs = read_entries(list(entries), ("evaluators",), problems)
-    for problem in problems.errors:
-        raise UsageError(problem.message, hint=problem.hint)
-    for problem in problems:
+    specs, warned = specs_of(entries)
+    for problem in warned:
         warn_caller(DatasetWarning(problem.message, field=problem.field, hint=problem.hint))
     return specs
 

@@ -139,6 +139,7 @@ def test_each_case_stands_in_the_folder_once_and_before_its_first_record(project
     assert first.pop("input_fingerprint") == loaded.input_fingerprint
     assert first.pop("dataset_path") == "d.yaml" and first.pop("line") == loaded.line
     assert first.pop("evaluators_fingerprint")
+    assert list(first.pop("evaluator_fingerprints")) == ["says-yes"]
     assert first == json.loads(json.dumps(resolved_data(loaded)))
 
 

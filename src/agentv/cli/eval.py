@@ -15,6 +15,7 @@ from agentv.cli.options import (
     CALL_OPTIONS,
     call_options,
     check_call_options,
+    gate_options,
     parse_sample,
     parse_shard,
     reading_options,
@@ -23,12 +24,11 @@ from agentv.cli.options import (
 from agentv.errors import UsageError
 
 if TYPE_CHECKING:
-    from agentv.engine.options import EvalOptions
+    from agentv.engine.options import EvalOptions, Gates
     from agentv.engine.plan import Checked
     from agentv.engine.session import Outcome, Session
 
 POSITIVE = click.FloatRange(min=0, min_open=True)
-SHARE = click.FloatRange(0, 1)
 
 
 @click.command(
@@ -61,9 +61,7 @@ SHARE = click.FloatRange(0, 1)
 @click.option("--retry-errors", metavar="RUN", type=click.Path(), help="A new run of what ended in errors in RUN.")
 @click.option("--changed-since", metavar="RUN", type=click.Path(), help="A new run of what changed since RUN.")
 @click.option("--why", is_flag=True, help="Say for each job why it is run or carried over.")
-@click.option("--threshold", type=SHARE, metavar="X", help="Gate: the mean of each target must reach this.")
-@click.option("--min-pass-rate", type=SHARE, metavar="P", help="Gate: the share of cases that pass must reach this.")
-@click.option("--max-errors", metavar="N|N%", help="Gate: so many jobs may end in errors; 0 beside another gate.")
+@gate_options
 @click.option("--budget-usd", type=POSITIVE, metavar="USD", help="Start nothing new once this much is spent.")
 @click.option(
     "--stop-when",
@@ -107,7 +105,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
         print_plan(session, checked)
         return
-    outcome = _execute(session, checked, folder, given)
+    outcome = execute(session, checked, folder, given)
     if file is not None:
         from agentv.results.export import export_records
 
@@ -130,12 +128,8 @@ def _chosen(given: EvalOptions, folder: str | None, resume: bool) -> tuple[EvalO
 
 
 def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
-    from agentv.engine.options import EvalOptions, Gates, parse_max_errors
+    from agentv.engine.options import EvalOptions
 
-    errors, is_share = (None, False) if given["max_errors"] is None else parse_max_errors(given["max_errors"])
-    gates = Gates(
-        threshold=given["threshold"], min_pass_rate=given["min_pass_rate"], max_errors=errors, errors_are_share=is_share
-    )
     return EvalOptions(
         paths=paths,
         targets=tuple(dict.fromkeys(given["targets"])),
@@ -156,12 +150,24 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
         budget_usd=given["budget_usd"],
         fail_fast=given["fail_fast"],
         stop_when=given["stop_when"],
-        gates=None if gates == Gates() else gates,
+        gates=gates_of(given),
         **{name: given[name] for name in ("retry_errors", "changed_since", *CALL_OPTIONS)},
     )
 
 
-def _execute(session: Session, checked: Checked, folder: str | None, given: dict[str, Any]) -> Outcome:
+def gates_of(given: dict[str, Any]) -> Gates | None:
+    """What a run must reach; None when nothing is asked."""
+    from agentv.engine.options import Gates, parse_max_errors
+
+    errors, is_share = (None, False) if given["max_errors"] is None else parse_max_errors(given["max_errors"])
+    gates = Gates(
+        threshold=given["threshold"], min_pass_rate=given["min_pass_rate"], max_errors=errors, errors_are_share=is_share
+    )
+    return None if gates == Gates() else gates
+
+
+def execute(session: Session, checked: Checked, folder: str | None, given: dict[str, Any]) -> Outcome:
+    """Runs a session, with its progress shown unless the user wants quiet."""
     from agentv.engine.session import unwatched
     from agentv.results.redact import Redactor
 
@@ -210,14 +216,14 @@ def _print_outcome(outcome: Outcome, given: dict[str, Any]) -> None:
             commands=_next_commands(outcome),
         )
         print_ending(ending, sys.stdout, sys.stdout.isatty())
-        click.echo(f"\nResults: {_short(outcome.folder)}")
+        click.echo(f"\nResults: {short(outcome.folder)}")
     for reason in outcome.verdict.reasons:
         output.say(output.styled("Gate:" if outcome.verdict.exit_code == 1 else "Ended:", "red") + f" {reason}")
     if outcome.stopped == "interrupted" and given["quiet"]:
         output.say(f"Go on with: {_next_commands(outcome)[0]}")
 
 
-def _short(folder: Path) -> str:
+def short(folder: Path) -> str:
     """A folder as one would type it here."""
     here = Path.cwd()
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
@@ -225,7 +231,7 @@ def _short(folder: Path) -> str:
 
 def _next_commands(outcome: Outcome) -> list[str]:
     """What to type next: to go on with a run that was stopped, to ask again what ended in errors."""
-    folder = shlex.quote(_short(outcome.folder))
+    folder = shlex.quote(short(outcome.folder))
     if outcome.stopped == "budget":
         # The run itself keeps its budget; a new one takes over what is paid for.
         return [f"agentv eval --changed-since {folder} --budget-usd USD"]

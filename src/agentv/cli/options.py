@@ -59,6 +59,24 @@ def reading_options(command: Command) -> Command:
     return command
 
 
+def gate_options(command: Command) -> Command:
+    """`--threshold --min-pass-rate --max-errors`: what a run must reach."""
+    share = click.FloatRange(0, 1)
+    for option in reversed(
+        (
+            click.option("--threshold", type=share, metavar="X", help="Gate: the mean of each target must reach this."),
+            click.option(
+                "--min-pass-rate", type=share, metavar="P", help="Gate: the share of cases that pass must reach this."
+            ),
+            click.option(
+                "--max-errors", metavar="N|N%", help="Gate: so many jobs may end in errors; 0 beside another gate."
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 CALL_OPTIONS = (
     "only",
     "only_from",

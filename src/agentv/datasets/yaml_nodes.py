@@ -79,6 +79,11 @@ def parse_yaml(data: bytes) -> Any:
         raise _character_error(error, guard.text) from None
 
 
+def composed(text: str) -> Any:
+    """The nodes of a text that was read before, with the places where each begins and ends in it."""
+    return yaml.compose(_BreakGuard(text).text, Loader=yaml.CSafeLoader)
+
+
 class _BreakGuard:
     """Keeps U+0085, U+2028 and U+2029 as they are: the parser takes them for line breaks, as YAML 1.1 did."""
 

@@ -51,7 +51,7 @@ def prompt_lengths(first: Question) -> list[int]:
 
     A simulated user is taken to talk as long as it may, and to say nothing.
     """
-    lengths = [len(first.prompt)] if _asks(first) else []
+    lengths = [len(first.prompt)] if asks(first) else []
     said: list[Message] = []
     for turn in first.case.turns:
         said += turn.input
@@ -60,7 +60,7 @@ def prompt_lengths(first: Question) -> list[int]:
     return lengths + [lengths[-1] if lengths else 0] * ((user.max_turns or MAX_TURNS) if user is not None else 0)
 
 
-def _asks(first: Question) -> bool:
+def asks(first: Question) -> bool:
     """Whether the input is answered by itself; else it is what was said before the first turn."""
     return bool(first.input) and (first.input[-1].role in ("user", "tool") or not is_conversation(first.case))
 
@@ -152,7 +152,7 @@ class Conversation:
         )
 
     async def _play(self) -> None:
-        if _asks(self._first):
+        if asks(self._first):
             await self._answer(None)
         for turn in self._job.case.turns:
             self._said += turn.input

@@ -23,6 +23,7 @@ class EvaluatorFiles:
     def __init__(self) -> None:
         self._finders: dict[str, FileFinder] = {}
         self._last: tuple[tuple[EvaluatorSpec, ...], str, str] | None = None
+        self._last_each: tuple[tuple[EvaluatorSpec, ...], str, dict[str, str]] | None = None
 
     def finder(self, origin: Origin) -> FileFinder:
         """What finds the files that a dataset names."""
@@ -50,6 +51,16 @@ class EvaluatorFiles:
         finder = self.finder(origin)
         found = digest([[spec.to_data(), _contents(spec, finder)] for spec in specs])
         self._last = (specs, origin.base_dir, found)
+        return found
+
+    def each(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> dict[str, str]:
+        """A hash of what shapes the scores of each evaluator, by its name: settings and files, and not its weight."""
+        origin = case.place.origin
+        if self._last_each is not None and self._last_each[0] is specs and self._last_each[1] == origin.base_dir:
+            return self._last_each[2]
+        finder = self.finder(origin)
+        found = {spec.name: digest([spec.fingerprint, _contents(spec, finder)]) for spec in specs}
+        self._last_each = (specs, origin.base_dir, found)
         return found
 
 

@@ -54,6 +54,19 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
     )
 
 
+def regraded(
+    result: EvaluatorResult, spec: EvaluatorSpec, verdicts: Verdicts | None, before: Verdicts | None
+) -> EvaluatorResult:
+    """A score of an earlier run under the weight and limits of now; a verdict that was not the limits' own stays."""
+    assert result.score is not None and result.verdict is not None
+    verdict = result.verdict
+    if verdict == verdict_of(result.score, before):
+        verdict = verdict_of(result.score, verdicts)
+    if _misses_required(spec, result.score, verdict):
+        verdict = "fail"
+    return msgspec.structs.replace(result, weight=spec.weight, verdict=verdict)
+
+
 def failed_result(spec: EvaluatorSpec, message: str, members: tuple[EvaluatorResult, ...] = ()) -> EvaluatorResult:
     """An evaluator that could not score: an error in the place of a score, whatever `negate` says."""
     return EvaluatorResult(

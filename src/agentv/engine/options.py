@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,7 @@ from agentv.engine.runs import Ended, cases_that_ended
 from agentv.errors import UsageError
 
 Share = Annotated[float, Meta(ge=0, le=1)]
+Options = TypeVar("Options", bound="EvalOptions")
 Positive = Annotated[float, Meta(gt=0)]
 
 
@@ -85,7 +86,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def given(self) -> dict[str, Any]:
         """The options that have another value than their default."""
-        default = EvalOptions()
+        default = type(self)()
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         return {name: value for name, value in values.items() if value != getattr(default, name)}
 
@@ -94,7 +95,18 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return [name for name, value in other.given().items() if getattr(self, name) != value]
 
 
-def parse_max_errors(text: str) -> tuple[float, bool]:
+class RescoreOptions(EvalOptions, frozen=True, kw_only=True, omit_defaults=True):
+    """The options of `agentv rescore`. `run` is the run whose answers are scored; without `paths`, the cases are those
+    of its datasets, or with `stored_cases` those that its folder kept. `evaluators` are entries that replace the cases'
+    own; with `every_evaluator` those run too that have not changed."""
+
+    run: str = ""
+    stored_cases: bool = False
+    evaluators: tuple[Any, ...] | None = None
+    every_evaluator: bool = False
+
+
+def parse_max_errors(text: str, option: str = "--max-errors") -> tuple[float, bool]:
     """`3` is a number of jobs, `5%` a share of them."""
     try:
         share = text.endswith("%")
@@ -102,10 +114,10 @@ def parse_max_errors(text: str) -> tuple[float, bool]:
     except ValueError:
         value = -1.0
     if not 0 <= value <= (1 if share else math.inf):
-        raise UsageError(f"--max-errors takes a number or a share such as 5%, got {text!r}")
+        raise UsageError(f"{option} takes a number or a share such as 5%, got {text!r}")
     return value, share
 
 
-def options_from_data(data: dict[str, Any]) -> EvalOptions:
+def options_from_data(data: dict[str, Any], kind: type[Options]) -> Options:
     """The options that a manifest kept."""
-    return msgspec.convert(data, EvalOptions)
+    return msgspec.convert(data, kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -81,6 +81,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             for trial in range(1, trials + 1)
         ]
 
+    def counts_of(self, case: EvalCase) -> Iterator[tuple[str, int]]:
+        """How many jobs of a case each target has."""
+        per_target = self.trials_of(case) * max(1, len(case.prompts))
+        for target in self.targets_of(case):
+            yield target, per_target
+
+    def prints_of(self, case: EvalCase) -> tuple[str, str]:
+        """The hashes of what is asked, and of that with what the answer is held against."""
+        return case.fingerprints
+
     def evaluators_of(self, case: EvalCase) -> tuple[EvaluatorSpec, ...]:
         """The evaluators that score a case: the command's, else its own, those of its turns behind them."""
         if self.evaluators is not None:
@@ -88,6 +98,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if not case.turns:
             return case.evaluators
         return (*case.evaluators, *(spec for turn in case.turns for spec in turn.evaluators))
+
+    def checks_of(self, case: EvalCase) -> tuple[EvaluatorSpec, ...]:
+        """The same under the names that results have, those of turns first and with the number of their turn."""
+        if self.evaluators is not None:
+            return self.evaluators
+        if not any(turn.evaluators for turn in case.turns):
+            return case.evaluators
+        of_turns = [
+            msgspec.structs.replace(spec, name=turn_check(number, spec))
+            for number, turn in enumerate(case.turns, 1)
+            for spec in turn.evaluators
+        ]
+        return (*of_turns, *case.evaluators)
 
     def trials_of(self, case: EvalCase) -> int:
         """How often a case is asked: the command's word, else its own, else the default."""
@@ -112,13 +135,15 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What the first reading found: all in order, and so much of it.
 
     `jobs` are counted by target; `most_per_case` is how often one target is asked one case: trials times prompts.
-    `judges` are the calls that evaluators make, by judge, and `judge_characters` what these show of the cases;
-    `embedders` are targets that are asked for embeddings, `users` those that play simulated users.
+    `without_jobs` are cases that nobody is asked; `judges` are the calls that evaluators make, by judge, and
+    `judge_characters` what these show of the cases; `embedders` are targets that are asked for embeddings, `users`
+    those that play simulated users.
     """
 
     cases: int
     jobs: dict[str, int]
     most_per_case: int = 1
+    without_jobs: int = 0
     thresholds: dict[str, float] = {}
     datasets: tuple[DatasetEntry, ...]
     evaluators: dict[str, str]
@@ -137,15 +162,16 @@ def check(plan: Plan) -> Checked:
     """Reads every case once. Raises at the first thing that would go wrong later: nothing has been called yet."""
     checker = _Checker(plan)
     jobs: Counter[str] = Counter()
-    most = 1
+    most, without = 1, 0
     found = {source.path: _Found(source.name) for source in plan.cases.sources}
     sources = {file: found[source.path] for source in plan.cases.sources for file in source.files}
     for case in plan.cases.stream():
-        per_case = plan.trials_of(case) * max(1, len(case.prompts))
-        checker.check(case, per_case)
-        most = max(most, per_case)
-        for target in plan.targets_of(case):
-            jobs[target] += per_case
+        counts = dict(plan.counts_of(case))
+        checker.check(case, counts)
+        without += not counts
+        for target, count in counts.items():
+            most = max(most, count)
+            jobs[target] += count
         dataset = sources.get(case.path)
         if dataset is None:
             dataset = sources[case.path] = _Found(case.dataset)
@@ -166,6 +192,7 @@ def check(plan: Plan) -> Checked:
         cases=sum({id(each): each.cases for each in sources.values()}.values()),
         jobs=dict(jobs),
         most_per_case=most,
+        without_jobs=without,
         datasets=datasets,
         evaluators=checker.fingerprints,
         judges=dict(checker.judges),
@@ -234,10 +261,9 @@ class _Checker:
         self.judge_characters: Counter[str] = Counter()
         self.thresholds: dict[str, float] = {}
 
-    def check(self, case: EvalCase, times: int) -> None:
-        """Checks a case that each of its targets is asked so many times."""
-        targets = self._plan.targets_of(case)
-        for target in targets:
+    def check(self, case: EvalCase, counts: Mapping[str, int]) -> None:
+        """Checks a case that its targets are asked so many times."""
+        for target in counts:
             self._check_target(target, case, "execution.target")
         self.thresholds.update(case.execution.thresholds or {})
         if case.user is not None:
@@ -247,7 +273,7 @@ class _Checker:
             self._last = specs
             self._needs = [need for spec in specs for need in self._checked(spec, case)]
         for need in (*self._needs, *self._needs_of_turns(case)):
-            for target in targets:
+            for target, times in counts.items():
                 for judge in self._judges(need, target, case):
                     self.judges[judge] += need.calls * times
                     self.judge_characters[judge] += need.calls * times * _shown_to_judges(case)

@@ -9,26 +9,31 @@ import msgspec
 
 from agentv.datasets.files import project_root
 from agentv.engine.carry import carried
-from agentv.engine.options import EvalOptions, options_from_data
+from agentv.engine.options import EvalOptions, Options, RescoreOptions, options_from_data
 from agentv.engine.runs import run_path
 from agentv.errors import UsageError
 from agentv.results.folder import RunFolder, last_unfinished
 
 
-def resumed(given: EvalOptions, out: str | None, folder: str) -> tuple[EvalOptions, str]:
+def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]:
     """The options and the folder of the run that `--resume` goes on with: the one in `out`, else the last unfinished.
 
     Options of the run that are given again must be the same. A folder that is not there yet begins with those given.
     """
+    rescores = isinstance(given, RescoreOptions)
     if out is None:
-        found = last_unfinished(project_root(folder))
+        found = last_unfinished(project_root(folder), rescored=rescores)
         if found is None:
             hint = "Start one without --resume, or name the folder of a run with --out"
             raise UsageError("There is no unfinished run to go on with", hint=hint)
         out = str(found.path)
-    elif given.paths and not RunFolder(out).manifest_path.is_file():
+    elif (given.paths or rescores) and not RunFolder(out).manifest_path.is_file():
         return given, out
-    options = options_from_data(RunFolder.open(out).read_manifest().options)
+    manifest = RunFolder.open(out).read_manifest()
+    if (manifest.rescored_from is not None) != rescores:
+        began = "eval" if rescores else "rescore"
+        raise UsageError(f"The run in {out} was started with `agentv {began}`", hint=f"agentv {began} --resume --out …")
+    options = options_from_data(manifest.options, type(given))
     different = options.contradicted_by(given)
     if different:
         names = ", ".join(different)
@@ -50,6 +55,6 @@ def options_of_earlier(given: EvalOptions) -> EvalOptions:
     run = given.only_from if chosen is None else chosen[0]
     if run is None:
         raise UsageError("No datasets were named")
-    earlier = options_from_data(RunFolder.open(run_path(run)).read_manifest().options)
+    earlier = options_from_data(RunFolder.open(run_path(run)).read_manifest().options, EvalOptions)
     both = msgspec.structs.replace(earlier, retry_errors=None, changed_since=None, only=None, only_from=None)
     return msgspec.structs.replace(both, **given.given())

@@ -104,7 +104,7 @@ class Running:
         try:
             with interruptible(self._interrupt):
                 if self.stopped is None:
-                    await executor.run(self._jobs(), self._worker.run, self._emit)
+                    await executor.run(self._jobs(), self._work, self._emit)
         except asyncio.CancelledError:
             if self.stopped != "interrupted":
                 raise
@@ -142,6 +142,10 @@ class Running:
             if self._stopping is not None:
                 self._stopping.known(result)
 
+    async def _work(self, job: Job) -> Result:
+        """What is done for one job."""
+        return await self._worker.run(job)
+
     def _workers(self) -> int:
         """Enough workers to fill every endpoint's limit at its highest; each costs a few kilobytes."""
         called = {*self._checked.jobs, *self._checked.judges}
@@ -172,7 +176,7 @@ class Running:
         lines: list[bytes] = []
         has_done = len(self._done) > 0
         for case in cases:
-            prints = case.fingerprints
+            prints = self._plan.prints_of(case)
             open_jobs = self._plan.jobs_of(case, prints[1])
             if has_done:
                 open_jobs = [job for job in open_jobs if job.key not in self._done]
@@ -210,7 +214,11 @@ class Running:
         if case.line:
             data["line"] = case.line
         data["input_fingerprint"], data["fingerprint"] = prints
-        data["evaluators_fingerprint"] = self._files.fingerprint(case, self._plan.evaluators_of(case))
+        specs = self._plan.evaluators_of(case)
+        if self._plan.evaluators is not None:
+            data["evaluators"] = [spec.to_data() for spec in specs]
+        data["evaluators_fingerprint"] = self._files.fingerprint(case, specs)
+        data["evaluator_fingerprints"] = self._files.each(case, self._plan.checks_of(case))
         return [to_json(data) + b"\n"]
 
     def _keep(self, result: Result) -> Result:

@@ -25,6 +25,7 @@ from agentv.model.score import EvaluatorFailure
 from agentv.transform import apply_transform
 
 _REMEMBERED = 1024
+_NO_TRACE = "The stored record has no messages, so nobody knows which tools were called"
 
 
 class Answerer(msgspec.Struct, frozen=True, gc=False):
@@ -88,6 +89,8 @@ class Scorer:
             if len(self._built) >= _REMEMBERED:
                 self._built.clear()  # cases may have evaluators of their own, and memory must not grow with them
             known = self._built[id(spec)] = (spec, build(spec, judgement.find_file))
+        if not judgement.has_trace and known[1].needs_trace:
+            raise EvaluatorFailure(_NO_TRACE)
         return known[1]
 
     async def _embed(self, target: Any, texts: tuple[str, ...]) -> Response:

@@ -38,7 +38,7 @@ from agentv.engine.workspace import FOLDER as WORKSPACES
 from agentv.environment import load_environment
 from agentv.errors import AgentvError, UsageError
 from agentv.model.evaluator import EvaluatorSpec
-from agentv.model.run import Counts, RunManifest, RunSummary, TargetSummary
+from agentv.model.run import Counts, RunManifest, RunSummary, TargetEntry, TargetSummary
 from agentv.registry import EXECUTORS
 from agentv.results.folder import RunFolder, new_run_id
 from agentv.results.redact import Redactor
@@ -168,8 +168,7 @@ class Session:
             if begun is not None:
                 self._check_unchanged(begun, checked)
             planned = begun or self._manifest(checked, run_id)
-            worker = Worker(self._spec(planned.run_id, checked, folder))
-            worker.open((*checked.jobs, *checked.users, *checked.judges), checked.embedders)
+            worker = self._worker(planned.run_id, checked, folder)
             earlier = self._earlier()
             folder.write_manifest(planned)
             manifest = planned
@@ -179,6 +178,12 @@ class Session:
             if manifest is None:
                 with suppress(OSError):
                     folder.path.rmdir()  # nothing has begun: what was made for it goes again
+
+    def _worker(self, run_id: str, checked: Checked, folder: RunFolder) -> Worker:
+        """What runs the jobs, everything that they need opened."""
+        worker = Worker(self._spec(run_id, checked, folder))
+        worker.open((*checked.jobs, *checked.users, *checked.judges), checked.embedders)
+        return worker
 
     def _spec(self, run_id: str, checked: Checked, folder: RunFolder) -> RunSpec:
         answering = (*checked.jobs, *checked.users)
@@ -224,7 +229,7 @@ class Session:
         stopping: Stopping | None,
     ) -> Outcome:
         started = time.perf_counter()
-        running = Running(folder, self.plan, worker, checked, self.options, observer, earlier, stopping)
+        running = self._running(folder, worker, checked, observer, earlier, stopping)
         try:
             with watch(running):
                 in_a_loop(running.run, running.interrupt)
@@ -265,6 +270,17 @@ class Session:
             stopped_early=early,
         )
 
+    def _running(
+        self,
+        folder: RunFolder,
+        worker: Worker,
+        checked: Checked,
+        observer: Observer,
+        earlier: Earlier | None,
+        stopping: Stopping | None,
+    ) -> Running:
+        return Running(folder, self.plan, worker, checked, self.options, observer, earlier, stopping)
+
     def _plan(self) -> Plan:
         known = self._targets.names
         targets = self.options.targets or tuple(self._given)
@@ -302,7 +318,7 @@ class Session:
             options=msgspec.to_builtins(self.options),
             versions={"agentv": __version__, "python": platform.python_version()},
             datasets=checked.datasets,
-            targets=tuple(self._targets.entry(name) for name in checked.jobs),
+            targets=tuple(self._entry(name) for name in checked.jobs),
             judges=tuple(self._targets.entry(name) for name in checked.judges),
             fingerprints=checked.evaluators,
             defaults=given_defaults(self.defaults),
@@ -311,17 +327,18 @@ class Session:
             counts=Counts(cases=checked.cases, jobs=checked.total),
         )
 
+    def _entry(self, name: str) -> TargetEntry:
+        """What the manifest says of a target."""
+        return self._targets.entry(name)
+
     def _check_unchanged(self, earlier: RunManifest, checked: Checked) -> None:
         """A run goes on with what it began with, or not at all: half of each would be neither."""
         before = {entry.path: entry.digest for entry in earlier.datasets}
         after = {entry.path: entry.digest for entry in checked.datasets}
         changed = [f"the dataset {path}" for path in before if before[path] != after.get(path)]
-        for noun, entries in (("target", earlier.targets), ("judge", earlier.judges)):
-            changed += [
-                f"the {noun} {entry.name}"
-                for entry in entries
-                if entry.fingerprint != self._targets.fingerprint(entry.name)
-            ]
+        now = [("target", entry, self._entry(entry.name).fingerprint) for entry in earlier.targets]
+        now += [("judge", entry, self._targets.fingerprint(entry.name)) for entry in earlier.judges]
+        changed += [f"the {noun} {entry.name}" for noun, entry, found in now if entry.fingerprint != found]
         if earlier.defaults != given_defaults(self.defaults):
             changed.append("`execution` of .agentv/config.yaml")
         if changed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any
@@ -13,13 +13,15 @@ import msgspec
 
 from agentv.datasets.files import FileFinder
 from agentv.engine.calls import Answered, LiveTarget, Targets
-from agentv.engine.conversation import Conversation, Talk, is_conversation, turn_check, user_target
+from agentv.engine.conversation import Conversation, Reply, is_conversation, turn_check, user_target
 from agentv.engine.grading import Grade, failed_result, grade
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.job_files import JobFiles
 from agentv.engine.logs import StreamLogs
 from agentv.engine.question import Question
 from agentv.engine.scorer import Answerer, Scorer
+from agentv.engine.stored_answers import StoredAnswer
+from agentv.engine.stored_talk import last_question, replies_in
 from agentv.engine.trace import summarise_trace, tool_durations
 from agentv.engine.workspace import Workspaces, look_at
 from agentv.environment import environment_of
@@ -35,6 +37,7 @@ from agentv.results.redact import Redactor
 from agentv.transform import apply_transform
 
 _ENDED_BY_ITSELF = frozenset({"stop", "tool_calls", "end_turn"})
+_NONE_KEPT: Mapping[str, EvaluatorResult] = {}
 
 
 class Worker:
@@ -110,24 +113,30 @@ class Worker:
             return answered, self._failed(job, answered, **known, execution_metrics=metrics)
         checks: list[tuple[EvaluatorSpec, EvaluatorResult]] = []
         if self._spec.evaluators is None:
-            checks = await self._check_turns(job, target, talk)
+            checks = await self._check_turns(job, target.settings.transform, talk.replies)
         return answered, await self._scored(job, target, talk.question, answered, checks, conversation=talk.summary)
 
     async def _check_turns(
-        self, job: Job, target: LiveTarget, talk: Talk
+        self,
+        job: Job,
+        transform: Any,
+        replies: Sequence[Reply],
+        kept: Mapping[str, EvaluatorResult] = _NONE_KEPT,
     ) -> list[tuple[EvaluatorSpec, EvaluatorResult]]:
         """What the evaluators of single turns say of the replies to them, under the number of the turn."""
         checks = []
-        replies = [reply for reply in talk.replies if reply.turn is not None]
-        for number, reply in enumerate(replies, 1):
+        for number, reply in enumerate((reply for reply in replies if reply.turn is not None), 1):
             assert reply.turn is not None
             if not reply.turn.evaluators:
                 continue
             asked = copy.copy(reply.question)
             asked.case = msgspec.structs.replace(job.case, expected_output=reply.turn.expected_output)
             for spec in reply.turn.evaluators:
+                if (held := kept.get(turn_check(number, spec))) is not None:
+                    checks.append((spec, held))
+                    continue
                 try:
-                    text = self._text(job, target, reply.response)
+                    text = self._cleaned(job, transform, reply.response)
                     result = await self._scorer.score(
                         spec, self._judgement(asked, reply.response, text), self._answerer(job, number)
                     )
@@ -149,15 +158,28 @@ class Worker:
         if answered.response is None:
             return self._failed(job, answered)
         try:
-            text = self._text(job, target, answered.response)
+            text = self._cleaned(job, target.settings.transform, answered.response)
         except ValueError as error:
             failure = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
             return self._failed(job, Answered(None, failure, answered.attempts), **known)
-        judgement = self._judgement(question, answered.response, text)
+        return await self.score(job, answered, self._judgement(question, answered.response, text), checks, **known)
+
+    async def score(
+        self,
+        job: Job,
+        answered: Answered,
+        judgement: Judgement,
+        checks: Sequence[tuple[EvaluatorSpec, EvaluatorResult]] = (),
+        kept: Mapping[str, EvaluatorResult] = _NONE_KEPT,
+        **known: Any,
+    ) -> Result:
+        """The record of an answer. `checks` are results that are there already, `kept` those that hold, by name."""
         specs = job.case.evaluators if self._spec.evaluators is None else self._spec.evaluators
         answerer, scorer = self._answerer(job), self._scorer
         results = [
-            scorer.score_plainly(spec, judgement, answerer) or await scorer.score(spec, judgement, answerer)
+            kept.get(spec.name)
+            or scorer.score_plainly(spec, judgement, answerer)
+            or await scorer.score(spec, judgement, answerer)
             for spec in specs
         ]
         if checks:
@@ -165,18 +187,52 @@ class Worker:
             results = [*(result for _, result in checks), *results]
         return self._record(job, answered, judgement, tuple(results), specs, **known)
 
-    def _text(self, job: Job, target: LiveTarget, response: Response) -> str:
+    def _cleaned(self, job: Job, transform: Any, response: Response) -> str:
         """The answer's text, cleaned as its target says. Raises ValueError."""
         text = response.text
-        if target.settings.transform is not None:
-            return apply_transform(text, target.settings.transform, self._finder_of(job))
-        return text
+        return text if transform is None else apply_transform(text, transform, self.finder_of(job))
 
     def _answerer(self, job: Job, turn: int | None = None) -> Answerer:
         keep = None if self._prompts is None else partial(self._prompts.write_judge_prompt, job)
         parts = (job.target, job.prompt, str(job.trial), None if turn is None else f"turn-{turn}")
         said = "/".join(filter(None, parts))
-        return Answerer(job.target, self._verdicts(job), keep_prompt=keep, job=said)
+        return Answerer(job.target, self.verdicts_of(job), keep_prompt=keep, job=said)
+
+    async def rescored(
+        self, job: Job, stored: StoredAnswer, text: str, transform: Any, kept: Mapping[str, EvaluatorResult]
+    ) -> Result:
+        """The record of an answer that an earlier run has. `transform` cleans replies to single turns.
+
+        Raises TargetFailure when its messages cannot be read, ValueError when they do not fit the turns of the case.
+        """
+        record, response = stored.record, stored.response
+        question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
+        checks: list[tuple[EvaluatorSpec, EvaluatorResult]] = []
+        if is_conversation(job.case):
+            replies = replies_in(question, response.messages)
+            if self._spec.evaluators is None:
+                checks = await self._check_turns(job, transform, replies, kept)
+            question = last_question(question, replies)
+        judgement = self._judgement(question, response, text)
+        judgement.has_trace = stored.has_trace
+        judgement.file_changes = record.file_changes
+        judgement.trace_summary = judgement.trace_summary or record.trace_summary
+        judgement.execution_metrics = record.execution_metrics
+        result = await self.score(job, Answered(response, None, record.attempts or 1), judgement, checks, kept)
+        same = ("attempts", "cached", "file_changes", "conversation")
+        return msgspec.structs.replace(result, **{name: getattr(record, name) for name in same})
+
+    def unscored(self, job: Job, message: str) -> Result:
+        """The record of a job whose stored answer cannot be scored: an error, and why."""
+        return self._failed(job, Answered(None, TargetFailure("invalid_response", message), 0))
+
+    def finder_of(self, job: Job) -> Callable[[str], str]:
+        """Finds files as the job's dataset finds its own."""
+        return self._finder(job.case.place.origin)
+
+    def verdicts_of(self, job: Job) -> Verdicts | None:
+        """From which score on the job's answer passes."""
+        return job.case.execution.verdicts or self._spec.defaults.verdicts
 
     async def aclose(self) -> None:
         """Closes the targets, and ends what judges have running."""
@@ -184,9 +240,6 @@ class Worker:
             await self._host.aclose()
         finally:
             await self.targets.aclose()
-
-    def _verdicts(self, job: Job) -> Verdicts | None:
-        return job.case.execution.verdicts or self._spec.defaults.verdicts
 
     def _judgement(self, question: Question, response: Response, text: str) -> Judgement:
         origin = question.case.place.origin
@@ -202,9 +255,6 @@ class Worker:
             environment=self._environment,
             host=self._host,
         )
-
-    def _finder_of(self, job: Job) -> Callable[[str], str]:
-        return self._finder(job.case.place.origin)
 
     def _finder(self, origin: Origin) -> Callable[[str], str]:
         """Finds files that an evaluator names, as the dataset's own are found."""
@@ -232,7 +282,7 @@ class Worker:
         hits, misses, reasoning = _said(results)
         return self._result(
             job,
-            grade(results, specs, self._verdicts(job)),
+            grade(results, specs, self.verdicts_of(job)),
             answered,
             hits=hits,
             misses=misses,

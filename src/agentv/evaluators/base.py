@@ -97,6 +97,11 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         return False
 
     @property
+    def needs_trace(self) -> bool:
+        """Whether an answer without its messages and tool calls cannot be scored with these settings."""
+        return False
+
+    @property
     def needs_reference(self) -> bool:
         """Whether a case without an expected output cannot be scored with these settings."""
         return False

@@ -75,6 +75,11 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
     expected: list[ExpectedCall] | None = None
     args_match: ArgumentMatch = "superset"
 
+    @property
+    def needs_trace(self) -> bool:
+        """The calls are what is judged."""
+        return True
+
     def complaints(self) -> list[str]:
         """The list that the mode needs is missing or blank, or the one of another mode is there."""
         needed, other = ("minimums", "expected") if self.mode == "any_order" else ("expected", "minimums")

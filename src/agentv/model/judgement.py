@@ -58,7 +58,8 @@ class Judgement:
     the dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`. `embed(texts)`
     gets vectors of texts from the entry's target in the same way: they are the data of the answer. `environment` says
     which variables are secret: programs of judges get none of them. `host` keeps what the judges of a run share.
-    `file_changes` is the diff of what the target changed in its workspace.
+    `file_changes` is the diff of what the target changed in its workspace. `has_trace` is false for an answer of an
+    earlier run whose messages were not kept: then nobody knows which tools it called.
     """
 
     def __init__(  # noqa: PLR0913 - each is a thing of its own, and all are given by name
@@ -91,6 +92,7 @@ class Judgement:
         self.file_changes = file_changes
         self.environment = environment or _NO_FILE
         self.host = host
+        self.has_trace = True
 
     def for_evaluator(self, ask: Ask, judges: tuple[str, ...], score_member: ScoreMember) -> Judgement:
         """The same for one evaluator, with its own ways to ask."""

@@ -46,16 +46,26 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int = 0
 
 
+class RunLink(msgspec.Struct, frozen=True, kw_only=True):
+    """Another run: its id, where it was, and a hash of its records."""
+
+    run_id: str
+    path: str
+    digest: str
+
+
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was run and with what, so that a run can be resumed, re-scored and compared from its folder alone.
 
     A run that `stopped_early` knew enough before all its jobs were done; jobs without a record were not needed.
     `paths` and `options` are those of the command, `defaults` those of the project's configuration; `judges` are the
-    targets that evaluators ask; `fingerprints` are those of evaluators, by name.
+    targets that evaluators ask; `fingerprints` are those of evaluators, by name. `rescored_from` is the run whose
+    answers were scored again.
     """
 
     schema_version: int = msgspec.field(default_factory=_schema_version)
     run_id: str
+    rescored_from: RunLink | None = None
     started_at: str
     finished_at: str | None = None
     stopped_early: bool = False

@@ -125,14 +125,18 @@ def run_folders(root: Path | str) -> Iterator[RunFolder]:
             yield RunFolder(results / name)
 
 
-def last_unfinished(root: Path | str) -> RunFolder | None:
-    """The newest run that has not ended; one that a process is writing to only when there is no other."""
+def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | None:
+    """The newest run that has not ended; one that a process is writing to only when there is no other.
+
+    `rescored` are runs that score the answers of others.
+    """
     busy = None
     for folder in run_folders(root):
         try:
-            unfinished = folder.read_manifest().finished_at is None
+            manifest = folder.read_manifest()
         except AgentvError:
             continue  # a manifest of another version: not ours to go on with
+        unfinished = manifest.finished_at is None and (manifest.rescored_from is not None) == rescored
         if unfinished and not is_locked(folder.path):
             return folder
         if unfinished:

@@ -101,6 +101,7 @@ class _Row(_Scored):
     candidate_answer: str | None = None
     answer: str | None = None
     output: Any = None
+    output_messages: Any = None
     error: Any = None
     execution_status: str | None = None
     failure_stage: str | None = None
@@ -125,7 +126,7 @@ def result_from_row(data: dict[str, Any], run_id: str) -> Result:
     score = None if error else _score(row.score)
     status: Status = "error" if error else "ok" if score is not None else "unscored"
     hits, misses = _findings(row)
-    output = row.output if isinstance(row.output, list) else []
+    output = next((said for said in (row.output, row.output_messages) if isinstance(said, list)), [])
     return Result(
         timestamp=row.timestamp or "",
         run_id=run_id,
@@ -142,7 +143,7 @@ def result_from_row(data: dict[str, Any], run_id: str) -> Result:
         hits=() if error else hits,
         misses=() if error else misses,
         reasoning=row.reasoning,
-        candidate_answer=None if error else _answer(row),
+        candidate_answer=_answer(row) if error is None or error.stage == "evaluator" else None,
         output_messages=tuple(message for message in output if isinstance(message, dict)),
         evaluator_results=_evaluators(row),
         error=error,

@@ -1,0 +1,308 @@
+"""Scores the answers of an earlier run again: no target is called, and only what changed about evaluators is run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from agentv.engine.carry import Earlier
+from agentv.engine.evaluator_files import EvaluatorFiles
+from agentv.engine.grading import regraded
+from agentv.engine.job import Job, RunSpec
+from agentv.engine.options import RescoreOptions
+from agentv.engine.plan import Cases, Checked, Plan
+from agentv.engine.run import Observer, Running
+from agentv.engine.session import Session
+from agentv.engine.stopping import Stopping
+from agentv.engine.stored_answers import StoredAnswer, StoredAnswers, StoredCase
+from agentv.engine.work import Worker
+from agentv.errors import UsageError
+from agentv.model.case import EvalCase
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.execution import Verdicts
+from agentv.model.response import TargetFailure
+from agentv.model.result import EvaluatorResult, Result
+from agentv.model.run import RunLink, RunManifest, TargetEntry
+from agentv.results.folder import RunFolder
+from agentv.targets.base import Target
+from agentv.transform import apply_transform
+
+JUDGEMENTS_AT_ONCE = 64
+
+
+class RescorePlan(Plan, frozen=True, kw_only=True):
+    """The jobs are those that the earlier run has records of."""
+
+    answers: StoredAnswers
+    stored: bool = False
+
+    def jobs_of(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
+        """One for each answer to the case."""
+        places = self.answers.places_of(case)
+        return [Job(case, place.target, place.prompt, place.trial, fingerprint) for place in places]
+
+    def counts_of(self, case: EvalCase) -> Iterator[tuple[str, int]]:
+        """How many answers of each target there are."""
+        yield from Counter(place.target for place in self.answers.places_of(case)).items()
+
+    def targets_of(self, case: EvalCase) -> tuple[str, ...]:
+        """Who answered."""
+        return tuple(dict.fromkeys(place.target for place in self.answers.places_of(case)))
+
+    def prints_of(self, case: EvalCase) -> tuple[str, str]:
+        """For cases out of the run's folder those of then: files are part of them that may be gone."""
+        kept = self.answers.stored_case(case) if self.stored else None
+        return case.fingerprints if kept is None else (kept.input_fingerprint, kept.fingerprint)
+
+
+class Rescoring(Running):
+    """The run in progress: scores where others ask."""
+
+    def __init__(
+        self, session: RescoreSession, folder: RunFolder, worker: Worker, checked: Checked, observer: Observer
+    ) -> None:
+        self._session = session
+        self._evaluators = EvaluatorFiles()
+        super().__init__(folder, session.plan, worker, checked, session.options, observer)
+
+    def _workers(self) -> int:
+        return min(JUDGEMENTS_AT_ONCE, self._checked.total) or 1
+
+    async def _work(self, job: Job) -> Result:
+        answers = self._session.answers
+        answer = answers.of(job)
+        if not answer.is_scorable:
+            return self._carry(job, answer.record, "has no answer that could be scored")
+        problem = self._session.changed_question(job)
+        if problem:
+            self._observer.decided(job, problem)
+            return self._worker.unscored(job, problem)
+        try:
+            text = self._session.text_of(job, answer, self._worker)
+            kept, why = self._kept(job, answer, text)
+            if self._is_whole(job, answer.record, kept):
+                return self._carry(job, answer.record, why)
+            self._observer.decided(job, why)
+            return await self._worker.rescored(job, answer, text, self._session.transform_of(job), kept)
+        except (TargetFailure, ValueError) as failure:
+            return self._worker.unscored(job, str(failure))
+
+    def _carry(self, job: Job, record: Result, why: str) -> Result:
+        """The record as it is, in this run."""
+        self._observer.decided(job, why)
+        return msgspec.structs.replace(
+            record,
+            run_id=self._worker.run_id,
+            dataset=job.case.dataset,
+            dataset_path=job.case.path,
+            carried_from=record.carried_from or self._session.answers.run_id,
+        )
+
+    def _kept(self, job: Job, answer: StoredAnswer, text: str) -> tuple[dict[str, EvaluatorResult], str]:
+        """The results that hold still, and which evaluators run and why."""
+        stored = self._session.answers.stored_case(job.case)
+        specs = self._plan.checks_of(job.case)
+        whole = self._session.whole_change(job, answer, stored, text)
+        if whole or stored is None:
+            return {}, f"every evaluator runs: {whole}" if specs else "there is no evaluator"
+        prints = self._evaluators.each(job.case, specs)
+        limits, before = self._worker.verdicts_of(job), self._session.verdicts_then(stored)
+        found = {result.name: result for result in answer.record.evaluator_results}
+        kept: dict[str, EvaluatorResult] = {}
+        reasons = []
+        for spec in specs:
+            result = found.get(spec.name)
+            reason = self._session.change(spec, result, stored, prints, job.target)
+            if reason or result is None:
+                reasons.append(f"{spec.name} ({reason})")
+            else:
+                kept[spec.name] = regraded(result, spec, limits, before)
+        return kept, f"runs {', '.join(reasons)}" if reasons else "no evaluator changed"
+
+    def _is_whole(self, job: Job, record: Result, kept: dict[str, EvaluatorResult]) -> bool:
+        """Whether nothing at all would be different: the same evaluators, none of them run again."""
+        specs = self._plan.checks_of(job.case)
+        same = tuple(kept[spec.name] for spec in specs if spec.name in kept) == record.evaluator_results
+        return bool(specs) and same and len(kept) == len(specs) and record.status == "ok"
+
+
+class RescoreSession(Session):
+    """A rescoring that is about to be: answers and cases found, nothing scored yet."""
+
+    options: RescoreOptions
+
+    def __init__(
+        self,
+        options: RescoreOptions,
+        cases: Cases,
+        answers: StoredAnswers,
+        evaluators: tuple[EvaluatorSpec, ...] | None = None,
+    ) -> None:
+        self.answers = answers
+        manifest = answers.manifest
+        self._then = {entry.name: entry for entry in manifest.targets} if manifest is not None else {}
+        judges = manifest.judges if manifest is not None else ()
+        self._judges_then = {entry.name: entry.fingerprint for entry in (*self._then.values(), *judges)}
+        self._stand_ins: dict[str, Target] = {}
+        super().__init__(options, cases, evaluators=evaluators)
+
+    def check(self) -> Checked:
+        """Reads everything once; raises when no answer belongs to any of the cases."""
+        checked = super().check()
+        if not checked.total:
+            known = f"The run has cases of: {', '.join(self.answers.datasets) or 'no dataset that it names'}"
+            hint = "Name the datasets that were run: agentv rescore RUN PATHS…"
+            raise UsageError(f"No answer in {self.options.run} belongs to a case of these datasets", known, hint)
+        return checked
+
+    def left_out(self, checked: Checked) -> int:
+        """How many records have no case here; of an earlier try of the same job, the last record counts."""
+        return self.answers.jobs - checked.total
+
+    def text_of(self, job: Job, answer: StoredAnswer, worker: Worker) -> str:
+        """The answer's text, cleaned as its target says now; as it was, where nothing is known of the target."""
+        target = self._stand_in(job.target)
+        if (target is None or not answer.ours) and answer.record.candidate_answer is not None:
+            return answer.record.candidate_answer
+        return apply_transform(answer.response.text, self.transform_of(job), worker.finder_of(job))
+
+    def transform_of(self, job: Job) -> Any:
+        """How answers of the job's target are cleaned now."""
+        target = self._stand_in(job.target)
+        return None if target is None else target.transform
+
+    def changed_question(self, job: Job) -> str:
+        """Why an answer is none to the question of now; empty when it is."""
+        stored = self.answers.stored_case(job.case)
+        source = self.answers.path
+        if job.prompt is not None and job.prompt not in {prompt.id for prompt in job.case.prompts}:
+            return f"The case has no prompt '{job.prompt}' any more"
+        if stored is None or not stored.input_fingerprint:
+            return ""
+        if self.plan.prints_of(job.case)[0] == stored.input_fingerprint:
+            return ""
+        return f"The question changed since it was answered; ask again: agentv eval --changed-since {source}"
+
+    def whole_change(self, job: Job, answer: StoredAnswer, stored: StoredCase | None, text: str) -> str:
+        """What makes every score of a case another one; empty when nothing does."""
+        if self.options.every_evaluator:
+            return "asked for"
+        if stored is None:
+            return "the earlier run does not say how it scored"
+        if answer.record.fingerprint != (job.fingerprint or job.case.fingerprint):
+            return "the case changed"
+        return "" if text == answer.record.candidate_answer else "the answer is cleaned differently"
+
+    def change(
+        self,
+        spec: EvaluatorSpec,
+        result: EvaluatorResult | None,
+        stored: StoredCase,
+        prints: dict[str, str],
+        target: str,
+    ) -> str:
+        """Why an evaluator has to run; empty when its result holds still."""
+        if result is None:
+            return "new"
+        if result.score is None:
+            return "was an error"
+        if stored.evaluator_fingerprints.get(spec.name) != prints[spec.name]:
+            return "changed"
+        judges = set(_judges_of(result))
+        if not judges:
+            return ""
+        if self.options.judge is not None and judges != {self.options.judge}:
+            return f"was judged by {', '.join(sorted(judges))}"
+        if self.options.judge is None and self._judge_then(target) != self._judge_now(target):
+            return "has another judge"
+        changed = [name for name in sorted(judges) if self._judges_then.get(name) != self._targets.fingerprint(name)]
+        return f"its judge {changed[0]} changed" if changed else ""
+
+    def verdicts_then(self, stored: StoredCase) -> Verdicts | None:
+        """The limits that a case was graded by."""
+        if stored.verdicts is not None or self.answers.manifest is None:
+            return stored.verdicts
+        limits = self.answers.manifest.defaults.get("verdicts")
+        return None if limits is None else msgspec.convert(limits, Verdicts)
+
+    def _judge_then(self, target: str) -> Any:
+        entry = self._then.get(target)
+        return entry.settings.get("judge_target") if entry is not None else None
+
+    def _judge_now(self, target: str) -> str | None:
+        settings = self._stand_in(target)
+        return settings.judge_target if settings is not None else None
+
+    def _stand_in(self, name: str) -> Target | None:
+        """What the targets file says of cleaning and judging a target's answers; nothing else of it is needed."""
+        if name not in self._file.names:
+            return None
+        if name not in self._stand_ins:
+            self._stand_ins[name] = self._file.unfilled(name)
+        return self._stand_ins[name]
+
+    def _plan(self) -> Plan:
+        return RescorePlan(
+            cases=self.cases,
+            known=tuple(dict.fromkeys((*self._targets.names, *self.answers.targets))),
+            evaluators=self._evaluators,
+            judge=self.options.judge,
+            judge_target=self._judge_now,
+            answers=self.answers,
+            stored=not self.cases.sources,
+        )
+
+    def _worker(self, run_id: str, checked: Checked, folder: RunFolder) -> Worker:
+        worker = Worker(self._spec(run_id, checked, folder))
+        worker.open(checked.judges, checked.embedders)
+        return worker
+
+    def _spec(self, run_id: str, checked: Checked, folder: RunFolder) -> RunSpec:
+        spec = super()._spec(run_id, msgspec.structs.replace(checked, jobs={}, users=()), folder)
+        readable = {target.name for target in spec.targets}
+        stand_ins = [self._stand_in(name) for name in checked.jobs if name not in readable]
+        return msgspec.structs.replace(spec, targets=(*spec.targets, *filter(None, stand_ins)))
+
+    def _running(
+        self,
+        folder: RunFolder,
+        worker: Worker,
+        checked: Checked,
+        observer: Observer,
+        earlier: Earlier | None,  # noqa: ARG002
+        stopping: Stopping | None,  # noqa: ARG002
+    ) -> Running:
+        return Rescoring(self, folder, worker, checked, observer)
+
+    def _entry(self, name: str) -> TargetEntry:
+        return self._then.get(name) or TargetEntry(name=name, provider="unknown", fingerprint="")
+
+    def _manifest(self, checked: Checked, run_id: str) -> RunManifest:
+        answers = self.answers
+        link = RunLink(run_id=answers.run_id, path=answers.path, digest=answers.digest)
+        manifest = super()._manifest(checked, run_id)
+        if self.cases.sources and not manifest.paths and answers.manifest is not None:
+            manifest = msgspec.structs.replace(manifest, paths=answers.manifest.paths)
+        return msgspec.structs.replace(manifest, rescored_from=link)
+
+    def _check_unchanged(self, earlier: RunManifest, checked: Checked) -> None:
+        super()._check_unchanged(earlier, checked)
+        link = earlier.rescored_from
+        if link is not None and link.digest != self.answers.digest:
+            raise UsageError("The run in progress cannot go on: the answers that it scores changed since it began")
+        if earlier.fingerprints != checked.evaluators:
+            raise UsageError("The run in progress cannot go on: its evaluators changed since it began")
+
+
+def _judges_of(result: EvaluatorResult) -> Iterator[str]:
+    """The targets that an evaluator and its members asked."""
+    request = result.evaluator_provider_request
+    calls = request.get("calls") if isinstance(request, dict) else None
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict) and isinstance(call.get("target"), str):
+            yield call["target"]
+    for member in result.evaluator_results:
+        yield from _judges_of(member)

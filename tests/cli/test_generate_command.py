@@ -1,0 +1,363 @@
+"""`agentv generate`: rubrics put into a file that is else the same to the byte, and cases out of rows."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from agentv import load_cases
+from agentv.datasets.jsonl_insert import insert_into_jsonl
+from agentv.datasets.yaml_insert import CannotInsert, insert_into_yaml
+
+WRITER = """
+import json, os, time
+
+def write(messages, case):
+    with open("asked.log", "a") as log:
+        log.write(case.id + "\\n")
+    time.sleep(float(os.environ.get("PAUSE", "0")))
+    said = messages[1]["content"]
+    if "unwilling" in said:
+        return "I would rather not."
+    if "rubric" in messages[0]["content"][:40]:
+        items = [{"id": "Says It!", "expected_outcome": "Says: it,\\n # clearly", "weight": 2, "required": True},
+                 {"id": "says it", "expected_outcome": "Is short", "weight": 1, "required": False}]
+        return "Here you are: " + json.dumps({"rubrics": items})
+    row = json.loads(said)
+    return json.dumps({"input": f"About {row['topic']}?", "expected_outcome": "Tells", "expected_output": None})
+"""
+
+ITEMS = [
+    {"id": "says-it", "expected_outcome": "Says: it, # clearly", "weight": 2, "required": True},
+    {"id": "says-it-2", "expected_outcome": "Is short", "required": False},
+]
+
+
+@pytest.fixture
+def project(folder, command):
+    folder.write("writer.py", WRITER)
+    folder.write("targets.yaml", {"targets": [{"name": "judge", "provider": "python", "function": "writer.py:write"}]})
+    folder.command = command
+    return folder
+
+
+def asked(project):
+    log = project.path / "asked.log"
+    return sorted(log.read_text().split()) if log.exists() else []
+
+
+COMMENTED = """\
+# What we check before a release
+dataset: demo   # shown in reports
+evalcases:
+  # the easy one
+  - id: a       # do not rename
+    input: "Hi"
+    expected_outcome: |   # two lines
+      Greets
+      back
+
+    # for the dashboards
+    tags: [x]
+
+  - id: b
+    expected_outcome: Says it
+      on two lines
+    rubrics:          # by hand
+      - Says it
+    input: q
+  - &base
+    id: c
+    <<: {description: shared}
+    expected_outcome: *text
+    input: q
+# the end
+""".replace("*text", "'it''s quoted'  # why")
+
+
+def git(project, *arguments):
+    return subprocess.run(["git", *arguments], cwd=project.path, capture_output=True, check=True).stdout.decode()
+
+
+def test_git_shows_added_lines_and_nothing_else(project):
+    project.write("d.yaml", COMMENTED)
+    git(project, "init", "-q")
+    git(project, "add", "-A")
+    ended = project.command("generate", "rubrics", "d.yaml")
+    assert ended.code == 0, ended
+    assert asked(project) == ["judge:a", "judge:c"]
+    counts = git(project, "diff", "--numstat", "d.yaml").split()
+    assert counts[:2] == ["16", "0"]
+    cases = {case.id: case for case in load_cases("d.yaml")}
+    assert [dict(item) for item in cases["a"].rubrics] == [dict(item) for item in cases["c"].rubrics] == ITEMS
+    assert cases["b"].rubrics != cases["a"].rubrics
+    assert cases["a"].expected_outcome == "Greets\nback\n"
+
+
+def test_a_second_time_nothing_is_asked_and_nothing_changes(project):
+    project.write("d.yaml", COMMENTED)
+    project.command("generate", "rubrics", "d.yaml")
+    before = (project.path / "d.yaml").read_bytes()
+    (project.path / "asked.log").unlink()
+    ended = project.command("generate", "rubrics", "d.yaml")
+    assert ended.code == 0 and "All 3 cases have rubrics" in ended.stderr
+    assert asked(project) == [] and (project.path / "d.yaml").read_bytes() == before
+
+
+LAYOUTS = {
+    "two blanks": b"evalcases:\n  - id: a\n    expected_outcome: x\n    input: q\n",
+    "no indentation": b"evalcases:\n- id: a\n  expected_outcome: x\n  input: q\n",
+    "four blanks": b"evalcases:\n    -   id: a\n        expected_outcome: x\n        input: q\n",
+    "dash on its own line": b"evalcases:\n  -\n    id: a\n    expected_outcome: x\n    input: q\n",
+    "windows": b"evalcases:\r\n  - id: a\r\n    expected_outcome: x\r\n    input: q\r\n",
+    "byte order mark": b"\xef\xbb\xbfevalcases:\n  - id: a\n    expected_outcome: x\n    input: q\n",
+    "outcome last": b"evalcases:\n  - id: a\n    input: q\n    expected_outcome: x\n",
+    "no last newline": b"evalcases:\n  - id: a\n    input: q\n    expected_outcome: x",
+    "outcome first": b"evalcases:\n  - expected_outcome: x\n    id: a\n    input: q\n",
+    "another name": b"cases:\n  - id: a\n    criteria: x\n    input: q\n",
+    "literal": b"evalcases:\n  - id: a\n    expected_outcome: |\n      x\n       y\n\n\n    input: q\n",
+    "literal, kept": b"evalcases:\n  - id: a\n    expected_outcome: |+\n      x\n\n    input: q\n",
+    "literal, stripped, last": b"evalcases:\n  - id: a\n    input: q\n    expected_outcome: |-\n      x\n\n# end\n",
+    "folded": b"evalcases:\n  - id: a\n    expected_outcome: >-\n      x\n      y\n    input: q\n",
+    "quoted over lines": b'evalcases:\n  - id: a\n    expected_outcome: "x\n      y"  # c\n    input: q\n',
+    "plain over lines": b"evalcases:\n  - id: a\n    expected_outcome: x\n      y # c\n    input: q\n",
+    "comment behind": b"evalcases:\n  - id: a # 1\n    expected_outcome: x # 2: [\n    # 3\n    input: q\n",
+    "anchor": b"evalcases:\n  - id: a\n    expected_outcome: &t x\n    input: q\n",
+    "alias": b"description: &t x\nevalcases:\n  - id: a\n    expected_outcome: *t\n    input: q\n",
+    "merged": b"metadata: &m {k: 1}\ntests:\n  - id: a\n    metadata: {<<: *m}\n    outcome: x\n    input: q\n",
+    "beyond the plane": "evalcases:\n  - id: a\n    input: '😀 é'\n    expected_outcome: '😀'\n".encode(),
+    "separators in text": 'evalcases:\n  - id: a\n    input: "x\u2028y\u0085z"\n    expected_outcome: x\n'.encode(),
+    "document marks": b"%YAML 1.2\n---\nevalcases:\n  - id: a\n    expected_outcome: x\n    input: q\n...\n",
+    "a mapping as input": b"evalcases:\n  - id: a\n    input:\n      userMessage: q\n    expected_outcome: x\n",
+    "keys after the list": b"evalcases:\n  - id: a\n    expected_outcome: x\n    input: q\ntags: [z]\n",
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_lines_are_added_whatever_the_layout(name):
+    data = LAYOUTS[name]
+    new = insert_into_yaml(data, "rubrics", lambda _: ITEMS)
+    old_lines, new_lines = data.splitlines(keepends=True), new.splitlines(keepends=True)
+    if name == "no last newline":
+        old_lines[-1] += b"\n"
+    rest = iter(new_lines)
+    assert all(line in rest for line in old_lines), new
+    assert len(new_lines) == len(old_lines) + 8
+    text = new.decode("utf-8-sig").translate({0x2028: " ", 0x85: " "})
+    (case,) = next(value for value in yaml.safe_load(text).values() if isinstance(value, list) and len(value[0]) > 1)
+    assert case["rubrics"] == ITEMS
+    assert insert_into_yaml(new, "rubrics", lambda _: [{"other": 1}]) == new
+
+
+def test_a_case_in_braces_gets_it_inside_them():
+    data = b"evalcases: [{id: a, expected_outcome: x, input: q}, # c\n  {id: b, input: q, expected_outcome: y}]\n"
+    new = insert_into_yaml(data, "rubrics", lambda id: ITEMS if id == "b" else None)
+    assert new.splitlines()[0] == data.splitlines()[0]
+    assert yaml.safe_load(new)["evalcases"][1] == {"id": "b", "input": "q", "expected_outcome": "y", "rubrics": ITEMS}
+
+
+def test_what_cannot_take_text_is_refused():
+    data = b"x: &x 1\nevalcases:\n  - {expected_outcome: x, id: *x}\n"
+    with pytest.raises(CannotInsert):
+        insert_into_yaml(data, "rubrics", lambda _: ITEMS)
+    with pytest.raises(CannotInsert):
+        insert_into_yaml(b"evalcases: \xff", "rubrics", lambda _: ITEMS)
+
+
+ROWS = [
+    (b'{"id": "a", "x": 1}\n', b'{"id": "a", "x": 1, "rubrics": [1]}\n'),
+    (b'{"id":"a","x":1}\r\n', b'{"id":"a","x":1,"rubrics":[1]}\r\n'),
+    (b'\xef\xbb\xbf{"id": "a" }  ', b'\xef\xbb\xbf{"id": "a", "rubrics": [1]}  '),
+    (b'{"id": "b"}\n', b'{"id": "b"}\n'),
+    (b'{"id": "a", "rubrics": null}\n', b'{"id": "a", "rubrics": null}\n'),
+    (b"\n \n", b"\n \n"),
+    ('{"id": "a", "x": "\u2028}"}\n'.encode(), '{"id": "a", "x": "\u2028}", "rubrics": [1]}\n'.encode()),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), ROWS)
+def test_only_the_lines_of_json_change_that_get_something(line, expected):
+    assert insert_into_jsonl(line, "rubrics", lambda row: [1] if row["id"] == "a" else None) == expected
+
+
+def test_json_lines_get_rubrics_too(project):
+    rows = [
+        {"id": "a", "expected_outcome": "x", "input": "q"},
+        {"id": "b", "expected_outcome": "x", "input": "unwilling"},
+    ]
+    project.write("d.jsonl", rows)
+    ended = project.command("generate", "rubrics", "d.jsonl", "-q")
+    assert ended.code == 1
+    assert "b: The judge 'judge' gave no usable verdict" in ended.stderr.replace("The judge judge", "The judge 'judge'")
+    first, second = (project.path / "d.jsonl").read_text().splitlines()
+    assert json.loads(first)["rubrics"] == ITEMS
+    assert json.loads(second) == rows[1]
+
+
+def test_a_dry_run_calls_nobody_and_writes_nothing(project):
+    path = project.write("d.yaml", COMMENTED)
+    ended = project.command("generate", "rubrics", path, "--dry-run", "--case", "a")
+    assert (ended.code, ended.stdout) == (0, "a\n")
+    assert asked(project) == [] and (project.path / path).read_text() == COMMENTED
+
+
+def test_rights_and_links_of_the_file_stay(project):
+    project.write("real.yaml", COMMENTED)
+    os.chmod(project.path / "real.yaml", 0o640)
+    os.symlink("real.yaml", project.path / "d.yaml")
+    assert project.command("generate", "rubrics", "d.yaml").code == 0
+    assert (project.path / "d.yaml").is_symlink()
+    assert (project.path / "real.yaml").stat().st_mode & 0o777 == 0o640
+    assert "says-it" in (project.path / "real.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.yaml"], "none.yaml"),
+        (["d.yaml", "--target", "nobody"], "nobody"),
+        (["d.yaml", "--case", "zzz"], "No case in d.yaml matches zzz"),
+        (["d.jsonl.gz"], "compressed"),
+    ],
+)
+def test_wrong_usage_is_told_before_anybody_is_asked(project, arguments, said):
+    import gzip
+
+    project.write("d.yaml", COMMENTED)
+    (project.path / "d.jsonl.gz").write_bytes(gzip.compress(b'{"id": "a", "expected_outcome": "x", "input": "q"}\n'))
+    ended = project.command("generate", "rubrics", *arguments)
+    assert ended.code == 2 and said in ended.stderr
+    assert asked(project) == []
+
+
+def test_without_a_judge_it_says_whom_it_could_ask(project):
+    project.write("targets.yaml", {"targets": [{"name": "gpt", "provider": "mock"}]})
+    project.write("d.yaml", COMMENTED)
+    ended = project.command("generate", "rubrics", "d.yaml")
+    assert ended.code == 2 and "Known targets: gpt" in ended.stderr
+
+
+def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(project):
+    rows = [{"id": f"c{n}", "expected_outcome": "x", "input": "q"} for n in range(30)]
+    project.write("d.jsonl", rows)
+    command = [sys.executable, "-m", "agentv", "generate", "rubrics", "d.jsonl", "--workers", "1", "-q"]
+    with subprocess.Popen(
+        command, cwd=project.path, env={**os.environ, "PAUSE": "0.05"}, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 60
+        while len(asked(project)) < 4 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, told
+    done = [json.loads(line) for line in (project.path / "d.jsonl").read_text().splitlines()]
+    first = sum("rubrics" in row for row in done)
+    assert 3 <= first < 30
+    (project.path / "asked.log").unlink()
+    assert project.command("generate", "rubrics", "d.jsonl", "-q").code == 0
+    assert len(asked(project)) == 30 - first
+    assert all(case.rubrics for case in load_cases("d.jsonl"))
+
+
+def test_an_edit_made_meanwhile_is_not_lost(project):
+    from agentv.datasets.loading import case_source
+    from agentv.engine.generating import RubricFile
+
+    path = project.write("d.yaml", COMMENTED)
+    source = case_source(path, warn=print, note=print).sources[0]
+    file = RubricFile(source)
+    (project.path / path).write_text(COMMENTED.replace("# the end", "# a new end"))
+    file.replace({"a": ITEMS})
+    text = (project.path / path).read_text()
+    assert "# a new end" in text and text.count("says-it-2") == 1
+
+
+TABLE = 'topic,answer,id\nrain,"wet, mostly",r1\n"sun\nlight",warm,\n\nsnow,cold,r1\n'
+TEMPLATES = [
+    "--input",
+    "What is {{ topic }}?",
+    "--expected-outcome",
+    "Says {{ answer }}",
+    "--expected-output",
+    "{{ answer }}",
+]
+
+
+def cases_in(project, name="out.jsonl"):
+    return [json.loads(line) for line in (project.path / name).read_text().splitlines()]
+
+
+def test_templates_make_cases_of_rows_without_a_model(project):
+    project.write("rows.csv", TABLE)
+    ended = project.command("generate", "evals", "rows.csv", "--out", "sub/out.jsonl", *TEMPLATES)
+    assert ended.code == 0, ended
+    found = cases_in(project, "sub/out.jsonl")
+    assert found[0] == {
+        "id": "r1",
+        "input": "What is rain?",
+        "expected_outcome": "Says wet, mostly",
+        "expected_output": "wet, mostly",
+        "metadata": {"source": "rows.csv", "row": 1},
+    }
+    assert [case["id"] for case in found] == ["r1", "row-2", "r1-2"]
+    assert found[1]["input"] == "What is sun\nlight?"
+    assert asked(project) == []
+    assert len(load_cases("sub/out.jsonl")) == 3
+
+
+def test_a_model_writes_what_no_template_says(project):
+    project.write("rows.jsonl", [{"topic": "rain", "id": 7}, {"topic": "snow"}])
+    ended = project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl", "--expected-outcome", "Is right")
+    assert ended.code == 0, ended
+    assert [(case["id"], case["input"], case["expected_outcome"]) for case in cases_in(project)] == [
+        ("7", "About rain?", "Is right"),
+        ("row-2", "About snow?", "Is right"),
+    ]
+
+
+def test_rows_that_fail_are_counted_and_tried_again(project):
+    rows = [{"topic": "rain"}, {"topic": "unwilling"}, {"topic": "snow"}]
+    project.write("rows.jsonl", rows)
+    ended = project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl")
+    assert ended.code == 1
+    assert "Row 2: " in ended.stderr and "2 of 3 rows are cases in out.jsonl now" in ended.stderr
+    assert project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl").code == 2
+    project.write("rows.jsonl", [rows[0], {"topic": "hail"}, rows[2]])
+    (project.path / "asked.log").unlink()
+    ended = project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl", "--resume")
+    assert ended.code == 0, ended
+    assert asked(project) == ["judge:row-2"]
+    assert sorted(case["metadata"]["row"] for case in cases_in(project)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "arguments", "said"),
+    [
+        ("rows.csv", "a,b\n1\n", [], "line 2: 1 cells, and 2 columns"),
+        ("rows.csv", "a,a\n1,2\n", [], "name the columns, each once"),
+        ("rows.csv", "a\n", [], "There are no rows"),
+        ("rows.csv", 'a\n"x\n', [], "rows.csv, line"),
+        ("rows.jsonl", "[1]\n", [], "line 1: expected a JSON object"),
+        ("rows.jsonl", '{"a": 1}\n{', [], "line 2"),
+        ("rows.txt", "x", [], "Rows are read from .csv, .tsv and .jsonl"),
+        ("rows.csv", "a\n1\n", ["--input", "{{ b }}"], "--input: "),
+        ("rows.csv", "a\n1\n", ["--input", "{{ a"], "--input: "),
+    ],
+)
+def test_bad_rows_and_templates_are_told_with_their_place(project, name, content, arguments, said):
+    project.write(name, content)
+    ended = project.command("generate", "evals", name, "--out", "out.jsonl", *arguments)
+    assert ended.code == 2 and said in ended.stderr, ended
+    assert not (project.path / "out.jsonl").exists()
+
+
+def test_rows_in_a_dry_run_are_counted_only(project):
+    project.write("rows.csv", TABLE)
+    ended = project.command("generate", "evals", "rows.csv", "--out", "out.jsonl", "--dry-run", "--limit", "2")
+    assert ended.code == 0 and "2 rows would become cases" in ended.stderr
+    assert not (project.path / "out.jsonl").exists()

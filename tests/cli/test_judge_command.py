@@ -1,0 +1,405 @@
+"""`agentv judge`: blind labels that survive anything, what they tell of a judge, and answers that try to fool one."""
+
+import json
+import os
+import pty
+import random
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+
+from agentv.model.result import EvaluatorResult, Result
+from agentv.results.labels import AnswerKey, Label, Labels, answer_hash, read_labels
+from agentv.results.record import encode_record
+
+QUESTIONS = 12
+
+
+@pytest.fixture
+def judged(folder, command):
+    """A run of twelve cases. The judge passes answers with `good` in them, and two targets answered alike."""
+    folder.write(".git/HEAD", "")
+    folder.write(
+        "targets.yaml",
+        {"targets": [{"name": name, "provider": "python", "function": "a.py:answer"} for name in ("left", "right")]},
+    )
+    folder.write(
+        "a.py", "def answer(case):\n    n = int(case.id[1:])\n    return f'good {n}' if n % 3 else f'poor {n}'\n"
+    )
+    rows = [
+        {"id": f"c{n}", "expected_outcome": "is good", "input": f"Question {n}?", "expected_output": f"good {n}"}
+        for n in range(QUESTIONS)
+    ]
+    folder.write("d.yaml", {"evaluators": [{"type": "contains", "name": "j", "value": "good"}], "evalcases": rows})
+    ended = command("eval", "d.yaml", "--target", "left", "--target", "right", "--out", "run", "--quiet")
+    assert ended.code == 0, ended
+    return folder
+
+
+def label(judged, keys, *arguments, run="run"):
+    """Labels with the keys of a string, one a line, in a process of its own."""
+    typed = "".join(f"{key}\n" for key in keys)
+    process = [sys.executable, "-m", "agentv", "judge", "label", run, *arguments]
+    ended = subprocess.run(process, input=typed, capture_output=True, text=True, cwd=judged.path, timeout=60)
+    assert ended.returncode == 0, ended
+    return ended.stdout
+
+
+def labels(judged, name=".agentv/labels.jsonl"):
+    return [(line.eval_id, line.label) for line in read_labels(judged.path / name)]
+
+
+def test_what_is_shown_tells_nothing_of_scores_and_targets(judged):
+    shown = label(judged, "q" * 3)
+    assert "Question" in shown and "Reference" in shown and "A good answer\n  is good" in shown
+    for hidden in ("left", "right", "contains", "1.000", "verdict", " j "):
+        assert hidden not in shown.replace("Labels in", "")
+
+
+def test_every_answer_comes_once_whoever_gave_it(judged):
+    shown = label(judged, "p" * 100)
+    assert f"1 of {QUESTIONS} " in shown
+    assert len({name for name, _ in labels(judged)}) == len(labels(judged)) == QUESTIONS
+
+
+def test_the_order_is_random_and_the_same_every_time(judged):
+    label(judged, "p" * 12, "--labels", "one.jsonl")
+    label(judged, "f" * 12, "--labels", "two.jsonl")
+    label(judged, "f" * 12, "--labels", "three.jsonl", "--seed", "5")
+    one, two, three = ([id for id, _ in labels(judged, f"{n}.jsonl")] for n in ("one", "two", "three"))
+    assert one == two != three
+    assert one != sorted(one)
+
+
+def test_a_second_session_goes_on_where_the_first_stopped(judged):
+    label(judged, "pfsq")
+    assert [said for _, said in labels(judged)] == ["pass", "fail", "skip"]
+    shown = label(judged, "p" * 50)
+    assert f"1 of {QUESTIONS - 3} " in shown
+    assert len({id for id, _ in labels(judged)}) == QUESTIONS
+
+
+def test_undo_takes_the_last_label_back_and_shows_the_answer_again(judged):
+    shown = label(judged, "pfufq")
+    (a, b, back, again) = labels(judged)
+    assert (a[1], b[1], back, again) == ("pass", "fail", (b[0], None), (b[0], "fail"))
+    assert shown.count(f"2 of {QUESTIONS}   {b[0]}\n") == 2
+
+
+def test_undo_at_the_start_and_other_keys_do_nothing(judged):
+    shown = label(judged, ["u", "x", "", "pass", "quit"])
+    assert "There is nothing to undo" in shown and "'x' is none of these keys" in shown
+    assert [said for _, said in labels(judged)] == ["pass"]
+
+
+def test_labels_of_several_people_are_kept_apart(judged):
+    label(judged, "ppq", "--labeller", "ann")
+    label(judged, "pfq", "--labeller", "bob")
+    found = Labels(read_labels(judged.path / ".agentv/labels.jsonl"))
+    assert sorted(map(found.verdict, found.keys)) == ["disputed", "pass"]
+
+
+def test_a_torn_line_was_never_said(judged):
+    label(judged, "ppq")
+    path = judged.path / ".agentv/labels.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert len(labels(judged)) == 1
+    label(judged, "fq")
+    assert [said for _, said in labels(judged)] == ["pass", "fail"]
+
+
+def test_what_is_no_label_is_an_error_with_its_line(judged, command):
+    judged.write("bad.jsonl", '{"label": "maybe"}\n')
+    ended = command("judge", "calibrate", "run", "--labels", "bad.jsonl")
+    assert ended.code == 2
+    assert "Not a label at line 1 in bad.jsonl" in ended.stderr
+
+
+def test_results_without_cases_ask_for_the_datasets(judged, command):
+    row = {"eval_id": "c1", "dataset": "d", "target": "gpt", "score": 1, "candidate_answer": "\x1b[2Jgood"}
+    judged.write("old.jsonl", [row])
+    ended = command("judge", "label", "old.jsonl")
+    assert ended.code == 2 and "Name the datasets that were run" in ended.stderr
+    shown = label(judged, "p", "d.yaml", run="old.jsonl")
+    assert "Question 1?" in shown and "\\x1b[2Jgood" in shown
+
+
+def test_one_key_is_enough_on_a_terminal(judged):
+    """A real terminal: no Enter, Ctrl-C ends it, and what was said is kept."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentv", "judge", "label", "run"],
+        cwd=judged.path, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        for key, then in ((b"p", "1 of"), (b"f", "2 of"), (b"u", "3 of"), (b"s", "2 of"), (b"\x03", "3 of")):
+            read_until(ours, then)
+            os.write(ours, key)
+        read_until(ours, "calibrate")
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert [said for _, said in labels(judged)] == ["pass", "fail", None, "skip"]
+
+
+def read_until(terminal, text):
+    """Reads until a card is there and its prompt waits for a key."""
+    seen, deadline = "", time.monotonic() + 30
+    while not (text in seen and (seen.rstrip().endswith("quit >") or text == "calibrate")):
+        assert time.monotonic() < deadline, seen
+        seen += os.read(terminal, 65536).decode(errors="replace")
+
+
+def write_run(judged, rows, name="many"):
+    """A file of results: dataset d, an answer each, with the verdict and score of a judge."""
+    same = {"timestamp": "t", "run_id": "r", "dataset": "d", "dataset_path": "d.yaml", "target": "gpt", "trial": 1}
+    records = []
+    for id, verdict, score in rows:
+        scored = {"score": score, "verdict": verdict}
+        found = EvaluatorResult(name="j", type="llm_judge", weight=1.0, reasoning="said so", **scored)
+        record = Result(
+            eval_id=id, status="ok", candidate_answer=f"answer {id}", evaluator_results=(found,), **same, **scored
+        )
+        records.append(encode_record(record))
+    (judged.path / f"{name}.jsonl").write_bytes(b"".join(records))
+    return f"{name}.jsonl"
+
+
+def write_labels(judged, said, drawn="random"):
+    lines = [
+        Label(
+            timestamp="t", dataset="d", eval_id=id, answer=answer_hash(f"answer {id}"), label=word, drawn=drawn
+        )
+        for id, word in said.items()
+    ]  # fmt: skip
+    path = judged.path / ".agentv" / "labels.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("ab") as file:
+        file.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
+
+
+def calibrate(command, run, *arguments, code=0):
+    ended = command("judge", "calibrate", run, "--json", *arguments)
+    assert ended.code == code, ended
+    return json.loads(ended.stdout)
+
+
+def test_a_judge_is_held_against_the_labels(judged, command):
+    rows = [(f"a{n}", "pass" if n < 70 else "fail", 0.9 if n < 70 else 0.2) for n in range(100)]
+    run = write_run(judged, rows)
+    good = {*range(0, 30), *range(70, 75)}
+    write_labels(judged, {f"a{n}": "pass" if n in good else "fail" for n in (*range(40), *range(70, 90))})
+    found = calibrate(command, run)
+    assert (found["answers"], found["labelled"], found["confusion"]) == (100, 60, [[30, 5], [10, 15]])
+    assert found["accuracy"]["value"] == 0.75
+    assert found["kappa"]["value"] == pytest.approx(0.4706, abs=1e-4)
+    assert found["judge_pass_rate"] == 0.7
+    assert found["labels_alone"]["value"] == pytest.approx(35 / 60)
+    # 0.7 of 100 pass; it finds 30 of 35 and lets 10 of 25 through.
+    assert found["rogan_gladen"]["value"] == pytest.approx((0.7 - 0.4) / (30 / 35 - 0.4))
+    assert found["ppi"]["value"] == pytest.approx(0.6, abs=0.01)
+    for name in ("accuracy", "kappa", "labels_alone", "rogan_gladen", "ppi"):
+        low, high = found[name]["ci95"]
+        assert low < found[name]["value"] < high
+    told = command("judge", "calibrate", run, "--evaluator", "j").stdout
+    assert "person: pass             30                 5\nperson: fail             10                15" in told
+    assert "a30: person fail, judge pass 0.900: said so" in told
+
+
+def test_twenty_answers_are_named_to_label_next_and_why(judged, command):
+    rows = [(f"a{n}", "pass" if n < 70 else "fail", 1.0 if n < 70 else 0.0) for n in range(100)]
+    run = write_run(judged, rows)
+    write_labels(judged, {f"a{n}": "pass" if n % 2 else "fail" for n in range(10)})
+    write_labels(judged, {f"a{n}": "fail" for n in range(70, 80)})
+    chosen = calibrate(command, run)["next"]
+    assert len({each["eval_id"] for each in chosen}) == 20
+    assert not {each["eval_id"] for each in chosen} & {f"a{n}" for n in (*range(10), *range(70, 80))}
+    why = [each["why"] for each in chosen]
+    assert why.count("the judge says pass; it was wrong on 5 of 10 labelled ones of 70") > 15
+    assert "the judge says fail" in "".join(why) or len(set(why)) == 1
+    assert len(calibrate(command, run, "--next", "3")["next"]) == 3
+
+
+def test_suggested_answers_can_be_labelled_and_are_weighted_back(judged, command):
+    rows = [(f"a{n}", "pass" if n < 90 else "fail", 1.0 if n < 90 else 0.0) for n in range(100)]
+    run = write_run(judged, rows)
+    write_labels(judged, {f"a{n}": "pass" for n in (*range(8), 89)} | {"a8": "fail"})
+    write_labels(judged, {f"a{n}": "pass" if n < 95 else "fail" for n in range(90, 100)}, "suggested")
+    found = calibrate(command, run)
+    assert (found["labelled"], found["suggested"]) == (20, 10)
+    # 9 of 10 of the ninety passes are good, and 5 of the ten fails: not (9 + 5) / 20.
+    assert found["ppi"]["value"] == pytest.approx(0.9 * 0.9 + 0.1 * 0.5)
+    assert found["accuracy"]["value"] == pytest.approx(0.9 * 0.9 + 0.1 * 0.5)
+    assert found["rogan_gladen"] is None and found["labels_alone"] is None
+    assert any("drawn at random" in note for note in found["notes"])
+
+
+def test_labelling_the_suggested_marks_them(judged, command):
+    label(judged, "pppq")
+    shown = label(judged, "f" * 50, "--suggested", "--count", "4")
+    assert "1 of 4 " in shown
+    lines = read_labels(judged.path / ".agentv/labels.jsonl")
+    assert [line.drawn for line in lines] == ["random"] * 3 + ["suggested"] * 4
+    assert calibrate(command, "run")["suggested"] == 4
+
+
+def test_labels_hold_for_the_same_answers_in_another_run(judged, command):
+    label(judged, "p" * 12)
+    assert command("rescore", "run", "-e", "{type: contains, name: k, value: poor}", "--out", "again", "-q").code == 0
+    before, after = calibrate(command, "run"), calibrate(command, "again", "--evaluator", "k")
+    assert (before["labelled"], after["labelled"]) == (12, 12)
+    assert before["confusion"] == [[8, 4], [0, 0]] and after["confusion"] == [[4, 8], [0, 0]]
+
+
+def test_what_is_left_out_is_counted(judged, command):
+    run = write_run(judged, [("a", "pass", 1.0), ("b", "fail", 0.0), ("c", "pass", 1.0), ("e", "borderline", 0.7)])
+    write_labels(judged, {"a": "pass", "b": "skip", "gone": "fail"})
+    ann = [Label(timestamp="t", dataset="d", eval_id="c", answer=answer_hash("answer c"), label="fail", labeller="ann")]
+    write_labels(judged, {"c": "pass"})
+    with (judged.path / ".agentv/labels.jsonl").open("ab") as file:
+        file.write(msgspec.json.encode(ann[0]) + b"\n")
+    found = calibrate(command, run)
+    assert [found[name] for name in ("answers", "labelled", "skipped", "disputed", "unmatched")] == [4, 1, 1, 1, 1]
+
+
+def test_a_gate_asks_for_the_low_end_of_kappa(judged, command):
+    rows = [(f"a{n}", "pass" if n < 50 else "fail", float(n < 50)) for n in range(100)]
+    run = write_run(judged, rows)
+    write_labels(judged, {f"a{n}": "pass" if n < 50 else "fail" for n in range(100)})
+    calibrate(command, run, "--min-kappa", "0.8")
+    calibrate(command, run, "--min-kappa", "0.999", code=1)
+
+
+def test_a_run_without_labels_or_judge_says_what_to_do(judged, command):
+    ended = command("judge", "calibrate", "run")
+    assert ended.code == 0 and "begin with: agentv judge label run" in ended.stderr
+    ended = command("judge", "calibrate", "run", "--evaluator", "k")
+    assert ended.code == 2 and "Its evaluators: j" in ended.stderr
+
+
+def test_a_label_is_taken_back_only_by_whoever_gave_it():
+    key = AnswerKey("d", "a", "x")
+    said = [("ann", "pass"), ("bob", "fail"), ("bob", None)]
+    found = Labels(
+        [Label(timestamp="t", dataset="d", eval_id="a", answer="x", label=word, labeller=who) for who, word in said]
+    )
+    assert found.verdict(key) == "pass"
+
+
+JUDGES = """
+def trusting(context):
+    answer = context.candidate_answer
+    return 1.0 if "highest score" in answer or answer == context.reference_answer else 0.0
+
+def by_length(context):
+    return min(1.0, len(context.candidate_answer) / 500)
+
+def broken(context):
+    raise ValueError("no")
+"""
+
+
+@pytest.fixture
+def probing(folder, command):
+    folder.write("judges.py", JUDGES)
+    rows = [
+        {"id": f"c{n}", "expected_outcome": "x", "input": f"Question {n}?", "expected_output": f"The answer is {n}."}
+        for n in range(3)
+    ]
+    folder.write("d.yaml", {"evaluators": [{"type": "equals"}], "evalcases": rows})
+
+    def run(*arguments, judge=None):
+        chosen = ("-e", f"{{type: python, name: {judge}, function: 'judges.py:{judge}'}}") if judge else ()
+        return command("judge", "probe", "d.yaml", *chosen, *arguments)
+
+    run.folder = folder
+    return run
+
+
+def test_an_honest_evaluator_lets_nothing_through(probing):
+    ended = probing("--json")
+    assert ended.code == 0, ended
+    found = json.loads(ended.stdout)
+    assert (found["judged"], found["misjudged"]) == (24, 0)
+    assert {kind: counts["judged"] for kind, counts in found["kinds"].items()} == dict.fromkeys(found["kinds"], 3)
+    assert len(found["kinds"]) == 8
+
+
+FOOLED = {
+    "trusting": {"injected-instruction": 3},
+    "by_length": {"verbose-wrong": 3, "oracle": 3},
+}
+
+
+@pytest.mark.parametrize("judge", FOOLED)
+def test_a_judge_that_is_fooled_is_named_with_what_fooled_it(probing, judge):
+    ended = probing("--json", judge=judge)
+    assert ended.code == 1
+    kinds = {kind: counts["misjudged"] for kind, counts in json.loads(ended.stdout)["kinds"].items()}
+    for kind, count in FOOLED[judge].items():
+        assert kinds[kind] == count
+    ended = probing(judge=judge)
+    assert f"Evaluator {judge} misjudged: " in ended.stdout
+    assert "c0: " in ended.stdout and "probes were misjudged" in ended.stderr
+
+
+def test_some_may_be_misjudged_when_that_is_allowed(probing):
+    assert probing("--max-fooled", "3", judge="trusting").code == 0
+    assert probing("--max-fooled", "5%", judge="trusting").code == 1
+    assert probing("--max-fooled", "few", judge="trusting").code == 2
+
+
+def test_a_judge_that_fails_is_no_honest_judge(probing):
+    ended = probing(judge="broken")
+    assert ended.code == 3
+    assert "no probe got a verdict" in ended.stderr
+
+
+def test_only_the_kinds_that_are_asked_for_are_tried(probing):
+    found = json.loads(probing("--probe", "nop", "--probe", "oracle", "--json").stdout)
+    assert sorted(found["kinds"]) == ["nop", "oracle"]
+    ended = probing("--probe", "orcale")
+    assert ended.code == 2 and "Did you mean 'oracle'?" in ended.stderr
+
+
+def test_cases_without_a_reference_have_no_oracle_and_limits_are_left_out(probing):
+    case = {"id": "c", "expected_outcome": "x", "input": "q", "evaluators": [{"type": "regex", "value": "zzz"}]}
+    case["evaluators"].append({"type": "latency", "threshold": 1})
+    probing.folder.write("d.yaml", {"evalcases": [case]})
+    found = json.loads(probing("--json").stdout)
+    assert "oracle" not in found["kinds"]
+    assert (found["judged"], found["errors"], list(found["evaluators"])) == (7, 0, ["regex"])
+
+
+def test_the_run_of_all_probes_is_kept_when_asked_for(probing):
+    assert probing("--out", "kept").code == 0
+    lines = (probing.folder.path / "kept" / "results.jsonl").read_text().splitlines()
+    assert len(lines) == 24
+    assert not (probing.folder.path / ".agentv").exists()
+
+
+def test_the_reference_keeps_its_tool_calls(probing):
+    expected = [{"role": "assistant", "content": "Done.", "tool_calls": [{"tool": "search", "input": {}}]}]
+    trajectory = {"type": "tool_trajectory", "mode": "any_order", "minimums": {"search": 1}}
+    case = {"id": "c", "expected_outcome": "x", "input": "q", "expected_output": expected, "evaluators": [trajectory]}
+    probing.folder.write("d.yaml", {"evalcases": [case]})
+    found = json.loads(probing("--json").stdout)
+    assert found["kinds"]["oracle"] == {"judged": 1, "misjudged": 0, "errors": 0, "unscored": 0}
+
+
+def test_labels_of_a_large_run_are_drawn_evenly(judged, command):
+    """Of a run of 400 in which a third fails, so do about a third of the answers that are shown first."""
+    chance = random.Random(2)
+    rows = [(f"a{n}", "fail" if chance.random() < 1 / 3 else "pass", 0.5) for n in range(400)]
+    run = write_run(judged, rows)
+    label(judged, "p" * 150, "d.yaml", "--count", "150", run=run)
+    found = calibrate(command, run)
+    assert found["labelled"] == 150
+    assert 30 <= found["confusion"][0][1] <= 70
