@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import random
+import select
 import subprocess
 import sys
 import time
@@ -128,7 +129,7 @@ def test_results_without_cases_ask_for_the_datasets(judged, command):
 
 
 def test_one_key_is_enough_on_a_terminal(judged):
-    """A real terminal: no Enter, Ctrl-C ends it, and what was said is kept."""
+    """A real terminal: no Enter, Ctrl-D ends it, and what was said is kept."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "agentv", "judge", "label", "run"],
@@ -137,7 +138,7 @@ def test_one_key_is_enough_on_a_terminal(judged):
     )  # fmt: skip
     os.close(theirs)
     try:
-        for key, then in ((b"p", "1 of"), (b"f", "2 of"), (b"u", "3 of"), (b"s", "2 of"), (b"\x03", "3 of")):
+        for key, then in ((b"p", "1 of"), (b"f", "2 of"), (b"u", "3 of"), (b"s", "2 of"), (b"\x04", "3 of")):
             read_until(ours, then)
             os.write(ours, key)
         read_until(ours, "calibrate")
@@ -151,10 +152,11 @@ def test_one_key_is_enough_on_a_terminal(judged):
 
 def read_until(terminal, text):
     """Reads until a card is there and its prompt waits for a key."""
-    seen, deadline = "", time.monotonic() + 30
+    seen, deadline = "", time.monotonic() + 60
     while not (text in seen and (seen.rstrip().endswith("quit >") or text == "calibrate")):
         assert time.monotonic() < deadline, seen
-        seen += os.read(terminal, 65536).decode(errors="replace")
+        if select.select([terminal], [], [], 1)[0]:
+            seen += os.read(terminal, 65536).decode(errors="replace")
 
 
 def write_run(judged, rows, name="many"):
