@@ -52,8 +52,8 @@ def in_a_loop(main: Callable[[], Coroutine[Any, Any, None]], interrupt: Callable
             failed.append(error)
 
     thread = threading.Thread(target=in_thread, name="agentv-run")
-    thread.start()
     with _instead_of_the_loops_own(interrupt):
+        thread.start()
         try:
             thread.join()
         except BaseException:
