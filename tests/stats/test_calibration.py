@@ -1,8 +1,10 @@
 """A judge against people: closed forms, and intervals that hold the truth as often as they say."""
 
 import random
+from itertools import product
 
 import pytest
+from scipy.stats import binom
 
 from agentv.stats.agreement import cohen_kappa
 from agentv.stats.calibration import (
@@ -221,7 +223,7 @@ def test_intervals_hold_the_truth_in_93_to_97_of_100_simulated_data_sets(design,
         print(f"\nlabels, cases, graded, further labels: {design}")
         for truth, found in rows:
             print("  ", truth, "  ".join(f"{name} {100 * share:.1f} %" for name, share in found.items()))
-    # Wilson's interval of a plain share is exact to the steps of the binomial, which take it down to 93.1 % here.
+    # The interval of accuracy is computed exactly below, 93.3 % at least: 2,000 data sets tell that to 0.6 % only.
     least = {"accuracy": 0.915}
     outside = [
         (truth, name, share)
@@ -230,3 +232,13 @@ def test_intervals_hold_the_truth_in_93_to_97_of_100_simulated_data_sets(design,
         if not least.get(name, 0.93) <= share <= 0.97
     ]
     assert not outside
+
+
+@pytest.mark.parametrize(("labels", "truth"), list(product((100, 200), TRUTHS)), ids=str)
+def test_the_interval_of_accuracy_holds_the_truth_in_93_to_97_of_100_data_sets(labels, truth):
+    rate, finds, rejects = truth
+    agree = rate * finds + (1 - rate) * rejects
+    shares = binom.pmf(range(labels + 1), labels, agree)
+    intervals = [accuracy(of_all(labelled(k, 0, labels - k, 0), 1000)) for k in range(labels + 1)]
+    held = sum(share for share, found in zip(shares, intervals, strict=True) if found.low <= agree <= found.high)
+    assert 0.93 <= held <= 0.97
