@@ -7,6 +7,7 @@ import pytest
 
 from agentv.datasets.discover import find_datasets
 from agentv.datasets.source import base_of, kind_of, shard_of, suffix_of
+from agentv.errors import DatasetError
 
 
 def case(id="a", **fields):
@@ -303,3 +304,20 @@ class TestShards:
         self.write(folder)
         folder.write("evals/big.yaml", document("a"))
         assert folder.error("evals").headline.startswith("Two datasets of one name: evals/big.yaml and ")
+
+
+def test_the_cases_of_an_earlier_run_are_passed_over(folder, find):
+    folder.write("evals/d.yaml", document("a"))
+    folder.write("first/run.json", "{}")
+    folder.write("first/cases.jsonl", [case()])
+    files, notes, _ = find(".")
+    assert files == [["./evals/d.yaml"]]
+    assert notes == ["./first/cases.jsonl: passed over, the cases of an earlier run"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_dataset_in_another_encoding_is_an_error_and_not_passed_over(folder, find, encoding):
+    text = "evalcases:\n  - {id: a, expected_outcome: x, input: q}\n"
+    (folder.path / "d.yaml").write_bytes(text.encode(encoding))
+    with pytest.raises(DatasetError, match=r"d\.yaml"):
+        find(".")

@@ -149,6 +149,8 @@ def _why_not(path: str, by_base: dict[str, str]) -> str | None:
     if kind_of(path) == "jsonl":
         if _holds_results(path):
             return "a file of results"
+        if os.path.basename(path) == "cases.jsonl" and os.path.isfile(os.path.join(os.path.dirname(path), "run.json")):
+            return "the cases of an earlier run"
         other = by_base[dataset_base(path)]
         if other != path and not (shard_of(path) and shard_of(other)):
             raise _two_of_one_name(path, other)
@@ -174,7 +176,8 @@ def _lists_cases(path: str) -> bool:
     try:
         return case_list_key(parse_yaml_file(path)) is not None
     except DatasetParseError:
-        if _CASE_LIST.search(Path(path).read_bytes()):
+        # Without its mark and its zeros, text in UTF-16 looks like text.
+        if _CASE_LIST.search(Path(path).read_bytes().lstrip(b"\xff\xfe").replace(b"\0", b"")):
             raise
         return False
 
