@@ -81,11 +81,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             for trial in range(1, trials + 1)
         ]
 
-    def counts_of(self, case: EvalCase) -> Iterator[tuple[str, int]]:
+    def counts_of(self, case: EvalCase) -> dict[str, int]:
         """How many jobs of a case each target has."""
         per_target = self.trials_of(case) * max(1, len(case.prompts))
-        for target in self.targets_of(case):
-            yield target, per_target
+        return dict.fromkeys(self.targets_of(case), per_target)
 
     def prints_of(self, case: EvalCase) -> tuple[str, str]:
         """The hashes of what is asked, and of that with what the answer is held against."""
@@ -166,7 +165,7 @@ def check(plan: Plan) -> Checked:
     found = {source.path: _Found(source.name) for source in plan.cases.sources}
     sources = {file: found[source.path] for source in plan.cases.sources for file in source.files}
     for case in plan.cases.stream():
-        counts = dict(plan.counts_of(case))
+        counts = plan.counts_of(case)
         checker.check(case, counts)
         without += not counts
         for target, count in counts.items():

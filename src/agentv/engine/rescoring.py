@@ -44,9 +44,9 @@ class RescorePlan(Plan, frozen=True, kw_only=True):
         places = self.answers.places_of(case)
         return [Job(case, place.target, place.prompt, place.trial, fingerprint) for place in places]
 
-    def counts_of(self, case: EvalCase) -> Iterator[tuple[str, int]]:
+    def counts_of(self, case: EvalCase) -> dict[str, int]:
         """How many answers of each target there are."""
-        yield from Counter(place.target for place in self.answers.places_of(case)).items()
+        return dict(Counter(place.target for place in self.answers.places_of(case)))
 
     def targets_of(self, case: EvalCase) -> tuple[str, ...]:
         """Who answered."""

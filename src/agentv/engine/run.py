@@ -6,7 +6,7 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -85,6 +85,7 @@ class Running:
         self._results = ResultWriter(folder.results_path)
         self._cases = ResultWriter(folder.cases_path, folder.redact)
         self._files = EvaluatorFiles()
+        self._given_evaluators = [spec.to_data() for spec in plan.evaluators or ()]
         self._done = DoneJobs()
         self._written = HashTable()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -142,9 +143,9 @@ class Running:
             if self._stopping is not None:
                 self._stopping.known(result)
 
-    async def _work(self, job: Job) -> Result:
+    def _work(self, job: Job) -> Awaitable[Result]:
         """What is done for one job."""
-        return await self._worker.run(job)
+        return self._worker.run(job)
 
     def _workers(self) -> int:
         """Enough workers to fill every endpoint's limit at its highest; each costs a few kilobytes."""
@@ -216,7 +217,7 @@ class Running:
         data["input_fingerprint"], data["fingerprint"] = prints
         specs = self._plan.evaluators_of(case)
         if self._plan.evaluators is not None:
-            data["evaluators"] = [spec.to_data() for spec in specs]
+            data["evaluators"] = self._given_evaluators
         data["evaluators_fingerprint"] = self._files.fingerprint(case, specs)
         data["evaluator_fingerprints"] = self._files.each(case, self._plan.checks_of(case))
         return [to_json(data) + b"\n"]

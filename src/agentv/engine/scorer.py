@@ -50,7 +50,7 @@ class Scorer:
 
     async def score(self, spec: EvaluatorSpec, judgement: Judgement, answerer: Answerer) -> EvaluatorResult:
         """What one entry says of an answer: a score, or the reason why there is none."""
-        result = self.score_plainly(spec, judgement, answerer)
+        result = self.score_plainly(spec, judgement, answerer.verdicts)
         if result is not None:
             return result
         calls: JudgeCalls | None = None
@@ -69,7 +69,9 @@ class Scorer:
             result = _failed(spec, error)
         return result if calls is None else _with_calls(result, calls)
 
-    def score_plainly(self, spec: EvaluatorSpec, judgement: Judgement, answerer: Answerer) -> EvaluatorResult | None:
+    def score_plainly(
+        self, spec: EvaluatorSpec, judgement: Judgement, verdicts: Verdicts | None
+    ) -> EvaluatorResult | None:
         """The same of a type that waits for nothing, without an event loop's detour, which costs more than a check.
 
         None for the other types.
@@ -78,7 +80,7 @@ class Scorer:
             evaluator = self._evaluator(spec, judgement)
             if not evaluator.is_plain:
                 return None
-            return evaluator_result(spec, evaluator.score(_cleaned(spec, judgement)), answerer.verdicts)
+            return evaluator_result(spec, evaluator.score(_cleaned(spec, judgement)), verdicts)
         except Exception as error:
             return _failed(spec, error)
 

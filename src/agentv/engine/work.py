@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any
@@ -23,7 +23,7 @@ from agentv.engine.scorer import Answerer, Scorer
 from agentv.engine.stored_answers import StoredAnswer
 from agentv.engine.stored_talk import last_question, replies_in
 from agentv.engine.trace import summarise_trace, tool_durations
-from agentv.engine.workspace import Workspaces, look_at
+from agentv.engine.workspace import JobWorkspace, Workspaces, look_at
 from agentv.environment import environment_of
 from agentv.evaluators.host import JudgeHost
 from agentv.model.case import Origin
@@ -67,13 +67,16 @@ class Worker:
         for name in embedders:
             self.targets.get(name, embeddings=True)
 
-    async def run(self, job: Job) -> Result:
+    def run(self, job: Job) -> Awaitable[Result]:
         """The record of one job, whatever happens in it."""
         target = self.targets.get(job.target)
         question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
         workspace = question.job_workspace = self._workspaces.of(job, target.settings)
         if workspace is None:
-            return await self._run(job, target, question)
+            return self._run(job, target, question)
+        return self._run_in(workspace, job, target, question)
+
+    async def _run_in(self, workspace: JobWorkspace, job: Job, target: LiveTarget, question: Question) -> Result:
         try:
             result = await self._run(job, target, question)
         finally:
@@ -175,11 +178,11 @@ class Worker:
     ) -> Result:
         """The record of an answer. `checks` are results that are there already, `kept` those that hold, by name."""
         specs = job.case.evaluators if self._spec.evaluators is None else self._spec.evaluators
-        answerer, scorer = self._answerer(job), self._scorer
+        scorer, verdicts = self._scorer, self.verdicts_of(job)
         results = [
-            kept.get(spec.name)
-            or scorer.score_plainly(spec, judgement, answerer)
-            or await scorer.score(spec, judgement, answerer)
+            (kept.get(spec.name) if kept else None)
+            or scorer.score_plainly(spec, judgement, verdicts)
+            or await scorer.score(spec, judgement, self._answerer(job))
             for spec in specs
         ]
         if checks:

@@ -13,7 +13,7 @@ from agentv.engine import file_changes
 from agentv.engine.job import Job
 from agentv.engine.job_files import stem_of
 from agentv.environment import Environment, child_environment
-from agentv.model.case import Workspace
+from agentv.model.case import NO_DETAILS, Workspace
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorInfo, Stage
 from agentv.targets.base import Target
@@ -34,6 +34,8 @@ class Workspaces:
 
     def of(self, job: Job, settings: Target) -> JobWorkspace | None:
         """The folder of a job: its case's, or an empty one for an agent that has no folder of its own."""
+        if job.case.details is NO_DETAILS and not settings.works_in_a_folder:
+            return None  # as for most
         asked = job.case.workspace
         if settings.provider == "replay":
             return None  # nobody works there: evaluators would look at files that the answer is not about

@@ -324,9 +324,11 @@ def _plain_to_data(case: EvalCase) -> dict[str, Any]:
         data["conversation_id"] = case.conversation_id
     if case.expected_outcome:
         data["expected_outcome"] = case.expected_outcome
-    for key, messages in (("input", case.input), ("expected_output", case.expected_output)):
-        if messages:
-            data[key] = [message_to_data(message) for message in messages]
+    given, expected = _stored_input(case), _stored_expected_output(case)
+    if given or given == "":
+        data["input"] = _stored_to_data(given, "user")
+    if expected or expected == "":
+        data["expected_output"] = _stored_to_data(expected, "assistant")
     data["execution"] = execution_to_data(case.execution)
     data["evaluators"] = _evaluators_to_data(case.evaluators)
     if case.metadata:
@@ -334,6 +336,13 @@ def _plain_to_data(case: EvalCase) -> dict[str, Any]:
     if case.tags:
         data["tags"] = case.tags
     return data
+
+
+def _stored_to_data(stored: str | tuple[Message, ...], role: str) -> list[dict[str, Any]]:
+    """Messages as data; of a text, those that it stands for, without making them."""
+    if isinstance(stored, str):
+        return [{"role": role, "content": stored}]
+    return [message_to_data(message) for message in stored]
 
 
 def _evaluators_to_data(specs: tuple[EvaluatorSpec, ...]) -> list[dict[str, Any]]:
