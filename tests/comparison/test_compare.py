@@ -12,7 +12,8 @@ from agentv.comparison.compare import compare_runs
 from agentv.comparison.matrix import compare_many
 from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError, UsageError
-from agentv.report.comparison import sentence
+from agentv.report.comparison import method, sentence
+from agentv.results.reading import read_run
 from agentv.results.summary import SummaryBuilder
 from agentv.stats.comparison import compare_paired
 from agentv.stats.means import clustered_mean
@@ -111,6 +112,29 @@ class TestJoining:
         with pytest.raises(AgentvError, match="line 2"):
             RunScores(path, "a")
 
+    @pytest.mark.parametrize(
+        "wrong",
+        [record("y", 5.0), record("y", -0.1), record("y", 1.0, evaluator_results=judged(x=1.5))],
+        ids=["above", "below", "an evaluator's"],
+    )
+    def test_scores_outside_0_and_1_are_refused_with_their_line(self, tmp_path, wrong):
+        path = write_run(tmp_path / "a.jsonl", record("x", 1.0), wrong)
+        with pytest.raises(AgentvError, match="line 2"):
+            RunScores(path, "a")
+        with pytest.raises(AgentvError, match="line 2"):
+            list(read_run(path))
+
+    def test_a_job_that_is_there_twice_is_refused_by_name(self, tmp_path):
+        trials = [record("x", 1.0, trial=trial) for trial in (1, 2, 3)]
+        elsewhere = record("x", 0.0, dataset_path="other/d.jsonl")
+        path = write_run(tmp_path / "a.jsonl", *trials, elsewhere)
+        assert RunScores(path, "a").records == 4
+        for again in (*trials, elsewhere):
+            write_run(path, *trials, elsewhere, again)
+            with pytest.raises(AgentvError, match="A job is twice") as error:
+                RunScores(path, "a")
+            assert f"x of {again.dataset_path}, target t, trial {again.trial}" in str(error.value)
+
 
 class TestOutcomes:
     def test_wins_losses_and_ties_by_the_threshold(self, compare):
@@ -151,6 +175,7 @@ class TestOutcomes:
 
     def test_one_case_is_too_little(self, compare):
         found = compare(scored(0.5), scored(0.75))
+        assert found.sides[0].mean.ci95 is None
         assert sentence(found.paired) == "Too little to tell: B − A = +0.250 (1 paired case)"
 
     @pytest.mark.parametrize(
@@ -168,6 +193,27 @@ class TestOutcomes:
         assert text.startswith(said)
         assert ", 60 paired cases); this set could have shown 0.05" in text
 
+    def test_two_equal_losses_show_nothing_and_fail_no_gate(self, compare):
+        found = compare(*(scored(score, score, evaluator_results=judged(x=score)) for score in (0.7, 0.5)), margin=0.1)
+        assert sentence(found.paired) == (
+            "No difference shown: B − A = −0.200 (95 % −0.874 to +0.810, p = 0.50, 2 paired cases); "
+            "what this set could have shown cannot be told, as the differences do not vary"
+        )
+        assert (found.evaluators[0].p_adjusted, found.non_inferiority.outcome) == (0.5, "inconclusive")
+        assert method(found.paired).startswith("cautious interval of 2 cases that differ alike, permutation test")
+        assert not found.fails("regression")
+
+    def test_a_set_that_could_show_nothing_is_said_to(self, compare):
+        text = sentence(compare(scored(0.0, 1.0, 0.5), scored(1.0, 0.0, 0.5)).paired)
+        assert text.endswith("; so few cases would not surely have shown even a difference of 1")
+
+    def test_means_are_of_what_the_difference_is_made_of(self, compare):
+        before = [record("x", 1.0, trial=trial) for trial in (1, 2, 3)] + [record("y", 0.0), record("only", 1.0)]
+        after = [record("x", 1.0), *(record("y", score, trial=n) for n, score in enumerate([0.0, 0.0, None], 1))]
+        found = compare(before, after)
+        assert [side.mean.value for side in found.sides] == [0.5, 0.5]
+        assert (found.paired.mean_delta, [side.mean.n for side in found.sides]) == (0.0, [2, 2])
+
     @pytest.mark.parametrize("trials", [1, 3])
     @pytest.mark.parametrize("talk", [None, "c{}"])
     def test_the_mean_of_a_side_is_that_of_its_summary(self, compare, trials, talk):
@@ -178,7 +224,9 @@ class TestOutcomes:
         ]
         summary = SummaryBuilder("r", trials).add_all(records).build().targets["t"]
         side = compare(records, records).sides[0]
-        assert (side.mean.value, side.mean.ci95) == (pytest.approx(summary.mean), pytest.approx(summary.ci95))
+        assert side.mean.value == pytest.approx(summary.mean)
+        if trials == 1:
+            assert side.mean.ci95 == pytest.approx(summary.ci95)
 
 
 class TestParts:

@@ -85,6 +85,23 @@ def test_one_case_is_too_few(tmp_path):
         plan([scores_of(tmp_path, "a", [[1.0]])])
 
 
+def test_equal_scores_tell_nothing_and_that_is_said(tmp_path):
+    alike = [scores_of(tmp_path, name, [[score]] * 4) for name, score in [("a", 0.7), ("b", 0.5)]]
+    for runs, why in [(alike[:1], "All scores of a are equal"), (alike, "b differs from a by the same in every case")]:
+        with pytest.raises(UsageError, match="cannot be told: nothing varies") as error:
+            plan(runs)
+        assert why in str(error.value)
+    # Cases that are alike on the whole, and vary from trial to trial, tell what trials do.
+    assert plan([scores_of(tmp_path, "c", [[0.2, 0.4], [0.4, 0.2]])]).spread.within is not None
+
+
+def test_the_run_that_was_asked_once_is_named(tmp_path):
+    once = scores_of(tmp_path, "once", [[0.1], [0.5], [0.9]])
+    thrice = scores_of(tmp_path, "thrice", [[0.1, 0.2, 0.3], [0.5, 0.1, 0.2], [0.9, 0.8, 1.0]])
+    assert f"No case of {once.path} was asked twice, so" in agentv(once.path, thrice.path).stdout.replace("\n", " ")
+    assert "No case was asked twice, so" in agentv(once.path).stdout
+
+
 def agentv(*arguments):
     command = [sys.executable, "-m", "agentv", "plan", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)

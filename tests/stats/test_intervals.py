@@ -3,12 +3,16 @@
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentv.stats.comparison import compare_paired
 from agentv.stats.distributions import Z95, t_cdf, t_quantile
-from agentv.stats.intervals import MeanAccumulator, wilson
+from agentv.stats.intervals import MeanAccumulator, clopper_pearson, wilson
+from agentv.stats.means import clustered_mean, paired_difference
+from agentv.stats.power import non_inferiority
 
 
 def fed(scores, clusters=None):
@@ -91,9 +95,51 @@ def test_scores_that_are_all_0_or_1_get_wilsons():
     assert fed([0]).ci95 == wilson(0.0, 1)
 
 
-@pytest.mark.parametrize(("scores", "interval"), [([], None), ([0.5], None), ([0.7, 0.7], (0.7, 0.7))])
-def test_too_little_gives_no_interval_and_no_spread_an_empty_one(scores, interval):
-    assert fed(scores).ci95 == (None if interval is None else pytest.approx(interval))
+@pytest.mark.parametrize("scores", [[], [0.5]])
+def test_too_little_gives_no_interval(scores):
+    assert fed(scores).ci95 is None
+
+
+@pytest.mark.parametrize("clusters", [None, [0, 0, 0, 1, 1, 1]], ids=["alone", "clustered"])
+def test_equal_scores_do_not_prove_that_there_is_no_spread(clusters):
+    n = len(set(clusters)) if clusters else 6
+    share = clopper_pearson(n, n)[0]
+    assert fed([0.7] * 6, clusters).ci95 == pytest.approx((share * 0.7, share * 0.7 + 1 - share))
+
+
+def test_many_equal_scores_tell_nearly_all():
+    low, high = fed([0.7] * 10_000).ci95
+    assert (low, high) == (pytest.approx(0.7, abs=0.001), pytest.approx(0.7, abs=0.001))
+
+
+@pytest.mark.parametrize("size", [0.05, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_equal_differences_show_nothing_that_the_exact_test_does_not(size, sign):
+    answers = []
+    for n in (2, 5, 6, 10, 30, 300):
+        # Differences that are equal but for rounding, as 0.8 - 0.6 and 0.7 - 0.5 are.
+        before = np.array([0.5 - sign * size / 2 + number % 3 * 0.01 for number in range(n)])
+        found = compare_paired(before, before + sign * size)
+        table = compare_paired(before, before + sign * size, test=False)
+        assert (found.standard_error, found.minimum_detectable_difference) == (0.0, None)
+        assert table.p_value == pytest.approx(2.0 ** (1 - n))
+        assert found.answer == table.answer
+        if found.p_value >= 0.05:
+            assert found.answer == "no difference shown"
+        answers.append(found.answer)
+    assert answers[-1] == ("better" if sign > 0 else "worse")
+
+
+def test_a_margin_is_judged_by_the_interval_where_differences_do_not_vary():
+    few, many = (compare_paired([0.7] * n, [0.5] * n).estimate for n in (5, 500))
+    assert non_inferiority(few, 0.1)[::2] == ("inconclusive", None)
+    assert non_inferiority(many, 0.1).outcome == "refuted"
+    assert non_inferiority(many, 0.3).outcome == "shown"
+
+
+def test_equal_values_without_bounds_have_no_interval():
+    assert paired_difference([1.0, 1.0, 1.0], [5.0, 5.0, 5.0]).estimate[:3] == (4.0, 0.0, None)
+    assert clustered_mean([1.0] * 20, within=(0.0, 1.0)).ci95 == pytest.approx(clopper_pearson(20, 20))
 
 
 def test_bounds_stay_where_scores_can_be():

@@ -128,10 +128,10 @@ class TestMeans:
         cases, means = average_trials(["a", "b", "a", "b", "c"], [0, 1, 1, 1, 0.5])
         assert (cases, means.tolist()) == (["a", "b", "c"], [0.5, 1.0, 0.5])
 
-    def test_one_cluster_has_no_error_and_no_spread_no_doubt(self):
+    def test_one_cluster_has_no_error_and_no_spread_no_interval(self):
         assert clustered_mean([0.2, 0.4], [1, 1]).ci95 is None
-        assert paired_difference([0.5] * 3, [0.5] * 3) == (Estimate(0.0, 0.0, (0.0, 0.0), 3, 3), 1.0, None)
-        assert paired_difference([0.5] * 3, [0.75] * 3).p_value == 0.0
+        assert paired_difference([0.5] * 3, [0.5] * 3) == (Estimate(0.0, 0.0, None, 3, 3), 1.0, None)
+        assert paired_difference([0.5] * 3, [0.75] * 3).p_value == sign_flip_test([0.25] * 3).p_value
 
     def test_sides_that_do_not_fit_are_refused(self):
         with pytest.raises(ValueError, match="2 and 1"):

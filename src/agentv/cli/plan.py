@@ -62,6 +62,7 @@ def command(runs: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
 def _lines(found: Plan) -> list[str]:
     from agentv.report.figures import aligned, number, usd
+    from agentv.report.text import one_line
 
     spread = found.spread
     first = found.needs[0]
@@ -82,7 +83,15 @@ def _lines(found: Plan) -> list[str]:
     lines += aligned(rows)
     lines += ["", "Cases needed" + ("" if spread.cost_usd is None else ", and the cost of one run of them")]
     if spread.within is None:
-        lines.append("No case was asked twice, so what trials would do is not known: a run with --trials 3 would tell")
+        # Of two runs one may have trials; then the other is the one to run again.
+        whose = (
+            f" of {one_line(spread.asked_once[0], 500)}"
+            if spread.correlation is None and len(spread.asked_once) == 1
+            else ""
+        )
+        lines.append(
+            f"No case{whose} was asked twice, so what trials would do is not known: a run with --trials 3 would tell"
+        )
     if spread.correlation is not None:
         lines.append(
             f"Scores of the same case are taken to go together by {spread.correlation:g} (--correlation); "

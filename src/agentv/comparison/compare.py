@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,8 @@ def compare_runs(
     scores = joined.scores
     paired = compare_paired(*scores, joined.clusters, seed=seed) if len(scores[0]) else None
     pairs = Pairs(joined, threshold)
-    sides = side_of(before), side_of(after)
+    means = (mean_of(side, joined.clusters) for side in scores)
+    sides = side_of(before, next(means)), side_of(after, next(means))
     if paired is not None and any(side.stopped_early for side in sides):
         paired = _as_drawn(joined, paired)
     return Comparison(
@@ -153,8 +154,8 @@ class Joined:
         return side.run.clusters(side.first[row] for row in index[:, 0])
 
 
-def side_of(run: RunScores) -> Side:
-    """A run as a comparison names it."""
+def side_of(run: RunScores, mean: Estimate | None) -> Side:
+    """A run as a comparison names it, with the mean of the cases that are compared."""
     return Side(
         label=run.label,
         path=str(run.path),
@@ -164,19 +165,16 @@ def side_of(run: RunScores) -> Side:
         errors=run.errors,
         error_classes=dict(run.error_classes),
         unscored=run.unscored,
-        mean=_mean(run),
+        mean=mean,
         stopped_early=_stopped_early(run.path),
     )
 
 
-def _mean(run: RunScores) -> Estimate | None:
-    """The mean and the interval that the run's own summary has."""
-    cases, values = run.scores.arrays()
-    known = run.clusters(range(len(run.cases)))
-    repeated = run.records > len(run.cases)
+def mean_of(scores: NDArray[Any], clusters: NDArray[Any] | None) -> Estimate | None:
+    """The mean of the cases of one side, trials averaged, with the interval that a run's summary would have."""
     found = MeanAccumulator()
-    for case, value in zip(cases.tolist(), values.tolist(), strict=True):
-        found.add(value, case if known is None and repeated else None if known is None else int(known[case]))
+    for value, cluster in zip(scores.tolist(), repeat(None) if clusters is None else clusters.tolist()):  # noqa: B905
+        found.add(value, cluster)
     return None if found.mean is None else Estimate(found.mean, None, found.ci95, found.n, found.clusters)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from agentv.comparison.compare import name_parts, side_of
+from agentv.comparison.compare import mean_of, name_parts, side_of
 from agentv.comparison.model import Matrix
 from agentv.comparison.scores import Folded, RunScores
 from agentv.errors import UsageError
@@ -37,9 +37,9 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
     found = {(i, j): compare_paired(scores[:, i], scores[:, j], clusters, seed=seed) for i, j in pairs}
     asked = {pair: paired.p_value for pair, paired in found.items() if paired.p_value is not None}
     adjusted = dict(zip(asked, holm(list(asked.values())), strict=True))
-    means = tuple(clustered_mean(column, clusters) for column in scores.T)
+    means = tuple(clustered_mean(column, clusters, within=(0.0, 1.0)) for column in scores.T)
     return Matrix(
-        sides=tuple(side_of(run) for run in runs),
+        sides=tuple(side_of(run, mean_of(column, clusters)) for run, column in zip(runs, scores.T, strict=True)),
         n=len(scores),
         clusters=means[0].clusters,
         means=means,

@@ -17,7 +17,7 @@ FailOn = Literal["regression", "worse", "any-loss", "inconclusive", "never"]
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a comparison. `mean` is over all its scored cases, matched or not."""
+    """One run of a comparison. `mean` is over the cases that all sides scored, trials averaged first."""
 
     label: str
     path: str

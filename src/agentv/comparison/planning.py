@@ -26,6 +26,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """How much the difference of a case varies: between cases, and between trials of one case on either side.
 
     `within` is None where no case was asked twice: then trials cannot be told from cases, and `between` holds both.
+    `asked_once` names the runs in which none was.
     `design_effect` is how many times as many cases conversations make necessary. `correlation` is None where it was
     measured, from two runs, and otherwise what was taken for granted.
     """
@@ -36,6 +37,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     design_effect: float
     correlation: float | None
     cost_usd: float | None
+    asked_once: tuple[str, ...] = ()
 
     def variance(self, trials: int) -> float:
         """Of a case's difference, when both sides are asked so often."""
@@ -101,6 +103,8 @@ def _of_one(run: RunScores, correlation: float) -> Spread:
     there = ~np.isnan(means)
     clusters = run.clusters(range(count))
     variance, effect = _variance(means[there], None if clusters is None else clusters[there])
+    if not variance and not within:
+        raise _nothing_varies(f"All scores of {run.label} are equal")
     between = variance if within is None else max(0.0, variance - within * share)
     return Spread(
         cases=int(there.sum()),
@@ -109,6 +113,7 @@ def _of_one(run: RunScores, correlation: float) -> Spread:
         design_effect=effect,
         correlation=correlation,
         cost_usd=_cost(run),
+        asked_once=(run.label,) if within is None else (),
     )
 
 
@@ -120,6 +125,8 @@ def _of_two(before: RunScores, after: RunScores) -> Spread:
     variance, effect = _variance(second - first, joined.clusters)
     noise = [_trials(side.run, side.groups, len(side.names)) for side in joined.sides]
     (_, within_before, share_before), (_, within_after, share_after) = noise
+    if not variance and not within_before and not within_after:
+        raise _nothing_varies(f"{after.label} differs from {before.label} by the same in every case")
     if within_before is None or within_after is None:
         within, between = None, variance
     else:
@@ -132,6 +139,9 @@ def _of_two(before: RunScores, after: RunScores) -> Spread:
         design_effect=effect,
         correlation=None,
         cost_usd=_cost(after),
+        asked_once=tuple(
+            run.label for run, (_, within, _) in zip((before, after), noise, strict=True) if within is None
+        ),
     )
 
 
@@ -160,6 +170,11 @@ def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[floa
     if not variance or clustered.standard_error is None:
         return variance, 1.0
     return variance, max(1.0, (clustered.standard_error / plain.standard_error) ** 2)
+
+
+def _nothing_varies(why: str) -> UsageError:
+    hint = "Plan from a run whose scores differ from case to case"
+    return UsageError("How many cases are needed cannot be told: nothing varies", why, hint)
 
 
 def _cost(run: RunScores) -> float | None:

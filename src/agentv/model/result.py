@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -23,6 +23,8 @@ ErrorClass = Literal[
     "evaluator",
 ]
 Stage = Literal["setup", "target", "evaluator", "teardown"]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+"""A score. A record with another number is refused when it is read."""
 Ending = Literal["script", "goal_met", "gave_up", "stop", "max_turns"]
 
 
@@ -105,7 +107,7 @@ class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_
 
     name: str
     type: str
-    score: float | None
+    score: Share | None
     weight: float
     verdict: Verdict | None
     hits: tuple[str, ...] = ()
@@ -133,9 +135,9 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     prompt: str | None = None
     trial: int
     status: Status
-    score: float | None
+    score: Share | None
     verdict: Verdict | None
-    partial_score: float | None = None
+    partial_score: Share | None = None
     hits: tuple[str, ...] = ()
     misses: tuple[str, ...] = ()
     reasoning: str | None = None

@@ -40,8 +40,7 @@ def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
     cases = f"{paired.n:,} paired case{'s' if paired.n != 1 else ''}"
     if paired.clusters < paired.n:
         cases += f" in {paired.clusters:,} conversations"
-    could = paired.minimum_detectable_difference
-    able = "" if could is None else f"; this set could have shown {number(could)}"
+    able = _able(paired.minimum_detectable_difference)
     delta, p = paired.mean_delta, p_value(paired.p_value)
     chance = f"p {p}" if p.startswith("<") else f"p = {p}"
     if paired.answer == "too little to tell":
@@ -53,6 +52,14 @@ def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
     low, high = paired.ci95 if paired.answer == "better" else (-paired.ci95[1], -paired.ci95[0])
     within = f"95 % {interval((low, high))}, {chance}, {cases}"
     return f"{after} is {paired.answer} by {number(abs(delta))} ({within}){able}"
+
+
+def _able(could: float | None) -> str:
+    if could is None:
+        return "; what this set could have shown cannot be told, as the differences do not vary"
+    if number(could) == number(1.0):
+        return "; so few cases would not surely have shown even a difference of 1"
+    return f"; this set could have shown {number(could)}"
 
 
 def margin_sentence(comparison: Comparison) -> str | None:
@@ -78,7 +85,9 @@ def method(paired: Paired) -> str:
             "interval and p-value by betting on the cases in the order of their draw, because a run was stopped early"
         )
     over = f"{paired.clusters:,} conversations" if paired.clusters < paired.n else f"{paired.n:,} cases"
-    found = f"t interval over {over}"
+    found = (
+        f"cautious interval of {over} that differ alike" if paired.standard_error == 0 else f"t interval over {over}"
+    )
     if paired.test == "none" or paired.resamples is None:
         return found
     how = f"all {paired.resamples:,} ways" if paired.exact else f"{paired.resamples:,} draws, seed {paired.seed}"

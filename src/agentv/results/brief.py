@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentv.model.result import SCHEMA_VERSION, Result, Status, Verdict
+from agentv.model.result import SCHEMA_VERSION, Result, Share, Status, Verdict
 from agentv.results.reading import YAML, decoded_lines, read_run, records_file, run_id_of
 from agentv.results.record import decode_record
 
@@ -16,7 +16,7 @@ class BriefEvaluator(msgspec.Struct, gc=False):
     """What one evaluator found."""
 
     name: str
-    score: float | None = None
+    score: Share | None = None
 
 
 class BriefMetrics(msgspec.Struct, gc=False):
@@ -41,7 +41,7 @@ class BriefRecord(msgspec.Struct, gc=False, kw_only=True):
     dataset_path: str
     target: str
     status: Status
-    score: float | None
+    score: Share | None
     verdict: Verdict | None
     trial: int = 1
     prompt: str | None = None

@@ -21,8 +21,9 @@ Answer = Literal["better", "worse", "no difference shown", "too little to tell"]
 class Paired(NamedTuple):
     """The second side against the first, over the same cases. `test` is the one that gave the p-value.
 
-    `minimum_detectable_difference` is what so many cases find four times in five. `resamples` is how often signs were
-    flipped, from `seed`, or in all ways when `exact`.
+    `minimum_detectable_difference` is what so many cases find four times in five: 1 where not even that is sure, None
+    where differences do not vary. `resamples` is how often signs were flipped, from `seed`, or in all ways when
+    `exact`.
     """
 
     n: int
@@ -61,6 +62,7 @@ def compare_paired(
 
     Scores that are all 0 or 1, each case on its own: Tango's score interval and the exact McNemar test. Any others: the
     clustered t interval and a permutation test that flips the signs of clusters. Without `test`, Student's p-value.
+    Differences that are all equal, and not of 0 and 1, have the cautious interval of `of_equals`.
     """
     import numpy as np  # late: see agentv.stats
 
@@ -68,11 +70,10 @@ def compare_paired(
     if first.shape != second.shape:
         raise ValueError(f"Pairs are needed, got {first.size} and {second.size} scores")
     delta = second - first
-    estimate = clustered_mean(delta, clusters)
+    estimate = clustered_mean(delta, clusters, within=(-1.0, 1.0))
     if estimate.clusters == estimate.n and _binary(first) and _binary(second):
         return _of_shares(first, second, estimate, seed)
     flips = sign_flip_test(delta, clusters, seed=seed) if test and estimate.ci95 is not None else None
-    interval = None if estimate.ci95 is None else (max(-1.0, estimate.ci95[0]), min(1.0, estimate.ci95[1]))
     error = estimate.standard_error
     return Paired(
         n=estimate.n,
@@ -81,7 +82,7 @@ def compare_paired(
         mean_after=float(second.mean()),
         mean_delta=estimate.value,
         standard_error=error,
-        ci95=interval,
+        ci95=estimate.ci95,
         p_value=flips.p_value if flips else t_test(estimate),
         test="sign flips" if flips else "none",
         minimum_detectable_difference=min(1.0, minimum_detectable_difference(error, estimate.degrees))

@@ -11,6 +11,9 @@ Interval = tuple[float, float]
 
 CONFIDENCE = 0.95
 
+NO_ERROR = 1e-12
+"""A standard error up to this is what rounding leaves where nothing varies."""
+
 
 class MeanAccumulator:
     """The mean of scores from 0 to 1 and its interval, in a memory that does not grow with their number.
@@ -73,7 +76,8 @@ class MeanAccumulator:
         """The 95 % interval of the mean; None when there is too little to tell.
 
         Scores that are all 0 or 1 get Wilson's interval, any others one from the t distribution. Both use the
-        variance between clusters, which is the ordinary one when every score stands alone.
+        variance between clusters, which is the ordinary one when every score stands alone. Where that is 0, t has
+        nothing to go by, and `of_equals` tells.
         """
         mean = self.mean
         if mean is None:
@@ -85,7 +89,10 @@ class MeanAccumulator:
             return self._clustered_share(mean, clusters)
         if clusters < 2:
             return None
-        half = t_quantile(0.5 + CONFIDENCE / 2, clusters - 1) * math.sqrt(self._variance_of_mean(mean, clusters))
+        error = math.sqrt(self._variance_of_mean(mean, clusters))
+        if error <= NO_ERROR:
+            return of_equals(mean, clusters, (0.0, 1.0))
+        half = t_quantile(0.5 + CONFIDENCE / 2, clusters - 1) * error
         return max(0.0, mean - half), min(1.0, mean + half)
 
     def _variance_of_mean(self, mean: float, clusters: int) -> float:
@@ -118,6 +125,18 @@ def wilson(share: float, n: float, critical: float = Z95) -> Interval | None:
     half = critical / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
     # At the ends the bound is exact; rounding would leave it a hair off.
     return (0.0 if share <= 0 else max(0.0, middle - half)), (1.0 if share >= 1 else min(1.0, middle + half))
+
+
+def of_equals(value: float, n: int, within: Interval) -> Interval:
+    """The 95 % interval of a mean of which n values were seen, all equal: that they do not vary is itself a guess.
+
+    The share of values that are so is at least L = (α/2)^(1/n), the lower end of Clopper and Pearson's interval of n
+    in n; the others may be anywhere `within`: from L·v + (1-L)·low to L·v + (1-L)·high. It leaves out 0, of values
+    from -1 to 1, from six values on at the earliest, as a sign-flip test of 5 % does.
+    """
+    share = ((1 - CONFIDENCE) / 2) ** (1 / n)
+    low, high = (share * value + (1 - share) * end for end in within)
+    return low, high
 
 
 def clopper_pearson(hits: int, n: int, confidence: float = CONFIDENCE) -> Interval:

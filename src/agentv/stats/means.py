@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentv.stats.distributions import t_p_value, t_quantile
-from agentv.stats.intervals import CONFIDENCE, Interval
+from agentv.stats.intervals import CONFIDENCE, NO_ERROR, Interval, of_equals
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
 class Estimate(NamedTuple):
-    """A mean, how far it may be off, and what it stands on. Without two clusters there is no error to tell."""
+    """A mean, how far it may be off, and what it stands on. Without two clusters there is no error to tell.
+
+    An error of 0 is that of equal values, which show no spread and do not prove that there is none.
+    """
 
     value: float
     standard_error: float | None
@@ -36,11 +39,12 @@ class Difference(NamedTuple):
     correlation: float | None
 
 
-def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
+def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None, within: Interval | None = None) -> Estimate:
     """The mean with a cluster-robust 95 % interval.
 
     SE² = G/(G-1) · Σ_c (Σ_{i∈c} (s_i - s̄))² / n², and t with G-1 degrees of freedom; G is the number of clusters.
-    Without clusters every score is its own, and SE² is the ordinary s²/n.
+    Without clusters every score is its own, and SE² is the ordinary s²/n. The interval stays `within` where values can
+    be. Clusters that are all equal have the one of `of_equals`, or none where values have no bounds.
 
     Miller (2024), Adding Error Bars to Evals, arXiv:2411.00640; Liang & Zeger (1986), Biometrika 73:13.
     """
@@ -55,8 +59,11 @@ def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None) -> Esti
     if count < 2:
         return Estimate(mean, None, None, len(values), count)
     error = math.sqrt(count / (count - 1) * float(np.square(sums).sum())) / len(values)
+    if error <= NO_ERROR * max(1.0, abs(mean)):
+        return Estimate(mean, 0.0, None if within is None else of_equals(mean, count, within), len(values), count)
     half = t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error
-    return Estimate(mean, error, (mean - half, mean + half), len(values), count)
+    low, high = within or (-math.inf, math.inf)
+    return Estimate(mean, error, (max(low, mean - half), min(high, mean + half)), len(values), count)
 
 
 def paired_difference(before: ArrayLike, after: ArrayLike, clusters: ArrayLike | None = None) -> Difference:
@@ -75,12 +82,15 @@ def paired_difference(before: ArrayLike, after: ArrayLike, clusters: ArrayLike |
 
 
 def t_test(estimate: Estimate, expected: float = 0.0) -> float | None:
-    """The two-sided p-value of a mean that is `expected`; None where there is no error to measure it by."""
+    """The two-sided p-value of a mean that is `expected`; None where there is no error to measure it by.
+
+    Of equal values it is the one of all sign flips, 2 / 2^G: Student's would be 0 of any two.
+    """
     off, error = estimate.value - expected, estimate.standard_error
     if error is None:
         return None
     if error == 0:
-        return 1.0 if off == 0 else 0.0
+        return 1.0 if abs(off) <= NO_ERROR else 2.0 ** (1 - estimate.clusters)
     return t_p_value(off / error, estimate.degrees)
 
 

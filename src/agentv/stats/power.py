@@ -69,8 +69,8 @@ def variance_of_difference(between: float, within_before: float, within_after: f
 def non_inferiority(difference: Estimate, margin: float) -> NonInferiority:
     """Whether the new is worse by less than a margin: shown when the lower end of the interval is above -margin.
 
-    The p-value is one-sided, of "worse by the margin or more". ICH E9 (1998), Statistical Principles for Clinical
-    Trials, 3.3.2.
+    The p-value is one-sided, of "worse by the margin or more"; None of differences that do not vary, of which only
+    the interval tells. ICH E9 (1998), Statistical Principles for Clinical Trials, 3.3.2.
     """
     if margin < 0:
         raise ValueError(f"A margin is 0 or more, got {margin}")
@@ -78,6 +78,6 @@ def non_inferiority(difference: Estimate, margin: float) -> NonInferiority:
     if error is None or interval is None:
         return NonInferiority("inconclusive", margin, None)
     off = difference.value + margin
-    p = 1 - t_cdf(off / error, difference.degrees) if error > 0 else float(off <= 0)
+    p = 1 - t_cdf(off / error, difference.degrees) if error > 0 else None
     low, high = interval
     return NonInferiority("shown" if low > -margin else "refuted" if high < -margin else "inconclusive", margin, p)
