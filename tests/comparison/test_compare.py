@@ -71,6 +71,7 @@ class TestJoining:
         found = compare(two, [record("x", 1.0, target="v")])
         assert [(pair.target, pair.score1) for pair in found.pairs] == [(None, 0.75)]
         assert found.notes == ("a has 2 targets (t, u), averaged case by case; a:t picks one",)
+        assert (found.sides[0].cases, found.sides[0].mean.value) == (1, 0.75)
         assert compare([record("x", 1.0)], [record("x", 1.0, target="v")]).notes == ()
 
     def test_prompts_are_treated_alike(self, compare):

@@ -64,6 +64,7 @@ def test_the_sentence_comes_first_and_everything_else_follows(runs):
     for part in [
         "B wins 20, loses 0, ties 10 of 30",
         "Only in B: 1 case (30)",
+        "30 of 31",
         "Evaluators",
         "Tags",
         "cost",

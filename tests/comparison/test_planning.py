@@ -91,6 +91,8 @@ def test_equal_scores_tell_nothing_and_that_is_said(tmp_path):
         with pytest.raises(UsageError, match="cannot be told: nothing varies") as error:
             plan(runs)
         assert why in str(error.value)
+    with pytest.raises(UsageError, match="nothing varies"):
+        plan([scores_of(tmp_path, "thrice", [[0.7] * 3] * 4)])
     # Cases that are alike on the whole, and vary from trial to trial, tell what trials do.
     assert plan([scores_of(tmp_path, "c", [[0.2, 0.4], [0.4, 0.2]])]).spread.within is not None
 

@@ -324,6 +324,10 @@ class TestRanking:
             bradley_terry([[0, 5], [0, 0]])
         assert bradley_terry([[0, 5], [0, 0]], prior=1)[0].value > 0
 
+    def test_cases_that_all_went_alike_give_a_ranking_without_intervals(self):
+        found = rank([[0.7, 0.5, 0.6]] * 3)
+        assert [(ranked.side, ranked.ci95) for ranked in found] == [(0, None), (2, None), (1, None)]
+
     def test_a_ranking_has_the_best_first_and_intervals_that_hold(self):
         draw = np.random.default_rng(4)
         scores = (draw.random((300, 3)) < [0.5, 0.8, 0.6]).astype(float)

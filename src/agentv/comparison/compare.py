@@ -50,8 +50,10 @@ def compare_runs(
     scores = joined.scores
     paired = compare_paired(*scores, joined.clusters, seed=seed) if len(scores[0]) else None
     pairs = Pairs(joined, threshold)
-    means = (mean_of(side, joined.clusters) for side in scores)
-    sides = side_of(before, next(means)), side_of(after, next(means))
+    first, second = (
+        side_of(side, mean_of(values, joined.clusters)) for side, values in zip(joined.sides, scores, strict=True)
+    )
+    sides = first, second
     if paired is not None and any(side.stopped_early for side in sides):
         paired = _as_drawn(joined, paired)
     return Comparison(
@@ -154,13 +156,14 @@ class Joined:
         return side.run.clusters(side.first[row] for row in index[:, 0])
 
 
-def side_of(run: RunScores, mean: Estimate | None) -> Side:
+def side_of(side: Folded, mean: Estimate | None) -> Side:
     """A run as a comparison names it, with the mean of the cases that are compared."""
+    run = side.run
     return Side(
         label=run.label,
         path=str(run.path),
         targets=tuple(run.targets),
-        cases=len(run.cases),
+        cases=len(side.names),
         records=run.records,
         errors=run.errors,
         error_classes=dict(run.error_classes),

@@ -39,7 +39,7 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
     adjusted = dict(zip(asked, holm(list(asked.values())), strict=True))
     means = tuple(clustered_mean(column, clusters, within=(0.0, 1.0)) for column in scores.T)
     return Matrix(
-        sides=tuple(side_of(run, mean_of(column, clusters)) for run, column in zip(runs, scores.T, strict=True)),
+        sides=tuple(side_of(side, mean_of(column, clusters)) for side, column in zip(sides, scores.T, strict=True)),
         n=len(scores),
         clusters=means[0].clusters,
         means=means,

@@ -11,6 +11,7 @@ import msgspec
 from agentv.comparison.compare import Joined
 from agentv.comparison.scores import RunScores
 from agentv.errors import UsageError
+from agentv.stats.intervals import NO_ERROR
 from agentv.stats.means import clustered_mean
 from agentv.stats.power import ALPHA, POWER, cases_needed, minimum_detectable_difference, variance_of_difference
 
@@ -156,8 +157,9 @@ def _trials(run: RunScores, groups: NDArray[Any], count: int) -> tuple[NDArray[A
     further = int((asked[asked > 0] - 1).sum())
     if not further:
         return means, None, 1.0
-    squares = float(np.square(values - means[index]).sum())
-    return means, squares / further, float((1 / asked[asked > 0]).mean())
+    within = float(np.square(values - means[index]).sum()) / further
+    # Trials that are equal but for rounding do not vary.
+    return means, within if within > NO_ERROR**2 else 0.0, float((1 / asked[asked > 0]).mean())
 
 
 def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[float, float]:

@@ -215,8 +215,8 @@ def _sides(sides: Sequence[Side]) -> list[list[str]]:
                 one_line(side.label, _LONGEST_NAME),
                 one_line(", ".join(side.targets), _LONGEST_NAME),
                 number(side.mean.value if side.mean else None),
-                interval(bounded(side.mean.ci95) if side.mean else None),
-                f"{side.cases:,}",
+                interval(side.mean.ci95 if side.mean else None),
+                compared_cases(side),
                 f"{side.records:,}",
                 f"{side.errors:,}",
                 f"{side.unscored:,}",
@@ -225,9 +225,10 @@ def _sides(sides: Sequence[Side]) -> list[list[str]]:
     return rows
 
 
-def bounded(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
-    """An interval of a mean score, where scores can be."""
-    return None if bounds is None else (max(0.0, bounds[0]), min(1.0, bounds[1]))
+def compared_cases(side: Side) -> str:
+    """How many cases the mean of a side is over, and of how many where it is not all."""
+    n = side.mean.n if side.mean else 0
+    return f"{n:,}" if n == side.cases else f"{n:,} of {side.cases:,}"
 
 
 def _change(change: Change) -> Iterator[Line]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from agentv.comparison.model import Change, Comparison, Matrix, Side
 from agentv.report.comparison import (
     USE_HEAD,
-    bounded,
+    compared_cases,
     left_out,
     letter,
     margin_sentence,
@@ -87,8 +87,8 @@ def _sides(sides: Sequence[Side]) -> Iterator[str]:
                 cell(side.label, _NAME),
                 cell(", ".join(side.targets), _NAME),
                 number(mean.value if mean else None),
-                interval(bounded(mean.ci95) if mean else None),
-                f"{side.cases:,}",
+                interval(mean.ci95 if mean else None),
+                compared_cases(side),
                 f"{side.errors:,} of {side.records:,}",
             ]
         )

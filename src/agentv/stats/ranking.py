@@ -56,7 +56,8 @@ def rank(
     """Sides in order of strength, from a row of scores a case (one column a side); the interval resamples cases.
 
     A case is a game of each pair of sides: the higher score wins. Whole clusters are resampled. The intervals are
-    percentiles; half a tie with an average side keeps them finite.
+    percentiles; half a tie with an average side keeps them finite. Cases that all went alike, resampled, are the same
+    again, and there is none.
     """
     import numpy as np
 
@@ -69,7 +70,7 @@ def rank(
         won = np.array([np.bincount(index, column) for column in won.T]).T
     chance = np.random.default_rng(seed)
     drawn = won.sum(axis=0)[None, :]
-    if len(won) > 1:
+    if len(won) > 1 and np.ptp(won, axis=0).any():
         weights = chance.multinomial(len(won), np.full(len(won), 1 / len(won)), size=resamples)
         drawn = np.concatenate([drawn, weights @ won])
     whole, *others = _fit(drawn.reshape(-1, sides, sides), _PRIOR)[0]
