@@ -297,3 +297,9 @@ def test_ctrl_c_ends_it_with_keyboard_interrupt_once_what_is_done_is_kept(folder
 
 def test_both_are_public():
     assert {"evaluate", "evaluate_async"} <= set(agentv.__all__)
+
+
+def test_a_function_among_the_evaluators_is_refused_with_what_is_accepted(folder):
+    with pytest.raises(AgentvError, match=r"'evaluators\[1\]' must be a string, a dict or an EvaluatorSpec") as error:
+        evaluate(CASES, echo, [*SAYS_YES, lambda answer: 1.0])
+    assert '"type": "python"' in str(error.value)

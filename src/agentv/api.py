@@ -214,6 +214,12 @@ def _specs(
 ) -> tuple[EvaluatorSpec, ...] | None:
     if evaluators is None:
         return None
+    for number, each in enumerate(evaluators):
+        if not isinstance(each, str | dict | EvaluatorSpec):
+            raise UsageError(
+                f"'evaluators[{number}]' must be a string, a dict or an EvaluatorSpec, got {type(each).__name__}",
+                hint='Name a function by its file: {"type": "python", "function": "checks.py:score"}',
+            )
     entries = [each.to_data() if isinstance(each, EvaluatorSpec) else each for each in evaluators]
     specs, warned = specs_of(entries)
     for problem in warned:

@@ -61,6 +61,9 @@ def read_settings(
     for field in _required(kind):
         if field.name not in values:
             problems.missing((*path, field.encode_name))
+    contradiction = getattr(kind, "contradiction", None)
+    if contradiction is not None and len(problems.errors) == before and (message := contradiction(values)):
+        problems.error(path, message)
     return None if len(problems.errors) > before else kind(**values)
 
 

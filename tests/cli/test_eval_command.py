@@ -238,3 +238,12 @@ def test_a_format_without_a_file_is_refused(project, command, arguments, message
     (project.path / "evals").mkdir(exist_ok=True)
     ended = command("eval", "d.yaml", *arguments)
     assert ended.code == 2 and message in ended.stderr
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_what_a_function_prints_does_not_reach_the_json_on_stdout(project, command, kind):
+    project.write("agent.py", f"print('imported')\n\n{kind} answer(prompt):\n    print('asked')\n    return prompt\n")
+    dataset(project, "yes")
+    ended = command("eval", "d.yaml", "--out", "out", "--json")
+    assert json.loads(ended.stdout)["exit_code"] == 0
+    assert "imported" in ended.stderr and "asked" in ended.stderr

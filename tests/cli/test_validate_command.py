@@ -226,7 +226,7 @@ def test_the_settings_folder_itself_can_be_named(write, tmp_path):
 def test_naming_the_sidecar_of_shards_checks_all_of_them(write):
     for index in range(2):
         write(f"d-0000{index}-of-00002.jsonl", GOOD.replace('"a"', f'"{index}"'))
-    report = json.loads(validate(write("d.yaml", "evaluator: equals\n"), "--json").stdout)
+    report = json.loads(validate(write("d.yaml", "evaluator: is-json\n"), "--json").stdout)
     assert (report["files"], report["cases"], report["findings"]) == (3, 2, [])
 
 
@@ -268,3 +268,30 @@ def test_who_plays_and_who_judges_a_conversation_is_looked_up(write, keys, expec
     text = f"evalcases:\n  - id: a\n    expected_outcome: x\n    input: q\n    {keys}"
     [(_, where, message)] = findings(write("d.yaml", text))
     assert (expected in message, where) == (True, line)
+
+
+def test_what_a_run_would_refuse_is_found_on_the_line_of_the_case(write):
+    write("w.py", "def score(answer):\n    return 1.0\n")
+    write("broken.py", "def score(:\n")
+    entries = ['{"type": "python", "function": "w.py:scor"}', '{"type": "python", "function": "broken.py:score"}']
+    entries += ['{"type": "contains"}', '{"type": "code_judge", "script": ["python3", "gone.py"]}']
+    rows = [
+        f'{{"id": "{number}", "expected_outcome": "x", "input": "q", "evaluators": [{entry}]}}\n'
+        for number, entry in enumerate(entries)
+    ]
+    found = findings(write("d.jsonl", "".join(rows)))
+    assert [(severity, line) for severity, line, _ in found] == [
+        ("error", 1),
+        ("error", 2),
+        ("error", 3),
+        ("warning", 4),
+    ]
+    messages = ["There is no 'scor'", "is no Python", "compares with a reference answer", "The script 'gone.py'"]
+    assert all(part in message for part, (_, _, message) in zip(messages, found, strict=True))
+
+
+def test_a_threshold_for_no_evaluator_is_a_warning(write):
+    text = "execution: {thresholds: {eqals: 0.9}}\nevaluators: [{type: equals, value: x}]\n"
+    path = write("d.yaml", text + "evalcases: [{id: a, expected_outcome: x, input: q}]\n")
+    ((severity, _, message),) = findings(path)
+    assert severity == "warning" and "names 'eqals'" in message

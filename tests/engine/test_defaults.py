@@ -173,20 +173,20 @@ def test_the_configuration_is_the_nearest_one_up_to_the_root(folder):
     folder.write("inner/.agentv/config.yaml", {"execution": {"trials": 3}})
     (folder.path / "inner" / "evals").mkdir()
     root = str(folder.path)
-    assert load_defaults(str(folder.path / "inner" / "evals"), root).trials == 3
-    assert load_defaults(root, root).trials == 2
+    assert load_defaults(str(folder.path / "inner" / "evals"), root, pytest.fail).trials == 3
+    assert load_defaults(root, root, pytest.fail).trials == 2
 
 
 @pytest.mark.parametrize("text", ["", "guideline_patterns: ['*.md']\n", "# nothing\n"])
 def test_a_configuration_may_say_nothing_of_runs(folder, text):
     folder.write(".agentv/config.yaml", text)
-    assert load_defaults(".", ".") == RunDefaults()
+    assert load_defaults(".", ".", pytest.fail) == RunDefaults()
 
 
 def test_a_wrong_configuration_is_an_error_with_its_line(folder):
     folder.write(".agentv/config.yaml", "execution:\n  trials: 1\n  workers: 0\n")
     with pytest.raises(AgentvError, match=r"Invalid configuration at line 3 in .*config\.yaml") as raised:
-        load_defaults(".", ".")
+        load_defaults(".", ".", pytest.fail)
     assert "'execution.workers' must be an integer of at least 1" in str(raised.value)
 
 
@@ -218,3 +218,27 @@ def test_a_run_does_not_go_on_under_other_defaults(folder, command, run):
 def test_the_first_that_is_given_holds():
     assert first_given(None, 0, 1) == 0
     assert first_given(None, None) is None
+
+
+def test_a_misspelt_key_of_the_configuration_is_a_warning_at_the_start_of_a_run(project):
+    project.write(".agentv/config.yaml", "execution:\n  trails: 3\n")
+    project.dataset("yes")
+    said = project.eval("--out", "out").stderr
+    assert said.count("Warning: ") == 1 and "config.yaml, line 2: " in said and "'trials'" in said
+    assert project.eval("--out", "quiet", "--quiet").stderr == ""
+
+
+@pytest.mark.parametrize("place", ["configuration", "dataset", "case"])
+def test_borderline_above_pass_is_an_error(project, place):
+    execution = {"verdicts": {"pass": 0.5, "borderline": 0.9}}
+    if place == "configuration":
+        project.write(".agentv/config.yaml", {"execution": execution})
+    case = {"input": "yes", "execution": execution} if place == "case" else "yes"
+    project.dataset(case, **({"execution": execution} if place == "dataset" else {}))
+    ended = project.eval("--out", "out")
+    assert ended.code == 2 and "'borderline' (0.9) is above 'pass' (0.5)" in ended.stderr
+
+
+def test_pass_alone_may_be_below_the_usual_borderline(project):
+    project.dataset("yes", execution={"verdicts": {"pass": 0.5}})
+    assert project.eval("--quiet").code == 0

@@ -604,9 +604,13 @@ def test_the_trace_is_shown_where_it_is_wanted(project, prompt):
 @pytest.mark.parametrize(
     ("type_", "case", "missing"),
     [
-        ("factuality", {}, "factuality needs a 'value' or an expected_output"),
+        ("factuality", {"expected_output": " "}, "factuality needs a 'value' or an expected_output"),
         ("faithfulness", {}, "faithfulness needs the case's 'context'"),
-        ("context_recall", {"context": "x"}, "context_recall needs a 'value' or an expected_output"),
+        (
+            "context_recall",
+            {"context": "x", "expected_output": " "},
+            "context_recall needs a 'value' or an expected_output",
+        ),
         ("context_recall", {"expected_output": "x"}, "context_recall needs the case's 'context'"),
         ("rubric", {"expected_outcome": " "}, "A rubric without items needs the case's 'expected_outcome'"),
     ],

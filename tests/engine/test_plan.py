@@ -175,6 +175,31 @@ BAD = {
         {"input": "q", "evaluators": [{"type": "python", "name": "mine", "function": "gone.py:check"}]},
         "Evaluator 'mine': File 'gone.py' was not found",
     ),
+    "an evaluator's file without the function": (
+        {"input": "q", "evaluators": [{"type": "python", "name": "mine", "function": "agent.py:anwser"}]},
+        "Evaluator 'mine': There is no 'anwser' in file 'agent.py'\n\n  Hint: Did you mean 'answer'?",
+    ),
+    "an evaluator's file that is no Python": (
+        {"input": "q", "evaluators": [{"type": "python", "name": "mine", "function": "broken.py:check"}]},
+        "Evaluator 'mine': File 'broken.py' is no Python: ",
+    ),
+    "a check with nothing to compare with": (
+        {"input": "q", "evaluators": [{"type": "contains"}]},
+        "Evaluator 'contains' compares with a reference answer. The case has no 'expected_output'",
+    ),
+    "a member with nothing to compare with": (
+        {
+            "input": "q",
+            "evaluators": [
+                {"type": "composite", "evaluators": [{"type": "equals"}], "aggregator": "weighted_average"},
+            ],
+        },
+        "Evaluator 'composite' compares with a reference answer",
+    ),
+    "a turn with nothing to compare with": (
+        {"input": "q", "expected_output": "x", "turns": [{"input": "and?", "evaluators": [{"type": "equals"}]}]},
+        "Evaluator 'turn-1.equals' compares with a reference answer. Turn 1 has no 'expected_output'",
+    ),
     "a simulated user that nobody plays": ({"input": "q", "user": {"goal": "x"}}, "No target plays the simulated user"),
     "a repeated id": ({"id": "c0", "input": "q"}, "c0"),
     "no input": ({}, "Missing required field: 'input'"),
@@ -184,6 +209,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_case_at_the_end_of_the_file_keeps_everything_from_being_called(watched, case):
     row, message = BAD[case]
+    watched.write("broken.py", "def check(:\n")
     rows = [{"id": f"c{number}", "expected_outcome": "x", "input": "yes"} for number in range(50)]
     watched.write("d.jsonl", [*rows, {"id": "last", "expected_outcome": "x", **row}])
     watched.write("d.yaml", {"evaluators": [PASSING]})
@@ -290,3 +316,32 @@ def test_the_plan_of_cases_with_evaluators_of_their_own_is_checked_in_bounded_me
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 3_000_000
+
+
+def test_a_check_with_a_value_needs_no_reference_and_one_without_takes_the_cases(project):
+    project.dataset(
+        {"input": "yes", "evaluators": [{"type": "equals", "value": "yes"}]},
+        {"input": "yes", "expected_output": "yes", "evaluators": [{"type": "equals"}]},
+    )
+    assert len(jobs(project)) == 2
+
+
+def test_a_threshold_for_an_evaluator_that_no_case_has_is_an_error_with_a_suggestion(watched):
+    watched.dataset("yes", execution={"thresholds": {"say-yes": 0.9}})
+    said = refused(watched)
+    assert "'execution.thresholds' names an unknown evaluator 'say-yes'" in said
+    assert "d.yaml" in said and "Did you mean 'says-yes'?" in said
+
+
+def test_a_threshold_may_be_for_an_evaluator_of_a_case_that_was_not_selected(project):
+    other = {"type": "contains", "value": "y", "name": "other"}
+    project.dataset("yes", {"input": "yes", "evaluators": [other]}, execution={"thresholds": {"other": 0.9}})
+    assert project.eval("--quiet").code == 0
+    assert project.eval("--quiet", "--limit", "1").code == 1
+
+
+def test_a_script_that_is_not_there_yet_is_a_warning_before_the_run(project):
+    project.dataset("yes", "yes", evaluators=[{"type": "code_judge", "script": ["python3", "gone.py"]}])
+    warning = "Warning: d.yaml, line 1: Evaluator 'code_judge': The script 'gone.py' was not found in "
+    assert project.eval("--dry-run").stderr.count(warning) == 1
+    assert project.eval("--dry-run", "--quiet").stderr == ""

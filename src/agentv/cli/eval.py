@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,12 @@ def gates_of(given: dict[str, Any]) -> Gates | None:
 
 
 def execute(session: Session, checked: Checked, folder: str | None, given: dict[str, Any]) -> Outcome:
-    """Runs a session, with its progress shown unless the user wants quiet."""
+    """Runs a session, with its progress shown unless the user wants quiet. What functions print goes to stderr."""
+    with redirect_stdout(sys.stderr):  # stdout is for what the command itself says
+        return _executed(session, checked, folder, given)
+
+
+def _executed(session: Session, checked: Checked, folder: str | None, given: dict[str, Any]) -> Outcome:
     from agentv.engine.session import unwatched
     from agentv.results.redact import Redactor
 

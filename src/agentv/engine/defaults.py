@@ -6,7 +6,7 @@ read; the rest of the order is what `first_given` is called with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from agentv.config import ProjectConfig, RunDefaults, check_config
 from agentv.datasets.guidelines import config_file
 from agentv.datasets.yaml_document import parse_yaml_file
 from agentv.datasets.yaml_nodes import locate
-from agentv.errors import InvalidDatasetError, UsageError
+from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
 from agentv.model.execution import DEFAULT_TARGET
 from agentv.problems import Problems
 from agentv.settings import read_settings
@@ -29,15 +29,20 @@ def first_given(*values: Value | None) -> Value | None:
     return next((value for value in values if value is not None), None)
 
 
-def load_defaults(folder: str, root: str) -> RunDefaults:
+def load_defaults(folder: str, root: str, warn: Callable[[DatasetWarning], None]) -> RunDefaults:
     """What the nearest configuration from a folder up to the root says of runs; nothing where there is none."""
     path = config_file(folder, root)
     if path is None:
         return RunDefaults()
     data = parse_yaml_file(path)
-    for problem in check_config(data).errors:
+    for problem in check_config(data):
         mark = locate(data, problem.path)
         line = mark.line if mark else 1
+        if problem.severity == "warning":
+            hint = f" ({problem.hint})" if problem.hint else ""
+            message = f"{path}, line {line}: {problem.message}{hint}"
+            warn(DatasetWarning(message, path=path, line=line, field=problem.field, hint=problem.hint))
+            continue
         headline = f"Invalid configuration at line {line} in {path}"
         raise InvalidDatasetError(headline, problem.message, problem.hint, path=path, line=line)
     config = read_settings(ProjectConfig, data, (), Problems()) if data is not None else None

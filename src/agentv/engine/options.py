@@ -84,6 +84,11 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             raise UsageError("--only and --from belong together", hint="For example: --only failed --from RUN")
         return msgspec.structs.replace(wanted, named=cases_that_ended(self.only_from, self.only))
 
+    @property
+    def narrows(self) -> bool:
+        """Whether fewer cases may be wanted than there are."""
+        return bool(self.filters) or (self.sample, self.shard, self.limit, self.only) != (None, None, None, None)
+
     def given(self) -> dict[str, Any]:
         """The options that have another value than their default."""
         default = type(self)()

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from agentv.datasets.files import FileError
 from agentv.datasets.jsonl import sidecar_of
 from agentv.datasets.loading import Stopping
 from agentv.datasets.source import Source
-from agentv.engine.conversation import turn_check, user_target
-from agentv.engine.evaluator_files import EvaluatorFiles
+from agentv.engine.checker import Checker
+from agentv.engine.conversation import turn_check
 from agentv.engine.job import Job
-from agentv.engine.judging import FALLBACK, judges_of
-from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
-from agentv.evaluators.base import Evaluator
-from agentv.evaluators.build import build
-from agentv.model.case import USER_TARGET, EvalCase, SimulatedUser
+from agentv.errors import UsageError
+from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
-from agentv.model.response import content_text
 from agentv.model.run import DatasetEntry
-from agentv.suggest import did_you_mean
-
-_REMEMBERED = 1024
 
 
 def _no_judge(_: str) -> str | None:
@@ -52,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Cases crossed with targets, prompts and trials. What the command says replaces what files say.
 
     `targets` are the command's; `known` are all that may be named; `default` answers for cases that name none. `judge`
-    is the command's too; `judge_target` says whom a target names.
+    is the command's too; `judge_target` says whom a target names. `whole` is whether all cases of the files are there.
     """
 
     cases: Cases
@@ -64,6 +56,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     evaluators: tuple[EvaluatorSpec, ...] | None = None
     judge: str | None = None
     judge_target: Callable[[str], str | None] = _no_judge
+    whole: bool = True
 
     def jobs(self) -> Iterator[Job]:
         """Every job, in the order of the files; the jobs of one case stand together."""
@@ -159,7 +152,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 def check(plan: Plan) -> Checked:
     """Reads every case once. Raises at the first thing that would go wrong later: nothing has been called yet."""
-    checker = _Checker(plan)
+    checker = Checker(plan)
     jobs: Counter[str] = Counter()
     most, without = 1, 0
     found = {source.path: _Found(source.name) for source in plan.cases.sources}
@@ -176,6 +169,8 @@ def check(plan: Plan) -> Checked:
             dataset = sources[case.path] = _Found(case.dataset)
         dataset.add(case)
     skipped = _skipped_lines(plan.cases)
+    if plan.whole and plan.evaluators is None and not skipped:
+        checker.check_thresholds()
     datasets = tuple(
         DatasetEntry(
             path=source.path,
@@ -233,165 +228,3 @@ def digest_of(source: Source, contents: bytes = b"") -> str:
                 digest.update(chunk)
         digest.update(b"\0")
     return digest.hexdigest()
-
-
-class _Need(msgspec.Struct, frozen=True):
-    """An evaluator that asks judges: whom its entry names, and how often each of them is asked about an answer."""
-
-    evaluator: str
-    own: str | tuple[str, ...] | None
-    calls: int
-
-
-class _Checker:
-    """Checks cases against what can be run; what many cases share is checked once."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._good: dict[EvaluatorSpec, tuple[_Need, ...]] = {}
-        self._last: tuple[EvaluatorSpec, ...] | None = None
-        self._needs: list[_Need] = []
-        self._files = EvaluatorFiles()
-        self._known = frozenset(plan.known)
-        self.fingerprints: dict[str, str] = {}
-        self.embedders: dict[str, None] = {}
-        self.users: dict[str, None] = {}
-        self.judges: Counter[str] = Counter()
-        self.judge_characters: Counter[str] = Counter()
-        self.thresholds: dict[str, float] = {}
-
-    def check(self, case: EvalCase, counts: Mapping[str, int]) -> None:
-        """Checks a case that its targets are asked so many times."""
-        for target in counts:
-            self._check_target(target, case, "execution.target")
-        self.thresholds.update(case.execution.thresholds or {})
-        if case.user is not None:
-            self._add_user(case, case.user)
-        specs = case.evaluators if self._plan.evaluators is None else self._plan.evaluators
-        if specs is not self._last:
-            self._last = specs
-            self._needs = [need for spec in specs for need in self._checked(spec, case)]
-        for need in (*self._needs, *self._needs_of_turns(case)):
-            for target, times in counts.items():
-                for judge in self._judges(need, target, case):
-                    self.judges[judge] += need.calls * times
-                    self.judge_characters[judge] += need.calls * times * _shown_to_judges(case)
-
-    def _needs_of_turns(self, case: EvalCase) -> list[_Need]:
-        if self._plan.evaluators is not None:
-            return []
-        needs: list[_Need] = []
-        for number, turn in enumerate(case.turns, 1):
-            for spec in turn.evaluators:
-                self.fingerprints[turn_check(number, spec)] = spec.fingerprint
-                needs += self._checked(spec, case, named=False)
-        return needs
-
-    def _add_user(self, case: EvalCase, user: SimulatedUser) -> None:
-        if user.target is None and USER_TARGET not in self._known:
-            hint = f"Name it in `user.target`, or call a target '{USER_TARGET}'; known: {', '.join(self._plan.known)}"
-            raise _case_error(case, "No target plays the simulated user", hint, "user.target")
-        name = user_target(user)
-        self._check_target(name, case, "user.target")
-        self.users[name] = None
-
-    def _checked(self, spec: EvaluatorSpec, case: EvalCase, *, named: bool = True) -> tuple[_Need, ...]:
-        """Whom an entry asks, its members included; it is checked when it has not been yet."""
-        if named:
-            self.fingerprints[spec.name] = spec.fingerprint
-        needs = self._good.get(spec)
-        if needs is None:
-            needs = tuple(self._check_evaluator(spec, case))
-            if len(self._good) >= _REMEMBERED:
-                self._good.clear()  # cases may have evaluators of their own, and memory must not grow with them
-            self._good[spec] = needs
-        return needs
-
-    def _check_evaluator(
-        self, spec: EvaluatorSpec, case: EvalCase, inherited: str | tuple[str, ...] | None = None
-    ) -> Iterator[_Need]:
-        evaluator = self._built(spec, case)
-        if not evaluator.can_run:
-            message = f"Evaluators of type '{spec.type}' cannot be run in this version"
-            hint = "Give the case or the dataset other evaluators, for example `{type: contains, value: …}`"
-            raise _case_error(case, message, hint, "evaluators")
-        if evaluator.embeds:
-            self._add_embedder(spec, case)
-        if evaluator.refusal:
-            hint = "Run it where that can be had, or write `sandbox: preferred`, which runs with what there is"
-            raise _case_error(case, f"Evaluator '{spec.name}': {evaluator.refusal}", hint, "evaluators")
-        own = spec.target or inherited
-        if evaluator.judge_calls:
-            yield _Need(spec.name, evaluator.judge or own, evaluator.judge_calls)
-        for member in evaluator.members:
-            yield from self._check_evaluator(member, case, own)
-
-    def _built(self, spec: EvaluatorSpec, case: EvalCase) -> Evaluator:
-        origin = case.place.origin
-        try:
-            evaluator = build(spec, lambda value: self._files.path(origin, value))
-            self._files.check(evaluator, spec, origin)
-            problems = evaluator.preflight(lambda value: self._files.path(origin, value))
-        except FileError as error:
-            raise _case_error(case, f"Evaluator '{spec.name}': {error.message}", error.hint, "evaluators") from None
-        except UsageError as error:
-            if self._plan.evaluators is not None:
-                raise  # they come from the command or a program, not from this case
-            message = f"{error.headline}\n{error.detail}".strip()
-            raise _case_error(case, message, error.hint, "evaluators") from None
-        for problem in problems:
-            message = f"Evaluator '{spec.name}': {problem.message}"
-            if problem.severity == "error":
-                raise _case_error(case, message, problem.hint, "evaluators")
-            warning = DatasetWarning(message, path=case.path, line=case.line, field="evaluators", hint=problem.hint)
-            self._plan.cases.sink.warning(warning)
-        return evaluator
-
-    def _judges(self, need: _Need, target: str, case: EvalCase) -> tuple[str, ...]:
-        """Who judges a target's answers. Raises when that is nobody: a target never judges itself unless it is told."""
-        plan = self._plan
-        judges = judges_of(plan.judge, need.own, plan.judge_target(target), self._known)
-        if not judges:
-            message = f"Evaluator '{need.evaluator}' asks a judge, and none is named"
-            hint = (
-                f"Name one with --judge, `target` of the evaluator or `judge_target` of the target '{target}', "
-                f"or call a target '{FALLBACK}'"
-            )
-            raise self._refusal(case, message, hint)
-        for judge in judges:
-            if judge not in self._known:
-                hint = did_you_mean(judge, plan.known) or f"Known targets: {', '.join(plan.known)}"
-                raise self._refusal(case, f"Unknown judge '{judge}' of evaluator '{need.evaluator}'", hint)
-        return judges
-
-    def _refusal(self, case: EvalCase, message: str, hint: str) -> UsageError | InvalidCaseError:
-        """An error of the case; of the whole run where the command or a program names evaluators or the judge."""
-        if self._plan.evaluators is not None or self._plan.judge is not None:
-            return UsageError(message, hint=hint)
-        return _case_error(case, message, hint, "evaluators")
-
-    def _add_embedder(self, spec: EvaluatorSpec, case: EvalCase) -> None:
-        if not isinstance(spec.target, str):
-            hint = "Write `target: NAME` beside `method: embedding`"
-            raise _case_error(
-                case, f"Evaluator '{spec.name}' needs one target that makes embeddings", hint, "evaluators"
-            )
-        self._check_target(spec.target, case, "evaluators")
-        self.embedders[spec.target] = None
-
-    def _check_target(self, target: str, case: EvalCase, field: str) -> None:
-        if target not in self._known:
-            hint = did_you_mean(target, self._plan.known) or f"Known targets: {', '.join(self._plan.known)}"
-            raise _case_error(case, f"Unknown target '{target}'", hint, field)
-
-
-def _shown_to_judges(case: EvalCase) -> int:
-    """Characters of a case that a judge reads, the answer not among them."""
-    messages = case.prompts[0].input if case.prompts else case.input
-    said = (message.content for message in (*messages, *case.expected_output[-1:]) if message.content is not None)
-    return len(case.expected_outcome) + sum(map(len, case.context)) + sum(len(content_text(each)) for each in said)
-
-
-def _case_error(case: EvalCase, message: str, hint: str, field: str) -> InvalidCaseError:
-    headline = f"Invalid eval case at line {case.line} in {case.path}"
-    return InvalidCaseError(headline, message, hint, path=case.path, line=case.line, field=field)

@@ -87,7 +87,7 @@ class Session:
         self.cases = cases
         folder = cases.sources[0].folder if cases.sources else "."
         self.root = project_root(folder)
-        self.defaults = load_defaults(folder, self.root)
+        self.defaults = load_defaults(folder, self.root, cases.sink.warning)
         self._given = {target.name: target for target in given}
         self._file = open_targets(folder, options.targets_file)
         self._targets = RunTargets(self._file, self._given, options.replay)
@@ -299,6 +299,7 @@ class Session:
             evaluators=self._evaluators,
             judge=self.options.judge,
             judge_target=lambda name: self._targets.get(name).judge_target,
+            whole=not self.options.narrows,
         )
 
     def _open_folder(

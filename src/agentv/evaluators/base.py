@@ -26,6 +26,8 @@ OTHER_TOOLS = {
 }
 """Keys of AgentV 4.x, 5.x and promptfoo that no type has unless it declares them itself."""
 
+NO_REFERENCE_HINT = "Give the case an `expected_output`, or the evaluator a `value` where its type takes one"
+
 Share = Annotated[float, Meta(ge=0, le=1)]
 Limit = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -79,8 +81,11 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         """The entries inside this one."""
         return ()
 
-    def preflight(self, find_file: Callable[[str], str]) -> Problems:  # noqa: ARG002
-        """What is wrong with what the settings refer to, found before anything is called. Lets `find_file` raise."""
+    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
+        """What is wrong with what the settings refer to, found before anything is called. Lets `find_file` raise.
+
+        `folder` is where programs are started.
+        """
         return Problems()
 
     async def evaluate(self, judgement: Judgement) -> Score:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -18,6 +18,7 @@ from agentv.evaluators.returned import score_in
 from agentv.evaluators.scoring import quoted
 from agentv.model.judgement import Judgement
 from agentv.model.score import EvaluatorFailure, Score
+from agentv.problems import Problems
 
 if TYPE_CHECKING:
     from agentv.evaluators.host import JudgeHost
@@ -55,6 +56,12 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
     def complaints(self) -> list[str]:
         """A blank program."""
         return program_complaints("script", self.script)
+
+    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
+        """A script that is not there; it may still be made before it is run, so this is a warning."""
+        from agentv.evaluators.scripts import script_problems  # late: only this check needs it
+
+        return script_problems(self.script, os.path.join(folder, self.cwd or ""))
 
     @property
     def judge_calls(self) -> int:

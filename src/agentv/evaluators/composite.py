@@ -128,7 +128,7 @@ class Composite(Evaluator, frozen=True, kw_only=True, dict=True):
         """One where a judge makes one verdict of all; the members' calls are their own."""
         return 1 if self.aggregation.kind == "llm_judge" else 0
 
-    def preflight(self, find_file: Callable[[str], str]) -> Problems:
+    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
         """What is wrong with the aggregator's prompt."""
         return prompt_problems(self.aggregation.prompt, find_file, (*VARIABLES, *RESULTS_NAMES))
 

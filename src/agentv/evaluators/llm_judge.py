@@ -62,7 +62,7 @@ class LlmJudge(Judge, frozen=True, kw_only=True):
         """A prompt of no known form, or wrong rubric items."""
         return prompt_complaints(self.prompt) + rubric_complaints(self.rubrics)
 
-    def preflight(self, find_file: Callable[[str], str]) -> Problems:
+    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
         """A prompt that is not there, is no template, or uses names that there are not."""
         return prompt_problems(self.prompt, find_file)
 

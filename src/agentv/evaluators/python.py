@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from agentv.evaluators.base import Evaluator, Seconds
+from agentv.evaluators.definitions import function_problems
 from agentv.evaluators.host import host_of
 from agentv.evaluators.isolation import Sandbox, refusal_of, way_for, with_level
 from agentv.evaluators.pool.setup import Setup, stamp_of
 from agentv.evaluators.scoring import file_finder
 from agentv.model.judgement import Judgement
 from agentv.model.score import EvaluatorFailure, Score
+from agentv.problems import Problems
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
@@ -42,6 +45,11 @@ class PythonFunction(Evaluator, frozen=True, kw_only=True):
         if _FUNCTION.fullmatch(self.function):
             return []
         return ["'function' must name a function as 'file.py:name' or 'module:name'; code itself is not run"]
+
+    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
+        """A file that is no Python or lacks the function; what a module has is known once it is imported."""
+        file = self.function.rpartition(":")[0]
+        return function_problems(self.function, find_file(file)) if file.endswith(".py") else Problems()
 
     @property
     def refusal(self) -> str:

@@ -76,7 +76,7 @@ class Rubric(Judge, frozen=True, kw_only=True):
         """Items that say nothing or share an id, ranges with gaps or overlaps, a prompt of no known form."""
         return rubric_complaints(self.rubrics) + prompt_complaints(self.prompt)
 
-    def preflight(self, find_file: Callable[[str], str]) -> Problems:
+    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
         """A prompt that is not there, is no template, or uses names that there are not."""
         return prompt_problems(self.prompt, find_file)
 

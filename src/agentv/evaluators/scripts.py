@@ -11,6 +11,19 @@ from functools import lru_cache
 from pathlib import Path
 
 from agentv.evaluators.pool.setup import SCRIPT_FUNCTION
+from agentv.problems import Problems
+
+_ENDINGS = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
+
+
+def script_problems(script: str | list[str], folder: str) -> Problems:
+    """A warning for each word of a command that looks like a script and is no file."""
+    problems = Problems()
+    folder = os.path.normpath(folder)
+    for word in script.split() if isinstance(script, str) else script:
+        if word.endswith(_ENDINGS) and not os.path.exists(os.path.join(folder, word)):
+            problems.warning((), f"The script '{word}' was not found in {folder}")
+    return problems
 
 
 def warm_script(script: str | list[str], cwd: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -17,6 +18,13 @@ class Verdicts(msgspec.Struct, frozen=True, gc=False, rename={"passing": "pass"}
 
     passing: Share = 0.8
     borderline: Share = 0.6
+
+    @classmethod
+    def contradiction(cls, written: Mapping[str, Any]) -> str:
+        """What is wrong with limits that are both written; `pass` alone may be below the other's default."""
+        if "passing" not in written or written.get("borderline", 0.0) <= written["passing"]:
+            return ""
+        return f"'borderline' ({written['borderline']:g}) is above 'pass' ({written['passing']:g})"
 
 
 class Execution(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

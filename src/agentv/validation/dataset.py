@@ -61,6 +61,7 @@ def check_dataset(source: Source, options: Options) -> tuple[int, list[Finding]]
             sink.findings += references.check(case)
             if seen.repeats((case.id,)):
                 repeated.add(case.id)
+        sink.findings += references.unused_thresholds()
         if repeated:
             sink.findings += _duplicates(source, options, repeated)
         for file in source.files if source.kind == "jsonl" else ():

@@ -6,13 +6,17 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from agentv.datasets.evaluators import needs_reference
 from agentv.datasets.files import FileError
 from agentv.datasets.reading import OpenDataset
 from agentv.datasets.yaml_document import parse_yaml_file
 from agentv.datasets.yaml_nodes import locate
 from agentv.errors import DatasetError
+from agentv.evaluators.base import NO_REFERENCE_HINT
 from agentv.evaluators.composite import RESULTS_NAMES
+from agentv.evaluators.definitions import function_problems
 from agentv.evaluators.judge_prompt import VARIABLES, prompt_problems
+from agentv.evaluators.scripts import script_problems
 from agentv.model.case import USER_TARGET, EvalCase, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import FrozenDict
@@ -23,7 +27,6 @@ from agentv.targets.loading import find_targets_file
 from agentv.validation.finding import Finding
 
 _JUDGES = frozenset({"llm_judge", "rubric"})
-_SCRIPT_ENDINGS = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
 
 
 class References:
@@ -34,6 +37,9 @@ class References:
         self._folder = dataset.source.folder
         self._targets_file, self._targets = _known_targets(self._folder, dataset.root)
         self._checked: set[object] = set()
+        self._comparing: dict[EvaluatorSpec, bool] = {}
+        self._names: set[str] = set()
+        self._thresholds: dict[str, EvalCase] = {}
         self._document = dataset.document
         self._rows = {mark.line: row for row in dataset.document.cases or () if (mark := locate(row, ()))}
 
@@ -51,6 +57,34 @@ class References:
             for index, spec in enumerate(specs):
                 if self._is_new(spec):
                     yield from self._check_evaluator(spec, case, f"{field}evaluators[{index}]")
+        yield from self._check_reference(case)
+
+    def unused_thresholds(self) -> Iterator[Finding]:
+        """Thresholds of evaluators that no case has; another dataset of the same run may have them."""
+        for name, case in self._thresholds.items():
+            if name not in self._names:
+                message = f"'execution.thresholds' names '{name}', and no case here has an evaluator of that name"
+                yield self._finding(
+                    "warning", message, case, name, "execution.thresholds", did_you_mean(name, self._names)
+                )
+
+    def _check_reference(self, case: EvalCase) -> Iterator[Finding]:
+        """Evaluators that compare with a reference answer, where there is none."""
+        asked = [("", spec, case.expected_output) for spec in case.evaluators]
+        for number, turn in enumerate(case.turns, 1):
+            asked += [(f"turn-{number}.", spec, turn.expected_output) for spec in turn.evaluators]
+        for name in case.execution.thresholds or ():
+            self._thresholds.setdefault(name, case)
+        for prefix, spec, expected in asked:
+            self._names.add(f"{prefix}{spec.name}")
+            if not expected and self._compares(spec):
+                message = f"Evaluator '{prefix}{spec.name}' compares with a reference answer, and there is none"
+                yield Finding("error", case.path, message, case.line, None, "evaluators", NO_REFERENCE_HINT)
+
+    def _compares(self, spec: EvaluatorSpec) -> bool:
+        if spec not in self._comparing:
+            self._comparing[spec] = needs_reference(spec)
+        return self._comparing[spec]
 
     def _check_user(self, user: SimulatedUser, case: EvalCase) -> Iterator[Finding]:
         """The target that plays a simulated user; without a name it is the one called `user`."""
@@ -119,20 +153,22 @@ class References:
         if not file.endswith(".py"):
             return
         try:
-            self._finder.find(file)
+            path = self._finder.find(file).path
         except FileError as error:
             yield self._finding("error", error.message, case, reference, field, error.hint)
+            return
+        for problem in function_problems(reference, path):
+            yield self._finding(problem.severity, problem.message, case, reference, field, problem.hint)
 
     def _check_script(self, settings: dict[str, Any], case: EvalCase, field: str) -> Iterator[Finding]:
         """A script that is not there may still be made before the run, so this is a warning."""
         script = settings.get("script", settings.get("command"))
         words = script.split() if isinstance(script, str) else [word for word in script or () if isinstance(word, str)]
         cwd = settings.get("cwd")
-        folder = os.path.normpath(os.path.join(self._folder, cwd) if isinstance(cwd, str) else self._folder)
+        folder = os.path.join(self._folder, cwd) if isinstance(cwd, str) else self._folder
         for word in words:
-            if word.endswith(_SCRIPT_ENDINGS) and not os.path.exists(os.path.join(folder, word)):
-                message = f"The script '{word}' was not found in {folder}"
-                yield self._finding("warning", message, case, word, f"{field}.script")
+            for problem in script_problems([word], folder):
+                yield self._finding(problem.severity, problem.message, case, word, f"{field}.script")
 
     def _finding(
         self, severity: Severity, message: str, case: EvalCase, value: str, field: str, hint: str = ""
