@@ -230,3 +230,75 @@ def test_rules_are_read():
     assert (parse_rule("pass_rate=0.9").measure, parse_rule("pass-rate=0.9").value) == ("pass_rate", 0.9)
     with pytest.raises(UsageError, match="Not understood"):
         parse_rule("mean=high")
+
+
+@pytest.fixture
+def talks(project):
+    cases = [{"input": said(number // 4, 90), "conversation_id": f"talk-{number // 4}"} for number in range(120)]
+    project.dataset(*cases)
+    project.eval("--stop-when", "0.5", "--workers", "1", "--seed", "5", "--out", "out")
+    assert summary_of(project)["default"].early_stop.not_needed > 0
+    return project
+
+
+def test_a_run_that_is_complete_is_left_as_it_is(talks):
+    files = [talks.path / "out" / name for name in ("summary.json", "results.jsonl", "run.json")]
+    before = [file.read_text() for file in files]
+    assert talks.command("eval", "--resume", "--out", "out").code == 0
+    assert [file.read_text() for file in files] == before
+
+
+def test_what_had_begun_when_enough_was_known_is_finished_after_a_kill(talks):
+    whole = summary_of(talks)
+    results = talks.path / "out" / "results.jsonl"
+    lines = results.read_bytes().splitlines(keepends=True)
+    results.write_bytes(b"".join(lines[:-2]))
+    assert talks.command("eval", "--resume", "--out", "out").code == 0
+    found = summary_of(talks)["default"]
+    assert found.early_stop == whole["default"].early_stop
+    assert (found.ci95, found.skipped) == (whole["default"].ci95, whole["default"].skipped)
+
+
+def test_a_rescoring_knows_that_the_run_was_stopped_early(talks):
+    result = talks.command("rescore", "out", "--out", "again")
+    assert result.code == 0, result
+    before, after = summary_of(talks), summary_of(talks, "again")
+    assert after == before
+    manifests = [RunFolder(talks.path / name).read_manifest() for name in ("out", "again")]
+    assert [(each.stopped_early, each.seed) for each in manifests] == [(True, 5)] * 2
+    assert manifests[0].counts == manifests[1].counts
+    assert f"{before['default'].scored} of 120" in result.stdout
+    assert compare(talks.path / "out", talks.path / "again").paired.test == "e-value"
+    assert talks.command("rescore", "again", "--stored-cases", "--out", "third").code == 0
+    assert summary_of(talks, "third") == before
+
+
+def test_scores_of_now_are_bet_on_where_others_ended_the_run(talks):
+    result = talks.command("rescore", "out", "-e", "{type: contains, value: 'no'}", "--out", "again")
+    assert result.code == 0, result
+    before, after = (summary_of(talks, name)["default"] for name in ("out", "again"))
+    assert after.mean == pytest.approx(1 - before.mean)
+    assert after.ci95 == pytest.approx([1 - bound for bound in reversed(before.ci95)], abs=1e-4)
+    assert (before.early_stop.answer, after.early_stop.answer) == ("above", "below")
+    assert after.early_stop.not_needed == after.skipped == before.skipped
+    assert RunFolder(talks.path / "again").read_manifest().stopped_early
+
+
+def test_a_rescoring_of_some_cases_only_bets_too(talks):
+    assert talks.command("rescore", "out", "--limit", "30", "--out", "again").code == 0
+    found = summary_of(talks, "again")["default"]
+    assert (found.early_stop.n, found.early_stop.not_needed, found.skipped) == (found.scored, 0, 0)
+    assert RunFolder(talks.path / "again").read_manifest().stopped_early
+
+
+def test_a_rescoring_needs_the_run_that_decided_when_to_stop(project):
+    project.dataset(*(said(number, 60) for number in range(CASES)))
+    project.eval("--out", "before")
+    project.targets({"name": "better", "provider": "mock", "response": "yes"})
+    project.eval("--target", "better", "--stop-when", "before", "--out", "after")
+    assert project.command("rescore", "after", "--out", "again").code == 0
+    assert summary_of(project, "again") == summary_of(project, "after")
+    (project.path / "before").rename(project.path / "gone")
+    result = project.command("rescore", "after", "--out", "third")
+    assert result.code == 2 and "by its difference from before, which is not there" in result.stderr
+    assert not (project.path / "third").exists()

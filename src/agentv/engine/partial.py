@@ -58,7 +58,7 @@ def _early_stop(stopping: Stopping, name: str, target: TargetSummary) -> EarlySt
         estimate=None if bet.mean is None else shown(bet.mean),
         ci95=(shown(low), shown(high)),
         e_value=round(bet.e_value, 6) if math.isfinite(bet.e_value) else bet.e_value,
-        not_needed=target.skipped if bet.decided else 0,
+        not_needed=stopping.not_needed(name, target.skipped),
     )
 
 

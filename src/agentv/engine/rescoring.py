@@ -16,16 +16,17 @@ from agentv.engine.options import RescoreOptions
 from agentv.engine.plan import Cases, Checked, Plan
 from agentv.engine.run import Observer, Running
 from agentv.engine.session import Session
-from agentv.engine.stopping import Stopping
+from agentv.engine.stopping import StopRule, Stopping, parse_rule
 from agentv.engine.stored_answers import StoredAnswer, StoredAnswers, StoredCase
 from agentv.engine.work import Worker
-from agentv.errors import UsageError
+from agentv.errors import AgentvError, UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Verdicts
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult, Result
-from agentv.model.run import RunLink, RunManifest, TargetEntry
+from agentv.model.run import EarlyStop, RunLink, RunManifest, RunSummary, TargetEntry
+from agentv.results.brief import brief_records
 from agentv.results.folder import RunFolder
 from agentv.targets.base import Target
 from agentv.transform import apply_transform
@@ -146,6 +147,7 @@ class RescoreSession(Session):
         self._then = {entry.name: entry for entry in manifest.targets} if manifest is not None else {}
         judges = manifest.judges if manifest is not None else ()
         self._judges_then = {entry.name: entry.fingerprint for entry in (*self._then.values(), *judges)}
+        self._early_stops = _early_stops(answers)
         self._stand_ins: dict[str, Target] = {}
         super().__init__(options, cases, evaluators=evaluators)
 
@@ -249,6 +251,7 @@ class RescoreSession(Session):
             cases=self.cases,
             known=tuple(dict.fromkeys((*self._targets.names, *self.answers.targets))),
             evaluators=self._evaluators,
+            trials=(self.answers.manifest.options if self.answers.manifest else {}).get("trials"),
             judge=self.options.judge,
             judge_target=self._judge_now,
             answers=self.answers,
@@ -273,9 +276,35 @@ class RescoreSession(Session):
         checked: Checked,
         observer: Observer,
         earlier: Earlier | None,  # noqa: ARG002
-        stopping: Stopping | None,  # noqa: ARG002
+        stopping: Stopping | None,  # noqa: ARG002  # all that was drawn is scored
     ) -> Running:
         return Rescoring(self, folder, worker, checked, observer)
+
+    def _stopping(self) -> Stopping | None:
+        """The rule of a run that looked whether it may stop, and its order: intervals must know of both."""
+        found = next(iter(self._early_stops.values()), None)
+        manifest = self.answers.manifest
+        if found is None or manifest is None:
+            return None
+        rule = StopRule(found.rule, found.measure, found.value)
+        if found.measure == "difference":
+            try:
+                rule = parse_rule(found.rule)
+            except UsageError as error:
+                message = f"The run was stopped by its difference from {found.rule}, which is not there"
+                raise UsageError(message, error.detail, "Put that run back, or name it as it was named then") from None
+        return Stopping(rule, manifest.seed or 0, self.plan)
+
+    def _caught_up(self, summary: RunSummary, stopping: Stopping, folder: RunFolder) -> RunSummary:
+        """With the jobs that were not needed then, where all answers are scored, and the bets on the new scores."""
+        targets = dict(summary.targets)
+        whole = sum(target.cases for target in targets.values()) == self.answers.jobs
+        spared = {name: early.not_needed for name, early in self._early_stops.items() if whole}
+        stopping.rescored((record for _, record in brief_records(folder.path)), spared)
+        for name, count in spared.items():
+            found = targets[name]
+            targets[name] = msgspec.structs.replace(found, cases=found.cases + count, skipped=found.skipped + count)
+        return msgspec.structs.replace(summary, targets=targets)
 
     def _entry(self, name: str) -> TargetEntry:
         return self._then.get(name) or TargetEntry(name=name, provider="unknown", fingerprint="")
@@ -286,6 +315,9 @@ class RescoreSession(Session):
         manifest = super()._manifest(checked, run_id)
         if self.cases.sources and not manifest.paths and answers.manifest is not None:
             manifest = msgspec.structs.replace(manifest, paths=answers.manifest.paths)
+        if self._early_stops and answers.manifest is not None:
+            then = answers.manifest
+            manifest = msgspec.structs.replace(manifest, seed=then.seed, stopped_early=then.stopped_early)
         return msgspec.structs.replace(manifest, rescored_from=link)
 
     def _check_unchanged(self, earlier: RunManifest, checked: Checked) -> None:
@@ -295,6 +327,15 @@ class RescoreSession(Session):
             raise UsageError("The run in progress cannot go on: the answers that it scores changed since it began")
         if earlier.fingerprints != checked.evaluators:
             raise UsageError("The run in progress cannot go on: its evaluators changed since it began")
+
+
+def _early_stops(answers: StoredAnswers) -> dict[str, EarlyStop]:
+    """What a run that looked whether it may stop said of each target."""
+    try:
+        targets = RunFolder(answers.path).read_summary().targets
+    except AgentvError:
+        return {}
+    return {name: target.early_stop for name, target in targets.items() if target.early_stop is not None}
 
 
 def _judges_of(result: EvaluatorResult) -> Iterator[str]:

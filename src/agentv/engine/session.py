@@ -159,8 +159,7 @@ class Session:
         """Runs the plan into its folder and sums up. `watch` goes along while it runs."""
         redactor = Redactor(self.secrets)
         run_id = new_run_id()
-        rule = None if self.options.stop_when is None else parse_rule(self.options.stop_when)
-        stopping = None if rule is None else Stopping(rule, self.options.seed, self.plan)
+        stopping = self._stopping()
         folder, begun = self._open_folder(out, resume, run_id, redactor)
         lock = folder.lock()
         manifest = begun
@@ -178,6 +177,11 @@ class Session:
             if manifest is None:
                 with suppress(OSError):
                     folder.path.rmdir()  # nothing has begun: what was made for it goes again
+
+    def _stopping(self) -> Stopping | None:
+        """What watches whether enough is known, when that is asked for."""
+        rule = None if self.options.stop_when is None else parse_rule(self.options.stop_when)
+        return None if rule is None else Stopping(rule, self.options.seed, self.plan)
 
     def _worker(self, run_id: str, checked: Checked, folder: RunFolder) -> Worker:
         """What runs the jobs, everything that they need opened."""
@@ -238,18 +242,20 @@ class Session:
             if earlier is not None:
                 earlier.close()
         summary, details = running.summary.build(checked.jobs), running.summary.details()
-        if stopping is not None:
-            summary, details = label(summary, details, stopping, folder.path)
         spared = {name: stopping.side(name) is not None for name in stopping.bets} if stopping is not None else {}
         missing = any(target.skipped and not spared.get(name) for name, target in summary.targets.items())
         if running.stopped is None and missing:
             hint = "Put the files back and go on with --resume, or start a new run"
             raise AgentvError("The datasets changed while they were run", f"Done so far is in {folder.path}", hint)
+        if stopping is not None:
+            summary = self._caught_up(summary, stopping, folder)
+            summary, details = label(summary, details, stopping, folder.path)
         verdict = judge(summary, self.options.gates, running.stopped, checked.thresholds)
         verdict = with_missing(verdict, worker.targets.missing)
         folder.write_summary(summary)
-        early = running.stopped in (None, "decided") and any(map(_stopped, summary.targets.values()))
-        ended = now() if running.stopped in (None, "decided") else None
+        spared_any = manifest.stopped_early or any(map(_stopped, summary.targets.values()))
+        early = running.stopped in (None, "decided") and spared_any
+        ended = manifest.finished_at or now() if running.stopped in (None, "decided") else None
         folder.write_manifest(
             msgspec.structs.replace(
                 manifest,
@@ -269,6 +275,10 @@ class Session:
             stopped=running.stopped,
             stopped_early=early,
         )
+
+    def _caught_up(self, summary: RunSummary, stopping: Stopping, folder: RunFolder) -> RunSummary:  # noqa: ARG002
+        """The figures to be labelled, and all bets made: here they were while the run went on."""
+        return summary
 
     def _running(
         self,
@@ -367,7 +377,7 @@ def _counts(summary: RunSummary, checked: Checked) -> Counts:
     targets = summary.targets.values()
     return Counts(
         cases=checked.cases,
-        jobs=checked.total,
+        jobs=sum(target.cases for target in targets),
         ok=sum(target.scored for target in targets),
         unscored=sum(target.unscored for target in targets),
         errors=sum(target.errors for target in targets),

@@ -8,7 +8,7 @@ What belongs together (a conversation, the trials of a case) is one bet and is a
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -110,16 +110,23 @@ class Stopping:
         self._begun: dict[tuple[str, str], _Unit] = {}
         self._order: dict[str, deque[_Unit]] = {name: deque() for name in targets}
         self._known: dict[JobKey, float | None] = {}
+        self._spared: Mapping[str, int] | None = None
         self.open = frozenset(targets)
 
     @property
     def decided(self) -> bool:
-        """Whether all is known of every target."""
-        return all(bet.decided for bet in self.bets.values())
+        """Whether all is known of every target, and nothing from before the run was resumed is left to take in."""
+        return not self._known and all(bet.decided for bet in self.bets.values())
 
     def side(self, target: str) -> Side | None:
         """On which side a target is, once that is known."""
         return self.bets[target].decided
+
+    def not_needed(self, target: str, skipped: int) -> int:
+        """How many of the jobs that were skipped were not needed."""
+        if self._spared is not None:
+            return self._spared.get(target, 0)
+        return skipped if self.bets[target].decided else 0
 
     def units(self, cases: Cases) -> Iterator[list[EvalCase]]:
         """The cases in random order, those of a conversation together; the same order whenever a run goes on."""
@@ -135,8 +142,12 @@ class Stopping:
                 yield chosen.pop(key)
 
     def begin(self, jobs: list[Job]) -> None:
-        """The jobs of a unit are about to be run, for the targets that are still `open`."""
+        """The jobs of a unit are about to be run, for the targets that are still `open`.
+
+        A unit that had begun before the run was resumed counts and is finished, whatever was known by then.
+        """
         self.open = frozenset(name for name, bet in self.bets.items() if bet.decided is None)
+        self.open |= {job.target for job in jobs if job.key in self._known}
         for job in jobs:
             if job.target not in self.open:
                 continue
@@ -163,6 +174,21 @@ class Stopping:
         unit.missing -= 1
         unit.add(self.worth(result))
         self._take_in(result.target)
+
+    def rescored(self, records: Iterable[BriefRecord], spared: Mapping[str, int]) -> None:
+        """All that was drawn, scored again: bet on in the order in which it was drawn.
+
+        The bets hold, whichever scores ended the run: when to stop was decided by what had been drawn by then. `spared`
+        are the jobs of each target that were not needed.
+        """
+        self._spared = spared
+        units: dict[tuple[str, int, str], _Unit] = {}
+        for record in records:
+            name = unit_of(record.conversation_id, record.dataset_path, record.eval_id)
+            key = record.target, rank(self.seed, name), name
+            units.setdefault(key, _Unit(name)).add(self.worth(record))
+        for key in sorted(units):
+            self.bets[key[0]].add(units[key].total, units[key].count)
 
     def worth(self, result: Result | BriefRecord) -> float | None:
         """What a result counts for in a bet, from 0 to 1; None when there is nothing to bet on."""
@@ -201,15 +227,15 @@ class _Unit:
 
 def _counted(plan: Plan) -> tuple[int, int, list[str]]:
     """How many cases there are, the most jobs that one target has in one unit, and the targets."""
-    together: Counter[tuple[str, str]] = Counter()
+    together: Counter[str] = Counter()
     cases, largest = 0, 1
     targets: dict[str, None] = {}
     for case in plan.cases.stream_again():
         cases += 1
-        jobs = plan.trials_of(case) * max(1, len(case.prompts))
+        counts = dict(plan.counts_of(case))
+        jobs = max([plan.trials_of(case) * max(1, len(case.prompts)), *counts.values()])
         largest = max(largest, jobs)
-        for target in plan.targets_of(case):
-            targets[target] = None
-            if case.conversation_id is not None:
-                together[target, case.conversation_id] += jobs
+        targets.update(dict.fromkeys(counts))
+        if case.conversation_id is not None:
+            together[case.conversation_id] += jobs
     return cases, max([largest, *together.values()]), list(targets)
