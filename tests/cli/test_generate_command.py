@@ -326,6 +326,7 @@ def test_rows_that_fail_are_counted_and_tried_again(project):
     ended = project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl")
     assert ended.code == 1
     assert "Row 2: " in ended.stderr and "2 of 3 rows are cases in out.jsonl now" in ended.stderr
+    assert "1 failed; the same command with --resume tries them again" in ended.stderr
     assert project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl").code == 2
     project.write("rows.jsonl", [rows[0], {"topic": "hail"}, rows[2]])
     (project.path / "asked.log").unlink()
@@ -354,6 +355,16 @@ def test_bad_rows_and_templates_are_told_with_their_place(project, name, content
     ended = project.command("generate", "evals", name, "--out", "out.jsonl", *arguments)
     assert ended.code == 2 and said in ended.stderr, ended
     assert not (project.path / "out.jsonl").exists()
+
+
+def test_a_row_that_makes_no_case_is_told_by_its_number(project):
+    project.write("rows.csv", "question,answer\nrain,wet\nsun,dry\n,none\n")
+    templates = ("--input", "{{ question }}", "--expected-outcome", "Says {{ answer }}")
+    ended = project.command("generate", "evals", "rows.csv", "--out", "out.jsonl", *templates)
+    assert ended.code == 1
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("Row ")]
+    assert line.startswith("Row 3: ") and "input" in line, line
+    assert "position" not in ended.stderr and "of those given" not in ended.stderr
 
 
 def test_rows_in_a_dry_run_are_counted_only(project):

@@ -215,6 +215,15 @@ def test_a_judge_is_held_against_the_labels(judged, command):
     assert "a30: person fail, judge pass 0.900: said so" in told
 
 
+def test_a_judge_worse_than_chance_is_not_corrected(judged, command):
+    run = write_run(judged, [(f"a{n}", "pass" if n < 70 else "fail", float(n < 70)) for n in range(100)])
+    write_labels(judged, {f"a{n}": "fail" if n < 70 else "pass" for n in range(60, 80)})
+    assert calibrate(command, run)["rogan_gladen"] is None
+    told = command("judge", "calibrate", run, "--evaluator", "j").stdout
+    assert "  Rogan-Gladen  -\n" in told
+    assert "Note: Rogan-Gladen cannot correct this judge: it passes bad answers as often as good ones" in told
+
+
 def test_twenty_answers_are_named_to_label_next_and_why(judged, command):
     rows = [(f"a{n}", "pass" if n < 70 else "fail", 1.0 if n < 70 else 0.0) for n in range(100)]
     run = write_run(judged, rows)
@@ -378,6 +387,14 @@ def test_cases_without_a_reference_have_no_oracle_and_limits_are_left_out(probin
     found = json.loads(probing("--json").stdout)
     assert "oracle" not in found["kinds"]
     assert (found["judged"], found["errors"], list(found["evaluators"])) == (7, 0, ["regex"])
+
+
+@pytest.mark.parametrize("judge", ["nope", "nop"])
+def test_a_probe_is_no_judge(probing, judge):
+    probing.folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    ended = probing("-e", "llm_judge", "--judge", judge)
+    assert ended.code == 2 and f"Unknown judge '{judge}'" in ended.stderr, ended
+    assert "Known targets: default" in ended.stderr and "Did you mean" not in ended.stderr
 
 
 def test_the_run_of_all_probes_is_kept_when_asked_for(probing):

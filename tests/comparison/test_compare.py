@@ -262,6 +262,20 @@ class TestParts:
         cached = [msgspec.structs.replace(each, cached=True) for each in after]
         assert compare(before, cached).duration is None
 
+    def test_why_a_case_changed_is_said_by_the_evaluator_that_changed(self, compare):
+        def case(score, **parts):
+            said = [
+                msgspec.structs.replace(each, misses=(f"{each.name} missed",), hits=(f"{each.name} hit",))
+                for each in judged(**parts)
+            ]
+            known = {"misses": tuple(miss for each in said for miss in each.misses), "reasoning": "always: said"}
+            return record("x", score, evaluator_results=tuple(said), **known)
+
+        low, high = case(0.4, always=0.5, moved=0.3, other=0.4), case(0.7, always=0.5, moved=1.0, other=0.2)
+        assert compare([high], [low]).changes[0].reason == "moved missed"
+        assert compare([low], [high]).changes[0].reason == "moved hit"
+        assert compare([record("x", 1.0)], [low]).changes[0].reason == "always missed"
+
     def test_the_biggest_changes_have_both_answers(self, compare):
         before = [record(n, 0.5, candidate_answer=f"old {n}") for n in range(6)]
         changes = [0, 0.2, -0.4, 0.4, 0.1, 0]

@@ -79,7 +79,7 @@ def rubrics(file: str, **given: Any) -> None:
         return
     done = _run_rubrics(source.folder, open_cases, target.replace, generate_rubrics, given)
     output.say(f"{done.made} of {len(open_cases)} cases without rubrics have some now, in {file}")
-    _end(done)
+    _end(done, "the same command")
 
 
 def _check_room(target: Any, ids: list[str]) -> None:
@@ -137,13 +137,13 @@ def evals(rows: str, out: str, **given: Any) -> None:
         return
     already = f", {done.there_already} were there" if done.there_already else ""
     output.say(f"{done.made} of {total} rows are cases in {out} now{already}")
-    _end(done)
+    _end(done, "the same command" if given["resume"] else "the same command with --resume")
 
 
-def _end(done: Done) -> None:
+def _end(done: Done, again: str) -> None:
     if done.interrupted:
-        output.say("Interrupted: what is done is kept; the same command goes on")
+        output.say(f"Interrupted: what is done is kept; {again} goes on")
         sys.exit(EXIT_INTERRUPTED)
     if done.failed:
-        output.say(output.styled("Ended:", "red") + f" {len(done.failed)} failed; the same command tries them again")
+        output.say(output.styled("Ended:", "red") + f" {len(done.failed)} failed; {again} tries them again")
         sys.exit(EXIT_FINDINGS)

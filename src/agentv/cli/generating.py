@@ -134,8 +134,9 @@ class _Writer:
         try:
             GivenCases([line])
         except AgentvError as error:
-            self.failed.append((f"row {number}", str(error)))
-            output.say(f"Row {number}: {error}")
+            # The headline counts the cases that were given, and this is always the first: the row is its place.
+            self.failed.append((f"row {number}", error.detail or error.headline))
+            output.say(f"Row {number}: {'. '.join(filter(None, (error.detail or error.headline, error.hint)))}")
             return
         self._ids.add(id)
         self._file.write(to_json(line) + b"\n")

@@ -14,6 +14,7 @@ from agentv.results.brief import whole_record
 from agentv.results.drawing import rank, unit_of
 from agentv.results.folder import RunFolder
 from agentv.results.reading import read_run
+from agentv.results.summary import reason_of
 from agentv.stats.comparison import Paired, compare_drawn, compare_paired
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import Estimate, paired_difference
@@ -239,7 +240,7 @@ def _changes(joined: Joined, pairs: Pairs, most: int) -> Iterable[Change]:
     order = np.lexsort((pairs.deltas, -np.abs(pairs.deltas)))
     for row in [int(row) for row in order[:most] if pairs.deltas[row]]:
         before, after = (_record(joined, side, int(joined.index[row][side])) for side in (0, 1))
-        reason = after.reasoning or next(iter(after.misses), None) if after else None
+        reason = reason_of(after, before) or None if after else None
         answers = [each.candidate_answer if each else None for each in (before, after)]
         yield Change(pair=pairs[row], answer1=answers[0], answer2=answers[1], reason=reason)
 

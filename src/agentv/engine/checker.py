@@ -184,8 +184,8 @@ class Checker:
             )
             raise self._refusal(case, message, hint)
         for judge in judges:
-            if judge not in self._known:
-                hint = did_you_mean(judge, plan.known) or f"Known targets: {', '.join(plan.known)}"
+            if judge not in plan.may_judge:
+                hint = did_you_mean(judge, plan.may_judge) or f"Known targets: {', '.join(plan.may_judge)}"
                 raise self._refusal(case, f"Unknown judge '{judge}' of evaluator '{need.evaluator}'", hint)
         return judges
 

@@ -79,6 +79,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         per_target = self.trials_of(case) * max(1, len(case.prompts))
         return dict.fromkeys(self.targets_of(case), per_target)
 
+    @property
+    def may_judge(self) -> tuple[str, ...]:
+        """The targets that may be named as judges."""
+        return self.known
+
     def prints_of(self, case: EvalCase) -> tuple[str, str]:
         """The hashes of what is asked, and of that with what the answer is held against."""
         return case.fingerprints

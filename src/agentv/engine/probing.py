@@ -90,6 +90,11 @@ class ProbePlan(Plan, frozen=True, kw_only=True):
         """The kinds in the place of targets."""
         return tuple(kind for kind in self.targets if kind != ORACLE or case.expected_output)
 
+    @property
+    def may_judge(self) -> tuple[str, ...]:
+        """Those of the targets file: a probe answers, and judges nobody."""
+        return tuple(name for name in self.known if name not in KINDS)
+
     def trials_of(self, case: EvalCase) -> int:  # noqa: ARG002
         """Once: the answers do not vary."""
         return 1

@@ -16,7 +16,7 @@ from agentv.engine.options import RescoreOptions
 from agentv.engine.plan import Cases, Checked, Plan
 from agentv.engine.run import Observer, Running
 from agentv.engine.session import Session
-from agentv.engine.stopping import StopRule, Stopping, parse_rule
+from agentv.engine.stopping import Stopping, StopRule, parse_rule
 from agentv.engine.stored_answers import StoredAnswer, StoredAnswers, StoredCase
 from agentv.engine.work import Worker
 from agentv.errors import AgentvError, UsageError

@@ -115,8 +115,8 @@ class Stopping:
 
     @property
     def decided(self) -> bool:
-        """Whether all is known of every target, and nothing from before the run was resumed is left to take in."""
-        return not self._known and all(bet.decided for bet in self.bets.values())
+        """Whether all was known of every target before the last unit, and nothing of a resumed run is left to count."""
+        return not self.open and not self._known
 
     def side(self, target: str) -> Side | None:
         """On which side a target is, once that is known."""
@@ -175,7 +175,7 @@ class Stopping:
         unit.add(self.worth(result))
         self._take_in(result.target)
 
-    def rescored(self, records: Iterable[BriefRecord], spared: Mapping[str, int]) -> None:
+    def rescored(self, records: Iterable[BriefRecord | Result], spared: Mapping[str, int]) -> None:
         """All that was drawn, scored again: bet on in the order in which it was drawn.
 
         The bets hold, whichever scores ended the run: when to stop was decided by what had been drawn by then. `spared`
@@ -232,7 +232,7 @@ def _counted(plan: Plan) -> tuple[int, int, list[str]]:
     targets: dict[str, None] = {}
     for case in plan.cases.stream_again():
         cases += 1
-        counts = dict(plan.counts_of(case))
+        counts = plan.counts_of(case)
         jobs = max([plan.trials_of(case) * max(1, len(case.prompts)), *counts.values()])
         largest = max(largest, jobs)
         targets.update(dict.fromkeys(counts))

@@ -62,6 +62,8 @@ def _pass_rate(found: Calibration) -> Iterator[str]:
         if figure is not None:
             low, high = figure.ci95
             yield f"  {name:<13} {percent(figure.value)} (95 % interval {low * 100:.1f} to {high * 100:.1f} %)"
+        elif found.labelled:
+            yield f"  {name:<13} -"
 
 
 def _disagreements(found: Calibration) -> Iterator[str]:

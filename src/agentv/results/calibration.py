@@ -130,7 +130,7 @@ def calibrate(judged: Sequence[Judged], labels: Labels, judge: str, unscored: in
     elif told:
         corrected = rogan_gladen(told, passed, len(judged))
         if corrected is None:
-            notes.append("Rogan-Gladen needs answers that a person passed and some that a person failed")
+            notes.append(_why_uncorrected(told))
     mean = sum(each.score for each in judged) / len(judged) if judged else 0.0
     table = confusion(told)
     known = {each.key for each in judged}
@@ -154,6 +154,13 @@ def calibrate(judged: Sequence[Judged], labels: Labels, judge: str, unscored: in
         disagreements=tuple(_disagreements(judged, labelled)),
         next=tuple(suggestions(judged, labels, count)),
     )
+
+
+def _why_uncorrected(labelled: Sequence[Labelled]) -> str:
+    """Why the judge's pass rate cannot be corrected by what it gets wrong."""
+    if len({each.label for each in labelled}) < 2:
+        return "Rogan-Gladen needs answers that a person passed and some that a person failed"
+    return "Rogan-Gladen cannot correct this judge: it passes bad answers as often as good ones, or more often"
 
 
 def suggestions(judged: Sequence[Judged], labels: Labels, count: int, seed: int = 0) -> list[Suggestion]:

@@ -262,16 +262,32 @@ def _note(result: Result, reason: str) -> CaseNote:
     )
 
 
-def reason_of(result: Result) -> str:
-    """Why a result is no pass: its error, what was missed, else what the evaluators say. Empty where nobody says."""
+def reason_of(result: Result, before: Result | None = None) -> str:
+    """Why a result is no pass: its error, what was missed, else what the evaluators say. Empty where nobody says.
+
+    Held against one from `before`, those evaluators speak whose scores went the way of the whole.
+    """
     if result.error is not None:
         return result.error.message
+    change = 0.0 if before is None else (result.score or 0.0) - (before.score or 0.0)
+    moved = [] if before is None else _moved(before, result, change)
+    if moved:
+        found = next((each for found in moved for each in (found.misses if change < 0 else found.hits)), None)
+        said = next((found.reasoning for found in moved if found.reasoning), None)
+        return found or said or ", ".join(found.name for found in moved)
     if result.misses:
         return result.misses[0]
     low = [found for found in result.evaluator_results if found.verdict not in (None, "pass")]
     missed = next((found.misses[0] for found in low if found.misses), None)
     said = next((found.reasoning for found in low if found.reasoning), None)
     return missed or result.reasoning or said or ", ".join(found.name for found in low)
+
+
+def _moved(before: Result, result: Result, change: float) -> list[EvaluatorResult]:
+    """The evaluators whose scores changed in the same direction."""
+    then = {found.name: found.score for found in before.evaluator_results if found.score is not None}
+    known = [(found, found.score) for found in result.evaluator_results if found.score is not None]
+    return [found for found, score in known if (score - then.get(found.name, score)) * change > 0]
 
 
 def judge_cost(result: Result) -> float | None:

@@ -66,14 +66,17 @@ def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> Estim
 
     The labelled are among the `cases`, of which the judge passed `passed`, and were drawn at random. The interval is
     Fieller's: it holds where the judge is poor too, and is everything from 0 to 1 when the judge may be guessing. None
-    when the labels are all pass or all fail: then one of the two rates is unknown.
+    when the labels are all pass or all fail, for then one of the two rates is unknown, and when the judge passes bad
+    answers as often as good ones, for then its verdicts say nothing that could be corrected.
     """
     (both, missed), (let_through, caught) = confusion(labelled)
     good, bad, n = both + missed, let_through + caught, len(labelled)
     if not good or not bad:
         return None
     exact = both / good + caught / bad - 1
-    value = min(1.0, max(0.0, (passed / cases - let_through / bad) / exact)) if exact > 0 else passed / cases
+    if exact <= 0:
+        return None
+    value = min(1.0, max(0.0, (passed / cases - let_through / bad) / exact))
     half = 2 * _PADDING
     finds, rejects = (both + _PADDING) / (good + half), (caught + _PADDING) / (bad + half)
     rest, share, base = cases - n, n / cases, good / n
