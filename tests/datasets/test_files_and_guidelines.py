@@ -83,11 +83,11 @@ class TestSearchOrder:
 
     def test_then_the_working_directory_when_it_is_inside_the_root(self, folder, found, monkeypatch):
         folder.write("project/.git/HEAD", "")
-        folder.write("project/work/notes.md", "here")
+        folder.write("project/area/notes.md", "here")
         folder.write("project/evals/d.jsonl", [asking(file("notes.md"))])
-        monkeypatch.chdir(folder.path / "project/work")
+        monkeypatch.chdir(folder.path / "project/area")
         part = folder.load("../evals/d.jsonl")[0].input[0].parts[0]
-        assert part.path == str(folder.path / "project/work/notes.md")
+        assert part.path == str(folder.path / "project/area/notes.md")
 
     def test_and_not_when_it_is_outside(self, folder):
         folder.write("notes.md", "here")

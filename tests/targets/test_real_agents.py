@@ -163,7 +163,7 @@ def test_codex_reports_what_it_edits(agent, folder, command):
 
 
 @pytest.mark.parametrize("agent", ["claude-code"], indirect=True)
-def test_a_subagent_of_claude_code_is_one_call(agent, folder, command):
+def test_what_claude_code_hands_on_is_one_call(agent, folder, command):
     task = {"description": "Look", "prompt": "Do the work below", "subagent_type": "general-purpose"}
     own = [Answer("I will ask.", (ToolCall("Task", task, id="call_1"),), USAGE), Answer(ANSWER, usage=USAGE)]
     below = [Answer("Below.", (ToolCall("Bash", {"command": "echo low", "description": "x"}, id="call_2"),), USAGE)]
@@ -176,4 +176,4 @@ def test_a_subagent_of_claude_code_is_one_call(agent, folder, command):
     assert "Done below." in first["tool_calls"][0]["output"]
     assert last["content"] == ANSWER
     assert record["execution_metrics"]["token_usage"]["input"] == 400
-    keep_events(agent, folder, "subagent")
+    keep_events(agent, folder, "handed-on")

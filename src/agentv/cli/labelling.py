@@ -60,7 +60,7 @@ class Labelling:
                 place -= 1
                 self._say(cards[place], None)
             else:
-                click.echo("There is nothing to undo in this session.")
+                click.echo("There is nothing to undo yet.")
 
     def _ask(self) -> Key:
         while True:

@@ -39,7 +39,7 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
 
     @staticmethod
     def answer_of(events: Iterable[Event]) -> Response:
-        """Messages of the main agent; what a subagent does is the work of the tool that started it."""
+        """Messages of the main agent; what it hands on to another is the work of the tool that did."""
         transcript = Transcript()
         result: dict[str, Any] | None = None
         model = None

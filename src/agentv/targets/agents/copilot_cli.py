@@ -59,7 +59,7 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
             elif kind == "report":
                 known["usage"] = added(map(_usage, ((data or {}).get("modelMetrics") or {}).values()))
             elif not isinstance(data, dict) or data.get("parentToolCallId"):
-                continue  # a subagent's work is that of the tool that started it
+                continue  # what it handed on is the work of the tool that did
             elif kind == "assistant.message":
                 known["model"] = data.get("model")
                 _message(transcript, data, at_ms, event.get("timestamp"))
