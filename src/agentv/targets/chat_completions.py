@@ -13,7 +13,7 @@ from agentv.model.values import to_json
 from agentv.targets.base import ModelApi
 from agentv.targets.conversation import folded, media_of, read_arguments
 from agentv.targets.declared import AnswerFormat, answer_format, function_of
-from agentv.targets.model_api import AnswerError, WireApi, given_only, merged, sensible_usage
+from agentv.targets.model_api import AnswerError, WireApi, decoded, given_only, merged, sensible_usage
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -114,10 +114,7 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 def read_completion(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    try:
-        completion = _decode_completion(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AnswerError(f"The answer is no chat completion: {error}") from None
+    completion = decoded(_decode_completion, body, "The answer is no chat completion")
     if completion.error is not None:
         raise AnswerError("The answer is an error", error=completion.error)
     if not completion.choices:

@@ -9,7 +9,7 @@ import msgspec
 from agentv.model.message import Message
 from agentv.model.response import Request, Response, content_text
 from agentv.model.result import TokenUsage
-from agentv.targets.model_api import AnswerError, WireApi
+from agentv.targets.model_api import AnswerError, WireApi, decoded
 
 
 class _Vector(msgspec.Struct, gc=False):
@@ -51,10 +51,7 @@ def embeddings_wire(model: str | None) -> WireApi:
 
 
 def _read(body: bytes, request: Request) -> Response:
-    try:
-        read = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AnswerError(f"The answer holds no embeddings: {error}") from None
+    read = decoded(_decode, body, "The answer holds no embeddings")
     vectors = [item.embedding for item in sorted(read.data, key=lambda item: item.index)]
     if len(vectors) != len(request.messages):
         raise AnswerError(f"The answer holds {len(vectors)} embeddings for {len(request.messages)} texts")

@@ -18,6 +18,7 @@ from agentv.targets.declared import AnswerFormat, answer_format, function_of
 from agentv.targets.model_api import (
     AnswerError,
     WireApi,
+    decoded,
     given_only,
     key_of,
     merged,
@@ -168,10 +169,7 @@ def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[d
 
 def read_answer(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    try:
-        answer = _decode_answer(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AnswerError(f"The answer is no generated content: {error}") from None
+    answer = decoded(_decode_answer, body, "The answer is no generated content")
     if answer.error is not None:
         raise AnswerError("The answer is an error", error=answer.error)
     if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ from agentv.targets.retry_after import until_next_s
 if TYPE_CHECKING:
     from agentv.targets.client import HttpClient, Reply
 
+Read = TypeVar("Read")
+
 
 class AnswerError(Exception):
     """An answer that is none: of another shape, an error under a good status (`error`), or a refusal."""
@@ -28,6 +30,14 @@ class AnswerError(Exception):
         self.message = message
         self.error = error
         self.refused = refused
+
+
+def decoded(decode: Callable[[bytes], Read], body: bytes, without: str) -> Read:
+    """An answer's body as its API's struct. Raises AnswerError, which begins with `without`, for any other body."""
+    try:
+        return decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise AnswerError(f"{without}: {error}") from None
 
 
 class WireApi(NamedTuple):

@@ -13,7 +13,7 @@ from agentv.targets.base import ModelApi
 from agentv.targets.chat_completions import arguments_text
 from agentv.targets.conversation import folded, media_of, read_arguments
 from agentv.targets.declared import AnswerFormat, answer_format, function_of
-from agentv.targets.model_api import AnswerError, WireApi, given_only, merged, sensible_usage
+from agentv.targets.model_api import AnswerError, WireApi, decoded, given_only, merged, sensible_usage
 
 _STOP_REASONS = {"max_output_tokens": "length"}
 
@@ -95,10 +95,7 @@ def wire_items(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 def read_answer(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    try:
-        answer = _decode_answer(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AnswerError(f"The answer is no response: {error}") from None
+    answer = decoded(_decode_answer, body, "The answer is no response")
     if answer.error is not None:
         raise AnswerError("The answer is an error", error=answer.error)
     if answer.output is None or answer.status not in (None, "completed", "incomplete"):
