@@ -1,6 +1,7 @@
 """What the tests share: files written into a folder of their own, datasets loaded with their warnings, the command."""
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -19,6 +20,21 @@ settings.register_profile(
     "agentv", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile("agentv")
+
+# What changes how programs print, where they send a request or which key they find, on one machine and not on another.
+SURROUNDINGS = ("CI", "BUILD_NUMBER", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR", "CLICOLOR_FORCE")
+SURROUNDINGS += ("PYTEST_ADDOPTS", "COLUMNS", "LINES", "PYTHONWARNINGS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+BEGINNINGS = ("AGENTV_", "GITHUB_", "OPENAI_", "ANTHROPIC_", "AZURE_", "GEMINI_", "GOOGLE_", "GIT_", "XDG_")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_surroundings() -> Iterator[None]:
+    """No variable of this machine decides how a test ends."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name in SURROUNDINGS or name.startswith(BEGINNINGS) or name.lower().endswith("_proxy"):
+                patch.delenv(name)
+        yield
 
 
 @dataclass

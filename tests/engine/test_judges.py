@@ -686,3 +686,10 @@ def test_a_function_may_ask_too_and_its_calls_are_kept(judged, project):
     record = judged(Answer("12345"), entries=entries)["c0"]
     assert record["score"] == 0.5
     assert [call["reply"] for call in calls(record)] == ["12345"]
+
+
+def test_a_judge_that_the_command_names_must_be_there_even_if_nobody_asks_it(project):
+    project.dataset("yes")
+    ended = project.eval("--out", "out", "--judge", "nobody")
+    assert ended.code == 2 and "Unknown judge 'nobody'" in ended.stderr
+    assert not (project.path / "out").exists()

@@ -364,3 +364,14 @@ def test_interrupted_while_it_goes_on_it_goes_on_again(slow):
     assert slow.run("--resume", "--out", "out", "--quiet") == (0, "", "")
     check_complete(slow, JOBS)
     assert whole_lines(slow.path / "calls.log") <= JOBS + 3 * WORKERS
+
+
+def test_on_a_folder_that_is_not_there_and_without_datasets_it_says_what_to_name(project):
+    ended = project.command("eval", "--resume", "--out", "nowhere")
+    assert ended.code == 2 and "There is no run to go on with: nowhere" in ended.stderr
+    assert "Name datasets to start one there" in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [("rescore", "nowhere"), ("judge", "label", "nowhere")])
+def test_a_run_that_is_not_there_is_named_as_it_was_typed(project, arguments):
+    assert "No such run: nowhere\n" in project.command(*arguments).stderr

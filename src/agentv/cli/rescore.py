@@ -85,11 +85,11 @@ def command(run: str | None, paths: tuple[str, ...], **given: Any) -> None:
 def _chosen(run: str | None, paths: tuple[str, ...], given: dict[str, Any]) -> tuple[RescoreOptions, str | None]:
     """The options that hold and the folder: those given, or those of the rescoring that goes on."""
     from agentv.engine.resuming import folder_of, resumed
-    from agentv.engine.runs import run_path
+    from agentv.engine.runs import existing_run
 
     if run is None and not given["resume"]:
         raise click.UsageError("Missing argument 'RUN'")
-    options = _options("" if run is None else os.path.abspath(run_path(run)), paths, given)
+    options = _options("" if run is None else existing_run(run), paths, given)
     if given["resume"]:
         return resumed(options, given["out"], folder_of(paths))
     return options, given["out"]

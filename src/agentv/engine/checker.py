@@ -185,9 +185,19 @@ class Checker:
             raise self._refusal(case, message, hint)
         for judge in judges:
             if judge not in plan.may_judge:
-                hint = did_you_mean(judge, plan.may_judge) or f"Known targets: {', '.join(plan.may_judge)}"
-                raise self._refusal(case, f"Unknown judge '{judge}' of evaluator '{need.evaluator}'", hint)
+                message = f"Unknown judge '{judge}' of evaluator '{need.evaluator}'"
+                raise self._refusal(case, message, self._other_judges(judge))
         return judges
+
+    def check_named_judge(self) -> None:
+        """Raises when the command names a judge that there is none of, though nobody would have asked it."""
+        judge = self._plan.judge
+        if judge is not None and judge not in self._plan.may_judge:
+            raise UsageError(f"Unknown judge '{judge}'", hint=self._other_judges(judge))
+
+    def _other_judges(self, judge: str) -> str:
+        known = self._plan.may_judge
+        return did_you_mean(judge, known) or f"Known targets: {', '.join(known)}"
 
     def _refusal(self, case: EvalCase, message: str, hint: str) -> UsageError | InvalidCaseError:
         """An error of the case; of the whole run where the command or a program names evaluators or the judge."""

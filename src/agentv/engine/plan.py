@@ -173,6 +173,7 @@ def check(plan: Plan) -> Checked:
         if dataset is None:
             dataset = sources[case.path] = _Found(case.dataset)
         dataset.add(case)
+    checker.check_named_judge()
     skipped = _skipped_lines(plan.cases)
     if plan.whole and plan.evaluators is None and not skipped:
         checker.check_thresholds()

@@ -29,6 +29,8 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
         out = str(found.path)
     elif (given.paths or rescores) and not RunFolder(out).manifest_path.is_file():
         return given, out
+    elif not os.path.exists(out):
+        raise UsageError(f"There is no run to go on with: {out}", hint="Name datasets to start one there")
     manifest = RunFolder.open(out).read_manifest()
     if (manifest.rescored_from is not None) != rescores:
         began = "eval" if rescores else "rescore"

@@ -27,6 +27,14 @@ def run_path(given: str) -> str:
     return kept if os.path.isdir(kept) else given
 
 
+def existing_run(given: str) -> str:
+    """The same, from anywhere. Raises UsageError with the run as it was named when there is none."""
+    path = run_path(given)
+    if not os.path.exists(path):
+        raise UsageError(f"No such run: {given}", hint=f"Runs are kept in {RESULTS_FOLDER}")
+    return os.path.abspath(path)
+
+
 def named_run(given: str) -> tuple[str, str | None]:
     """The run that `RUN` or `RUN:target` names, and the target. Raises UsageError when there is none."""
     path = run_path(given)

@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from agentv.engine.job import Job
-from agentv.engine.runs import run_path
+from agentv.engine.runs import existing_run
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.execution import Verdicts
@@ -94,7 +94,7 @@ class StoredAnswers:
     """The records of a run by the cases they belong to. Of several for one job the last holds."""
 
     def __init__(self, run: str) -> None:
-        self.path = os.path.abspath(run_path(run))
+        self.path = existing_run(run)
         file = records_file(self.path)
         if file is None:
             raise UsageError(f"The run has no results: {run}", "It was stopped before its first one")
