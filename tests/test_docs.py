@@ -10,7 +10,6 @@ A page is read from top to bottom, in a project of its own that holds a copy of 
 A command that fails is followed by `$ echo $?`. `pip install` is left to whoever set this environment up.
 """
 
-import importlib.util
 import os
 import pty
 import re
@@ -27,6 +26,9 @@ import pytest
 import agentv
 from agentv.cli import cli
 from agentv.registry import EVALUATORS, TARGETS
+from writing import evaluators as evaluator_pages
+from writing import reference
+from writing import targets as target_pages
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCS = REPOSITORY / "docs"
@@ -49,17 +51,6 @@ class Block(NamedTuple):
     text: str
     line: int
     before: str
-
-
-def generator():
-    """The module that writes the reference."""
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GENERATE = generator()
 
 
 def name_of(page):
@@ -247,10 +238,10 @@ def test_every_page_is_in_the_index():
 def test_the_reference_is_what_the_code_says():
     folder = DOCS / "reference"
     written = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*.md")}
-    assert written == GENERATE.pages(), "run: python docs/generate.py"
+    assert written == reference.pages(), "run: python docs/generate.py"
 
 
-EXAMPLES = [name for name in EVALUATORS.names() if GENERATE.example(name)]
+EXAMPLES = [name for name in EVALUATORS.names() if evaluator_pages.example(name)]
 
 
 def test_every_evaluator_has_an_example():
@@ -260,7 +251,7 @@ def test_every_evaluator_has_an_example():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_of_an_evaluator_scores_as_its_page_says(name, folder):
-    files = GENERATE.example(name)
+    files = evaluator_pages.example(name)
     scores = files.pop("scores")
     for file, text in files.items():
         folder.write(file, text)
@@ -274,20 +265,20 @@ def test_the_example_of_an_evaluator_scores_as_its_page_says(name, folder):
 
 @pytest.mark.parametrize("name", TARGETS.names())
 def test_the_example_of_a_provider_is_valid(name, folder, command):
-    folder.write(".agentv/targets.yaml", GENERATE.provider_example(name))
+    folder.write(".agentv/targets.yaml", target_pages.provider_example(name))
     done = command("validate", ".agentv/targets.yaml", "--strict")
     assert done.code == 0, done
 
 
-@pytest.mark.parametrize("name", [name for name in TARGETS.names() if GENERATE.missing_key(name)])
+@pytest.mark.parametrize("name", [name for name in TARGETS.names() if target_pages.missing_key(name)])
 def test_a_missing_key_is_reported_as_the_providers_page_says(name, folder, command, monkeypatch):
     for variable in list(os.environ):
         if variable.endswith(("_KEY", "_TOKEN")):
             monkeypatch.delenv(variable)
-    folder.write(".agentv/targets.yaml", GENERATE.provider_example(name))
+    folder.write(".agentv/targets.yaml", target_pages.provider_example(name))
     folder.write("cases.yaml", {"evalcases": [{"id": "one", "expected_outcome": "x", "input": "Hi", "evaluators": []}]})
     done = command("eval", "cases.yaml")
-    assert (done.code, done.stderr) == (2, GENERATE.missing_key(name) + "\n")
+    assert (done.code, done.stderr) == (2, target_pages.missing_key(name) + "\n")
 
 
 def commands():

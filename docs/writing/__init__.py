@@ -1,0 +1,1 @@
+"""How the reference is written from the code."""

@@ -1,0 +1,46 @@
+"""The page of the keys of datasets and configuration, from the structs that files are read into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import fields
+
+from agentv.config import ProjectConfig, RunDefaults
+from agentv.datasets.keys import CASE_LIST_KEYS, CaseKeys, HeaderKeys
+from agentv.model.message import PART_KINDS, ROLES
+from writing.markup import BLOCKS, Kind, Lines, code, key_cell, meanings_in, other_names, reasons, type_words
+
+
+def page() -> Lines:
+    """Every key that a dataset, a sidecar or the configuration may have."""
+    yield from ("# Keys of datasets, sidecars and configuration", "")
+    yield from ("Generated from the types that files are read into. The guide is [datasets.md](../datasets.md).", "")
+    yield "`null` means the same as leaving a key out. `agentv schema dataset`, `line`, `sidecar` and `config` print"
+    yield "the same as JSON Schema."
+    yield from ("", "## Dataset", "")
+    yield f"A YAML document lists its cases under `{CASE_LIST_KEYS[0]}`; {code(CASE_LIST_KEYS[1:])} are read as the"
+    yield "same. Its other keys are also the keys of a sidecar:"
+    yield from ("", *_key_table(HeaderKeys), "")
+    yield f"{code(HeaderKeys.informational)} have no effect, and a warning says so."
+    yield from ("", "## Case", "", *_key_table(CaseKeys), "", "## Message", "", "| key | type |", "|---|---|")
+    yield from (f"| `role` (required) | {code(ROLES, ' or ')} |", "| `content` | string, object, or list of parts |")
+    yield from ("| `tool_calls` | list of [tool call](#tool-call) |", "| `name` | string |", "")
+    yield "A message has `content`, `tool_calls`, or both. A part is a string, or an object with `type`"
+    yield f"({code(PART_KINDS, ' or ')}) and `value`, a string."
+    for title, kind in BLOCKS.items():
+        if kind is not RunDefaults:
+            yield from ("", f"## {title}", "", *_key_table(kind))
+    yield from ("", "## Configuration", "", "The file `.agentv/config.yaml`:", "", *_key_table(ProjectConfig))
+    yield from ("", "### Run defaults", "", *_key_table(RunDefaults))
+
+
+def _key_table(kind: Kind) -> Lines:
+    meanings = meanings_in(kind.__name__, [field.encode_name for field in fields(kind)])
+    yield from ("| key | type | meaning | other names |", "|---|---|---|---|")
+    for field in fields(kind):
+        meaning = meanings[field.encode_name]
+        yield f"| {key_cell(field)} | {type_words(field.type)} | {meaning} | {code(other_names(kind, field))} |"
+    refused: Mapping[str, str] = getattr(kind, "unsupported", {})
+    if refused:
+        yield from ("", "Known from AgentV 4.x and 5.x, and refused:", "", *reasons(refused))

@@ -1,0 +1,181 @@
+"""What every page of the reference is written with: types in the words of JSON, tables of settings, headings."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
+from agentv.config import RunDefaults
+from agentv.datasets.keys import ExecutionKeys, PromptEntry, TurnKeys, UserKeys, WorkspaceKeys
+from agentv.model.execution import Verdicts
+from agentv.model.message import ToolCall
+from agentv.registry import Registry
+from agentv.settings import aliases_of
+
+Kind = type[msgspec.Struct]
+Lines = Iterator[str]
+
+DOCS = Path(__file__).resolve().parent.parent
+MEANINGS: dict[str, dict[str, Any]] = tomllib.loads((DOCS / "meanings.toml").read_text(encoding="utf-8"))
+NOT_YET = "**This version reads and checks it and cannot run it.**"
+BLOCKS: dict[str, Kind] = {
+    "Tool call": ToolCall,
+    "Execution": ExecutionKeys,
+    "Verdicts": Verdicts,
+    "Prompt entry": PromptEntry,
+    "Turn": TurnKeys,
+    "User": UserKeys,
+    "Workspace": WorkspaceKeys,
+    "Run defaults": RunDefaults,
+}
+
+
+def meanings_in(name: str, keys: Iterable[str]) -> dict[str, str]:
+    """What the keys of a struct mean. Raises where a key has no meaning, or a meaning no key."""
+    if set(MEANINGS[name]) != set(keys):
+        raise ValueError(f"[{name}] in meanings.toml has {sorted(MEANINGS[name])}, the code {sorted(keys)}")
+    return MEANINGS[name]
+
+
+def setting_table(
+    kind: Kind, bases: tuple[Kind, ...], meanings_of: Callable[[Kind], dict[str, str]] | None = None
+) -> Lines:
+    """A row per setting of its own, and the further names of those it has from its bases."""
+    meanings = meanings_of(kind) if meanings_of else None
+    inherited = [field for base in bases for field in fields(base)]
+    own = [field for field in fields(kind) if field not in inherited]
+    known = {alias for base in bases for alias in aliases_of(base)}
+    renamed = {alias: name for alias, name in aliases_of(kind).items() if alias not in known}
+    if own:
+        more = (" meaning |", "---|") if meanings else ("", "")
+        yield from (f"| setting | type | default |{more[0]} other names |", f"|---|---|---|{more[1]}---|")
+    for field in own:
+        meaning = f" {meanings[field.encode_name]} |" if meanings else ""
+        others = code(other_names(kind, field))
+        yield f"| {key_cell(field)} | {type_words(field.type)} | {_default(field)} |{meaning} {others} |"
+    if not fields(kind):
+        yield "It has no settings."
+    for field in inherited:
+        names = [alias for alias, name in renamed.items() if name == field.encode_name]
+        if names and field not in own and kind not in bases and field in fields(kind):
+            yield from ("", f"{code(names)}: other names of `{field.encode_name}`.")
+
+
+def refused_besides(kind: Any, common: Mapping[str, str]) -> Lines:
+    """The keys that a kind refuses by itself."""
+    refused = {key: reason for key, reason in kind.unsupported.items() if key not in common}
+    if refused:
+        yield from ("", *reasons(refused, "refused key"))
+
+
+def reasons(refused: Mapping[str, str], heading: str = "key") -> Lines:
+    """Refused keys or types, and what to do instead."""
+    yield from (f"| {heading} | what to do |", "|---|---|")
+    for key, reason in refused.items():
+        yield f"| `{key}` | {cell(reason.removeprefix('It is a setting of AgentV 4.x or 5.x. '))} |"
+
+
+def block(kind: Kind) -> Lines:
+    """A struct inside settings, with a heading of its own."""
+    yield from ("", f"### {title_of(kind)}", "", inspect.cleandoc(str(kind.__doc__)), "", *setting_table(kind, ()))
+
+
+def also_written(registry: Registry, name: str) -> str:
+    """The other names of a kind."""
+    return code(alias for alias, meant in registry.aliases().items() if meant == name)
+
+
+def key_cell(field: FieldInfo) -> str:
+    """A key as it is written, and whether it must be there."""
+    return f"`{field.encode_name}`" + (" (required)" if field.required else "")
+
+
+def other_names(kind: Kind, field: FieldInfo) -> list[str]:
+    """The names that are read as the same."""
+    return [alias for alias, name in aliases_of(kind).items() if name == field.encode_name]
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if value is None or value is msgspec.NODEFAULT or value in ("", ()):
+        return ""
+    if isinstance(value, tuple):
+        return code(value, " ")
+    return f"`{msgspec.json.encode(value).decode().strip(chr(34)).removesuffix('.0')}`"
+
+
+def type_words(type_: Any) -> str:
+    """A type in the words of JSON, bounds included."""
+    origin, arguments = get_origin(type_), get_args(type_)
+    if origin is Annotated:
+        return f"{type_words(arguments[0])}{_bounds(arguments[1])}"
+    if origin in (Union, UnionType):
+        words = dict.fromkeys(type_words(option) for option in arguments if option is not NoneType)
+        return " or ".join(word for word in words if word != "integer" or "number" not in words)
+    if origin is Literal:
+        return code((word for word in arguments if word.replace("-", "_") == word), " or ")
+    if origin is tuple and Ellipsis not in arguments:
+        return f"list of {len(arguments)}, each {type_words(arguments[0])}"
+    if origin in (list, tuple):
+        return f"list of {_inside(arguments[0])}"
+    if origin is dict:
+        return "object" if arguments[1] is Any else f"object of {_inside(arguments[1])}"
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        return f"[{title_of(type_).lower()}](#{slug(title_of(type_))})"
+    return {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}[type_]
+
+
+def _inside(type_: Any) -> str:
+    words = type_words(type_)
+    return f"{words}s" if words.isalpha() else f"({words})" if " or " in words else words
+
+
+def _bounds(meta: msgspec.Meta) -> str:
+    if meta.ge is not None and meta.le is not None:
+        return f" from {meta.ge} to {meta.le}"
+    signs = {" ≥ ": meta.ge, " > ": meta.gt, " ≤ ": meta.le, " < ": meta.lt}
+    least = "" if meta.min_length is None else f", at least {meta.min_length}"
+    return "".join(f"{sign}{bound}" for sign, bound in signs.items() if bound is not None) + least
+
+
+def structs_in(kind: Kind) -> Iterator[Kind]:
+    """The structs that a struct's fields hold, and those that these hold."""
+    for field in fields(kind):
+        yield from _structs_of(field.type)
+
+
+def _structs_of(type_: Any) -> Iterator[Kind]:
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        yield type_
+        yield from structs_in(type_)
+    for argument in get_args(type_) if get_origin(type_) is not Literal else ():
+        yield from _structs_of(argument)
+
+
+def title_of(kind: Kind) -> str:
+    """A class's name as a heading: `RubricItem` is a rubric item."""
+    titles = {block: title for title, block in BLOCKS.items()}
+    spaced = "".join(f" {char.lower()}" if char.isupper() else char for char in kind.__name__).strip()
+    return titles.get(kind, spaced[:1].upper() + spaced[1:])
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading."""
+    return heading.lower().replace(" ", "-")
+
+
+def code(names: Iterable[Any], between: str = ", ") -> str:
+    """Names as code."""
+    return between.join(f"`{name}`" for name in names)
+
+
+def cell(text: str) -> str:
+    """Text that is safe inside a table."""
+    return text.replace("|", "\\|")

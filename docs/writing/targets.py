@@ -1,0 +1,152 @@
+"""The pages of the targets, from their classes and the table of services."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import tomllib
+from contextlib import chdir
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+from agentv.engine.session import open_targets
+from agentv.errors import AgentvError
+from agentv.registry import TARGETS
+from agentv.targets.agents.base import CodingAgent
+from agentv.targets.base import OTHER_TOOLS, ModelApi, Target
+from agentv.targets.cli import PLACEHOLDERS
+from agentv.targets.presets import PRESETS
+from writing.markup import (
+    DOCS,
+    MEANINGS,
+    NOT_YET,
+    Kind,
+    Lines,
+    also_written,
+    block,
+    cell,
+    code,
+    reasons,
+    refused_besides,
+    setting_table,
+    slug,
+    structs_in,
+)
+
+PROVIDERS: dict[str, dict[str, str]] = tomllib.loads((DOCS / "providers.toml").read_text(encoding="utf-8"))
+
+_SHARED: dict[str, Kind] = {"Every target": Target, "Every model API": ModelApi, "Every coding agent": CodingAgent}
+
+
+def index() -> Lines:
+    """What all targets have, every provider, and what is refused."""
+    yield from ("# Targets", "")
+    yield "Every provider has a page of its own; what all take stands here. The guide is [targets.md](../targets.md)."
+    yield from ("", "A targets file is `.agentv/targets.yaml`, or `targets.yaml`:", "")
+    yield from ("```yaml", "targets:", "  - name: default", "    provider: openai", "    model: gpt-5-mini")
+    yield from ("    api_key: ${{ OPENAI_API_KEY }}", "```", "")
+    yield "`${{ NAME }}` stands for a variable of the environment or of `.env`, in any setting. An unknown key is an"
+    yield "error. A setting may be written in camelCase or kebab-case too."
+    for title, kind in _SHARED.items():
+        yield from ("", f"## {title}", "", *setting_table(kind, () if kind is Target else (Target,), _of_targets))
+        yield from refused_besides(kind, OTHER_TOOLS)
+    yield from ("", "## Providers", "", "Each has a page with an entry to copy.", "")
+    yield from ("| provider | also written | what it is |", "|---|---|---|")
+    for name in TARGETS.names():
+        summary = _about(name).split("\n\n")[0].replace("\n", " ").split(". ")[0].rstrip(".")
+        yield f"| [{name}](targets/{name}.md) | {also_written(TARGETS, name)} | {cell(summary)} |"
+    yield from ("", "## Blocks inside settings")
+    for inner in dict.fromkeys(struct for name in TARGETS.names() for struct in structs_in(TARGETS.find(name))):
+        yield from block(inner)
+    yield from ("", "### Placeholders", "", f"In `command_template`: {code(f'{{{name}}}' for name in PLACEHOLDERS)}.")
+    yield from (
+        "",
+        "## Refused keys",
+        "",
+        "Known from other tools, and refused unless a provider lists the key itself:",
+    )
+    yield from ("", *reasons(OTHER_TOOLS))
+
+
+def page(name: str) -> Lines:
+    """The page of one provider."""
+    kind = TARGETS.find(name)
+    yield from (f"# {name}", "", _about(name))
+    if others := also_written(TARGETS, name):
+        yield from ("", f"Also written {others}.")
+    yield from (
+        "",
+        "## Example",
+        "",
+        "In `.agentv/targets.yaml`:",
+        "",
+        "```yaml",
+        provider_example(name).rstrip(),
+        "```",
+    )
+    if issubclass(kind, CodingAgent):
+        yield from ("", *_agent(kind))
+    missing = missing_key(name)
+    if missing:
+        yield from ("", "Without the key, nothing is called and this is said:", "", "```text", missing, "```")
+    taken = {title: base for title, base in _SHARED.items() if issubclass(kind, base)}
+    links = " and ".join(f"[{title[:1].lower()}{title[1:]}](../targets.md#{slug(title)})" for title in taken)
+    yield from ("", "## Settings", "", f"Beside those of {links}:", "")
+    table = [
+        line.replace("](#", "](../targets.md#") for line in setting_table(kind, tuple(taken.values()), _of_targets)
+    ]
+    yield from table or ["None."]
+    if kind.open is Target.open:
+        yield from ("", NOT_YET)
+    shared = {key: reason for base in taken.values() for key, reason in getattr(base, "unsupported", {}).items()}
+    yield from refused_besides(kind, shared)
+
+
+def _about(name: str) -> str:
+    """What a provider is: of a service with a row of its own the row, of any other what its class says."""
+    text = inspect.cleandoc(str(TARGETS.find(name).__doc__))
+    preset = PRESETS.get(name)
+    if preset is None:
+        return text
+    key = f"The key is taken from `{preset.key_variable}`." if preset.key_variable else "It asks for no key."
+    return f"{preset.title}, which speaks OpenAI's API, at `{preset.base_url}`. {key}"
+
+
+def provider_example(name: str) -> str:
+    """A targets file with one entry, to copy."""
+    preset = PRESETS.get(name)
+    settings = f"    model: {preset.model}\n" if preset else PROVIDERS[name]["example"]
+    return f"targets:\n  - name: default\n    provider: {name}\n{settings}"
+
+
+def _agent(kind: type[CodingAgent]) -> Lines:
+    """How a coding agent comes to be there, and which keys it is given."""
+    asks_others = kind.key_variables is not CodingAgent.key_variables
+    keys = [code(kind.secrets)] if kind.secrets else []
+    keys += ["the keys of the model API that it asks"] if asks_others else []
+    yield f"Installed with `npm install -g {kind.package}`. It is given {', '.join(keys)}, and no other secret unless"
+    yield "`pass_env` names it."
+    yield "How agents work, and where: [Coding agents](../../coding_agents.md)."
+
+
+def missing_key(name: str) -> str:
+    """What `agentv` says when the variable with the key of the example is not set; empty where it needs none."""
+    if "api_key" not in TARGETS.find(name).__struct_fields__ or name == "bedrock":
+        return ""
+    with TemporaryDirectory() as folder, chdir(folder), patch.dict(os.environ, clear=True):
+        Path(".agentv").mkdir()
+        Path(".agentv/targets.yaml").write_text(provider_example(name), encoding="utf-8")
+        targets = open_targets(".")
+        try:
+            targets.get("default").open(targets.home)
+        except AgentvError as error:
+            return f"Error: {error}"
+    return ""
+
+
+def _of_targets(kind: Kind) -> dict[str, str]:
+    """What the settings of a target mean."""
+    meanings: dict[str, Any] = MEANINGS["TargetSettings"]
+    return {**meanings, **meanings.get(kind.__name__, {})}
