@@ -210,6 +210,7 @@ def test_what_a_function_returns_is_read(ask, value, response):
 
 NO_ANSWERS = {
     "nothing": (None, "returned nothing"),
+    "bytes": (b"hello", "The function returned bytes; decode them to text"),
     "no JSON": (object(), "which is no JSON"),
     "a role that is none": (
         {"output_messages": [{"role": "bot", "content": "x"}]},
@@ -242,6 +243,10 @@ def test_an_exception_is_a_failure_with_the_users_own_line(agents, ask):
     assert failed.value.message == f"ValueError: no luck\nwith this (agent.py, line {line})"
 
 
+class OddError(BaseException):
+    """As some libraries raise, so that `except Exception` does not stop it."""
+
+
 def raising(error):
     def call():
         raise error
@@ -255,6 +260,9 @@ def raising(error):
 FAILURES = {
     "an exception": (ValueError("no luck"), "process", "ValueError: no luck (test_python_target.py, line "),
     "an exit": (SystemExit(3), "process", "SystemExit: 3"),
+    "an interruption of its own": (KeyboardInterrupt(), "process", "KeyboardInterrupt"),
+    "a cancellation of its own": (asyncio.CancelledError("scope"), "process", "CancelledError: scope"),
+    "what is no Exception": (OddError("odd"), "process", "OddError: odd"),
     "a time-out of its own": (TimeoutError("too late"), "process", "TimeoutError: too late"),
     "the end of an iterator": (StopIteration(), "process", "StopIteration"),
     "a failure with its class": (TargetFailure("rate_limit", "slow down"), "rate_limit", "slow down"),

@@ -35,6 +35,8 @@ def response_from_value(value: Any) -> Response:
         return answer(str(value))
     if value is None:
         raise _invalid("The function returned nothing", "return a text, messages, or an object with 'text'")
+    if isinstance(value, bytes | bytearray):
+        raise _invalid(f"The function returned {type(value).__name__}", "decode them to text")
     try:
         data = msgspec.to_builtins(value)
         to_json(data)

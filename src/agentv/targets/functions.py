@@ -60,7 +60,10 @@ class FunctionResponder:
             if not timer.expired():
                 raise self._failure(error) from error
             raise TargetFailure("timeout", f"The function did not return within {request.timeout_s:g} s") from None
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            # Whatever a function raises is its own, an interruption too: Ctrl-C reaches the run by another way.
+            if isinstance(error, GeneratorExit) or _is_cancelled(error):
+                raise
             raise self._failure(error) from error
 
     def sends(self, request: Request) -> dict[str, Any]:
@@ -140,6 +143,12 @@ class _Threads:
             future.set_exception(RuntimeError(f"StopIteration: {error}").with_traceback(error.__traceback__))
         else:
             future.set_exception(error)
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether it is we who are cancelled; a function may raise the same error for reasons of its own."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _arguments(call: Callable[..., Any], label: str) -> tuple[list[Getter], dict[str, Getter]]:
