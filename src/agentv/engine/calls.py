@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.engine.batches import MOST_IN_BATCH, is_batching
 from agentv.engine.defaults import first_given
 from agentv.engine.job import RunSpec
 from agentv.engine.layers import Layers
@@ -35,7 +36,9 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 class LiveTarget:
     """A target that is open, with its layers, its limiter and its policy for trying again."""
 
-    def __init__(self, settings: Target, responder: Responder, limiter: Limiter, spec: RunSpec) -> None:
+    def __init__(
+        self, settings: Target, responder: Responder, limiter: Limiter, spec: RunSpec, *, per_call: int = 1
+    ) -> None:
         self.settings = settings
         self.responder = responder
         self.limiter = limiter
@@ -46,6 +49,12 @@ class LiveTarget:
             self.policy = msgspec.structs.replace(self.policy, initial_delay_s=0.0, max_delay_s=0.0)  # nobody to spare
         self.timeout_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or _timeout_of(settings)
         self._said_timeout_s = spec.timeout_s
+        self._per_call = per_call
+
+    @property
+    def most_at_once(self) -> int:
+        """Questions that it can have to answer at the same time."""
+        return self.limiter.most * self._per_call
 
     async def call(self, request: Any, timeout_s: float | None = None) -> Answered:
         """One answer, or the failure of the last attempt. `timeout_s` is what the case says."""
@@ -135,7 +144,8 @@ class Targets:
         responder = settings.open_embeddings(home) if embeddings else _opened(settings, home)
         limiter = self._limiter(settings, responder.endpoint)
         layered = self._layers.around(settings, responder, limiter, variant)
-        return LiveTarget(settings, layered, limiter, self._spec)
+        per_call = MOST_IN_BATCH if is_batching(responder) else 1
+        return LiveTarget(settings, layered, limiter, self._spec, per_call=per_call)
 
     def _replayed(self, settings: Target, variant: Variant) -> Responder | None:
         """What answers in the place of a target, where something does."""

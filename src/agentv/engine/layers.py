@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.engine.batches import BatchingResponder, is_batching
 from agentv.engine.limits import Limiter
 from agentv.engine.prices import PricedResponder, price_of
 from agentv.model.response import Request, Responder, Response, TargetFailure
@@ -51,6 +52,8 @@ class Layers:
         layered: Responder = LimitedResponder(
             responder if price is None else PricedResponder(responder, price), limiter
         )
+        if is_batching(responder):
+            layered = BatchingResponder(responder, layered, limiter)
         if self._cache is not None and is_cacheable(settings):
             # Outside the limit: what is on disk needs no place at the endpoint.
             layered = CachedResponder(layered, self._cache, fingerprint_of(settings, self._secrets))

@@ -148,9 +148,9 @@ class Running:
         return self._worker.run(job)
 
     def _workers(self) -> int:
-        """Enough workers to fill every endpoint's limit at its highest; each costs a few kilobytes."""
+        """Enough workers to fill every endpoint's limit and every batch; each costs a few kilobytes."""
         called = {*self._checked.jobs, *self._checked.judges}
-        most = sum(live.limiter.most for live in map(self._worker.targets.get, called))
+        most = sum(live.most_at_once for live in map(self._worker.targets.get, called))
         return max(1, min(MOST_AT_ONCE, most, self._checked.total))
 
     def _jobs(self) -> Iterator[Job]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -133,6 +133,16 @@ class Responder(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class BatchResponder(Responder, Protocol):
+    """A target that may answer many questions with one call (`batching`). No id of a case is twice in a call."""
+
+    batching: bool
+
+    async def respond_many(self, requests: Sequence[Request]) -> dict[str, Response | TargetFailure]:
+        """What became of each, by the id of its case."""
+        ...
 
 
 def content_text(content: Any) -> str:

@@ -1,0 +1,118 @@
+"""Targets that answer many cases with one command: what goes into one call, and what becomes of its cases."""
+
+import os
+import random
+import shlex
+import signal
+import sys
+import time
+
+import pytest
+from run_project import jobs_of
+from test_resume import processes_with
+
+BATCH = """
+import json, sys
+cases = [json.loads(line) for line in open(sys.argv[1])]
+with open("calls", "a") as log:
+    print(*[case["id"] for case in cases], file=log)
+for case in cases:
+    if case["prompt"] == "left out":
+        continue
+    for _ in range(2 if case["prompt"] == "twice" else 1):
+        print(json.dumps({"id": case["id"], "text": "yes, " + case["prompt"]}))
+    if case["prompt"] == "broken":
+        sys.exit("broken")
+"""
+
+
+@pytest.fixture
+def batching(project):
+    """The project with a target that answers many cases at once, and the ids in each of its calls."""
+
+    def targets(**settings):
+        project.write("batch.py", BATCH)
+        command = f"{shlex.quote(sys.executable)} batch.py {{PROMPT_FILE}}"
+        entry = {"name": "default", "provider": "cli", "command_template": command, "provider_batching": True}
+        project.targets({**entry, **settings})
+
+    def calls(name="calls"):
+        return [line.split() for line in (project.path / name).read_text().splitlines()]
+
+    targets()
+    project.batch_targets, project.calls = targets, calls
+    return project
+
+
+def test_all_cases_of_a_dataset_are_one_call(batching):
+    batching.dataset(*(["q"] * 60))
+    assert batching.eval("--out", "out", "--quiet").code == 0
+    [call] = batching.calls()
+    assert call == [f"c{number}" for number in range(60)]
+    assert {record["candidate_answer"] for record in batching.records()} == {"yes, q"}
+    assert len(jobs_of(batching.records())) == 60
+
+
+def test_more_than_500_cases_are_several_calls(batching):
+    batching.dataset(*(["q"] * 501))
+    assert batching.eval("--out", "out", "--quiet", "--workers", "1").code == 0
+    assert [len(call) for call in batching.calls()] == [500, 1]
+    assert batching.summary()["scored"] == 501
+
+
+def test_what_has_no_line_or_two_is_an_error_of_that_case(batching):
+    batching.dataset("q", "left out", "twice", "q")
+    assert batching.eval("--out", "out", "--quiet").code == 0
+    found = batching.by_id()
+    assert [found[id]["status"] for id in ("c0", "c1", "c2", "c3")] == ["ok", "error", "error", "ok"]
+    assert found["c1"]["error"]["class"] == "invalid_response"
+    assert len(batching.calls()) == 1
+
+
+def test_a_command_that_fails_is_the_error_of_all_its_cases(batching):
+    batching.dataset("q", "broken")
+    assert batching.eval("--out", "out", "--quiet").code == 3
+    assert {record["error"]["class"] for record in batching.records()} == {"process"}
+    assert len(batching.calls()) == 1
+
+
+def test_a_call_has_no_case_twice_and_cases_of_one_dataset(batching):
+    prompts = [{"id": "a", "prompt": "{{ x }}"}, {"id": "b", "prompt": "{{ x }}!"}]
+    batching.dataset({"input": {"x": "q"}}, {"input": {"x": "r"}}, prompts=prompts)
+    batching.dataset("s", name="other.yaml")
+    assert batching.command("eval", "d.yaml", "other.yaml", "--trials", "2", "--out", "out", "--quiet").code == 0
+    assert sorted(batching.calls()) == [["c0"]] * 2 + [["c0", "c1"]] * 4
+    found = {(r["dataset"], r["eval_id"], r.get("prompt")): r["candidate_answer"] for r in batching.records()}
+    assert found["d", "c0", "b"] == "yes, q!" and found["d", "c1", "a"] == "yes, r" and found["other", "c0", None]
+    assert len(batching.records()) == 10
+
+
+def test_a_call_that_takes_too_long_is_made_again_for_all_of_its_cases(batching):
+    slow = "echo run >> runs; test -e second || { touch second; exec sleep 60; };"
+    answer = "sed s/prompt/text/ {PROMPT_FILE}"
+    batching.batch_targets(command_template=slow + answer, timeout_seconds=0.5, retry_initial_delay_ms=300)
+    batching.dataset("yes", "yes", "yes")
+    assert batching.eval("--out", "out", "--quiet").code == 0
+    assert batching.calls("runs") == [["run"], ["run"]]
+    assert [record["attempts"] for record in batching.records()] == [2, 2, 2]
+    assert batching.summary()["mean"] == 1.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+def test_its_command_ends_with_the_run(batching, number):
+    marker = f"sleep 3{os.getpid() % 1000:03d}.{int(number)}{random.randrange(10**6)}"
+    batching.batch_targets(command_template=f"touch started; {marker} & {marker}")
+    batching.dataset("q", "q")
+    with batching.spawn("d.yaml", "--out", "out") as process:
+        while not (batching.path / "started").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        process.send_signal(number)
+        process.communicate(timeout=20)
+    assert process.returncode == (130 if number == signal.SIGINT else -9)
+    deadline = time.monotonic() + 10
+    while processes_with(marker) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert processes_with(marker) == []
+    assert batching.records() == []
