@@ -9,6 +9,7 @@ import pytest
 
 from agentv import EvalCase, EvaluatorSpec, Execution, FilePart, ImagePart, Message, TextPart, ToolCall
 from agentv.model.case import CaseDetails, Origin, Place, PromptInput, case_to_data
+from agentv.model.response import Response
 from agentv.model.values import MAX_DEPTH, FrozenDict, FrozenList, NestingError, digest, freeze, to_json
 
 ROW = {
@@ -462,3 +463,19 @@ def test_a_case_is_small():
     place = Place(Origin(), 1)
     case = EvalCase("a", "b", "c", "d", None, FrozenDict(), (), Execution(), (), CaseDetails(), place, 0)
     assert case.__sizeof__() <= 160
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ([("assistant", "four")], "four"),
+        ([("assistant", "four"), ("assistant", "")], "four"),
+        ([("assistant", "four"), ("tool", "saved"), ("assistant", None)], "four"),
+        ([("assistant", "four"), ("user", "thanks")], "four"),
+        ([("assistant", "four"), ("user", "and five?"), ("assistant", "")], ""),
+        ([("assistant", [1])], "[1]"),
+        ([], ""),
+    ],
+)
+def test_the_text_of_an_answer_is_that_of_the_last_message_that_has_any(said, text):
+    assert Response(messages=tuple(Message(role, content) for role, content in said)).text == text

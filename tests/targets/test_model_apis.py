@@ -29,6 +29,7 @@ KEY = "planted-key-0123456789"
 PIXEL = "iVBORw0KGgo="
 IMAGE = f"data:image/png;base64,{PIXEL}"
 PDF = "data:application/pdf;base64,JVBERi0="
+NOTE = "data:text/plain,H%C3%A9%20you"
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"name": "weather", "description": "The weather", "parameters": PARAMETERS}
 SCHEMA = {
@@ -43,6 +44,7 @@ LOOKED_UP = (
     Message("assistant", "I look.", (ToolCall("weather", {"city": "Oslo"}, {"c": -3}, "w1"),)),
     Message("user", "And?"),
 )
+LINKED = (Message("user", (ImagePart("https://x.example/a.pdf?v=2"), TextPart("Sum it up."))),)
 SEEN = (Message("user", (TextPart("What is it?"), ImagePart(IMAGE))),)
 READ = (Message("user", (ImagePart(PDF), TextPart("Sum it up."))),)
 
@@ -174,6 +176,24 @@ REQUESTS = [
     ),
     pytest.param(
         "responses",
+        SampleRequest(LINKED),
+        {},
+        lambda server: of_responses(
+            server,
+            input=[
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_file", "file_url": "https://x.example/a.pdf?v=2"},
+                        {"type": "input_text", "text": "Sum it up."},
+                    ],
+                }
+            ],
+        ),
+        id="responses: file at an address",
+    ),
+    pytest.param(
+        "responses",
         SampleRequest(LOOKED_UP),
         {"tools": (WEATHER,)},
         lambda server: of_responses(
@@ -263,6 +283,30 @@ REQUESTS = [
     ),
     pytest.param(
         "anthropic",
+        SampleRequest((*LINKED, Message("assistant", ""), Message("user", (ImagePart(NOTE),)))),
+        {},
+        lambda server: of_anthropic(
+            server,
+            messages=[
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "document", "source": {"type": "url", "url": "https://x.example/a.pdf?v=2"}},
+                        {"type": "text", "text": "Sum it up."},
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Hé you"}}
+                    ],
+                },
+            ],
+        ),
+        id="anthropic: file at an address, text file, a reply that was empty",
+    ),
+    pytest.param(
+        "anthropic",
         SampleRequest(LOOKED_UP),
         {"tools": (WEATHER, {"type": "web_search_20250305", "name": "web_search"}), "prompt_caching": "1h"},
         lambda server: of_anthropic(
@@ -337,6 +381,23 @@ REQUESTS = [
             ],
         ),
         id="gemini: image",
+    ),
+    pytest.param(
+        "gemini",
+        SampleRequest((*LINKED, Message("assistant", ""), Message("user", (ImagePart(NOTE),)))),
+        {},
+        lambda server: of_gemini(
+            server,
+            [
+                said(
+                    "user",
+                    part(file_data=types.FileData(file_uri="https://x.example/a.pdf?v=2", mime_type="application/pdf")),
+                    part(text="Sum it up."),
+                ),
+                said("user", part(inline_data=types.Blob(data="Hé you".encode(), mime_type="text/plain"))),
+            ],
+        ),
+        id="gemini: file at an address, text file, a reply that was empty",
     ),
     pytest.param(
         "gemini",
@@ -568,6 +629,60 @@ def test_what_anthropics_own_tools_did_is_a_call_with_its_output():
     assert message.tool_calls == (ToolCall("web_search", {"query": "Oslo"}, [{"title": "Oslo"}], "s1"),)
 
 
+def test_what_openais_own_tools_did_is_a_call_with_its_output():
+    body = {
+        "output": [
+            {"type": "web_search_call", "id": "w1", "status": "completed", "action": {"query": "Oslo"}},
+            {"type": "mcp_list_tools", "id": "l1", "tools": []},
+            {"type": "mcp_call", "id": "m1", "name": "roll", "arguments": '{"d": 6}', "output": "4", "error": None},
+            {"type": "code_interpreter_call", "id": "c1", "code": "1", "outputs": [{"logs": "1"}]},
+            {"type": "message", "content": [{"type": "output_text", "text": "Found."}]},
+        ]
+    }
+    with FaultyServer(raw(body)) as server:
+        response = ask("responses", server)
+    assert (response.text, response.stop_reason) == ("Found.", "stop")
+    assert response.messages[0].tool_calls == (
+        ToolCall("web_search", {"query": "Oslo"}, id="w1"),
+        ToolCall("roll", {"d": 6}, "4", "m1"),
+        ToolCall("code_interpreter", {"code": "1"}, [{"logs": "1"}], "c1"),
+    )
+
+
+def test_what_a_model_says_on_the_way_is_not_its_answer():
+    def message(text, phase):
+        return {"type": "message", "phase": phase, "content": [{"type": "output_text", "text": text}]}
+
+    body = {"output": [message("I look it up.", "commentary"), message("Oslo", "final_answer")]}
+    with FaultyServer(raw(body)) as server:
+        response = ask("responses", server)
+    assert response.text == "Oslo"
+    assert [said.content for said in response.messages] == ["I look it up.", "Oslo"]
+    body["output"].pop()
+    with FaultyServer(raw(body)) as server:
+        assert ask("responses", server).text == "I look it up."
+
+
+def test_a_tool_of_a_server_that_anthropic_calls_is_a_call():
+    body = {
+        "content": [
+            {"type": "mcp_tool_use", "id": "m1", "name": "roll", "server_name": "dice", "input": {}},
+            {"type": "mcp_tool_result", "tool_use_id": "m1", "content": [{"type": "text", "text": "4"}]},
+        ],
+        "stop_reason": "end_turn",
+    }
+    with FaultyServer(raw(body)) as server:
+        [message] = ask("anthropic", server).messages
+    assert message.tool_calls == (ToolCall("roll", {}, [{"type": "text", "text": "4"}], "m1"),)
+
+
+def test_a_call_of_gemini_without_arguments_has_none():
+    body = {"candidates": [{"content": {"parts": [{"functionCall": {"name": "now"}}]}, "finishReason": "STOP"}]}
+    with FaultyServer(raw(body)) as server:
+        [message] = ask("gemini", server).messages
+    assert message.tool_calls == (ToolCall("now", {}),)
+
+
 @pytest.mark.parametrize("kind", ["chat", "responses"])
 def test_logprobs_are_asked_for_and_come_back(kind):
     entry = {"token": "Paris", "logprob": -0.1, "bytes": None, "top_logprobs": []}
@@ -669,6 +784,30 @@ ERRORS = [
     ("responses", 200, {"error": {"code": "rate_limit_exceeded", "message": "Slow"}}, "rate_limit", 429),
     ("azure", 400, {"error": {"code": "content_filter", "message": "Filtered"}}, "refused", None),
     ("azure", 401, {"error": {"code": "401", "message": "Access denied"}}, "auth", 401),
+    ("chat", 400, {"error": {"code": "invalid_prompt", "message": "Flagged"}}, "refused", None),
+    (
+        "chat",
+        403,
+        {"error": {"code": 403, "message": "Flagged", "metadata": {"reasons": ["violence"], "flagged_input": "x"}}},
+        "refused",
+        None,
+    ),
+    ("chat", 403, {"error": {"code": 403, "message": "No", "metadata": {"provider_name": "x"}}}, "auth", 403),
+    ("responses", 200, {"error": {"code": "bio_policy", "message": "Flagged"}}, "refused", None),
+    (
+        "anthropic",
+        400,
+        {"error": {"type": "invalid_request_error", "message": "Output blocked by content filtering policy"}},
+        "refused",
+        None,
+    ),
+    (
+        "anthropic",
+        400,
+        {"error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."}},
+        "auth",
+        None,
+    ),
 ]
 
 

@@ -57,6 +57,11 @@ def failure(answers, **settings) -> TargetFailure:
     return raised.value
 
 
+def answered(choice, **body):
+    with FaultyServer(RawReply(json.dumps({"choices": [choice], **body}).encode())) as server:
+        return ask(server)
+
+
 def test_an_answer_has_text_usage_id_model_and_why_it_stopped():
     with FaultyServer(Answer("Paris", usage=TokenUsage(12, 3, 4))) as server:
         response = ask(server)
@@ -76,10 +81,21 @@ def test_usage_that_is_missing_or_nonsense_does_not_cost_the_answer():
         assert ask(server).usage is None
 
 
-def test_a_reported_cost_is_kept():
-    body = {"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 1, "cost": 0.25}}
-    with FaultyServer(RawReply(json.dumps(body).encode())) as server:
-        assert ask(server).cost_usd == 0.25
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 3.0, "completion_tokens": "4"},
+        {"prompt_tokens": 3, "completion_tokens": 4, "cost": {"input_tokens_cost": 0.1}},
+        {"prompt_tokens": 3, "completion_tokens": 4, "cost": "free", "prompt_tokens_details": None},
+    ],
+)
+def test_counts_in_another_dress_are_counts(usage):
+    assert answered({"message": {"content": "Paris"}}, usage=usage).usage == TokenUsage(3, 4)
+
+
+@pytest.mark.parametrize(("cost", "kept"), [(0.25, 0.25), ({"total_cost": 0.5}, 0.5), (-1, None), (True, None)])
+def test_a_reported_cost_is_kept(cost, kept):
+    assert answered({"message": {"content": "x"}}, usage={"prompt_tokens": 1, "cost": cost}).cost_usd == kept
 
 
 def test_tool_calls_come_back_with_their_arguments_as_data():
@@ -90,10 +106,26 @@ def test_tool_calls_come_back_with_their_arguments_as_data():
     assert response.stop_reason == "tool_calls"
 
 
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ({"tool_calls": [{"id": "a", "function": {"name": "now", "arguments": ""}}]}, ToolCall("now", {}, id="a")),
+        (
+            {"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}]},
+            ToolCall("sql", "select 1", id="a"),
+        ),
+        ({"function_call": {"name": "old", "arguments": '{"x": 1}'}}, ToolCall("old", {"x": 1})),
+    ],
+    ids=["without arguments", "custom", "the old form"],
+)
+def test_a_tool_call_may_have_another_form(said, call):
+    assert answered({"message": {"content": None, **said}}).messages == (Message("assistant", None, (call,)),)
+
+
 def test_content_in_parts_is_one_text():
-    body = {"choices": [{"message": {"content": [{"type": "text", "text": "Pa"}, {"type": "text", "text": "ris"}]}}]}
-    with FaultyServer(RawReply(json.dumps(body).encode())) as server:
-        assert ask(server).text == "Paris"
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}
+    parts = [thought, {"type": "text", "text": None}, {"type": "text", "text": "Pa"}, {"type": "text", "text": "ris"}]
+    assert answered({"message": {"content": parts}}).text == "Paris"
 
 
 @pytest.mark.parametrize(
@@ -126,6 +158,24 @@ def test_content_in_parts_is_one_text():
                 ]
             },
             id="image",
+        ),
+        pytest.param(
+            SampleRequest((Message("user", (ImagePart("data:text/plain,H%C3%A9"),)),)),
+            {},
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [
+                            {
+                                "type": "file",
+                                "file": {"filename": "document.txt", "file_data": "data:text/plain;base64,SMOp"},
+                            }
+                        ],
+                    }
+                ]
+            },
+            id="text file",
         ),
         pytest.param(
             SampleRequest(
@@ -244,6 +294,8 @@ def test_a_question_that_a_filter_stopped_is_refused():
     body = {"error": {"code": "content_filter", "message": "The prompt was filtered", "innererror": {}}}
     refused = failure(RawReply(json.dumps(body).encode(), 400))
     assert (refused.error_class, refused.message) == ("refused", "HTTP 400: The prompt was filtered")
+    body = {"choices": [{"finish_reason": "content_filter", "content_filter_results": {}}]}
+    assert failure(RawReply(json.dumps(body).encode())).error_class == "refused"
 
 
 @pytest.mark.parametrize(

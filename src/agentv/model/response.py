@@ -90,10 +90,18 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The text of the last assistant message that has any; data as compact JSON; empty when there is none."""
+        """The text of the last assistant message that has any; data as compact JSON; empty when there is none.
+
+        An empty reply is not made up for by what was said before the user spoke.
+        """
+        replied = False
         for message in reversed(self.messages):
-            if message.role == "assistant" and message.content not in (None, ()):
-                return content_text(message.content)
+            if message.role == "assistant":
+                replied = True
+                if message.content not in (None, (), ""):
+                    return content_text(message.content)
+            elif replied and message.role == "user":
+                break
         return ""
 
 

@@ -125,7 +125,7 @@ class _Usage(msgspec.Struct, gc=False):
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_decode_usage = msgspec.json.Decoder(_Usage).decode
+_decode_usage = msgspec.json.Decoder(_Usage, strict=False).decode
 
 
 def messages_wire(settings: Anthropic) -> WireApi:
@@ -156,7 +156,7 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
             said = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
             wire.append({"role": "assistant", "content": [*said, *map(_call, message.tool_calls)]})
             wire.append({"role": "user", "content": [_result(call) for call in message.tool_calls]})
-        else:
+        elif content or message.role == "user":  # an assistant that said nothing cannot be quoted
             wire.append({"role": message.role, "content": content})
     return wire
 
@@ -176,7 +176,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     calls = tuple(
         ToolCall(block.name or "", block.input, outputs.get(block.id or ""), id=block.id)
         for block in answer.content
-        if block.type in ("tool_use", "server_tool_use")
+        if block.type in ("tool_use", "server_tool_use", "mcp_tool_use")
     )
     return Response(
         messages=(Message("assistant", text if text or not calls else None, calls),),
@@ -257,9 +257,13 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
 
 def _media(value: str) -> dict[str, Any]:
     media = media_of(value)
+    source: dict[str, Any]
     if media.data is None:
-        return {"type": "image", "source": {"type": "url", "url": value}}
-    source = {"type": "base64", "media_type": media.media_type, "data": media.data}
+        source = {"type": "url", "url": media.address}
+    elif media.media_type == "text/plain":
+        source = {"type": "text", "media_type": "text/plain", "data": media.text}
+    else:
+        source = {"type": "base64", "media_type": media.media_type, "data": media.data}
     return {"type": "image" if media.is_image else "document", "source": source}
 
 

@@ -21,19 +21,28 @@ class _Function(msgspec.Struct, gc=False):
     arguments: Any = None
 
 
+class _Custom(msgspec.Struct, gc=False):
+    """A tool that takes any text."""
+
+    name: str
+    input: str = ""
+
+
 class _Call(msgspec.Struct, gc=False):
-    function: _Function
     id: str | None = None
+    function: _Function | None = None
+    custom: _Custom | None = None
 
 
 class _ChatMessage(msgspec.Struct, gc=False):
     content: Any = None
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
-    message: _ChatMessage
+    message: _ChatMessage | None = None
     finish_reason: str | None = None
     logprobs: Any = None
     error: Any = None
@@ -62,11 +71,11 @@ class _Usage(msgspec.Struct, gc=False):
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
     prompt_cache_hit_tokens: int | None = None
-    cost: float | None = None
+    cost: Any = None
 
 
 _decode_completion = msgspec.json.Decoder(_Completion).decode
-_decode_usage = msgspec.json.Decoder(_Usage).decode
+_decode_usage = msgspec.json.Decoder(_Usage, strict=False).decode
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -123,12 +132,14 @@ def read_completion(body: bytes, _: Request) -> Response:
     if choice.error is not None:
         raise AnswerError("The answer is an error", error=choice.error)
     said = choice.message
-    if said.refusal:
+    if said is not None and said.refusal:
         raise AnswerError(f"The model refused: {said.refusal}", refused=True)
     if choice.finish_reason == "content_filter":
         raise AnswerError("A content filter stopped the answer", refused=True)
+    if said is None:
+        raise AnswerError("The answer has no message")
     usage, cost_usd = _usage(completion.usage)
-    calls = tuple(_tool_call(call) for call in said.tool_calls or ())
+    calls = _tool_calls(said)
     text = _text(said.content)
     return Response(
         messages=(Message("assistant", text if text or not calls else None, calls),),
@@ -141,7 +152,18 @@ def read_completion(body: bytes, _: Request) -> Response:
     )
 
 
+def _tool_calls(said: _ChatMessage) -> tuple[ToolCall, ...]:
+    calls = said.tool_calls or ()
+    if not calls and said.function_call is not None:  # how calls were written before there could be several
+        calls = [_Call(function=said.function_call)]
+    return tuple(map(_tool_call, calls))
+
+
 def _tool_call(call: _Call) -> ToolCall:
+    if call.custom is not None:
+        return ToolCall(call.custom.name, call.custom.input, id=call.id)
+    if call.function is None:
+        raise AnswerError("The answer has a tool call without a function")
     return ToolCall(call.function.name, read_arguments(call.function.arguments), id=call.id)
 
 
@@ -212,8 +234,8 @@ def _content(message: Message) -> str | list[dict[str, Any]] | None:
 def _media(value: str) -> dict[str, Any]:
     media = media_of(value)
     if media.is_image:
-        return {"type": "image_url", "image_url": {"url": value}}
-    return {"type": "file", "file": {"filename": media.file_name, "file_data": value}}
+        return {"type": "image_url", "image_url": {"url": media.address}}
+    return {"type": "file", "file": {"filename": media.file_name, "file_data": media.address}}
 
 
 def _usage(raw: msgspec.Raw) -> tuple[TokenUsage | None, float | None]:
@@ -226,8 +248,15 @@ def _usage(raw: msgspec.Raw) -> tuple[TokenUsage | None, float | None]:
     cached = details.cached_tokens if details else usage.prompt_cache_hit_tokens
     written = details.cache_write_tokens if details else None
     reasoning = more.reasoning_tokens if more else None
-    cost_usd = usage.cost if usage.cost is not None and usage.cost >= 0 else None
-    return sensible_usage(usage.prompt_tokens, usage.completion_tokens, cached, reasoning, written), cost_usd
+    return sensible_usage(usage.prompt_tokens, usage.completion_tokens, cached, reasoning, written), _cost(usage.cost)
+
+
+def _cost(told: Any) -> float | None:
+    """What a gateway says that the call cost; some say it part by part, with the sum."""
+    cost = told.get("total_cost") if isinstance(told, dict) else told
+    if isinstance(cost, bool) or not isinstance(cost, int | float):
+        return None
+    return float(cost) if cost >= 0 else None
 
 
 def _text(content: Any) -> str:
@@ -235,7 +264,7 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     if content is None:
         return ""
     raise AnswerError("The answer is no chat completion: its content is neither text nor a list of parts")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from contextlib import suppress
+from mimetypes import guess_extension, guess_type
 from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -21,13 +24,20 @@ class Media(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """False for a document; an address that says nothing is taken for an image."""
-        return self.media_type is None or self.media_type.startswith("image/")
+        """False for a document; an address is taken for an image unless it ends as a PDF does."""
+        if self.data is None:
+            return self.media_type != "application/pdf"
+        return self.media_type is not None and self.media_type.startswith("image/")
+
+    @property
+    def text(self) -> str:
+        """The bytes as text."""
+        return b64decode(self.data or "").decode(errors="replace")
 
     @property
     def file_name(self) -> str:
         """A name for a document, of which some APIs want one."""
-        return f"document.{(self.media_type or '').rpartition('/')[2] or 'bin'}"
+        return f"document{guess_extension(self.media_type or '') or '.bin'}"
 
 
 def folded(messages: tuple[Message, ...]) -> Iterable[Message]:
@@ -109,18 +119,25 @@ class _Folding:
 
 
 def media_of(value: str) -> Media:
-    """What stands in an image part: a data URI taken apart, anything else as an address."""
+    """What stands in an image part: a data URI taken apart, in base64 in any case, or anything else as an address."""
     head, comma, data = value.partition(",")
     if not comma or not head.startswith("data:"):
-        return Media(value, None, None)
+        return Media(value, guess_type(value.partition("?")[0])[0], None)
     media_type, _, encoding = head.removeprefix("data:").partition(";")
-    if not encoding.endswith("base64"):
-        return Media(value, media_type or None, None)
-    return Media(value, media_type or None, data)
+    media_type = media_type or "text/plain"
+    if encoding.endswith("base64"):
+        return Media(value, media_type, data)
+    data = b64encode(unquote_to_bytes(data)).decode()
+    return Media(f"data:{media_type};base64,{data}", media_type, data)
 
 
 def read_arguments(arguments: Any) -> Any:
-    """The arguments of a call as data. What is no JSON stays the text it is: evaluators see what the model wrote."""
+    """The arguments of a call as data; none where the text is empty, as some servers write it.
+
+    What is no JSON stays the text it is: evaluators see what the model wrote.
+    """
+    if arguments == "":
+        return {}
     if isinstance(arguments, str):
         with suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(arguments)

@@ -61,8 +61,18 @@ _CLASS_BY_CODE: dict[str, ErrorClass] = {
     "API_KEY_INVALID": "auth",
     "content_filter": "refused",
     "content_policy_violation": "refused",
+    "image_content_policy_violation": "refused",
+    "misalignment_policy_violation": "refused",
+    "bio_policy": "refused",
+    "invalid_prompt": "refused",
     "moderation_blocked": "refused",
+    "flagged_input": "refused",
 }
+_CLASS_BY_WORDS: tuple[tuple[str, ErrorClass], ...] = (
+    # What Anthropic sends as any other bad request, and nothing but its words tells apart.
+    ("content filtering policy", "refused"),
+    ("credit balance is too low", "auth"),
+)
 
 
 def reported_failure(error: Any, status: int, headers: Mapping[str, str], secrets: Iterable[str] = ()) -> TargetFailure:
@@ -71,10 +81,11 @@ def reported_failure(error: Any, status: int, headers: Mapping[str, str], secret
     # Redacted before it is cut, for half a secret would not be found.
     said = redacted(" ".join(message.split()), secrets)[:_MESSAGE_CHARACTERS]
     words = f"HTTP {status}: {said or 'no message'}"
-    for code in codes:
-        if code in _CLASS_BY_CODE:
-            # Without the status, by which some of these would be tried again.
-            return TargetFailure(_CLASS_BY_CODE[code], words)
+    told = [_CLASS_BY_CODE[code] for code in codes if code in _CLASS_BY_CODE]
+    told += [error_class for phrase, error_class in _CLASS_BY_WORDS if phrase in said]
+    if told:
+        # Without the status, by which some of these would be tried again.
+        return TargetFailure(told[0], words)
     status = _meant(status, codes)
     wait_s = retry_after_s(headers, time.time())
     if wait_s is None:
@@ -102,6 +113,9 @@ def api_error(error: Any) -> tuple[str, tuple[str, ...]]:
     found = next((error[key] for key in ("message", "detail", "title") if error.get(key)), error)
     told = [error.get(key) for key in ("code", "type", "status")]
     told += [detail.get("reason") for detail in details_of(error)]
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict) and "flagged_input" in metadata:  # what OpenRouter's moderation stopped
+        told.append("flagged_input")
     codes = tuple(code for code in told if isinstance(code, str))
     return found if isinstance(found, str) else _json_text(found), codes
 

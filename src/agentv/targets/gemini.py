@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from mimetypes import guess_type
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -127,7 +126,7 @@ class _Usage(msgspec.Struct, gc=False, rename="camel"):
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_decode_usage = msgspec.json.Decoder(_Usage).decode
+_decode_usage = msgspec.json.Decoder(_Usage, strict=False).decode
 
 
 def content_wire(settings: Gemini) -> WireApi:
@@ -157,7 +156,8 @@ def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[d
             continue
         parts = _parts(message)
         if not message.tool_calls:
-            wire.append({"role": "model" if message.role == "assistant" else "user", "parts": parts})
+            if parts or message.role == "user":  # a model that said nothing cannot be quoted
+                wire.append({"role": "model" if message.role == "assistant" else "user", "parts": parts})
             continue
         calls: list[dict[str, Any]] = [{"functionCall": _call(call)} for call in message.tool_calls]
         if signed:
@@ -179,7 +179,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     candidate = answer.candidates[0]
     parts = (candidate.content and candidate.content.parts) or []
     calls = tuple(
-        ToolCall(part.function_call.name, part.function_call.args, id=part.function_call.id)
+        ToolCall(part.function_call.name, part.function_call.args or {}, id=part.function_call.id)
         for part in parts
         if part.function_call is not None
     )
@@ -245,8 +245,7 @@ def _media(value: str) -> dict[str, Any]:
     media = media_of(value)
     if media.data is not None:
         return {"inlineData": {"mimeType": media.media_type, "data": media.data}}
-    kind = guess_type(value.partition("?")[0])[0] or "image/jpeg"
-    return {"fileData": {"fileUri": value, "mimeType": kind}}
+    return {"fileData": {"fileUri": media.address, "mimeType": media.media_type or "image/jpeg"}}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -203,9 +203,10 @@ class _PydanticModel:
         return [part.value if isinstance(part, TextPart) else self._media(part.value) for part in message.parts]
 
     def _media(self, value: str) -> Any:
-        if media_of(value).data is None:
-            return self._messages.ImageUrl(value)
-        return self._messages.BinaryContent.from_data_uri(value)
+        media = media_of(value)
+        if media.data is not None:
+            return self._messages.BinaryContent.from_data_uri(media.address)
+        return self._messages.ImageUrl(value) if media.is_image else self._messages.DocumentUrl(value)
 
 
 def _imported(module: str, settings: ModelApi) -> Any:

@@ -16,6 +16,8 @@ from agentv.targets.declared import AnswerFormat, answer_format, function_of
 from agentv.targets.model_api import AnswerError, WireApi, decoded, given_only, merged, sensible_usage
 
 _STOP_REASONS = {"max_output_tokens": "length"}
+_OURS_TO_MAKE = frozenset({"function_call", "custom_tool_call"})
+"""The calls that wait for a result; OpenAI makes those of its own tools itself."""
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -26,14 +28,22 @@ class _Part(msgspec.Struct, gc=False):
 
 
 class _Item(msgspec.Struct, gc=False):
-    """One item of the output. What other kinds of items hold is of no concern here."""
+    """One item of the output: a message, or a call. What stands in others (reasoning) is of no concern here."""
 
     type: str
     content: list[_Part] | None = None
+    phase: str | None = None
+    id: str | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: Any = None
     input: Any = None
+    action: Any = None
+    code: str | None = None
+    queries: Any = None
+    output: Any = None
+    outputs: Any = None
+    results: Any = None
 
 
 class _Incomplete(msgspec.Struct, gc=False):
@@ -66,7 +76,7 @@ class _Usage(msgspec.Struct, gc=False):
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_decode_usage = msgspec.json.Decoder(_Usage).decode
+_decode_usage = msgspec.json.Decoder(_Usage, strict=False).decode
 
 
 def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> WireApi:
@@ -104,17 +114,29 @@ def read_answer(body: bytes, _: Request) -> Response:
     refusal = next((part.refusal for part in parts if part.refusal), None)
     if refusal is not None:
         raise AnswerError(f"The model refused: {refusal}", refused=True)
-    calls = tuple(_tool_call(item) for item in answer.output if item.type in ("function_call", "custom_tool_call"))
-    text = "".join(part.text or "" for part in parts)
     logprobs = [entry for part in parts for entry in part.logprobs or ()]
     return Response(
-        messages=(Message("assistant", text if text or not calls else None, calls),),
+        messages=_said(answer.output),
         usage=_usage(answer.usage),
         id=answer.id,
         model=answer.model,
-        stop_reason=_stop_reason(answer, calls),
+        stop_reason=_stop_reason(answer),
         logprobs={"content": logprobs} if logprobs else None,
     )
+
+
+def _said(output: list[_Item]) -> tuple[Message, ...]:
+    """The answer, with every call; before it what the model said on the way, where it tells the two apart."""
+    said = [item for item in output if item.type == "message"]
+    last = [item for item in said if item.phase != "commentary"] or said
+    on_the_way = [Message("assistant", _text(item)) for item in said if item not in last]
+    calls = tuple(_tool_call(item) for item in output if item.type.endswith("_call"))
+    text = "".join(map(_text, last))
+    return *on_the_way, Message("assistant", text if text or not calls else None, calls)
+
+
+def _text(item: _Item) -> str:
+    return "".join(part.text or "" for part in item.content or ())
 
 
 def _constant_body(settings: ModelApi) -> dict[str, Any]:
@@ -178,8 +200,10 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
 def _media(value: str) -> dict[str, Any]:
     media = media_of(value)
     if media.is_image:
-        return {"type": "input_image", "image_url": value, "detail": "auto"}
-    return {"type": "input_file", "filename": media.file_name, "file_data": value}
+        return {"type": "input_image", "image_url": media.address, "detail": "auto"}
+    if media.data is None:
+        return {"type": "input_file", "file_url": media.address}
+    return {"type": "input_file", "filename": media.file_name, "file_data": media.address}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -187,13 +211,23 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _tool_call(item: _Item) -> ToolCall:
-    given = item.arguments if item.type == "function_call" else item.input
-    return ToolCall(item.name or "", read_arguments(given) if item.type == "function_call" else given, id=item.call_id)
+    """A call of ours to make, or one of OpenAI's own tools, which it has made already."""
+    tool = item.name or item.type.removesuffix("_call")
+    if item.arguments is not None:
+        given = read_arguments(item.arguments)
+    elif item.input is not None or item.action is not None:
+        given = item.action if item.input is None else item.input
+    else:
+        given = given_only({"code": item.code, "queries": item.queries}) or None
+    outputs = (item.output, item.outputs, item.results)
+    output = next((value for value in outputs if value is not None), None)
+    return ToolCall(tool, given, output, item.call_id or item.id)
 
 
-def _stop_reason(answer: _Answer, calls: tuple[ToolCall, ...]) -> str:
+def _stop_reason(answer: _Answer) -> str:
     if answer.status != "incomplete":
-        return "tool_calls" if calls else "stop"
+        waits = any(item.type in _OURS_TO_MAKE for item in answer.output or ())
+        return "tool_calls" if waits else "stop"
     reason = answer.incomplete_details.reason if answer.incomplete_details else None
     if reason == "content_filter":
         raise AnswerError("A content filter stopped the answer", refused=True)
