@@ -62,6 +62,7 @@ async def run_process(  # noqa: PLR0913 - each is a thing of its own, and all ar
 ) -> Ended:
     """Runs a list of arguments, or a string with the shell. Raises ProcessFailure, whose messages begin with `noun`.
 
+    The program is named behind a noun that does not name it itself, in quotes.
     `started` is told the process id at once. With a `grace_s` of 0 a group that is still there is killed unasked.
     `take` gets what is printed as it comes, in the place of the limit: nothing is kept then, and the process is ended
     when it says false. When a process has to be ended, so is everything that it started, whatever group it is in;
@@ -297,11 +298,17 @@ def _popen(
             # A session of its own makes one group of the program and all it starts.
             start_new_session=True,
         )
-    except FileNotFoundError as error:
-        raise ProcessFailure("start", f"{noun} '{arguments[0]}' was not found", error) from None
     except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise ProcessFailure("start", f"{noun} '{arguments[0]}' cannot be started: {why}", error) from None
+        named = noun if noun.endswith("'") else f"{noun} '{arguments[0]}'"
+        raise ProcessFailure("start", f"{named} {_not_started(arguments[0], error)}", error) from None
+
+
+def _not_started(program: str, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        gone = not os.path.exists(program)
+        return "was not found" if gone else "cannot be started: the interpreter in its first line was not found"
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return f"cannot be started: {why}"
 
 
 def _wait_in_thread(

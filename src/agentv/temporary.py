@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from agentv.watchdog import remove_after_death
+from agentv.watchdog import is_removed, remove_after_death
 
 
 def new_folder(prefix: str) -> str:
@@ -40,6 +40,8 @@ def remove_folder(folder: str) -> None:
             shutil.rmtree(folder, onerror=_let_it_be_removed)
     except RecursionError:  # folders a thousand deep
         _remove_from_below(folder)
+    if not os.path.exists(folder):
+        is_removed(folder)
 
 
 def _remove_from_below(folder: str) -> None:

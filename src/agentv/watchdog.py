@@ -16,7 +16,7 @@ from itertools import count
 
 from agentv.process_tree import end_family, family
 
-_GOODBYE = b"done\n"
+_REMOVE, _REMOVED, _GOODBYE = b"remove", b"removed", b"done"
 _numbers = count(1)
 
 
@@ -39,10 +39,19 @@ def new_mark() -> str:
 
 def remove_after_death(folder: str) -> None:
     """A temporary folder that goes when this process is killed; whoever made it removes it otherwise."""
-    pipe = _this_process().pipe
-    if pipe is not None:
+    _tell(_this_process(), _REMOVE, folder)
+
+
+def is_removed(folder: str) -> None:
+    """One of these folders is gone: what the watchdog has in mind does not grow with the calls of a run."""
+    if _watched is not None and _watched.pid == os.getpid():
+        _tell(_watched, _REMOVED, folder)
+
+
+def _tell(watched: _Watched, word: bytes, folder: str) -> None:
+    if watched.pipe is not None:
         with suppress(OSError):
-            os.write(pipe, b"remove " + os.fsencode(folder) + b"\n")
+            os.write(watched.pipe, word + b" " + os.fsencode(folder) + b"\n")
 
 
 def _this_process() -> _Watched:
@@ -56,7 +65,7 @@ def _this_process() -> _Watched:
 def _say_goodbye(watched: _Watched) -> None:
     if watched.pipe is not None and watched.pid == os.getpid():
         with suppress(OSError):
-            os.write(watched.pipe, _GOODBYE)
+            os.write(watched.pipe, _GOODBYE + b"\n")
 
 
 def _start(name: str) -> int | None:
@@ -90,15 +99,20 @@ def watch(name: str) -> None:
     """The watchdog's own work: waits for the end of the pipe on stdin, and cleans up unless it was told not to."""
     if os.fork():
         os._exit(0)
-    received = b""
+    folders: set[bytes] = set()
+    word, rest = b"", b""
     while piece := os.read(0, 1 << 16):
-        received += piece
-    if received.endswith(_GOODBYE):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            word, _, folder = line.partition(b" ")
+            if word == _REMOVE:
+                folders.add(folder)
+            elif word == _REMOVED:
+                folders.discard(folder)
+    if word == _GOODBYE:
         return
     end_family(family(None, f"{name}."), f"{name}.")
     import shutil  # late: hardly ever needed
 
-    for line in received.splitlines():
-        word, _, folder = line.partition(b" ")
-        if word == b"remove":
-            shutil.rmtree(folder, ignore_errors=True)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -53,7 +53,7 @@ def crash(why="out of order"):
 
 
 def talk_nonsense():
-    say(type="assistant", message={"id": 1, "content": "no list"})
+    say(type="assistant", message={"id": 1, "content": [["no block"]]})
     say(type="result", usage=3, modelUsage=[])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentv.model.response import TargetFailure
+from agentv.model.response import Response, TargetFailure
 from agentv.registry import TARGETS
 from agentv.targets.agents.transcript import Event, NoAnswer
 
@@ -57,6 +57,40 @@ def test_a_stream_that_breaks_off_is_never_taken_for_the_whole_answer(file):
     provider = file.name.partition(".")[0]
     for length in range(len(whole)):
         read(provider, whole[:length])
+
+
+@pytest.mark.parametrize("odd", [7, -0.5, True, "word", ["x"], {"a": 1}], ids=str)
+@pytest.mark.parametrize("file", [file for file in FILES if ".answer." in file.name], ids=lambda file: file.stem)
+def test_what_an_agent_says_in_another_form_is_never_handed_on(file, odd):
+    """Each value of each event in turn: what comes of it is a failure, or an answer whose fields are what they are."""
+    whole = events(file.read_text())
+    kind = TARGETS.find(file.name.partition(".")[0])
+    for index, event in enumerate(whole):
+        for changed in changes(event.data, odd):
+            try:
+                response = kind.answer_of([*whole[:index], Event(changed, event.at_ms), *whole[index + 1 :]])
+            except (TargetFailure, AttributeError, KeyError, TypeError, ValueError):
+                continue  # which the responder makes an error of this one case
+            assert msgspec.convert(msgspec.to_builtins(response), Response).text == response.text
+            assert response.cost_usd is None or response.cost_usd >= 0
+
+
+def changes(data, odd):
+    """The data with one value, at any depth, in the place of which stands another."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+        for new in (odd, *(changes(value, odd) if isinstance(value, dict | list) else ())):
+            copied = data.copy()
+            copied[key] = new
+            yield copied
+
+
+def test_claude_code_may_say_something_without_a_list():
+    said = [
+        {"type": "assistant", "message": {"id": "m", "content": "Paris"}},
+        {"type": "result", "subtype": "success", "total_cost_usd": "0.5"},
+    ]
+    response = TARGETS.find("claude-code").answer_of([Event(each, 0.0) for each in said])
+    assert (response.text, response.cost_usd) == ("Paris", None)
 
 
 @pytest.mark.parametrize("provider", AGENTS)

@@ -4,9 +4,11 @@ import asyncio
 import json
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -277,6 +279,25 @@ def test_the_files_of_a_command_are_private(ask):
 
 def test_files_are_removed_after_a_failure_too(ask):
     failure_of(ask, cli("touch {OUTPUT_FILE}; exit 1"))
+
+
+def test_files_of_a_run_that_is_killed_are_removed(tmp_path, temporary, pids_in):
+    """By the watchdog: nobody else is left."""
+    program = (
+        "import asyncio, sys; from agentv.targets.cli import Cli; from agentv.testing import SampleRequest;"
+        "target = Cli(name='t', provider='cli', command_template='cat {PROMPT_FILE}; echo $$ >> pids; sleep 60');"
+        "asyncio.run(target.open(sys.argv[1]).respond(SampleRequest()))"
+    )
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    run = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=tmp_path, env=environment)
+    pids_in(tmp_path / "pids", 1)
+    assert list(temporary.iterdir())
+    run.kill()
+    run.wait()
+    deadline = time.monotonic() + 10
+    while list(temporary.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not list(temporary.iterdir())
 
 
 def test_files_are_kept_on_request(ask, temporary):

@@ -144,6 +144,31 @@ def test_a_program_that_is_not_there_says_how_to_install_it(tmp_path, provider):
         asyncio.run(target.open(str(tmp_path)).respond(SampleRequest()))
 
 
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (lambda path: path.mkdir(), "The agent './agent' is a folder, and no program"),
+        (lambda path: path.write_text("no program"), "The agent './agent' may not be executed: `chmod +x"),
+        (lambda path: script(path, "#!/no/such/interpreter\n"), "The agent './agent' cannot be started: "),
+        (lambda path: script(path, "neither\0nor"), "The agent './agent' cannot be started: "),
+    ],
+    ids=["folder", "not executable", "interpreter gone", "no program"],
+)
+def test_a_program_that_is_there_and_cannot_run_says_why(tmp_path, program, message):
+    program(tmp_path / "agent")
+    target = ClaudeCode(name="t", provider="claude-code", executable="./agent")
+    with pytest.raises(TargetFailure) as raised:
+        asyncio.run(target.open(Home(str(tmp_path), Environment())).respond(SampleRequest()))
+    assert raised.value.error_class == "process"
+    assert message in raised.value.message
+    assert raised.value.message.count("The agent") == 1
+
+
+def script(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
 def test_it_gets_a_home_of_its_own_that_is_gone_afterwards(place, monkeypatch):
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/somewhere/of/the/user")
     given = seen(place)

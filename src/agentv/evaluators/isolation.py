@@ -62,14 +62,10 @@ def scratch_folder(way: Way) -> Iterator[str]:
     if way == "limits":
         yield ""
         return
-    import shutil  # late: as above
-    import tempfile
+    from agentv.temporary import temporary_folder  # late: as above
 
-    folder = tempfile.mkdtemp(prefix="agentv-judge-")
-    try:
+    with temporary_folder("agentv-judge-") as folder:
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def limit_process(pid: int, memory_mb: int) -> None:

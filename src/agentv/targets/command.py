@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from agentv.targets.answers import is_answer_object, response_from_object, respo
 from agentv.targets.cli import Cli, Healthcheck
 from agentv.targets.process import MAX_OUTPUT_BYTES, Ended, run_command
 from agentv.targets.template import CommandTemplate
+from agentv.temporary import temporary_folder
 
 HEALTHCHECK_TIMEOUT_S = 30.0
 
@@ -120,14 +120,13 @@ class CommandResponder:
         if not self._template.names & {"PROMPT_FILE", "OUTPUT_FILE"}:
             yield ""
             return
-        folder = tempfile.mkdtemp(prefix="agentv-")
-        try:
+        if self._settings.keep_temp_files:
+            folder = tempfile.mkdtemp(prefix="agentv-")
             yield folder
-        finally:
-            if self._settings.keep_temp_files:
-                _log.info("kept %s", folder)
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
+            _log.info("kept %s", folder)
+            return
+        with temporary_folder("agentv-") as folder:
+            yield folder
 
     async def _healthy(self) -> None:
         """Waits for the one health check; its failure is the failure of every case."""

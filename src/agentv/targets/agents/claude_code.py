@@ -70,7 +70,11 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
 
 def _assistant(transcript: Transcript, message: dict[str, Any], at_ms: float) -> None:
     transcript.turn(message.get("id"))
-    for block in message.get("content") or ():
+    content = message.get("content") or ()
+    if isinstance(content, str):
+        transcript.say(content)
+        return
+    for block in content:
         if block.get("type") == "text":
             transcript.say(block.get("text", ""))
         elif block.get("type") == "tool_use":

@@ -9,7 +9,7 @@ from agentv.model.response import Response
 from agentv.model.values import to_json
 from agentv.targets.agents.base import Call, CodingAgent, Invocation, prefixed
 from agentv.targets.agents.providers import keys_of
-from agentv.targets.agents.transcript import Event, Transcript, added, failure_of, number, usage
+from agentv.targets.agents.transcript import Event, Transcript, added, amount, failure_of, number, usage
 
 
 class OpenCode(CodingAgent, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
                 known["stop_reason"] = part.get("reason")
                 usages.append(_usage(part.get("tokens")))
                 costs.append(part.get("cost"))
-        cost = sum(each for each in costs if each) or None
+        cost = sum(filter(None, map(amount, costs))) or None
         return transcript.response(usage=added(usages), cost_usd=cost, **known)
 
 

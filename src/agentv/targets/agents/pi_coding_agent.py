@@ -8,7 +8,17 @@ from typing import Any, ClassVar
 from agentv.model.response import Response
 from agentv.targets.agents.base import Call, CodingAgent, Invocation
 from agentv.targets.agents.providers import keys_of
-from agentv.targets.agents.transcript import Event, NoAnswer, Transcript, added, failure_of, number, text_of, usage
+from agentv.targets.agents.transcript import (
+    Event,
+    NoAnswer,
+    Transcript,
+    added,
+    amount,
+    failure_of,
+    number,
+    text_of,
+    usage,
+)
 
 _DEFAULT_PROVIDER = "google"
 
@@ -83,12 +93,12 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
                 known |= {"model": message.get("model"), "stop_reason": message.get("stopReason")}
                 _message(transcript, message, number_of_event, at_ms)
                 usages.append(_usage(message.get("usage")))
-                costs.append((message.get("usage") or {}).get("cost", {}).get("total"))
+                costs.append(_cost(message.get("usage")))
         if error:
             raise failure_of(error)
         if not known.get("model"):
             raise NoAnswer("pi ended before an answer")
-        cost = sum(each for each in costs if each) or None
+        cost = sum(filter(None, map(amount, costs))) or None
         return transcript.response(usage=added(usages), cost_usd=cost, **known)
 
 
@@ -99,6 +109,11 @@ def _message(transcript: Transcript, message: dict[str, Any], key: int, at_ms: f
             transcript.say(part.get("text", ""))
         elif part.get("type") == "toolCall":
             transcript.call(part.get("id", ""), part.get("name", ""), part.get("arguments"), at_ms)
+
+
+def _cost(said: Any) -> Any:
+    cost = said.get("cost") if isinstance(said, dict) else None
+    return cost.get("total") if isinstance(cost, dict) else None
 
 
 def _usage(said: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -166,10 +167,18 @@ class AgentResponder:
             name = os.path.join(self._home, name)
         found = shutil.which(name, path=self._environment.get("PATH"))
         if found is None:
-            where = "" if os.sep in name else " on the PATH"
-            hint = f"install it with `npm install -g {self._settings.package}`, or name it in `executable`"
-            raise TargetFailure("process", f"The agent '{self._settings.executable}' was not found{where}: {hint}")
+            raise TargetFailure("process", f"The agent '{self._settings.executable}' {self._why_not(name)}")
         return os.path.abspath(found)
+
+    def _why_not(self, name: str) -> str:
+        """What is wrong with a program that cannot be had."""
+        if os.sep in name and os.path.isdir(name):
+            return "is a folder, and no program"
+        if os.sep in name and os.path.exists(name):
+            return f"may not be executed: `chmod +x {shlex.quote(name)}` lets it be"
+        where = "" if os.sep in name else " on the PATH"
+        hint = f"install it with `npm install -g {self._settings.package}`, or name it in `executable`"
+        return f"was not found{where}: {hint}"
 
     @contextmanager
     def _folders(self, request: Request) -> Iterator[tuple[str, str | None, str]]:

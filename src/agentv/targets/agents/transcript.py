@@ -65,7 +65,7 @@ class Transcript:
         last = self._turns[-1] if self._turns else None
         if last is None or (last.key is None and last.calls and all(call.ended for call in last.calls)):
             self.turn()
-        call = self._calls[id] = _Call(id, tool, input, at_ms, timestamp)
+        call = self._calls[id] = _Call(str(id), str(tool), input, at_ms, word(timestamp))
         self._turns[-1].calls.append(call)
 
     def output(
@@ -76,7 +76,7 @@ class Transcript:
         if call is None or call.ended:
             return
         call.output, call.ended = output, True
-        call.duration_ms = round(at_ms - call.at_ms if duration_ms is None else duration_ms, 3)
+        call.duration_ms = round(max(0.0, at_ms - call.at_ms if duration_ms is None else duration_ms), 3)
         self._failed += failed
 
     @property
@@ -84,12 +84,30 @@ class Transcript:
         """Whether there is anything to score."""
         return any(turn.text.strip() or turn.calls for turn in self._turns)
 
-    def response(self, **known: Any) -> Response:
-        """The answer. Raises NoAnswer when the agent said and did nothing."""
+    def response(
+        self,
+        *,
+        usage: TokenUsage | None = None,
+        cost_usd: Any = None,
+        id: Any = None,
+        model: Any = None,
+        stop_reason: Any = None,
+    ) -> Response:
+        """The answer. Raises NoAnswer when the agent said and did nothing.
+
+        What an agent says around it in another form than it used to is left out: it must not cost the answer.
+        """
         if not self.has_answer:
             raise NoAnswer
-        messages = tuple(turn.message for turn in self._turns if turn.text or turn.calls)
-        return Response(messages=messages, tool_errors=self._failed, **known)
+        return Response(
+            messages=tuple(turn.message for turn in self._turns if turn.text or turn.calls),
+            usage=usage,
+            cost_usd=amount(cost_usd),
+            id=word(id),
+            model=word(model),
+            stop_reason=word(stop_reason),
+            tool_errors=self._failed,
+        )
 
 
 class _Call:
@@ -131,6 +149,18 @@ def number(data: Any, key: str) -> int:
     """A count in an event; 0 where there is none."""
     value = data.get(key) if isinstance(data, dict) else None
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def amount(value: Any) -> float | None:
+    """An amount of money in an event; None for anything that is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        return None
+    return float(value)
+
+
+def word(value: Any) -> str | None:
+    """A name in an event; None for anything that is none."""
+    return value if isinstance(value, str) else None
 
 
 def usage(input: int, output: int, cached: int, *, reasoning: int = 0, cache_write: int = 0) -> TokenUsage | None:
