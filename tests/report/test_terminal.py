@@ -2,52 +2,33 @@
 
 import io
 
-import msgspec
 import pytest
 
-from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
+from agentv.model.result import ExecutionMetrics
 from agentv.report.figures import bars, counted, duration, usd
 from agentv.report.terminal import Ending, print_ending
 from agentv.results.summary import SummaryBuilder
-
-PLAIN = Result(
-    timestamp="2026-01-02T03:04:05Z",
-    run_id="20260102-030405-abcd",
-    eval_id="a",
-    dataset="d",
-    dataset_path="d.jsonl",
-    target="quick",
-    trial=1,
-    status="ok",
-    score=1.0,
-    verdict="pass",
-)
+from made_results import failed, judged, scored, unscored
 
 
 def results():
     for number in range(8):
         score = 1.0 if number < 6 else 0.25
-        yield msgspec.structs.replace(
-            PLAIN,
+        yield scored(
+            score,
+            target="quick",
             eval_id=f"case-{number}",
-            score=score,
-            verdict="pass" if score == 1.0 else "fail",
             misses=() if score == 1.0 else ("says\n\x1b[31m5\x1b[0m, not 4",),
-            evaluator_results=(
-                EvaluatorResult(name="sum", type="contains", score=score, weight=1.0, verdict=None, cost_usd=0.001),
-            ),
+            evaluator_results=(judged("sum", score, cost_usd=0.001),),
             execution_metrics=ExecutionMetrics(cost_usd=0.01, duration_ms=100.0 * (number + 1)),
         )
     for number in range(2):
-        error = ErrorInfo("rate_limit", "429: slow down", "target")
-        yield msgspec.structs.replace(
-            PLAIN, eval_id=f"lost-{number}", trial=2, status="error", score=None, verdict=None, error=error
-        )
-    yield msgspec.structs.replace(PLAIN, target="other", status="unscored", score=None, verdict=None)
+        yield failed("rate_limit", "429: slow down", target="quick", eval_id=f"lost-{number}", trial=2)
+    yield unscored(target="other")
 
 
 def ending():
-    builder = SummaryBuilder(PLAIN.run_id).add_all(results())
+    builder = SummaryBuilder("20260102-030405-abcd").add_all(results())
     return Ending(
         summary=builder.build({"quick": 12, "other": 1}),
         details=builder.details(),

@@ -11,26 +11,14 @@ from hypothesis import strategies as st
 
 from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result, TokenUsage, TraceSummary
 from agentv.results.record import RecordError, decode_record, encode_record
+from made_results import PLAIN, made, unscored
 
 ROWS = [
     json.loads(line)
     for line in (Path(__file__).parents[1] / "data/results/agentv_rows.jsonl").read_text("utf-8").splitlines()
 ]
 
-PLAIN = Result(
-    timestamp="2026-01-02T03:04:05Z",
-    run_id="20260102-030405-abcd",
-    eval_id="a",
-    dataset="d",
-    dataset_path="d.jsonl",
-    target="t",
-    trial=1,
-    status="ok",
-    score=1.0,
-    verdict="pass",
-)
-FULL = msgspec.structs.replace(
-    PLAIN,
+FULL = made(
     conversation_id="c",
     prompt="p",
     trial=3,
@@ -79,7 +67,7 @@ def test_a_result_is_one_line_and_comes_back_equal(result):
 
 
 def test_score_and_verdict_are_always_written_and_other_absent_values_never():
-    data = json.loads(encode_record(msgspec.structs.replace(PLAIN, status="unscored", score=None, verdict=None)))
+    data = json.loads(encode_record(unscored()))
     assert data["schema_version"] == 1
     assert (data["score"], data["verdict"]) == (None, None)
     assert set(data) == {f for f in Result.__struct_fields__[:13] if f not in ("conversation_id", "prompt")}
@@ -112,14 +100,14 @@ def test_what_json_cannot_hold_is_written_as_text(value, written):
 def test_a_circle_ends_and_a_decimal_is_kept_as_text():
     circle: list = []
     circle.append(circle)
-    assert decode_record(encode_record(msgspec.structs.replace(PLAIN, metadata={"circle": circle}))).metadata
-    line = encode_record(msgspec.structs.replace(PLAIN, metadata={"price": Decimal("1.10")}))
+    assert decode_record(encode_record(made(metadata={"circle": circle}))).metadata
+    line = encode_record(made(metadata={"price": Decimal("1.10")}))
     assert decode_record(line).metadata == {"price": "1.10"}
 
 
 @given(st.text(), st.dictionaries(st.text(), st.none() | st.text() | st.integers() | st.lists(st.floats()), max_size=3))
 def test_any_answer_and_any_metadata_become_a_line(answer, metadata):
-    line = encode_record(msgspec.structs.replace(PLAIN, candidate_answer=answer, metadata=metadata))
+    line = encode_record(made(candidate_answer=answer, metadata=metadata))
     assert line.count(b"\n") == 1
     assert decode_record(line).eval_id == "a"
 

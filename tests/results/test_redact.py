@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agentv.model.result import ErrorInfo, EvaluatorResult, Result
 from agentv.results.record import decode_record, encode_record
 from agentv.results.redact import Redactor, secrets_in
+from made_results import made
 
 SECRETS = [
     "sk-proj-abcdef0123456789",
@@ -52,19 +53,7 @@ def utf16(text):
 
 
 def record(**changed):
-    plain = Result(
-        timestamp="2026-01-02T03:04:05Z",
-        run_id="r",
-        eval_id="a",
-        dataset="d",
-        dataset_path="evals/d.jsonl",
-        target="t",
-        trial=1,
-        status="ok",
-        score=1.0,
-        verdict="pass",
-    )
-    return msgspec.structs.replace(plain, **changed)
+    return made(dataset_path="evals/d.jsonl", **changed)
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS, ids=str)

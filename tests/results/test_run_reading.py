@@ -6,27 +6,13 @@ import msgspec
 import pytest
 
 from agentv import AgentvError, UsageError
-from agentv.model.result import Result
 from agentv.model.run import RunManifest
 from agentv.results.folder import RunFolder
 from agentv.results.reading import find_runs, read_run
 from agentv.results.record import encode_record
+from made_results import made
 
-RESULTS = [
-    Result(
-        timestamp="2026-01-02T03:04:05Z",
-        run_id="run",
-        eval_id=name,
-        dataset="d",
-        dataset_path="d.jsonl",
-        target="t",
-        trial=1,
-        status="ok",
-        score=1.0,
-        verdict="pass",
-    )
-    for name in "abc"
-]
+RESULTS = [made(run_id="run", eval_id=name) for name in "abc"]
 LINES = b"".join(map(encode_record, RESULTS))
 ROW = {"timestamp": "2026-01-03T12:06:39.922Z", "eval_id": "x", "score": 0.5, "target": "t"}
 YAML = """\

@@ -6,27 +6,15 @@ import msgspec
 import pytest
 
 from agentv import AgentvError
-from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
+from agentv.model.result import EvaluatorResult, ExecutionMetrics
 from agentv.results.record import encode_record
 from agentv.results.scan import DoneJobs, JobKey, _Keys, scan
-
-PLAIN = Result(
-    timestamp="2026-01-02T03:04:05Z",
-    run_id="r",
-    eval_id="a",
-    dataset="d",
-    dataset_path="d.jsonl",
-    target="t",
-    trial=1,
-    status="ok",
-    score=1.0,
-    verdict="pass",
-)
+from made_results import made
 
 
 def written(tmp_path, *changes, tail=b""):
     path = tmp_path / "results.jsonl"
-    path.write_bytes(b"".join(encode_record(msgspec.structs.replace(PLAIN, **c)) for c in changes) + tail)
+    path.write_bytes(b"".join(encode_record(made(**c)) for c in changes) + tail)
     return path
 
 
@@ -69,7 +57,7 @@ def test_a_job_with_two_records_is_reported(tmp_path):
     assert done.repeated == [JobKey("d.jsonl", "a", "t", None, 1), JobKey("d.jsonl", "b", "t", None, 1)]
 
 
-@pytest.mark.parametrize("tail", [b"", b"{", encode_record(msgspec.structs.replace(PLAIN, eval_id="z"))[:-1]])
+@pytest.mark.parametrize("tail", [b"", b"{", encode_record(made(eval_id="z"))[:-1]])
 def test_a_last_line_without_its_newline_is_not_done(tmp_path, tail):
     done = scan(written(tmp_path, {}, tail=tail))
     assert len(done) == 1
@@ -88,14 +76,14 @@ def test_a_line_that_is_no_record_is_an_error_with_its_number(tmp_path):
 
 
 def test_blank_lines_are_passed_over(tmp_path):
-    path = written(tmp_path, {}, tail=b"\n  \n" + encode_record(msgspec.structs.replace(PLAIN, eval_id="b")))
+    path = written(tmp_path, {}, tail=b"\n  \n" + encode_record(made(eval_id="b")))
     assert len(scan(path)) == 2
 
 
 def test_jobs_can_be_added_as_they_end():
     done = DoneJobs()
     for number in range(5000):
-        done.add(msgspec.structs.replace(PLAIN, eval_id=str(number)))
+        done.add(made(eval_id=str(number)))
     assert len(done) == 5000
     assert all(("d.jsonl", str(number), "t", None, 1) in done for number in range(5000))
     assert not any(("d.jsonl", str(number), "t", None, 1) in done for number in range(5000, 10_000))
@@ -111,7 +99,7 @@ def test_many_records_are_scanned_hardly_slower_than_they_can_be_decoded(tmp_pat
     path = tmp_path / "results.jsonl"
     with path.open("wb") as file:
         for number in range(200_000):
-            file.write(encode_record(msgspec.structs.replace(PLAIN, eval_id=f"case-{number}", **usual)))
+            file.write(encode_record(made(eval_id=f"case-{number}", **usual)))
     decode = msgspec.json.Decoder(_Keys).decode
 
     start = time.process_time()

@@ -6,39 +6,16 @@ import tracemalloc
 import msgspec
 import pytest
 
-from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result
+from agentv.model.result import ExecutionMetrics
 from agentv.results.summary import SHOWN, Snapshot, SummaryBuilder
 from agentv.stats.distributions import t_quantile
 from agentv.stats.intervals import wilson
-
-PLAIN = Result(
-    timestamp="2026-01-02T03:04:05Z",
-    run_id="r",
-    eval_id="a",
-    dataset="d",
-    dataset_path="d.jsonl",
-    target="t",
-    trial=1,
-    status="ok",
-    score=1.0,
-    verdict="pass",
-)
-
-
-def result(score=1.0, **known):
-    verdict = None if score is None else "pass" if score >= 0.8 else "fail"
-    return msgspec.structs.replace(PLAIN, score=score, verdict=verdict, **known)
-
-
-def failed(error_class="timeout", message="no answer", **known):
-    error = ErrorInfo(error_class, message, "target")
-    return result(None, status="error", error=error, **known)
+from made_results import failed, scored, unscored
+from made_results import judged as judged_by
 
 
 def judged(name, score, cost_usd=None, **known):
-    return EvaluatorResult(
-        name=name, type="llm_judge", score=score, weight=1.0, verdict=None, cost_usd=cost_usd, **known
-    )
+    return judged_by(name, score, type="llm_judge", cost_usd=cost_usd, **known)
 
 
 def built(*results, **options):
@@ -46,7 +23,7 @@ def built(*results, **options):
 
 
 def test_errors_and_unscored_cases_are_counted_and_left_out_of_means():
-    builder = built(result(1.0), result(0.0), failed(), failed("server"), result(None, status="unscored"))
+    builder = built(scored(1.0), scored(0.0), failed(), failed("server"), unscored())
     target = builder.build({"t": 8}).targets["t"]
     assert (target.cases, target.scored, target.errors, target.unscored, target.skipped) == (8, 2, 2, 1, 3)
     assert (target.mean, target.pass_rate, target.ci95) == (0.5, 0.5, wilson(0.5, 2))
@@ -57,7 +34,7 @@ def test_errors_and_unscored_cases_are_counted_and_left_out_of_means():
 
 
 def test_targets_are_apart_and_one_without_results_is_there():
-    summary = built(result(1.0), result(0.0, target="u")).build({"t": 1, "u": 1, "v": 2})
+    summary = built(scored(1.0), scored(0.0, target="u")).build({"t": 1, "u": 1, "v": 2})
     assert summary.run_id == "r"
     assert [(name, target.mean, target.skipped) for name, target in summary.targets.items()] == [
         ("t", 1.0, 0),
@@ -70,9 +47,9 @@ def test_targets_are_apart_and_one_without_results_is_there():
 def test_evaluators_have_their_own_means_and_numbers():
     target = (
         built(
-            result(0.5, evaluator_results=(judged("x", 1.0), judged("y", 0.0))),
-            result(1.0, evaluator_results=(judged("x", 0.0),)),
-            result(None, status="unscored", evaluator_results=(judged("y", 0.5),)),
+            scored(0.5, evaluator_results=(judged("x", 1.0), judged("y", 0.0))),
+            scored(1.0, evaluator_results=(judged("x", 0.0),)),
+            unscored(evaluator_results=(judged("y", 0.5),)),
             failed("evaluator", evaluator_results=(judged("x", 1.0), judged("y", None))),
         )
         .build()
@@ -84,13 +61,13 @@ def test_evaluators_have_their_own_means_and_numbers():
 
 def test_cost_and_time_are_sums_of_what_is_known_errors_included():
     builder = built(
-        result(execution_metrics=ExecutionMetrics(cost_usd=0.5, duration_ms=100)),
-        result(execution_metrics=ExecutionMetrics(duration_ms=300)),
+        scored(execution_metrics=ExecutionMetrics(cost_usd=0.5, duration_ms=100)),
+        scored(execution_metrics=ExecutionMetrics(duration_ms=300)),
         failed(execution_metrics=ExecutionMetrics(cost_usd=0.25)),
-        result(evaluator_results=(judged("x", 1.0, 0.125), judged("y", 1.0, 0.125))),
+        scored(evaluator_results=(judged("x", 1.0, 0.125), judged("y", 1.0, 0.125))),
         # A composite's own cost stands for those of its members; without one they count.
-        result(evaluator_results=(judged("z", 1.0, 1.0, evaluator_results=(judged("in", 1.0, 0.9),)),)),
-        result(evaluator_results=(judged("z", 1.0, None, evaluator_results=(judged("in", 1.0, 2.0),)),)),
+        scored(evaluator_results=(judged("z", 1.0, 1.0, evaluator_results=(judged("in", 1.0, 0.9),)),)),
+        scored(evaluator_results=(judged("z", 1.0, None, evaluator_results=(judged("in", 1.0, 2.0),)),)),
     )
     target, details = builder.build().targets["t"], builder.details()["t"]
     assert (target.cost_usd, target.judge_cost_usd, target.duration_ms) == (0.75, 3.25, 400)
@@ -98,14 +75,14 @@ def test_cost_and_time_are_sums_of_what_is_known_errors_included():
 
 
 def test_scores_are_counted_by_tenths_both_ends_included():
-    details = built(*map(result, [0.0, 0.05, 0.1, 0.95, 1.0])).details()["t"]
+    details = built(*map(scored, [0.0, 0.05, 0.1, 0.95, 1.0])).details()["t"]
     assert details.bins == (2, 1, 0, 0, 0, 0, 0, 0, 0, 2)
 
 
 def test_the_worst_and_the_slowest_are_shown_in_order():
     chance = random.Random(3)
     results = [
-        result(
+        scored(
             round(chance.random(), 3),
             eval_id=str(number),
             misses=(f"miss {number}",),
@@ -124,9 +101,9 @@ def test_the_worst_and_the_slowest_are_shown_in_order():
 
 
 def test_of_equals_the_first_are_shown_and_passes_are_not_among_the_worst():
-    results = [result(0.0, eval_id=str(number)) for number in range(9)] + [result(1.0, eval_id="fine")]
+    results = [scored(0.0, eval_id=str(number)) for number in range(9)] + [scored(1.0, eval_id="fine")]
     assert [note.eval_id for note in built(*results).details()["t"].worst] == ["0", "1", "2", "3", "4"]
-    assert built(result(1.0)).details()["t"].worst == ()
+    assert built(scored(1.0)).details()["t"].worst == ()
 
 
 @pytest.mark.parametrize(
@@ -139,18 +116,18 @@ def test_of_equals_the_first_are_shown_and_passes_are_not_among_the_worst():
     ],
 )
 def test_the_reason_is_what_was_missed_else_what_was_said(known, reason):
-    assert built(result(0.1, **known)).details()["t"].worst[0].reason == reason
+    assert built(scored(0.1, **known)).details()["t"].worst[0].reason == reason
 
 
 def test_a_failing_evaluator_gives_the_reason_when_the_case_has_none():
     low = msgspec.structs.replace(judged("x", 0.0, misses=("missed",)), verdict="fail")
-    assert built(result(0.1, evaluator_results=(low,))).details()["t"].worst[0].reason == "missed"
+    assert built(scored(0.1, evaluator_results=(low,))).details()["t"].worst[0].reason == "missed"
 
 
 def test_conversations_and_repeated_cases_are_clusters():
-    alone = built(*(result(0.2 * (n % 5), eval_id=str(n)) for n in range(20)))
-    talks = built(*(result(0.2 * (n % 5), conversation_id=str(n % 5)) for n in range(20)))
-    trials = built(*(result(0.2 * (n % 5), eval_id=str(n % 5), trial=1 + n // 5) for n in range(20)), jobs_per_case=4)
+    alone = built(*(scored(0.2 * (n % 5), eval_id=str(n)) for n in range(20)))
+    talks = built(*(scored(0.2 * (n % 5), conversation_id=str(n % 5)) for n in range(20)))
+    trials = built(*(scored(0.2 * (n % 5), eval_id=str(n % 5), trial=1 + n // 5) for n in range(20)), jobs_per_case=4)
 
     def width(builder):
         low, high = builder.build().targets["t"].ci95
@@ -165,8 +142,8 @@ def test_a_snapshot_says_where_the_run_stands():
     assert builder.snapshot(total=9) == Snapshot(done=0, total=9)
     builder.add_all(
         [
-            result(execution_metrics=ExecutionMetrics(cost_usd=0.5)),
-            result(0.0, target="u", evaluator_results=(judged("x", 0.0, 0.25),)),
+            scored(execution_metrics=ExecutionMetrics(cost_usd=0.5)),
+            scored(0.0, target="u", evaluator_results=(judged("x", 0.0, 0.25),)),
             failed(),
             failed(target="u"),
         ]
@@ -181,7 +158,7 @@ def test_memory_does_not_grow_with_results():
 
     def add(count):
         for number in range(count):
-            builder.add(result(number % 11 / 10, eval_id=str(number), evaluator_results=(judged("x", 0.5),)))
+            builder.add(scored(number % 11 / 10, eval_id=str(number), evaluator_results=(judged("x", 0.5),)))
 
     add(1000)
     tracemalloc.start()
@@ -192,7 +169,7 @@ def test_memory_does_not_grow_with_results():
 
 
 def test_a_summary_is_written_with_all_its_figures():
-    data = msgspec.to_builtins(built(result(1.0)).build())
+    data = msgspec.to_builtins(built(scored(1.0)).build())
     assert set(data["targets"]["t"]) == {
         *("cases", "scored", "errors", "unscored", "skipped", "mean", "ci95", "pass_rate"),
         *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators", "early_stop"),
@@ -200,8 +177,8 @@ def test_a_summary_is_written_with_all_its_figures():
 
 
 def test_the_interval_of_the_pass_share_knows_which_results_belong_together():
-    turns = [result(float(turn % 2), eval_id=f"a{turn}", conversation_id=f"c{turn // 4}") for turn in range(40)]
-    same = [result(float(turn // 4 % 2), eval_id=f"a{turn}", conversation_id=f"c{turn // 4}") for turn in range(40)]
+    turns = [scored(float(turn % 2), eval_id=f"a{turn}", conversation_id=f"c{turn // 4}") for turn in range(40)]
+    same = [scored(float(turn // 4 % 2), eval_id=f"a{turn}", conversation_id=f"c{turn // 4}") for turn in range(40)]
     target, details = built(*same).build().targets["t"], built(*same).details()["t"]
     assert details.pass_ci95 == target.ci95 == pytest.approx(wilson(0.5, 9, t_quantile(0.975, 9)))
     alone = built(*turns).details()["t"]

@@ -10,27 +10,15 @@ import msgspec
 import pytest
 
 from agentv import AgentvError
-from agentv.model.result import Result
 from agentv.results import writer as writing
 from agentv.results.record import decode_record
 from agentv.results.redact import Redactor
 from agentv.results.writer import ResultWriter
+from made_results import made
 
 
 def record(number=0, answer=""):
-    return Result(
-        timestamp="2026-01-02T03:04:05Z",
-        run_id="r",
-        eval_id=f"case-{number}",
-        dataset="d",
-        dataset_path="d.jsonl",
-        target="t",
-        trial=1,
-        status="ok",
-        score=1.0,
-        verdict="pass",
-        candidate_answer=answer,
-    )
+    return made(eval_id=f"case-{number}", candidate_answer=answer)
 
 
 def results_in(path):
