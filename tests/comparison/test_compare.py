@@ -14,6 +14,7 @@ from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError, UsageError
 from agentv.report.comparison import method, sentence
 from agentv.results.reading import read_run
+from agentv.results.record import encode_record
 from agentv.results.summary import SummaryBuilder
 from agentv.stats.comparison import compare_paired
 from agentv.stats.means import clustered_mean
@@ -135,6 +136,14 @@ class TestJoining:
             with pytest.raises(AgentvError, match="A job is twice") as error:
                 RunScores(path, "a")
             assert f"x of {again.dataset_path}, target t, trial {again.trial}" in str(error.value)
+
+    def test_a_record_that_is_not_whole_is_refused_with_its_line_when_its_answer_is_shown(self, tmp_path):
+        line = encode_record(record("y", 0.0, evaluator_results=judged(x=0.0))).replace(b',"verdict":null', b"")
+        path = write_run(tmp_path / "a.jsonl", record("x", 1.0), record("y", 1.0))
+        other = tmp_path / "b.jsonl"
+        other.write_bytes(encode_record(record("x", 1.0)) + line)
+        with pytest.raises(AgentvError, match=f"Not a result at line 2 in {other}"):
+            compare_runs(RunScores(path, "a"), RunScores(other, "b"))
 
 
 class TestOutcomes:

@@ -7,7 +7,9 @@ import pytest
 
 from agentv import AgentvError, UsageError
 from agentv.model.run import RunManifest
+from agentv.results.brief import brief_records
 from agentv.results.folder import RunFolder
+from agentv.results.opened import OpenedRun
 from agentv.results.reading import find_runs, read_run
 from agentv.results.record import encode_record
 from made_results import made
@@ -105,6 +107,28 @@ def test_what_is_no_result_is_an_error_with_its_place(folder, name, content, sai
     with pytest.raises(AgentvError) as raised:
         list(read_run(name))
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "out.yaml"])
+@pytest.mark.parametrize("between", [0, 300], ids=["near", "far"])
+def test_a_job_that_is_there_twice_ends_reading_whoever_reads(folder, name, between):
+    records = [*RESULTS, *(made(eval_id=str(number), prompt="p") for number in range(between)), RESULTS[1]]
+    path = folder.path / name
+    path.write_bytes(b"".join(map(encode_record, records)) if name == "results.jsonl" else _documents(records))
+    for read in (read_run, brief_records, OpenedRun.figures):
+        with pytest.raises(AgentvError, match="A job is twice") as error:
+            list(read(OpenedRun(path) if read is OpenedRun.figures else path))
+        place = f"{'line' if name == 'results.jsonl' else 'document'} {len(records)}"
+        assert f"again at {place}\n  b of d.jsonl, target t, trial 1" in str(error.value)
+
+
+def test_rows_of_other_tools_may_repeat_a_case_because_they_do_not_number_trials(folder):
+    folder.write("rows.jsonl", (json.dumps(ROW) + "\n") * 3)
+    assert OpenedRun(folder.path / "rows.jsonl").figures().done == 3
+
+
+def _documents(records):
+    return b"---\n".join(map(msgspec.yaml.encode, records))
 
 
 @pytest.mark.parametrize("name", ["gone", "gone.jsonl", "empty", "notes.txt"])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import UsageError
 from agentv.results.brief import BriefRecord, brief_records
 from agentv.suggest import did_you_mean
 
@@ -76,8 +76,6 @@ class RunScores:
         self.records = self.errors = self.unscored = 0
         self.error_classes: Counter[str] = Counter()
         self._paths: dict[str, str] = {}
-        self._first_trials = array("l")
-        self._further: set[tuple[int, str, int]] = set()
         self._talk = False
         self._targets: dict[str, None] = {}
         self._prompts: dict[str | None, None] = {}
@@ -128,9 +126,6 @@ class RunScores:
             self._talk = self._talk or record.conversation_id is not None
             self.tags.append(self.tag_sets.setdefault(record.tags, len(self.tag_sets)))
             self._targets[record.target] = self._prompts[record.prompt] = None
-            self._first_trials.append(record.trial)
-        elif start is not None and isinstance(record, BriefRecord):
-            self._refuse_repeated(case, record)
         self._add_use(case, record)
         if record.status == "error":
             self.errors += 1
@@ -148,18 +143,6 @@ class RunScores:
                 if column is None:
                     column = self.evaluators[found.name] = Column()
                 column.add(case, found.score)
-
-    def _refuse_repeated(self, case: int, record: BriefRecord) -> None:
-        """A job has one record, as a run that is resumed has it too. Rows of other tools do not number their trials."""
-        path, trial = record.dataset_path, record.trial
-        same = (self.paths[case], self._first_trials[case]) == (path, trial)
-        if same or (case, path, trial) in self._further:
-            raise AgentvError(
-                f"A job is twice in {self.path}",
-                f"{record.eval_id} of {path}, target {record.target}, trial {trial}",
-                "Take one of its lines out: which one counts cannot be told",
-            )
-        self._further.add((case, self._paths.setdefault(path, path), trial))
 
     def _add_use(self, case: int, record: BriefRecord | Result) -> None:
         metrics = record.execution_metrics

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from agentv.model.result import SCHEMA_VERSION, Result, Share, Status, Verdict
-from agentv.results.reading import YAML, decoded_lines, read_run, records_file, run_id_of
-from agentv.results.record import decode_record
+from agentv.results.reading import YAML, decoded_lines, read_run, records_file, refused, run_id_of
+from agentv.results.record import RecordError, decode_record
 
 
 class BriefEvaluator(msgspec.Struct, gc=False):
@@ -80,4 +80,10 @@ def whole_record(path: Path | str, start: int) -> Result:
     assert file is not None
     with open(file, "rb") as stream:
         stream.seek(start)
-        return decode_record(stream.readline().removeprefix(b"\xef\xbb\xbf"), run_id_of(path))
+        line = stream.readline().removeprefix(b"\xef\xbb\xbf")
+        try:
+            return decode_record(line, run_id_of(path))
+        except RecordError as error:  # its texts are looked at here for the first time
+            stream.seek(0)
+            number = stream.read(start).count(b"\n") + 1
+            raise refused(file, f"line {number}", error) from error

@@ -12,9 +12,10 @@ from agentv.errors import AgentvError, UsageError
 from agentv.model.result import Result
 from agentv.model.run import RunManifest
 from agentv.results.folder import RESULTS_FOLDER, RunFolder
+from agentv.results.once import JobsOnce, OfAJob
 from agentv.results.record import RecordError, decode_record, record_from_data
 
-Decoded = TypeVar("Decoded")
+Decoded = TypeVar("Decoded", bound=OfAJob)
 
 LINES = (".jsonl", ".ndjson")
 YAML = (".yaml", ".yml")
@@ -98,19 +99,22 @@ def _read_lines(path: Path, run_id: str) -> Iterator[Result]:
 
 def decoded_lines(path: Path, decode: Callable[[bytes], Decoded]) -> Iterator[tuple[int, Decoded]]:
     """Each record of a file of lines, as `decode` gives it, with the byte that it starts at."""
-    start = 0
+    start, jobs = 0, JobsOnce(path)
     try:
         with open(path, "rb", buffering=1 << 18) as file:
             for number, line in enumerate(file, 1):
                 if not line.isspace():
                     try:
-                        yield start, decode(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)
+                        record = decode(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)
                     except RecordError as error:
                         # The last line of a run that was killed, or is being written, can be half there.
                         if not line.endswith(b"\n") and path.name == _RECORD_FILES[0]:
-                            return
-                        raise _refused(path, f"line {number}", error) from error
+                            break
+                        raise refused(path, f"line {number}", error) from error
+                    jobs.add(record, f"line {number}")
+                    yield start, record
                 start += len(line)
+        jobs.check()
     except OSError as error:
         raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
 
@@ -119,15 +123,19 @@ def _read_yaml(path: Path, run_id: str) -> Iterator[Result]:
     """A file of documents, one a result."""
     import yaml  # late: runs are hardly ever kept this way
 
+    jobs = JobsOnce(path)
     try:
         with open(path, "rb") as file:
             for number, data in enumerate(yaml.load_all(file, Loader=_plain_loader()), 1):
                 if not isinstance(data, dict):
-                    raise _refused(path, f"document {number}", RecordError("Expected an object"))
+                    raise refused(path, f"document {number}", RecordError("Expected an object"))
                 try:
-                    yield record_from_data(data, run_id)
+                    record = record_from_data(data, run_id)
                 except RecordError as error:
-                    raise _refused(path, f"document {number}", error) from error
+                    raise refused(path, f"document {number}", error) from error
+                jobs.add(record, f"document {number}")
+                yield record
+        jobs.check()
     except OSError as error:
         raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
     except yaml.YAMLError as error:
@@ -155,5 +163,6 @@ def _plain_loader() -> Any:
     return Loader
 
 
-def _refused(path: Path, place: str, error: RecordError) -> AgentvError:
+def refused(path: Path, place: str, error: RecordError) -> AgentvError:
+    """What is said of a record that is none."""
     return AgentvError(f"Not a result at {place} in {path}", str(error))
