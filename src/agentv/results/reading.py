@@ -99,7 +99,7 @@ def _read_lines(path: Path, run_id: str) -> Iterator[Result]:
 
 def decoded_lines(path: Path, decode: Callable[[bytes], Decoded]) -> Iterator[tuple[int, Decoded]]:
     """Each record of a file of lines, as `decode` gives it, with the byte that it starts at."""
-    start, jobs = 0, JobsOnce(path)
+    start, jobs = 0, JobsOnce(path, "line")
     try:
         with open(path, "rb", buffering=1 << 18) as file:
             for number, line in enumerate(file, 1):
@@ -111,7 +111,7 @@ def decoded_lines(path: Path, decode: Callable[[bytes], Decoded]) -> Iterator[tu
                         if not line.endswith(b"\n") and path.name == _RECORD_FILES[0]:
                             break
                         raise refused(path, f"line {number}", error) from error
-                    jobs.add(record, f"line {number}")
+                    jobs.add(record, number)
                     yield start, record
                 start += len(line)
         jobs.check()
@@ -123,7 +123,7 @@ def _read_yaml(path: Path, run_id: str) -> Iterator[Result]:
     """A file of documents, one a result."""
     import yaml  # late: runs are hardly ever kept this way
 
-    jobs = JobsOnce(path)
+    jobs = JobsOnce(path, "document")
     try:
         with open(path, "rb") as file:
             for number, data in enumerate(yaml.load_all(file, Loader=_plain_loader()), 1):
@@ -133,7 +133,7 @@ def _read_yaml(path: Path, run_id: str) -> Iterator[Result]:
                     record = record_from_data(data, run_id)
                 except RecordError as error:
                     raise refused(path, f"document {number}", error) from error
-                jobs.add(record, f"document {number}")
+                jobs.add(record, number)
                 yield record
         jobs.check()
     except OSError as error:
