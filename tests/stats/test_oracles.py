@@ -319,6 +319,21 @@ class TestRanking:
         found = bradley_terry([[0, 30], [10, 0]])
         assert found[0].value - found[1].value == pytest.approx(math.log(3))
 
+    @pytest.mark.parametrize("won", [10, 1_000, 100_000, 10_000_000])
+    def test_one_loss_among_very_many_wins_is_exact_too(self, won):
+        first, second = bradley_terry([[0, won], [1, 0]])
+        assert first.value == pytest.approx(math.log(won) / 2, **NEAR)
+        assert second.value == pytest.approx(-first.value, **NEAR)
+        assert first.standard_error == pytest.approx(math.sqrt(1 / won + 1) / 2, rel=1e-7)
+
+    def test_a_side_that_wins_nearly_all_of_very_many_cases_has_its_strength(self):
+        scores = np.tile([1.0, 0.5, 0.0], (100_000, 1))
+        scores[0] = [0.0, 0.5, 1.0]
+        found = rank(scores, resamples=20)
+        assert [side.side for side in found] == [0, 1, 2]
+        assert found[0].value - found[1].value == pytest.approx(math.log(99_999 / 1), rel=0.2)
+        assert all(side.ci95[0] <= side.value <= side.ci95[1] for side in found)
+
     def test_who_never_lost_needs_a_prior(self):
         with pytest.raises(ValueError, match="finite"):
             bradley_terry([[0, 5], [0, 0]])

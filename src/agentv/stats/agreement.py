@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from agentv.stats.checks import numbers
 from agentv.stats.distributions import Z95
 from agentv.stats.intervals import Interval
 
@@ -66,6 +67,10 @@ def cohen_kappa(
     if not first:
         raise ValueError("There is nothing to compare")
     names = tuple(_ordered({*first, *second}) if categories is None else categories)
+    if len({*names}) < len(names):
+        raise ValueError(f"A category is there twice: {', '.join(map(repr, names))}")
+    if weights not in get_args(Weights):
+        raise ValueError(f"Weights are {', '.join(get_args(Weights))}, got {weights!r}")
     if unknown := {*first, *second} - {*names}:
         raise ValueError(f"Not among the categories: {', '.join(sorted(map(repr, unknown)))}")
     pairs, n, size = Counter(zip(first, second, strict=True)), len(first), len(names)
@@ -106,6 +111,8 @@ def krippendorff_alpha(
     """
     import numpy as np  # late: it takes a while, and runs do not need it
 
+    if scale not in get_args(Scale):
+        raise ValueError(f"A scale is {', '.join(get_args(Scale))}, got {scale!r}")
     rated = [[value for value in unit if value is not None] for unit in units]
     rated = [unit for unit in rated if len(unit) > 1]
     if not rated:
@@ -116,10 +123,10 @@ def krippendorff_alpha(
     for row, unit in zip(counts, rated, strict=True):
         for value in unit:
             row[position[value]] += 1
-    numbers = np.array(values, dtype=float) if scale == "interval" else np.arange(len(values), dtype=float)
+    places = numbers(values, "Ratings") if scale == "interval" else np.arange(len(values), dtype=float)
     chance = np.random.default_rng(seed)
     weights = chance.multinomial(len(rated), np.full(len(rated), 1 / len(rated)), size=resamples)
-    whole, *drawn = _alphas(counts, np.concatenate([np.ones((1, len(rated))), weights]), numbers, scale)
+    whole, *drawn = _alphas(counts, np.concatenate([np.ones((1, len(rated))), weights]), places, scale)
     # Resamples in which all ratings are the same say nothing; without any other there is no interval.
     told = [found for found in drawn if not math.isnan(found)]
     if math.isnan(whole) or not told:
@@ -128,7 +135,7 @@ def krippendorff_alpha(
     return Alpha(float(whole), (float(low), float(high)), len(rated), int(counts.sum()), seed)
 
 
-def _alphas(counts: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any], scale: Scale) -> NDArray[Any]:
+def _alphas(counts: NDArray[Any], weights: NDArray[Any], marks: NDArray[Any], scale: Scale) -> NDArray[Any]:
     """Alpha for each row of weights, which say how often each unit counts; NaN where all ratings are the same."""
     import numpy as np
 
@@ -141,7 +148,7 @@ def _alphas(counts: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any], 
         between = n**2 - (totals**2).sum(axis=1)
     else:
         # Ordinal: a value stands at the middle of the ratings that have it, counted from the lowest.
-        places = np.cumsum(totals, axis=1) - totals / 2 if scale == "ordinal" else np.tile(numbers, (len(n), 1))
+        places = np.cumsum(totals, axis=1) - totals / 2 if scale == "ordinal" else np.tile(marks, (len(n), 1))
         places = places - (totals * places).sum(axis=1, keepdims=True) / n[:, None]
         sums, squares = counts @ places.T, counts @ (places**2).T
         apart = 2 * (sizes[:, None] * squares - sums**2) / (sizes - 1)[:, None]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from agentv.stats.checks import numbers
 from agentv.stats.distributions import normal_cdf, normal_quantile
 from agentv.stats.intervals import CONFIDENCE, Interval
 
@@ -39,7 +40,9 @@ def bca_interval(
     """
     import numpy as np  # late: see agentv.stats
 
-    rows = np.asarray(values, dtype=float)
+    rows = numbers(values, "Values")
+    if not len(rows):
+        raise ValueError("There are no values")
     chance = np.random.default_rng(seed)
     groups = _groups(len(rows), clusters)
     if statistic is None and clusters is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from agentv.stats.checks import row, share
 from agentv.stats.intervals import Interval
 from agentv.stats.means import Estimate, clustered_mean, correlation, t_test
 from agentv.stats.paired import mcnemar_exact, share_difference, sign_flip_test
@@ -64,11 +65,12 @@ def compare_paired(
     clustered t interval and a permutation test that flips the signs of clusters. Without `test`, Student's p-value.
     Differences that are all equal, and not of 0 and 1, have the cautious interval of `of_equals`.
     """
-    import numpy as np  # late: see agentv.stats
-
-    first, second = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
+    first, second = row(before), row(after)
     if first.shape != second.shape:
         raise ValueError(f"Pairs are needed, got {first.size} and {second.size} scores")
+    for side in (first, second):
+        share(float(side.min(initial=0.0)))
+        share(float(side.max(initial=0.0)))
     delta = second - first
     estimate = clustered_mean(delta, clusters, within=(-1.0, 1.0))
     if estimate.clusters == estimate.n and _binary(first) and _binary(second):

@@ -36,6 +36,8 @@ class MeanAccumulator:
 
     def add(self, score: float, cluster: int | None = None) -> None:
         """One more score."""
+        if not 0 <= score <= 1:
+            raise ValueError(f"A score is from 0 to 1, got {score}")
         self._total += 1
         if score not in (0.0, 1.0):
             self._binary = False
@@ -120,6 +122,8 @@ def wilson(share: float, n: float, critical: float = Z95) -> Interval | None:
     """
     if n <= 0:
         return None
+    if not 0 <= share <= 1:
+        raise ValueError(f"A share is from 0 to 1, got {share}")
     spread = critical * critical / n
     middle = (share + spread / 2) / (1 + spread)
     half = critical / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
@@ -146,6 +150,8 @@ def clopper_pearson(hits: int, n: int, confidence: float = CONFIDENCE) -> Interv
     """
     if not 0 <= hits <= n or n < 1:
         raise ValueError(f"There are 0 to n hits in 1 or more trials, got {hits} in {n}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"Confidence is between 0 and 1, got {confidence}")
     tail = (1 - confidence) / 2
     low = beta_quantile(tail, hits, n - hits + 1) if hits else 0.0
     high = beta_quantile(1 - tail, hits + 1, n - hits) if hits < n else 1.0

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentv.stats.checks import row
 from agentv.stats.distributions import t_p_value, t_quantile
 from agentv.stats.intervals import CONFIDENCE, NO_ERROR, Interval, of_equals
 
@@ -50,7 +51,7 @@ def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None, within:
     """
     import numpy as np  # late: see agentv.stats
 
-    values = np.asarray(scores, dtype=float)
+    values = row(scores)
     if not values.size:
         raise ValueError("There are no scores")
     mean = float(values.mean())
@@ -72,9 +73,7 @@ def paired_difference(before: ArrayLike, after: ArrayLike, clusters: ArrayLike |
     SE² is that of the differences, which is SE_A² + SE_B² - 2ρ·SE_A·SE_B: the more the two go together, the less is
     left to chance. Miller (2024), arXiv:2411.00640, section 4.
     """
-    import numpy as np
-
-    first, second = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
+    first, second = row(before), row(after)
     if first.shape != second.shape:
         raise ValueError(f"Pairs are needed, got {first.size} and {second.size} scores")
     estimate = clustered_mean(second - first, clusters)
@@ -100,7 +99,7 @@ def average_trials(cases: Sequence[Any], scores: ArrayLike) -> tuple[list[Any], 
 
     order: dict[Any, int] = {}
     index = np.array([order.setdefault(case, len(order)) for case in cases], dtype=np.intp)
-    values = np.asarray(scores, dtype=float)
+    values = row(scores)
     if values.shape != index.shape:
         raise ValueError(f"A case for each score is needed, got {index.size} and {values.size}")
     return list(order), np.bincount(index, values) / np.bincount(index)

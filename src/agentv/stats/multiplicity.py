@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentv.stats.checks import share
+
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusted so that the chance of any false finding among all stays below the limit: for gates.
@@ -34,4 +36,6 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 
 
 def _ascending(p_values: Sequence[float]) -> list[int]:
+    for p_value in p_values:
+        share(p_value, "A p-value")
     return sorted(range(len(p_values)), key=p_values.__getitem__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentv.stats.checks import not_negative, row
 from agentv.stats.distributions import Z95, binomial_cdf, binomial_pmf
 from agentv.stats.intervals import Interval
 from agentv.stats.means import cluster_sums
@@ -36,7 +37,8 @@ def mcnemar_exact(wins: int, losses: int) -> float:
 
     min(1, 2 Σ_{k ≤ min(b,c)} C(b+c, k) / 2^(b+c)). McNemar (1947), Psychometrika 12:153, in its exact form.
     """
-    return min(1.0, 2 * binomial_cdf(min(wins, losses), wins + losses))
+    fewer, n = _fewer(wins, losses)
+    return min(1.0, 2 * binomial_cdf(fewer, n))
 
 
 def mcnemar_mid_p(wins: int, losses: int) -> float:
@@ -44,8 +46,13 @@ def mcnemar_mid_p(wins: int, losses: int) -> float:
 
     Fagerland, Lydersen & Laake (2013), BMC Medical Research Methodology 13:91.
     """
-    fewer, n = min(wins, losses), wins + losses
+    fewer, n = _fewer(wins, losses)
     return min(1.0, 2 * binomial_cdf(fewer, n) - binomial_pmf(fewer, n))
+
+
+def _fewer(wins: int, losses: int) -> tuple[int, int]:
+    """The smaller of the two, and both together."""
+    return int(not_negative(min(wins, losses), "A number of wins or losses")), wins + losses
 
 
 def share_difference(wins: int, losses: int, n: int, critical: float = Z95) -> Interval:
@@ -77,8 +84,8 @@ def sign_flip_test(
     """
     import numpy as np  # late: see agentv.stats
 
-    sums = np.abs(cluster_sums(np.asarray(differences, dtype=float), clusters))
-    signed = float(np.sum(cluster_sums(np.asarray(differences, dtype=float), clusters)))
+    found = cluster_sums(row(differences, "Differences"), clusters)
+    signed, sums = float(found.sum()), np.abs(found)
     sums = sums[sums > 0]
     # Sums that are equal but for rounding must count as equal.
     reached = abs(signed) - 1e-9 * max(1.0, float(sums.sum()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
+from agentv.stats.checks import not_negative
 from agentv.stats.distributions import normal_cdf, normal_quantile, t_cdf, t_quantile
 from agentv.stats.means import Estimate
 
@@ -27,7 +28,7 @@ def power_to_detect(difference: float, standard_error: float, alpha: float = ALP
 
     Cohen (1988), Statistical Power Analysis for the Behavioral Sciences.
     """
-    if standard_error <= 0:
+    if not_negative(standard_error, "A standard error") == 0:
         return 1.0 if difference else alpha
     ratio, critical = abs(difference) / standard_error, normal_quantile(1 - alpha / 2)
     return normal_cdf(ratio - critical) + normal_cdf(-ratio - critical)
@@ -41,6 +42,7 @@ def minimum_detectable_difference(
     With degrees of freedom the quantiles are Student's, for few cases; else normal. Bloom (1995), Evaluation Review
     19:547.
     """
+    not_negative(standard_error, "A standard error")
     if degrees is None:
         return (normal_quantile(1 - alpha / 2) + normal_quantile(wanted)) * standard_error
     return (t_quantile(1 - alpha / 2, degrees) + t_quantile(wanted, degrees)) * standard_error
@@ -54,6 +56,8 @@ def cases_needed(difference: float, variance: float, *, alpha: float = ALPHA, wa
     """
     if difference == 0:
         raise ValueError("No number of cases shows a difference of 0")
+    not_negative(abs(difference), "A difference without its sign")
+    not_negative(variance, "A variance")
     total = normal_quantile(1 - alpha / 2) + normal_quantile(wanted)
     return max(2, math.ceil(total**2 * variance / difference**2 - 1e-9))
 
@@ -63,6 +67,8 @@ def variance_of_difference(between: float, within_before: float, within_after: f
 
     ω² is how much cases differ in what the change does to them, σ² how much the trials of one case differ.
     """
+    if trials < 1:
+        raise ValueError(f"There is a trial or more, got {trials}")
     return between + (within_before + within_after) / trials
 
 
@@ -72,8 +78,7 @@ def non_inferiority(difference: Estimate, margin: float) -> NonInferiority:
     The p-value is one-sided, of "worse by the margin or more"; None of differences that do not vary, of which only
     the interval tells. ICH E9 (1998), Statistical Principles for Clinical Trials, 3.3.2.
     """
-    if margin < 0:
-        raise ValueError(f"A margin is 0 or more, got {margin}")
+    not_negative(margin, "A margin")
     error, interval = difference.standard_error, difference.ci95
     if error is None or interval is None:
         return NonInferiority("inconclusive", margin, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentv.stats.checks import not_negative, numbers
 from agentv.stats.intervals import Interval
 
 if TYPE_CHECKING:
@@ -41,12 +42,17 @@ def bradley_terry(wins: ArrayLike, prior: float = 0.0) -> list[Strength]:
     """
     import numpy as np  # late: see agentv.stats
 
-    table = np.asarray(wins, dtype=float)
+    table = numbers(wins, "Wins")
+    if table.ndim != 2 or table.shape[0] != table.shape[1]:
+        raise ValueError(f"Wins are a square table, got one of {' × '.join(map(str, table.shape))}")
+    not_negative(float(table.min(initial=0.0)), "A number of wins")
     if prior == 0 and not _decided(table):
         raise ValueError("A side that never won or never lost has no finite strength; give a prior")
     values, information = _fit(table[None], prior)
-    # The sum is fixed, so the information has one direction without any; the pseudo-inverse leaves it out.
-    spread = np.sqrt(np.clip(np.diag(np.linalg.pinv(information[0], hermitian=True)), 0, None))
+    inverse = np.linalg.inv(_with_mean(information, prior))[0]
+    # What was put in for the mean is taken out again.
+    inverse -= 0 if prior else 1 / (len(table) * np.trace(information[0]))
+    spread = np.sqrt(np.clip(np.diag(inverse), 0, None))
     return [Strength(float(value), float(error)) for value, error in zip(values[0], spread, strict=True)]
 
 
@@ -61,7 +67,9 @@ def rank(
     """
     import numpy as np
 
-    rows = np.asarray(scores, dtype=float)
+    rows = numbers(scores)
+    if rows.ndim != 2 or not len(rows):
+        raise ValueError("A row of scores is needed for each case, and a case or more")
     sides = rows.shape[1]
     games = np.sign(rows[:, :, None] - rows[:, None, :])
     won = ((games + 1) / 2).reshape(len(rows), -1)
@@ -91,23 +99,31 @@ def _fit(tables: NDArray[Any], prior: float) -> tuple[NDArray[Any], NDArray[Any]
     """Newton's steps to the likeliest strengths of each table, and the information there."""
     import numpy as np
 
-    others = 1 - np.eye(tables.shape[-1])
-    tables = tables * others
-    played, won = tables + tables.swapaxes(1, 2), tables.sum(axis=2)
-    values = np.zeros_like(won)
+    tables = tables * (1 - np.eye(tables.shape[-1]))
+    lost = tables.swapaxes(1, 2)
+    values = np.zeros(tables.shape[:2])
     information = np.zeros_like(tables)
     for _ in range(_STEPS):
         chances = 1 / (1 + np.exp(values[:, None, :] - values[:, :, None]))
+        against = chances.swapaxes(1, 2)  # not 1 - chances, of which nothing is left where a side nearly always wins
         alone = 1 / (1 + np.exp(-values))
-        slope = won + prior / 2 - (played * chances).sum(axis=2) - prior * alone
-        weight = played * chances * (1 - chances)
+        slope = (tables * against - lost * chances).sum(axis=2) + prior * (0.5 - alone)
+        weight = (tables + lost) * chances * against
         diagonal = weight.sum(axis=2) + prior * alone * (1 - alone)
         information = diagonal[:, :, None] * np.eye(tables.shape[-1]) - weight
-        step = np.einsum("bij,bj->bi", np.linalg.pinv(information, hermitian=True), slope)
+        step = np.linalg.solve(_with_mean(information, prior), slope[:, :, None])[:, :, 0]
         values = values + np.clip(step, -2, 2)
         if np.max(np.abs(step)) < 1e-12:
             break
     return values - values.mean(axis=1, keepdims=True), information
+
+
+def _with_mean(information: NDArray[Any], prior: float) -> NDArray[Any]:
+    """Of the mean of all strengths games say nothing; without a prior something is put in, which steps do not feel."""
+    import numpy as np
+
+    size = information.shape[-1]
+    return information if prior else information + np.trace(information, axis1=1, axis2=2)[:, None, None] / size
 
 
 def _decided(table: NDArray[Any]) -> bool:

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable
 from typing import Literal
 
+from agentv.stats.checks import not_negative
 from agentv.stats.distributions import log_beta
 from agentv.stats.intervals import CONFIDENCE, Interval
 
@@ -55,6 +56,8 @@ class BettingMean:
             raise ValueError(f"A group has at most {self._largest} scores, got {count}")
         if count < 1:
             return  # all of it ended in errors: nothing is known of it
+        if not 0 <= total <= count:
+            raise ValueError(f"The sum of {count} scores is from 0 to {count}, got {total}")
         self._sums.append(total)
         self._counts.append(count)
         self._total += total
@@ -139,6 +142,7 @@ def mcnemar_e_value(wins: int, losses: int, prior: float = 0.5) -> float:
     E = B(b+a, c+a) / (B(a, a) · 2^-(b+c)): the chances of a beta(a, a) mixture over those of a fair coin. Robbins
     (1970), Annals of Mathematical Statistics 41:1397.
     """
+    not_negative(min(wins, losses), "A number of wins or losses")
     log = log_beta(wins + prior, losses + prior) - log_beta(prior, prior) + (wins + losses) * math.log(2)
     return _bounded_exp(log)
 

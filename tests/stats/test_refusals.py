@@ -1,0 +1,83 @@
+"""What is no number, no score or no count is refused by every function that it would make lie."""
+
+import math
+
+import pytest
+
+from agentv import stats
+
+NAN, INFINITE = math.nan, math.inf
+
+ARRAYS = {
+    "a mean": lambda x: stats.clustered_mean([0.5, x]),
+    "a difference": lambda x: stats.paired_difference([0.5, 0.1], [x, 0.2]),
+    "a comparison": lambda x: stats.compare_paired([x, 0.1], [0.3, 0.2]),
+    "sign flips": lambda x: stats.sign_flip_test([0.5, x]),
+    "a bootstrap": lambda x: stats.bca_interval([0.5, 0.25, x]),
+    "trials": lambda x: stats.average_trials(["a", "a"], [0.5, x]),
+    "a ranking": lambda x: stats.rank([[0.5, x], [0.1, 0.2]]),
+    "strengths": lambda x: stats.bradley_terry([[0, x], [1, 0]]),
+    "distances": lambda x: stats.krippendorff_alpha([[0.5, x], [0.1, 0.1]], scale="interval"),
+    "a running mean": lambda x: stats.MeanAccumulator().add(x),
+    "a bet": lambda x: stats.BettingMean(0.5).add(x),
+    "a share": lambda x: stats.wilson(x, 10),
+    "Holm": lambda x: stats.holm([0.5, x]),
+    "Benjamini and Hochberg": lambda x: stats.benjamini_hochberg([0.5, x]),
+    "power": lambda x: stats.power_to_detect(0.1, x),
+    "the smallest difference": lambda x: stats.minimum_detectable_difference(x),
+    "cases": lambda x: stats.cases_needed(x, 1.0),
+    "a variance": lambda x: stats.cases_needed(0.1, x),
+    "a margin": lambda x: stats.non_inferiority(stats.clustered_mean([0.1, 0.2]), x),
+}
+
+
+@pytest.mark.parametrize("value", [NAN, INFINITE, -INFINITE], ids=str)
+@pytest.mark.parametrize("function", ARRAYS.values(), ids=ARRAYS)
+def test_what_is_no_number(function, value):
+    with pytest.raises(ValueError, match=r"nan|inf"):
+        function(value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: stats.compare_paired([0, 0], [5, 7]),
+        lambda: stats.compare_paired([0, -1], [1, 1]),
+        lambda: stats.MeanAccumulator().add(1.7),
+        lambda: stats.MeanAccumulator().add(-0.1, 3),
+        lambda: stats.BettingMean(0.5).add(1.5),
+        lambda: stats.BettingMean(0.5, largest=3).add(-0.5, 3),
+        lambda: stats.wilson(1.2, 10),
+        lambda: stats.wilson(-0.2, 10),
+    ],
+)
+def test_scores_and_shares_outside_0_and_1(call):
+    with pytest.raises(ValueError, match="0 to"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: stats.mcnemar_exact(-1, 2), "-1"),
+        (lambda: stats.mcnemar_mid_p(2, -1), "-1"),
+        (lambda: stats.mcnemar_e_value(-1, 0), "-1"),
+        (lambda: stats.clopper_pearson(5, 10, 1.0), "1.0"),
+        (lambda: stats.bca_interval([]), "no values"),
+        (lambda: stats.rank([]), "row"),
+        (lambda: stats.clustered_mean([[0.1], [0.2]]), "one row"),
+        (lambda: stats.bradley_terry([[0, 1, 2], [1, 0, 2]]), "square"),
+        (lambda: stats.bradley_terry([[0, -1], [1, 0]], prior=1), "-1"),
+        (lambda: stats.holm([0.1, 2.0]), "2.0"),
+        (lambda: stats.power_to_detect(0.1, -1.0), "-1.0"),
+        (lambda: stats.minimum_detectable_difference(-1.0), "-1.0"),
+        (lambda: stats.cases_needed(0.1, -1.0), "-1.0"),
+        (lambda: stats.variance_of_difference(0.1, 0.1, 0.1, 0), "0"),
+        (lambda: stats.cohen_kappa([1, 0], [1, 0], categories=[0, 1, 1]), "twice"),
+        (lambda: stats.cohen_kappa([1, 0], [1, 0], weights="cubic"), "cubic"),
+        (lambda: stats.krippendorff_alpha([[1, 0], [1, 1]], scale="ratio"), "ratio"),
+    ],
+)
+def test_what_makes_no_sense_is_named(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
