@@ -12,7 +12,7 @@ from agentv.comparison.compare import compare_runs
 from agentv.comparison.matrix import compare_many
 from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError, UsageError
-from agentv.report.comparison import method, sentence
+from agentv.report.comparison import method, notes, outcomes, sentence
 from agentv.results.reading import read_run
 from agentv.results.record import encode_record
 from agentv.results.summary import SummaryBuilder
@@ -74,6 +74,19 @@ class TestJoining:
         assert found.notes == ("a has 2 targets (t, u), averaged case by case; a:t picks one",)
         assert (found.sides[0].cases, found.sides[0].mean.value) == (1, 0.75)
         assert compare([record("x", 1.0)], [record("x", 1.0, target="v")]).notes == ()
+
+    def test_sides_without_a_target_or_prompt_in_common_are_averaged_and_that_is_said(self, compare):
+        def side(*names):
+            return [record(n, 0.5, target=name, prompt=f"p{name}") for n in range(2) for name in names]
+
+        found = compare(side("t", "u"), side("v", "w"))
+        assert [(pair.dataset, pair.eval_id, pair.target) for pair in found.pairs] == [("d", n, None) for n in "01"]
+        assert found.notes == (
+            "a has 2 targets (t, u), averaged case by case; a:t picks one",
+            "b has 2 targets (v, w), averaged case by case; b:v picks one",
+            "a has 2 prompts (pt, pu), averaged case by case",
+            "b has 2 prompts (pv, pw), averaged case by case",
+        )
 
     def test_prompts_are_treated_alike(self, compare):
         two = [record("x", score, prompt=prompt) for prompt, score in [("short", 1.0), ("long", 0.5)]]
@@ -151,7 +164,9 @@ class TestOutcomes:
         found = compare(scored(0.8, 0.9, 0.5, 0.5, 0.3), scored(0.9, 0.8, 0.5, 0.55, 0.31), threshold=0.1)
         assert [pair.outcome for pair in found.pairs] == ["win", "loss", "tie", "tie", "tie"]
         assert (found.wins, found.losses, found.ties) == (1, 1, 3)
-        assert compare(scored(0.5, 0.5), scored(0.5, 0.50001), threshold=0).wins == 1
+        every = compare(scored(0.5, 0.5), scored(0.5, 0.50001), threshold=0)
+        assert (every.wins, every.ties) == (1, 1)
+        assert outcomes(every) == "B wins 1, loses 0, ties 1 of 2 (any change counts)"
 
     def test_scores_of_0_and_1_get_the_exact_test(self, compare):
         before, after = [1] * 20 + [0] * 20, [1] * 18 + [0] * 9 + [1] * 13
@@ -175,6 +190,28 @@ class TestOutcomes:
         found = compare(before, after).paired
         assert (found.n, found.clusters, found.test) == (40, 8, "sign flips")
         assert found.p_value == sign_flip_test([5.0 * (cluster % 2) for cluster in range(8)]).p_value
+
+    @pytest.mark.parametrize("silent", [0, 1])
+    def test_conversations_that_one_side_does_not_name_are_clusters_too(self, compare, silent):
+        def run(side):
+            talks = [None if side == silent else f"c{number // 2}" for number in range(8)]
+            return [record(number, 0.1 * number * side, conversation_id=talk) for number, talk in enumerate(talks)]
+
+        assert compare(run(0), run(1)).paired.clusters == 4
+
+    @pytest.mark.parametrize("axis", ["target", "prompt"])
+    def test_a_case_under_several_targets_or_prompts_is_one_cluster(self, compare, tmp_path, axis):
+        def run(gain):
+            return [record(n, gain * n / 10, **{axis: name}) for n in range(8) for name in ("x", "y", "z")]
+
+        found = compare(run(0.5), run(1.0)).paired
+        assert (found.n, found.clusters) == (24, 8)
+        once = compare(*([record(n, gain * n / 10) for n in range(8)] for gain in (0.5, 1.0))).paired
+        assert found.ci95 == pytest.approx(once.ci95)
+        assert found.p_value == once.p_value
+        paths = [write_run(tmp_path / f"{gain}.jsonl", *run(gain)) for gain in (0.5, 0.7, 1.0)]
+        matrix = compare_many([RunScores(path, path.stem) for path in paths])
+        assert (matrix.n, matrix.clusters) == (24, 8)
 
     def test_nothing_changed(self, compare):
         same = scored(*[0.0, 1.0] * 20)
@@ -212,6 +249,25 @@ class TestOutcomes:
         assert (found.evaluators[0].p_adjusted, found.non_inferiority.outcome) == (0.5, "inconclusive")
         assert method(found.paired).startswith("cautious interval of 2 cases that differ alike, permutation test")
         assert not found.fails("regression")
+
+    @pytest.mark.parametrize("cases", [2, 10])
+    def test_differences_that_no_report_could_tell_apart_count_as_equal(self, compare, cases):
+        equal, near = (
+            compare(scored(*[0.5] * cases), scored(*(0.7 + off * (number % 2) for number in range(cases)))).paired
+            for off in (0.0, 1e-4)
+        )
+        assert near.ci95 == pytest.approx(equal.ci95, abs=1e-3)
+        assert (near.answer, near.standard_error) == (equal.answer, 0.0)
+        assert near.minimum_detectable_difference is None
+        assert compare(scored(0.5, 0.5), scored(0.7, 0.702)).paired.standard_error > 0
+
+    @pytest.mark.parametrize(("cases", "said"), [(3, "No test"), (7, "on the border")])
+    def test_where_interval_and_test_disagree_it_says_why(self, compare, cases, said):
+        after = [0.7, 0.7, 0.71] if cases == 3 else [0.7, 0.7, 0.6, 0.7, 0.6, 0.7, 0.38]
+        found = compare(scored(*[0.5] * cases), scored(*after))
+        assert found.paired.answer == "better"
+        assert found.paired.p_value >= 0.05
+        assert [said in note for note in notes(found)] == [True]
 
     def test_a_set_that_could_show_nothing_is_said_to(self, compare):
         text = sentence(compare(scored(0.0, 1.0, 0.5), scored(1.0, 0.0, 0.5)).paired)

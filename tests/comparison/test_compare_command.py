@@ -99,6 +99,14 @@ def test_errors_are_told_by_class(tmp_path):
     assert "In both, without a score in B: 1" in found.stdout
 
 
+def test_json_without_a_pair_has_the_promised_names_too(tmp_path):
+    paths = [write_scores(tmp_path / f"{name}.jsonl", [score]) for name, score in (("a", 1.0), ("b", None))]
+    summary = json.loads(agentv(*paths, "--json").stdout)["summary"]
+    assert (summary["total"], summary["matched"], summary["n"]) == (1, 0, 0)
+    for name in ("mean_delta", "ci95", "p_value", "minimum_detectable_difference", "answer"):
+        assert summary[name] is None
+
+
 @pytest.mark.parametrize("style", [(), ("--json",), ("--markdown",)])
 def test_nothing_that_both_scored_is_said_and_fails(tmp_path, style):
     before = write_run(tmp_path / "a.jsonl", record("x", 1.0, tags=("t",)), record("y", 0.0))

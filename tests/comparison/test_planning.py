@@ -80,6 +80,21 @@ def test_conversations_need_more_cases(tmp_path):
     assert together.needs[0].cases == pytest.approx(5 * alone.needs[0].cases, rel=0.05)
 
 
+def test_of_several_targets_one_is_to_be_picked(tmp_path):
+    path = write_run(tmp_path / "a.jsonl", *(record(n, n / 9, target=name) for n in range(9) for name in ("t", "u")))
+    with pytest.raises(UsageError, match=r"a has 2 targets \(t, u\)") as error:
+        plan([RunScores(path, "a")], [0.1])
+    assert error.value.hint == "Pick one: a:t"
+    assert plan([RunScores(path, "a", "u")], [0.1]).spread.cases == 9
+
+
+def test_prompts_of_a_case_are_no_further_cases(tmp_path):
+    once = write_run(tmp_path / "a.jsonl", *(record(n, n / 9) for n in range(9)))
+    thrice = write_run(tmp_path / "b.jsonl", *(record(n, n / 9, prompt=name) for n in range(9) for name in "pqr"))
+    few, many = (plan([RunScores(path, "a")], [0.1]).spread for path in (once, thrice))
+    assert many.variance(1) / many.cases == pytest.approx(few.variance(1) / few.cases, rel=1e-9)
+
+
 def test_one_case_is_too_few(tmp_path):
     with pytest.raises(UsageError, match="Two scored cases"):
         plan([scores_of(tmp_path, "a", [[1.0]])])

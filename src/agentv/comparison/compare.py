@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentv.comparison.model import Change, Comparison, Outcome, Pair, Part, Side, Use
-from agentv.comparison.scores import Column, Folded, RunScores
+from agentv.comparison.scores import Column, Folded, RunScores, clusters_of
 from agentv.errors import AgentvError, UsageError
 from agentv.results.brief import whole_record
 from agentv.results.drawing import rank, unit_of
@@ -153,8 +153,7 @@ class Joined:
         return tuple(islice((str(name[place]) for name in mine if name not in other), _SHOWN_IDS))
 
     def _clusters(self, index: NDArray[Any]) -> NDArray[Any] | None:
-        side = self.sides[0]
-        return side.run.clusters(side.first[row] for row in index[:, 0])
+        return clusters_of(self.sides, index)
 
 
 def side_of(side: Folded, mean: Estimate | None) -> Side:
@@ -183,11 +182,11 @@ def mean_of(scores: NDArray[Any], clusters: NDArray[Any] | None) -> Estimate | N
 
 
 def name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
-    """What tells cases apart: dataset and id; target and prompt too where every side has several."""
+    """What tells cases apart: dataset and id; target and prompt too where every side has several, and one in common."""
     parts: tuple[int, ...] = (0, 1)
     for place, plural in ((2, "targets"), (3, "prompts")):
-        found = [run.targets if place == 2 else run.prompts for run in runs]
-        if all(len(each) > 1 for each in found):
+        found: list[list[Any]] = [run.targets if place == 2 else run.prompts for run in runs]
+        if all(len(each) > 1 for each in found) and set(found[0]).intersection(*found[1:]):
             parts += (place,)
             continue
         for run, each in zip(runs, found, strict=True):

@@ -24,7 +24,7 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "losses": comparison.losses,
         "ties": comparison.ties,
         "threshold": comparison.threshold,
-        **(_paired(paired) if paired else {"mean_delta": None, "ci95": None, "p_value": None}),
+        **(_paired(paired) if paired else {**dict.fromkeys((*Paired._fields, "answer")), "n": 0, "clusters": 0}),
         "non_inferiority": None if asked is None else dict(asked._asdict()),
         "exit_code": exit_code,
     }

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from agentv.comparison.compare import mean_of, name_parts, side_of
 from agentv.comparison.model import Matrix
-from agentv.comparison.scores import Folded, RunScores
+from agentv.comparison.scores import Folded, RunScores, clusters_of
 from agentv.errors import UsageError
 from agentv.stats.comparison import compare_paired
 from agentv.stats.means import clustered_mean
@@ -30,9 +30,8 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
     there = ~np.isnan(scores).any(axis=1)
     if not there.any():
         raise UsageError("No case was scored by all runs", hint="Cases are joined by dataset and id")
-    first = sides[0]
-    known = first.run.clusters(first.first[first.names[name]] for name in common)
-    scores, clusters = scores[there], None if known is None else known[there]
+    rows = np.array([[side.names[name] for side in sides] for name in common], dtype=np.intp)[there]
+    scores, clusters = scores[there], clusters_of(sides, rows)
     pairs = [(i, j) for i in range(len(runs)) for j in range(i + 1, len(runs))]
     found = {(i, j): compare_paired(scores[:, i], scores[:, j], clusters, seed=seed) for i, j in pairs}
     asked = {pair: paired.p_value for pair, paired in found.items() if paired.p_value is not None}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agentv.comparison.compare import Joined
-from agentv.comparison.scores import RunScores
+from agentv.comparison.scores import Folded, RunScores, clusters_of
 from agentv.errors import UsageError
 from agentv.stats.intervals import NO_ERROR
 from agentv.stats.means import clustered_mean
@@ -99,11 +99,14 @@ def plan(
 def _of_one(run: RunScores, correlation: float) -> Spread:
     import numpy as np  # late: see agentv.stats
 
-    count = len(run.cases)
-    means, within, share = _trials(run, np.arange(count), count)
+    if len(run.targets) > 1:
+        hint = f"Pick one: {run.label}:{run.targets[0]}"
+        raise UsageError(f"{run.label} has {len(run.targets)} targets ({', '.join(run.targets)})", hint=hint)
+    # Each prompt of a case is a score of its own, and all of them belong together.
+    side = Folded(run, (0, 1, 3) if len(run.prompts) > 1 else (0, 1))
+    means, within, share = _trials(run, side.groups, len(side.names))
     there = ~np.isnan(means)
-    clusters = run.clusters(range(count))
-    variance, effect = _variance(means[there], None if clusters is None else clusters[there])
+    variance, effect = _variance(means[there], clusters_of([side], np.flatnonzero(there)[:, None]))
     if not variance and not within:
         raise _nothing_varies(f"All scores of {run.label} are equal")
     between = variance if within is None else max(0.0, variance - within * share)
@@ -166,7 +169,8 @@ def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[floa
     """The variance of cases, and how many times larger conversations make that of their mean."""
     if len(values) < 2:
         raise UsageError("Two scored cases or more are needed to see how much they vary")
-    plain, clustered = clustered_mean(values), clustered_mean(values, clusters)
+    within = -1.0, 1.0
+    plain, clustered = clustered_mean(values, within=within), clustered_mean(values, clusters, within)
     assert plain.standard_error is not None
     variance = plain.standard_error**2 * len(values)
     if not variance or clustered.standard_error is None:

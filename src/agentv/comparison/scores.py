@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,21 +99,10 @@ class RunScores:
         """The prompts in it; a single None when cases have none."""
         return list(self._prompts)
 
-    def clusters(self, cases: Iterable[int]) -> NDArray[Any] | None:
-        """A number for each conversation of these cases, and one of its own for each case without; None if all are."""
-        import numpy as np
-
-        if not self._talk:
-            return None
-        numbers: dict[object, int] = {}
-        said = [self.conversations[case] for case in cases]
-        return np.array(
-            [
-                numbers.setdefault(position if name is None else name, len(numbers))
-                for position, name in enumerate(said)
-            ],
-            dtype=np.intp,
-        )
+    @property
+    def talks(self) -> bool:
+        """Whether any case is part of a conversation."""
+        return self._talk
 
     def _add(self, start: int | None, record: BriefRecord | Result) -> None:
         self.records += 1
@@ -163,6 +152,7 @@ class Folded:
         import numpy as np
 
         self.run = run
+        self.parts = tuple(parts)
         if len(run.targets) < 2 and len(run.prompts) < 2 and tuple(parts) == (0, 1):
             # The usual run: every case has a name of its own already.
             self.names: dict[tuple[str | None, ...], int] = {key[:2]: case for key, case in run.cases.items()}
@@ -182,3 +172,29 @@ class Folded:
     def means(self, column: Column) -> NDArray[Any]:
         """The mean of each case."""
         return column.means(self.groups, len(self.names))
+
+    def conversation(self, row: int) -> str | None:
+        """The conversation that a case is part of."""
+        return self.run.conversations[self.first[row]]
+
+
+def clusters_of(sides: Sequence[Folded], rows: NDArray[Any]) -> NDArray[Any] | None:
+    """What belongs together among cases of which `rows` gives the row on each side: a number for each; None if nothing.
+
+    That is a conversation, whichever side names it, and a case that is there under several targets or prompts.
+    """
+    import numpy as np
+
+    talking = [(side, column) for side, column in zip(sides, rows.T.tolist(), strict=True) if side.run.talks]
+    several = len(sides[0].parts) > 2
+    if not talking and not several:
+        return None
+    keys = [name[:2] for name in sides[0].names] if several else []
+    numbers: dict[object, int] = {}
+    found = array("l")
+    for place, row in enumerate(rows[:, 0].tolist()):
+        said = (side.conversation(column[place]) for side, column in talking)
+        alone = keys[row] if several else place
+        name = next((each for each in said if each is not None), alone)
+        found.append(numbers.setdefault(name, len(numbers)))
+    return np.array(found, dtype=np.intp)

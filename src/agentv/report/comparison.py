@@ -39,7 +39,7 @@ def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
         return f"Nothing to tell: no case was scored in both {before} and {after}"
     cases = f"{paired.n:,} paired case{'s' if paired.n != 1 else ''}"
     if paired.clusters < paired.n:
-        cases += f" in {paired.clusters:,} conversations"
+        cases += f" in {_counted(paired)}"
     able = _able(paired.minimum_detectable_difference)
     delta, p = paired.mean_delta, p_value(paired.p_value)
     chance = f"p {p}" if p.startswith("<") else f"p = {p}"
@@ -52,6 +52,12 @@ def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
     low, high = paired.ci95 if paired.answer == "better" else (-paired.ci95[1], -paired.ci95[0])
     within = f"95 % {interval((low, high))}, {chance}, {cases}"
     return f"{after} is {paired.answer} by {number(abs(delta))} ({within}){able}"
+
+
+def _counted(paired: Paired | Matrix) -> str:
+    """How many cases there are that do not depend on each other, or clusters of them: conversations, mostly."""
+    what = "cluster" if paired.clusters < paired.n else "case"
+    return f"{paired.clusters:,} {what}{'' if paired.clusters == 1 else 's'}"
 
 
 def _able(could: float | None) -> str:
@@ -84,7 +90,7 @@ def method(paired: Paired) -> str:
         return (
             "interval and p-value by betting on the cases in the order of their draw, because a run was stopped early"
         )
-    over = f"{paired.clusters:,} conversations" if paired.clusters < paired.n else f"{paired.n:,} cases"
+    over = _counted(paired)
     found = (
         f"cautious interval of {over} that differ alike" if paired.standard_error == 0 else f"t interval over {over}"
     )
@@ -103,7 +109,11 @@ def notes(comparison: Comparison) -> Iterator[str]:
     paired = comparison.paired
     if paired is None or paired.p_value is None or paired.ci95 is None:
         return
-    if (paired.p_value < 0.05) != (paired.answer != "no difference shown"):
+    if (paired.p_value < 0.05) == (paired.answer != "no difference shown"):
+        return
+    if paired.test == "sign flips" and 2.0 ** (1 - paired.clusters) >= 0.05:
+        yield f"No test can show anything with {_counted(paired)}: the interval holds if differences are near normal"
+    else:
         yield "The interval and the test disagree: this is on the border, and more cases would tell"
 
 
@@ -145,10 +155,8 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
 def outcomes(comparison: Comparison) -> str:
     """Wins, losses and ties."""
     total = comparison.wins + comparison.losses + comparison.ties
-    return (
-        f"B wins {comparison.wins:,}, loses {comparison.losses:,}, ties {comparison.ties:,} of {total:,} "
-        f"(a change of less than {comparison.threshold:g} is a tie)"
-    )
+    tie = f"a change of less than {comparison.threshold:g} is a tie" if comparison.threshold else "any change counts"
+    return f"B wins {comparison.wins:,}, loses {comparison.losses:,}, ties {comparison.ties:,} of {total:,} ({tie})"
 
 
 def left_out(comparison: Comparison) -> Iterator[str]:
@@ -270,7 +278,7 @@ def matrix_basis(matrix: Matrix) -> str:
     """What all figures of a matrix stand on."""
     cases = f"{matrix.n:,} cases that all runs scored"
     if matrix.clusters < matrix.n:
-        cases += f", in {matrix.clusters:,} conversations"
+        cases += f", in {_counted(matrix)}"
     missing = ", ".join(f"{letter(i)} {count:,}" for i, count in enumerate(matrix.left_out) if count)
     return cases + (f"; left out: {missing}" if missing else "")
 

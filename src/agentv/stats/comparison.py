@@ -63,7 +63,7 @@ def compare_paired(
 
     Scores that are all 0 or 1, each case on its own: Tango's score interval and the exact McNemar test. Any others: the
     clustered t interval and a permutation test that flips the signs of clusters. Without `test`, Student's p-value.
-    Differences that are all equal, and not of 0 and 1, have the cautious interval of `of_equals`.
+    Differences that are all equal to 0.001, and not of 0 and 1, have the cautious interval of `of_equals`.
     """
     first, second = row(before), row(after)
     if first.shape != second.shape:

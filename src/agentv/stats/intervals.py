@@ -14,6 +14,9 @@ CONFIDENCE = 0.95
 NO_ERROR = 1e-12
 """A standard error up to this is what rounding leaves where nothing varies."""
 
+ALIKE = 1e-3
+"""Scores that differ by less are as good as equal: no report tells them apart, and their spread says nothing."""
+
 
 class MeanAccumulator:
     """The mean of scores from 0 to 1 and its interval, in a memory that does not grow with their number.
@@ -23,13 +26,17 @@ class MeanAccumulator:
     bytes a cluster.
     """
 
-    __slots__ = ("_alone", "_alone_mean", "_alone_squares", "_binary", "_counts", "_sums", "_total")
+    __slots__ = (
+        *("_alone", "_alone_mean", "_alone_squares", "_binary", "_counts"),
+        *("_highest", "_lowest", "_sums", "_total"),
+    )
 
     def __init__(self) -> None:
         self._alone = 0
         self._alone_mean = 0.0
         self._alone_squares = 0.0
         self._binary = True
+        self._lowest, self._highest = 1.0, 0.0
         self._counts = array("q")
         self._sums = array("d")
         self._total = 0
@@ -41,6 +48,8 @@ class MeanAccumulator:
         self._total += 1
         if score not in (0.0, 1.0):
             self._binary = False
+        self._lowest = min(self._lowest, score)
+        self._highest = max(self._highest, score)
         if cluster is None:
             # Welford's way: no difference of large sums.
             self._alone += 1
@@ -78,8 +87,8 @@ class MeanAccumulator:
         """The 95 % interval of the mean; None when there is too little to tell.
 
         Scores that are all 0 or 1 get Wilson's interval, any others one from the t distribution. Both use the
-        variance between clusters, which is the ordinary one when every score stands alone. Where that is 0, t has
-        nothing to go by, and `of_equals` tells.
+        variance between clusters, which is the ordinary one when every score stands alone. Where that is 0, or scores
+        differ by less than 0.001, t has nothing to go by, and `of_equals` tells.
         """
         mean = self.mean
         if mean is None:
@@ -92,7 +101,7 @@ class MeanAccumulator:
         if clusters < 2:
             return None
         error = math.sqrt(self._variance_of_mean(mean, clusters))
-        if error <= NO_ERROR:
+        if error <= NO_ERROR or self._highest - self._lowest < ALIKE:
             return of_equals(mean, clusters, (0.0, 1.0))
         half = t_quantile(0.5 + CONFIDENCE / 2, clusters - 1) * error
         return max(0.0, mean - half), min(1.0, mean + half)

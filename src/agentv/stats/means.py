@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentv.stats.checks import row
 from agentv.stats.distributions import t_p_value, t_quantile
-from agentv.stats.intervals import CONFIDENCE, NO_ERROR, Interval, of_equals
+from agentv.stats.intervals import ALIKE, CONFIDENCE, NO_ERROR, Interval, of_equals
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -45,7 +45,8 @@ def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None, within:
 
     SE² = G/(G-1) · Σ_c (Σ_{i∈c} (s_i - s̄))² / n², and t with G-1 degrees of freedom; G is the number of clusters.
     Without clusters every score is its own, and SE² is the ordinary s²/n. The interval stays `within` where values can
-    be. Clusters that are all equal have the one of `of_equals`, or none where values have no bounds.
+    be. Clusters that are all equal have the one of `of_equals`, or none where values have no bounds; where they have,
+    values that differ by less than 0.001 count as equal.
 
     Miller (2024), Adding Error Bars to Evals, arXiv:2411.00640; Liang & Zeger (1986), Biometrika 73:13.
     """
@@ -60,7 +61,8 @@ def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None, within:
     if count < 2:
         return Estimate(mean, None, None, len(values), count)
     error = math.sqrt(count / (count - 1) * float(np.square(sums).sum())) / len(values)
-    if error <= NO_ERROR * max(1.0, abs(mean)):
+    alike = within is not None and float(np.ptp(values)) < ALIKE
+    if alike or error <= NO_ERROR * max(1.0, abs(mean)):
         return Estimate(mean, 0.0, None if within is None else of_equals(mean, count, within), len(values), count)
     half = t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error
     low, high = within or (-math.inf, math.inf)
