@@ -321,3 +321,27 @@ def test_a_dataset_in_another_encoding_is_an_error_and_not_passed_over(folder, f
     (folder.path / "d.yaml").write_bytes(text.encode(encoding))
     with pytest.raises(DatasetError, match=r"d\.yaml"):
         find(".")
+
+
+class TestMisspeltLists:
+    @pytest.mark.parametrize("key", ["evalcase", "evalCases", "eval-cases", "test", "Cases"])
+    def test_cases_under_a_misspelt_name_are_not_passed_over(self, folder, find, key):
+        folder.write("d/good.yaml", document("a"))
+        folder.write("d/typo.yaml", {key: [case("b")]})
+        assert find("d") == ([["d/good.yaml"], ["d/typo.yaml"]], [], [])
+        assert "Missing required field: 'evalcases'" in str(folder.error("d"))
+
+    @pytest.mark.parametrize(
+        "other", [{"test": [{"run": "pytest"}]}, {"rows": [case("b")]}, {"test": case("b")}, [case("b")]]
+    )
+    def test_what_only_resembles_a_list_of_cases_is(self, folder, find, other):
+        folder.write("d/good.yaml", document("a"))
+        folder.write("d/other.yaml", json.dumps(other))
+        assert find("d") == ([["d/good.yaml"]], ["d/other.yaml: passed over, no list of cases"], [])
+
+    def test_where_nothing_is_left_the_error_says_what_was_passed_over(self, folder):
+        for number in range(12):
+            folder.write(f"d/{number:02}.yaml", "a: 1\n")
+        error = folder.error("d")
+        assert str(error).startswith("No dataset found in d\n  d/00.yaml: passed over, no list of cases\n  d/01.yaml: ")
+        assert "  d/09.yaml: passed over, no list of cases\n  and 2 more\n" in str(error)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from agentv import globs
 from agentv.datasets.jsonl import first_row, sidecar_of
@@ -18,6 +19,8 @@ from agentv.suggest import nearest
 
 _MAGIC = re.compile(r"[*?\[{]")
 _CASE_LIST = re.compile(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
+_WHAT_DATASETS_ARE = "Datasets are .yaml, .yml and .jsonl files with cases"
+_SHOWN = 10
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 Warn = Callable[[DatasetWarning], None]
 Note = Callable[[str], None]
@@ -46,13 +49,20 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
         else:
             files[_existing(path)] = True
     named = {path for path, by_name in files.items() if by_name}
-    kept = named | _datasets_only([path for path in files if path not in named], named, note, fail)
+    passed_over: list[str] = []
+    kept = named | _datasets_only([path for path in files if path not in named], named, passed_over.append, fail)
     sources = list(_joined([path for path in files if path in kept], named, warn, fail))
     if not sources:
         shown = ", ".join(os.fspath(each) for each in given)
-        hint = "Datasets are .yaml, .yml and .jsonl files with cases"
-        raise DatasetNotFoundError(f"No dataset found in {shown}", hint=hint)
+        raise DatasetNotFoundError(f"No dataset found in {shown}", _some_of(passed_over), _WHAT_DATASETS_ARE)
+    for each in passed_over:
+        note(each)
     return sources
+
+
+def _some_of(passed_over: list[str]) -> str:
+    more = len(passed_over) - _SHOWN
+    return "\n".join([*passed_over[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
 
 
 def _existing(path: str) -> str:
@@ -172,14 +182,29 @@ def _two_of_one_name(path: str, other: str) -> InvalidDatasetError:
 
 
 def _lists_cases(path: str) -> bool:
-    """Whether a YAML file has a list of cases. One that cannot be read counts only if it looks as if it had one."""
+    """Whether a YAML file has a list of cases. One that cannot be read counts only if it looks as if it had one, and so
+    does one with cases under a misspelt name: passed over, nobody would miss them.
+    """
     try:
-        return case_list_key(parse_yaml_file(path)) is not None
+        data = parse_yaml_file(path)
+        return case_list_key(data) is not None or _misspells_cases(data)
     except DatasetParseError:
         # Without its mark and its zeros, text in UTF-16 looks like text.
         if _CASE_LIST.search(Path(path).read_bytes().lstrip(b"\xff\xfe").replace(b"\0", b"")):
             raise
         return False
+
+
+def _misspells_cases(data: Any) -> bool:
+    lists = data.items() if isinstance(data, dict) else ()
+    return any(
+        isinstance(items, list) and any(map(_looks_like_a_case, items)) and nearest(key, CASE_LIST_KEYS) is not None
+        for key, items in lists
+    )
+
+
+def _looks_like_a_case(item: Any) -> bool:
+    return isinstance(item, dict) and "id" in item and not item.keys().isdisjoint(("input", "input_messages"))
 
 
 def _holds_results(path: str) -> bool:
