@@ -130,6 +130,22 @@ def test_a_judge_that_always_says_the_same_moves_nothing():
     assert prediction_powered(of_all(cells, 1000), mean_score=1.0).value == pytest.approx(0.6)
 
 
+@pytest.mark.parametrize(
+    ("scores", "value"),
+    [
+        ((1.0, 0.9, 0.8), 2 / 3 - 0.4),
+        ((0.9, 0.9, 0.8), 2 / 3 - (2.6 / 3 - 0.5)),
+        ((0.8, 0.8, 0.9), 2 / 3),
+    ],
+)
+def test_the_judge_moves_few_labels_no_further_than_its_own_mean_moves(scores, value):
+    # Two of three labels pass. The slope through so few is 3 or more, or less than 0, and says nothing of the rest.
+    cells = tuple(Labelled(n < 2, score >= 0.8, score) for n, score in enumerate(scores))
+    found = prediction_powered(of_all(cells, 8), mean_score=0.5)
+    assert found.value == pytest.approx(value)
+    assert found.low < value < found.high
+
+
 def test_with_every_case_labelled_only_chance_between_cases_is_left():
     found = prediction_powered(of_all(labelled(45, 5, 5, 45)), mean_score=0.5)
     wilsons = accuracy(of_all(labelled(50, 0, 50, 0)))

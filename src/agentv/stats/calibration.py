@@ -98,7 +98,8 @@ def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> Estim
 def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> Estimate | None:
     """PPI++: the labels' pass rate, moved by what the judge says of all cases as far as its scores go with the labels.
 
-    `mean_score` is the judge's mean over all cases. Never much wider than from labels alone, however poor the judge.
+    `mean_score` is the judge's mean over all cases. Never much wider than from labels alone, however poor the judge,
+    and never moved by more than the judge's mean itself moves.
     None when a stratum has no label: of its cases nothing is known.
     """
     cases = sum(stratum.size for stratum in strata)
@@ -113,7 +114,8 @@ def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> Estimate
     ]
     spread = math.fsum(open_ * each.of_scores for open_, each in zip(open_shares, moments, strict=True))
     shared = math.fsum(open_ * each.shared for open_, each in zip(open_shares, moments, strict=True))
-    power = shared / spread if spread > 0 else 0.0
+    # Held within 0 and 1, as in the paper: the slope of a few labels may be anything, and would carry the figure away.
+    power = min(1.0, max(0.0, shared / spread)) if spread > 0 else 0.0
     labels = math.fsum(s.size / cases * _mean([e.label for e in s.labelled]) for s in used)
     scores = math.fsum(s.size / cases * _mean([e.score for e in s.labelled]) for s in used)
     value = min(1.0, max(0.0, labels + power * (mean_score - scores)))
