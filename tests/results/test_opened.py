@@ -51,6 +51,14 @@ def test_a_run_that_was_killed_is_unfinished(folder):
     assert found.summary.targets["lower"].skipped == 50
 
 
+def test_records_that_went_after_the_end_are_counted(folder):
+    run_of(folder)
+    path = RunFolder("run").results_path
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:58]))
+    found = OpenedRun("run").figures()
+    assert found.standing == "58 of 60 jobs are done; 2 records that the run wrote are gone from its results"
+
+
 def test_cases_come_with_their_lines(folder):
     folder.write(
         "a.jsonl",

@@ -55,6 +55,13 @@ def test_a_run_without_a_result_is_empty(tmp_path):
     assert list(read_run(ours(tmp_path / "run", None))) == []
 
 
+def test_a_run_that_finished_and_lost_its_results_is_no_empty_run(tmp_path):
+    path = ours(tmp_path / "run", None)
+    RunFolder(path).write_manifest(RunManifest(run_id="run", started_at="", finished_at="2026-01-02T03:04:05Z"))
+    with pytest.raises(AgentvError, match=r"gone\n  run.json says that it finished, and there is no results.jsonl"):
+        read_run(path)
+
+
 @pytest.mark.parametrize("cut", [1, 20, len(encode_record(RESULTS[2])) - 1])
 def test_a_torn_last_line_of_a_run_is_not_there_yet(tmp_path, cut):
     path = ours(tmp_path / "run", LINES[:-cut])

@@ -135,7 +135,7 @@ def _print_json(run: OpenedRun, figures: Figures) -> None:
 def _print_summary(run: OpenedRun, figures: Figures) -> None:
     from agentv.report.terminal import Ending, print_ending
 
-    notes = [f"{figures.done:,} of {figures.jobs:,} jobs are done"] if figures.unfinished else []
+    notes = [figures.standing] if figures.unfinished else []
     print_ending(Ending(summary=figures.summary, details=figures.details, notes=notes), sys.stdout, sys.stdout.isatty())
     sys.stdout.flush()
     click.echo(f"\nResults: {run.path}")

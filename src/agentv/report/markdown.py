@@ -40,7 +40,7 @@ def markdown_lines(run: OpenedRun, figures: Figures) -> Iterator[str]:
 
 def _unfinished(figures: Figures) -> Iterator[str]:
     if figures.unfinished:
-        yield from (f"**Unfinished**: {figures.done:,} of {figures.jobs:,} jobs are done.", "")
+        yield from (f"**Unfinished**: {figures.standing}.", "")
 
 
 def _targets(figures: Figures) -> Iterator[str]:

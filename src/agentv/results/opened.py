@@ -25,13 +25,17 @@ class KeptCase(msgspec.Struct, frozen=True, gc=False):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What all results come to. `evaluators` are the names of all that were asked, `jobs` those that were planned."""
+    """What all results come to. `evaluators` are the names of all that were asked, `jobs` those that were planned.
+
+    `lost` are records that the run counted when it ended, and that are no longer in its file.
+    """
 
     summary: RunSummary
     details: dict[str, TargetDetails]
     evaluators: tuple[str, ...]
     done: int
     jobs: int
+    lost: int = 0
 
     @property
     def spared(self) -> int:
@@ -42,6 +46,14 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     def unfinished(self) -> bool:
         """Whether jobs are missing that were wanted."""
         return self.done + self.spared < self.jobs
+
+    @property
+    def standing(self) -> str:
+        """What of the run is not there, in a sentence; empty when all of it is."""
+        if not self.unfinished:
+            return ""
+        gone = f"; {self.lost:,} records that the run wrote are gone from its results" if self.lost else ""
+        return f"{self.done:,} of {self.jobs:,} jobs are done{gone}"
 
 
 _decode_case = msgspec.json.Decoder(KeptCase).decode
@@ -100,6 +112,7 @@ class OpenedRun:
             evaluators=tuple(evaluators),
             done=done,
             jobs=max(done, counts.jobs if counts else 0),
+            lost=max(0, _recorded(kept) - done),
         )
 
     def _kept_summary(self) -> RunSummary | None:
@@ -116,6 +129,11 @@ class OpenedRun:
         if manifest is None or manifest.counts is None or len(manifest.targets) != 1:
             return {}
         return {manifest.targets[0].name: manifest.counts.jobs}
+
+
+def _recorded(kept: RunSummary | None) -> int:
+    """The records that a run counted when it ended."""
+    return sum(each.scored + each.errors + each.unscored for each in kept.targets.values()) if kept else 0
 
 
 def _labelled(

@@ -87,9 +87,13 @@ def _records_of(folder: Path) -> Path | None:
     for name in _RECORD_FILES:
         if (folder / name).is_file():
             return folder / name
-    if RunFolder(folder).manifest_path.is_file():
-        return None  # stopped before its first result, and a run all the same
-    raise UsageError(f"Not a run folder: {folder}", "There are no results in it")
+    run = RunFolder(folder)
+    if not run.manifest_path.is_file():
+        raise UsageError(f"Not a run folder: {folder}", "There are no results in it")
+    if run.read_manifest().finished_at is not None:
+        detail = f"{run.manifest_path.name} says that it finished, and there is no {run.results_path.name}"
+        raise AgentvError(f"The results of {folder} are gone", detail, "Bring the file back, or run it again")
+    return None  # stopped before its first result, and a run all the same
 
 
 def _read_lines(path: Path, run_id: str) -> Iterator[Result]:
