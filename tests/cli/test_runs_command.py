@@ -17,8 +17,8 @@ KEPT = Path(".agentv/results")
 def target(mean, n=400, errors=0):
     half = 1.96 * (mean * (1 - mean) / n) ** 0.5
     return TargetSummary(
-        cases=n + errors, scored=n, errors=errors, unscored=0, skipped=0, mean=mean, ci95=(mean - half, mean + half),
-        pass_rate=mean,
+        cases=n + errors, jobs=n + errors, scored=n, errors=errors, unscored=0, skipped=0, mean=mean,
+        ci95=(mean - half, mean + half), pass_rate=mean,
     )  # fmt: skip
 
 

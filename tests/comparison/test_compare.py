@@ -294,6 +294,14 @@ class TestOutcomes:
         if trials == 1:
             assert side.mean.ci95 == pytest.approx(summary.ci95)
 
+    def test_where_trials_failed_the_mean_of_a_side_is_that_by_case_of_its_summary(self, compare):
+        pairs = [(n, trial) for n in range(20) for trial in (1, 2, 3)]
+        records = [record(n, None if trial > 1 and n < 8 else n / 20, trial=trial) for n, trial in pairs]
+        builder = SummaryBuilder("r", 3).add_all(records)
+        by_case = builder.details()["t"].case_mean
+        assert by_case != pytest.approx(builder.build().targets["t"].mean)
+        assert compare(records, records).sides[0].mean.value == pytest.approx(by_case)
+
 
 class TestParts:
     def test_evaluators_are_compared_by_name_and_adjusted(self, compare):

@@ -11,6 +11,7 @@ from agentv.model.run import EvaluatorSummary, RunSummary, TargetSummary
 def target(mean=1.0, scored=10, errors=0, pass_rate=1.0, **evaluators):
     return TargetSummary(
         cases=scored + errors,
+        jobs=scored + errors,
         scored=scored,
         errors=errors,
         unscored=0,

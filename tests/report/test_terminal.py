@@ -79,9 +79,9 @@ Next
 """
 
 
-def printed(encoding, interactive=False):
+def printed(encoding, interactive=False, shown=None):
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
-    print_ending(ending(), stream, interactive)
+    print_ending(shown or ending(), stream, interactive)
     stream.flush()
     return stream.buffer.getvalue()
 
@@ -130,3 +130,13 @@ def test_bars_tell_little_from_nothing():
     assert bars([0, 1, 1000], drawn=True) == " ▁█"
     assert bars([0, 1, 1000], drawn=False) == "018"
     assert bars([0, 0], drawn=True) == ""
+
+
+def test_what_is_counted_in_jobs_is_said_to_be():
+    results = [scored(1.0, eval_id="a", trial=trial) for trial in (1, 2, 3)] + [scored(0.0, eval_id="b")]
+    builder = SummaryBuilder("r", jobs_per_case=3).add_all(results)
+    shown = Ending(summary=builder.build({"t": 6}, {"t": 2}), details=builder.details())
+    said = printed("utf-8", shown=shown).decode()
+    assert "  scored      4 of 6 jobs of 2 cases; left out: 2 skipped\n" in said
+    assert "  mean        0.750 (" in said
+    assert "  by case     0.500 (each case's mean first, as in comparisons)\n" in said

@@ -33,6 +33,26 @@ def test_errors_and_unscored_cases_are_counted_and_left_out_of_means():
     assert details.errors["timeout"].reason == "no answer"
 
 
+def test_cases_are_cases_and_all_else_is_counted_in_jobs():
+    results = [scored(1.0, eval_id=id, trial=trial) for id in "ab" for trial in (1, 2, 3)]
+    target = built(*results, failed(eval_id="c"), jobs_per_case=3).build({"t": 12}, {"t": 4}).targets["t"]
+    assert (target.cases, target.jobs) == (4, 12)
+    assert (target.scored, target.errors, target.unscored, target.skipped) == (6, 1, 0, 5)
+    alone = built(*results, failed(eval_id="c"), jobs_per_case=3).build().targets["t"]
+    assert (alone.cases, alone.jobs, alone.skipped) == (3, 7, 0)
+
+
+@pytest.mark.parametrize("talk", [None, "talk"])
+def test_a_mean_by_case_is_told_where_trials_that_failed_make_it_another(talk):
+    whole = [scored(score, eval_id=id, trial=trial) for id, score in (("a", 1.0), ("b", 0.0)) for trial in (1, 2, 3)]
+    lost = [failed(eval_id="b", trial=trial, conversation_id=talk) for trial in (2, 3)]
+    some = [scored(1.0, eval_id="a", trial=trial, conversation_id=talk) for trial in (1, 2, 3)]
+    some += [scored(0.0, eval_id="b", conversation_id=talk), *lost]
+    found = [built(*results, jobs_per_case=3) for results in (whole, some)]
+    assert [builder.build().targets["t"].mean for builder in found] == [0.5, 0.75]
+    assert [builder.details()["t"].case_mean for builder in found] == [None, 0.5]
+
+
 def test_targets_are_apart_and_one_without_results_is_there():
     summary = built(scored(1.0), scored(0.0, target="u")).build({"t": 1, "u": 1, "v": 2})
     assert summary.run_id == "r"
@@ -171,7 +191,7 @@ def test_memory_does_not_grow_with_results():
 def test_a_summary_is_written_with_all_its_figures():
     data = msgspec.to_builtins(built(scored(1.0)).build())
     assert set(data["targets"]["t"]) == {
-        *("cases", "scored", "errors", "unscored", "skipped", "mean", "ci95", "pass_rate"),
+        *("cases", "jobs", "scored", "errors", "unscored", "skipped", "mean", "ci95", "pass_rate"),
         *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators", "early_stop"),
     }
 

@@ -66,7 +66,7 @@ def gate_options(command: Command) -> Command:
         (
             click.option("--threshold", type=share, metavar="X", help="Gate: the mean of each target must reach this."),
             click.option(
-                "--min-pass-rate", type=share, metavar="P", help="Gate: the share of cases that pass must reach this."
+                "--min-pass-rate", type=share, metavar="P", help="Gate: of the scored jobs, this share must pass."
             ),
             click.option(
                 "--max-errors", metavar="N|N%", help="Gate: so many jobs may end in errors; 0 beside another gate."

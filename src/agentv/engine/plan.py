@@ -131,7 +131,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What the first reading found: all in order, and so much of it.
 
-    `jobs` are counted by target; `most_per_case` is how often one target is asked one case: trials times prompts.
+    `jobs` are counted by target, and so are the cases that each is `asked`; `most_per_case` is how often one target is
+    asked one case: trials times prompts.
     `without_jobs` are cases that nobody is asked; `judges` are the calls that evaluators make, by judge, and
     `judge_characters` what these show of the cases; `embedders` are targets that are asked for embeddings, `users`
     those that play simulated users.
@@ -139,6 +140,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
     cases: int
     jobs: dict[str, int]
+    asked: dict[str, int]
     most_per_case: int = 1
     without_jobs: int = 0
     thresholds: dict[str, float] = {}
@@ -159,6 +161,7 @@ def check(plan: Plan) -> Checked:
     """Reads every case once. Raises at the first thing that would go wrong later: nothing has been called yet."""
     checker = Checker(plan)
     jobs: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
     most, without = 1, 0
     found = {source.path: _Found(source.name) for source in plan.cases.sources}
     sources = {file: found[source.path] for source in plan.cases.sources for file in source.files}
@@ -169,6 +172,7 @@ def check(plan: Plan) -> Checked:
         for target, count in counts.items():
             most = max(most, count)
             jobs[target] += count
+            asked[target] += 1
         dataset = sources.get(case.path)
         if dataset is None:
             dataset = sources[case.path] = _Found(case.dataset)
@@ -191,6 +195,7 @@ def check(plan: Plan) -> Checked:
         thresholds=checker.thresholds,
         cases=sum({id(each): each.cases for each in sources.values()}.values()),
         jobs=dict(jobs),
+        asked=dict(asked),
         most_per_case=most,
         without_jobs=without,
         datasets=datasets,

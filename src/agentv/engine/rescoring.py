@@ -25,7 +25,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Verdicts
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult, Result
-from agentv.model.run import EarlyStop, RunLink, RunManifest, RunSummary, TargetEntry
+from agentv.model.run import RunLink, RunManifest, RunSummary, TargetEntry, TargetSummary
 from agentv.results.brief import brief_records
 from agentv.results.folder import RunFolder
 from agentv.targets.base import Target
@@ -147,7 +147,7 @@ class RescoreSession(Session):
         self._then = {entry.name: entry for entry in manifest.targets} if manifest is not None else {}
         judges = manifest.judges if manifest is not None else ()
         self._judges_then = {entry.name: entry.fingerprint for entry in (*self._then.values(), *judges)}
-        self._early_stops = _early_stops(answers)
+        self._stopped_early = _stopped_early(answers)
         self._stand_ins: dict[str, Target] = {}
         super().__init__(options, cases, evaluators=evaluators)
 
@@ -282,7 +282,7 @@ class RescoreSession(Session):
 
     def _stopping(self) -> Stopping | None:
         """The rule of a run that looked whether it may stop, and its order: intervals must know of both."""
-        found = next(iter(self._early_stops.values()), None)
+        found = next((target.early_stop for target in self._stopped_early.values()), None)
         manifest = self.answers.manifest
         if found is None or manifest is None:
             return None
@@ -298,12 +298,14 @@ class RescoreSession(Session):
     def _caught_up(self, summary: RunSummary, stopping: Stopping, folder: RunFolder) -> RunSummary:
         """With the jobs that were not needed then, where all answers are scored, and the bets on the new scores."""
         targets = dict(summary.targets)
-        whole = sum(target.cases for target in targets.values()) == self.answers.jobs
-        spared = {name: early.not_needed for name, early in self._early_stops.items() if whole}
+        whole = sum(target.jobs for target in targets.values()) == self.answers.jobs
+        then = self._stopped_early
+        spared = {name: target.early_stop.not_needed for name, target in then.items() if whole and target.early_stop}
         stopping.rescored((record for _, record in brief_records(folder.path)), spared)
         for name, count in spared.items():
             found = targets[name]
-            targets[name] = msgspec.structs.replace(found, cases=found.cases + count, skipped=found.skipped + count)
+            jobs, skipped = found.jobs + count, found.skipped + count
+            targets[name] = msgspec.structs.replace(found, cases=then[name].cases, jobs=jobs, skipped=skipped)
         return msgspec.structs.replace(summary, targets=targets)
 
     def _entry(self, name: str) -> TargetEntry:
@@ -315,7 +317,7 @@ class RescoreSession(Session):
         manifest = super()._manifest(checked, run_id)
         if self.cases.sources and not manifest.paths and answers.manifest is not None:
             manifest = msgspec.structs.replace(manifest, paths=answers.manifest.paths)
-        if self._early_stops and answers.manifest is not None:
+        if self._stopped_early and answers.manifest is not None:
             then = answers.manifest
             manifest = msgspec.structs.replace(manifest, seed=then.seed, stopped_early=then.stopped_early)
         return msgspec.structs.replace(manifest, rescored_from=link)
@@ -329,13 +331,13 @@ class RescoreSession(Session):
             raise UsageError("The run in progress cannot go on: its evaluators changed since it began")
 
 
-def _early_stops(answers: StoredAnswers) -> dict[str, EarlyStop]:
-    """What a run that looked whether it may stop said of each target."""
+def _stopped_early(answers: StoredAnswers) -> dict[str, TargetSummary]:
+    """The figures of targets in a run that looked whether it may stop."""
     try:
         targets = RunFolder(answers.path).read_summary().targets
     except AgentvError:
         return {}
-    return {name: target.early_stop for name, target in targets.items() if target.early_stop is not None}
+    return {name: target for name, target in targets.items() if target.early_stop is not None}
 
 
 def _judges_of(result: EvaluatorResult) -> Iterator[str]:

@@ -241,7 +241,7 @@ class Session:
             running.close()
             if earlier is not None:
                 earlier.close()
-        summary, details = running.summary.build(checked.jobs), running.summary.details()
+        summary, details = running.summary.build(checked.jobs, checked.asked), running.summary.details()
         spared = {name: stopping.side(name) is not None for name in stopping.bets} if stopping is not None else {}
         missing = any(target.skipped and not spared.get(name) for name, target in summary.targets.items())
         if running.stopped is None and missing:
@@ -377,7 +377,7 @@ def _counts(summary: RunSummary, checked: Checked) -> Counts:
     targets = summary.targets.values()
     return Counts(
         cases=checked.cases,
-        jobs=sum(target.cases for target in targets),
+        jobs=sum(target.jobs for target in targets),
         ok=sum(target.scored for target in targets),
         unscored=sum(target.unscored for target in targets),
         errors=sum(target.errors for target in targets),

@@ -112,9 +112,14 @@ class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of one target. Means leave errors and unscored cases out; `skipped` jobs were never started."""
+    """The results of one target: of its `cases`, each asked once or more, which makes `jobs`.
+
+    All else is counted in jobs: `scored`, `errors`, `unscored` and `skipped`, which were never started, add up to them.
+    Means and the pass rate are over those that are scored.
+    """
 
     cases: int
+    jobs: int
     scored: int
     errors: int
     unscored: int

@@ -66,9 +66,10 @@ def _targets(figures: Figures) -> Iterator[str]:
 
 
 def _scored(target: TargetSummary) -> str:
-    left_out = {"unscored": target.unscored, "not run": target.skipped}
-    told = ", ".join(f"{count:,} {what}" for what, count in left_out.items() if count)
-    return f"{target.scored:,} of {target.cases:,}" + (f" ({told})" if told else "")
+    asked_again = target.cases if target.jobs != target.cases else 0
+    further = {"cases": asked_again, "unscored": target.unscored, "not run": target.skipped}
+    told = ", ".join(f"{count:,} {what}" for what, count in further.items() if count)
+    return f"{target.scored:,} of {target.jobs:,}" + (f" ({told})" if told else "")
 
 
 def _errors(target: TargetSummary, details: TargetDetails | None) -> str:

@@ -49,7 +49,7 @@ def _figures(target: TargetSummary | None) -> list[str]:
         number(target.mean),
         interval(target.ci95),
         percent(target.pass_rate),
-        f"{target.scored:,} of {target.cases:,}",
+        f"{target.scored:,} of {target.jobs:,}",
         f"{target.errors:,}",
         usd(target.cost_usd),
     ]

@@ -86,7 +86,7 @@ def _overview(ending: Ending) -> list[Line]:
                 one_line(name, _LONGEST_NAME),
                 number(target.mean),
                 interval(target.ci95),
-                f"{target.scored} of {target.cases}",
+                f"{target.scored} of {target.jobs}",
                 f"{percent(target.pass_rate)} ({passed} of {target.scored})" if target.scored else percent(None),
                 str(target.errors),
                 usd(_total_cost(target)),
@@ -102,10 +102,12 @@ def _target(name: str, target: TargetSummary, details: TargetDetails | None, dra
     errors = "error" if target.errors == 1 else "errors"
     left_out = {errors: target.errors, "unscored": target.unscored, "skipped": target.skipped}
     counts = ", ".join(f"{count} {what}" for what, count in left_out.items() if count)
-    yield f"  scored      {target.scored} of {target.cases} cases" + (f"; left out: {counts}" if counts else ""), ""
+    yield f"  scored      {_of_all(target)}" + (f"; left out: {counts}" if counts else ""), ""
     if target.early_stop is not None:
         yield f"  {early_stop_line(target.early_stop)}", "bold"
     yield f"  mean        {number(target.mean)} (95 % interval {interval(target.ci95)}, n = {target.scored})", ""
+    if details is not None and details.case_mean is not None:
+        yield f"  by case     {number(details.case_mean)} (each case's mean first, as in comparisons)", ""
     if details is not None and target.scored:
         share = f"{percent(target.pass_rate)}, {details.passed} of {target.scored}"
         yield f"  passed      {share} (95 % interval {percent_interval(details.pass_ci95)})", ""
@@ -116,6 +118,12 @@ def _target(name: str, target: TargetSummary, details: TargetDetails | None, dra
         yield from _errors(target, details)
         yield from _cases("worst", details.worst, "score")
         yield from _cases("slowest", details.slowest, "time")
+
+
+def _of_all(target: TargetSummary) -> str:
+    if target.jobs == target.cases:
+        return f"{target.scored} of {target.cases} cases"
+    return f"{target.scored} of {target.jobs} jobs of {target.cases} cases"
 
 
 def early_stop_line(found: EarlyStop) -> str:
@@ -164,7 +172,7 @@ def _evaluators(target: TargetSummary) -> Iterator[Line]:
 def _errors(target: TargetSummary, details: TargetDetails) -> Iterator[Line]:
     if not target.errors:
         return
-    yield f"  errors      {target.errors} of {target.cases - target.skipped}: {counted(details.error_classes)}", "red"
+    yield f"  errors      {target.errors} of {target.jobs - target.skipped}: {counted(details.error_classes)}", "red"
     rows = [["  ", name, _named(note), one_line(note.reason, _LONGEST_REASON)] for name, note in details.errors.items()]
     yield from ((row, "red") for row in aligned(rows))
 

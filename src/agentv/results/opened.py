@@ -104,7 +104,7 @@ class OpenedRun:
                 if found.name not in evaluators:
                     evaluators[found.name] = None
         kept = self._kept_summary()
-        summary, details = _labelled(builder.build(self._planned(kept)), builder.details(), kept)
+        summary, details = _labelled(builder.build(*self._planned(kept)), builder.details(), kept)
         counts = self.manifest.counts if self.manifest else None
         return Figures(
             summary=summary,
@@ -121,14 +121,16 @@ class OpenedRun:
         except AgentvError:
             return None
 
-    def _planned(self, kept: RunSummary | None) -> dict[str, int]:
-        """The jobs of each target, where the folder tells: the summary of a run that ended, or its only target."""
+    def _planned(self, kept: RunSummary | None) -> tuple[dict[str, int], dict[str, int]]:
+        """Jobs and cases of each target, where the folder tells: the summary of a run that ended, or its one target."""
         if kept is not None:
-            return {name: target.cases for name, target in kept.targets.items()}
+            targets = kept.targets.items()
+            return {name: target.jobs for name, target in targets}, {name: target.cases for name, target in targets}
         manifest = self.manifest
         if manifest is None or manifest.counts is None or len(manifest.targets) != 1:
-            return {}
-        return {manifest.targets[0].name: manifest.counts.jobs}
+            return {}, {}
+        name = manifest.targets[0].name
+        return {name: manifest.counts.jobs}, {name: manifest.counts.cases}
 
 
 def _recorded(kept: RunSummary | None) -> int:

@@ -15,6 +15,7 @@ from agentv.stats.intervals import MeanAccumulator
 BINS = 10
 SHOWN = 5
 LONGEST_REASON = 300
+_SAME = 1e-9
 
 
 class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,12 +33,14 @@ class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
 class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What people want to know of a target beyond `summary.json`; each count is the denominator of a figure there.
 
-    `priced`, `judge_priced` and `timed` are the jobs whose cost and time is known. `bins` counts scores by tenths. The
-    first error of each class stands in `errors`.
+    `case_mean` is the mean of the cases' own means, as comparisons have it, where it is another than that of the jobs:
+    of some cases more trials were scored than of others. `priced`, `judge_priced` and `timed` are the jobs whose cost
+    and time is known. `bins` counts scores by tenths. The first error of each class stands in `errors`.
     """
 
     passed: int
     pass_ci95: Interval | None
+    case_mean: float | None
     priced: int
     judge_priced: int
     timed: int
@@ -83,14 +86,19 @@ class SummaryBuilder:
             self.add(result)
         return self
 
-    def build(self, planned: Mapping[str, int] | None = None) -> RunSummary:
-        """What goes into `summary.json`. Of the `planned` jobs of each target, those without a result were skipped."""
-        planned = planned or {}
+    def build(self, planned: Mapping[str, int] | None = None, asked: Mapping[str, int] | None = None) -> RunSummary:
+        """What goes into `summary.json`. Of the `planned` jobs of each target, those without a result were skipped.
+
+        `asked` are the cases that each target has; without them, those that there are results of.
+        """
+        planned, asked = planned or {}, asked or {}
         names = [*planned, *(name for name in self._targets if name not in planned)]
         found = {name: self._targets.get(name) or _Target(False) for name in names}
         return RunSummary(
             run_id=self._run_id,
-            targets={name: target.summary(planned.get(name, target.done)) for name, target in found.items()},
+            targets={
+                name: target.summary(planned.get(name, target.done), asked.get(name)) for name, target in found.items()
+            },
         )
 
     def details(self) -> dict[str, TargetDetails]:
@@ -131,10 +139,16 @@ class _Target:
         self._worst = _Ranking()
         self._slowest = _Ranking()
         self._by_case = by_case
+        self._cases: dict[int, int] = {}
+        self._case_scores = MeanAccumulator()
         self._clusters: dict[object, int] = {}
 
     def add(self, result: Result) -> None:
         self.done += 1
+        if self._by_case:
+            case = self._cases.setdefault(_case_key(result), len(self._cases))
+            if result.score is not None:
+                self._case_scores.add(result.score, case)
         self._add_use(result)
         if result.status == "error":
             self._add_error(result)
@@ -186,16 +200,17 @@ class _Target:
         if result.conversation_id is not None:
             key: object = result.conversation_id
         elif self._by_case:
-            key = hash((result.dataset_path, result.dataset, result.eval_id))
+            key = _case_key(result)
         else:
             return None
         return self._clusters.setdefault(key, len(self._clusters))
 
-    def summary(self, planned: int) -> TargetSummary:
+    def summary(self, planned: int, asked: int | None = None) -> TargetSummary:
         skipped = max(0, planned - self.done)
         scored = self.scores.n
         return TargetSummary(
-            cases=self.done + skipped,
+            cases=self._cases_of(planned) if asked is None else asked,
+            jobs=self.done + skipped,
             scored=scored,
             errors=self.errors,
             unscored=self.unscored,
@@ -212,10 +227,19 @@ class _Target:
             },
         )
 
+    def _cases_of(self, planned: int) -> int:
+        """As many as there are jobs, unless a case may have several: then those that there are results of."""
+        return len(self._cases) if self._by_case else max(planned, self.done)
+
+    def _case_mean(self) -> float | None:
+        mean, of_cases = self.scores.mean, self._case_scores.mean_of_clusters
+        return None if mean is None or of_cases is None or abs(mean - of_cases) < _SAME else of_cases
+
     def details(self) -> TargetDetails:
         return TargetDetails(
             passed=self.passed,
             pass_ci95=self._passes.ci95,
+            case_mean=self._case_mean(),
             priced=self.priced,
             judge_priced=self.judge_priced,
             timed=self.timed,
@@ -225,6 +249,10 @@ class _Target:
             slowest=self._slowest.notes(),
             errors=dict(self._first_errors),
         )
+
+
+def _case_key(result: Result) -> int:
+    return hash((result.dataset_path, result.dataset, result.eval_id))
 
 
 class _Ranking:

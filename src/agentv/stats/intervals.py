@@ -83,6 +83,14 @@ class MeanAccumulator:
         return min(1.0, max(0.0, mean))
 
     @property
+    def mean_of_clusters(self) -> float | None:
+        """The mean of the clusters' own means: each counts once, however many scores it has. None without any."""
+        if not self._total:
+            return None
+        pairs = zip(self._counts, self._sums, strict=True)
+        return (self._alone * self._alone_mean + math.fsum(total / n for n, total in pairs if n)) / self.clusters
+
+    @property
     def ci95(self) -> Interval | None:
         """The 95 % interval of the mean; None when there is too little to tell.
 

@@ -19,7 +19,9 @@ function card(name, target, head, short) {
       ["95 % interval", interval(target.ci95)],
       ["passed", passed(target)],
       ["95 % interval", details && target.scored ? percentInterval(details.pass_ci95) : null],
-      ["scored", `${count(target.scored)} of ${count(target.cases)}`],
+      ["scored", `${count(target.scored)} of ${count(target.jobs)}`],
+      ["cases", target.cases === target.jobs ? null : count(target.cases)],
+      ["by case", details?.case_mean === null || details?.case_mean === undefined ? null : number(details.case_mean)],
       ["errors", target.errors ? `${count(target.errors)}, no scores` : null],
       ["unscored", target.unscored ? count(target.unscored) : null],
       ["not run", target.skipped ? count(target.skipped) : null],
@@ -58,7 +60,7 @@ function passed(target) {
 
 function cost(amount, known, target) {
   if (amount === null || amount === undefined) return null;
-  const jobs = target.cases - target.skipped;
+  const jobs = target.jobs - target.skipped;
   return known === jobs ? usd(amount) : `${usd(amount)} (of ${count(known ?? 0)} jobs)`;
 }
 
