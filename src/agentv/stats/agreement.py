@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from agentv.stats.checks import numbers
 from agentv.stats.distributions import Z95
 from agentv.stats.intervals import Interval
+from agentv.stats.kappa import agreements, kappa_gradient, kappa_value, variance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,24 +76,12 @@ def cohen_kappa(
         raise ValueError(f"Not among the categories: {', '.join(sorted(map(repr, unknown)))}")
     pairs, n, size = Counter(zip(first, second, strict=True)), len(first), len(names)
     table = tuple(tuple(pairs[row, column] for column in names) for row in names)
-    shares = [[count / n for count in row] for row in table]
-    rows = [math.fsum(row) for row in shares]
-    columns = [math.fsum(column) for column in zip(*shares, strict=True)]
     agree = [[_agreement(i, j, size, weights) for j in range(size)] for i in range(size)]
-    observed = math.fsum(agree[i][j] * shares[i][j] for i in range(size) for j in range(size))
-    expected = math.fsum(agree[i][j] * rows[i] * columns[j] for i in range(size) for j in range(size))
-    if expected >= 1 - 1e-15:
+    observed, expected = agreements(table, agree)
+    value = kappa_value(table, agree)
+    if value is None:
         return Kappa(None, None, None, observed, expected, n, names, table)
-    value = (observed - expected) / (1 - expected)
-    row_means = [math.fsum(agree[i][j] * columns[j] for j in range(size)) for i in range(size)]
-    column_means = [math.fsum(agree[i][j] * rows[i] for i in range(size)) for j in range(size)]
-    spread = math.fsum(
-        shares[i][j] * (agree[i][j] - (row_means[i] + column_means[j]) * (1 - value)) ** 2
-        for i in range(size)
-        for j in range(size)
-    )
-    variance = (spread - (value - expected * (1 - value)) ** 2) / (n * (1 - expected) ** 2)
-    error = math.sqrt(max(0.0, variance))
+    error = math.sqrt(max(0.0, variance(kappa_gradient(table, agree), table)))
     interval = max(-1.0, value - Z95 * error), min(1.0, value + Z95 * error)
     return Kappa(value, interval, error, observed, expected, n, names, table)
 

@@ -1,4 +1,4 @@
-"""Cohen's κ of a table of counts or of weighted shares, with an interval that holds where labels are few."""
+"""Cohen's κ of a table of counts or shares, plain or weighted, with an interval that holds where labels are few."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ Table = Sequence[Sequence[float]]
 
 _PADDING = 2.0
 """Made-up observations, spread over the cells: without them few labels that all agree would leave no doubt at all."""
+
+_LAST_BITS = 1e-15
 
 
 class Estimate(NamedTuple):
@@ -49,22 +51,37 @@ def around(value: float, middle: float, spread: float, n: int) -> Estimate:
     return Estimate(value, min(low, value), max(high, value), n)
 
 
-def kappa_value(table: Table) -> float | None:
-    """κ = (agreement - chance) / (1 - chance); None where chance leaves nothing to agree on."""
-    shares = _shares(table)
-    agreed, by_chance = _agreed(shares), _by_chance(shares)
-    return None if by_chance >= 1 else (agreed - by_chance) / (1 - by_chance)
+def agreements(table: Table, agree: Table | None = None) -> tuple[float, float]:
+    """The share of agreement, and that which chance alone would give. `agree` is how far each cell agrees, from 0 to 1.
 
-
-def kappa_gradient(table: Table) -> list[list[float]]:
-    """How much κ changes with the share of each cell."""
+    Without it, cells on the diagonal agree and others do not.
+    """
     shares = _shares(table)
-    agreed, by_chance = _agreed(shares), _by_chance(shares)
     rows, columns = _margins(shares)
+    cells = [(i, j, _agree(agree, i, j)) for i in range(len(rows)) for j in range(len(columns))]
+    observed = math.fsum(weight * shares[i][j] for i, j, weight in cells)
+    return observed, math.fsum(weight * rows[i] * columns[j] for i, j, weight in cells)
+
+
+def kappa_value(table: Table, agree: Table | None = None) -> float | None:
+    """κ = (agreement - chance) / (1 - chance); None where chance leaves nothing to agree on."""
+    agreed, by_chance = agreements(table, agree)
+    return None if by_chance >= 1 - _LAST_BITS else (agreed - by_chance) / (1 - by_chance)
+
+
+def kappa_gradient(table: Table, agree: Table | None = None) -> list[list[float]]:
+    """How much κ changes with the share of each cell."""
+    agreed, by_chance = agreements(table, agree)
+    rows, columns = _margins(_shares(table))
     left = 1 - by_chance
+    row_means = [math.fsum(_agree(agree, i, j) * share for j, share in enumerate(columns)) for i in range(len(rows))]
+    column_means = [math.fsum(_agree(agree, i, j) * share for i, share in enumerate(rows)) for j in range(len(columns))]
     return [
-        [((i == j) * left - (1 - agreed) * (columns[i] + rows[j])) / left**2 for j in range(len(columns))]
-        for i in range(len(rows))
+        [
+            (_agree(agree, i, j) * left - (1 - agreed) * (row + column)) / left**2
+            for j, column in enumerate(column_means)
+        ]
+        for i, row in enumerate(row_means)
     ]
 
 
@@ -89,9 +106,5 @@ def _margins(shares: Table) -> tuple[list[float], list[float]]:
     return [math.fsum(row) for row in shares], [math.fsum(column) for column in zip(*shares, strict=True)]
 
 
-def _agreed(shares: Table) -> float:
-    return math.fsum(row[index] for index, row in enumerate(shares))
-
-
-def _by_chance(shares: Table) -> float:
-    return math.fsum(row * column for row, column in zip(*_margins(shares), strict=True))
+def _agree(agree: Table | None, i: int, j: int) -> float:
+    return float(i == j) if agree is None else agree[i][j]
