@@ -100,6 +100,33 @@ def test_embeddings_are_recorded_and_replayed(project):
     assert scores(project, "out") == scores(project, "again")
 
 
+def test_who_made_vectors_is_part_of_the_score_and_the_score_holds_as_long_as_that_is_the_same(project):
+    with FaultyServer() as server:
+        assert run(project, openai(server)).code == 0
+        (found,) = project.by_id()["c0"]["evaluator_results"]
+        (call,) = found["evaluator_provider_request"]["calls"]
+        assert (call["target"], call["embeddings"], call["reply"]) == ("vectors", 2, "2 vectors")
+        assert [entry["name"] for entry in project.manifest()["judges"]] == ["vectors"]
+        asked = server.counts.requests
+        for command in (("rescore", "out"), ("eval", "d.yaml", "--target", "default", "--changed-since", "out")):
+            assert project.command(*command, "--quiet", "--out", f"same-{command[0]}").code == 0
+            assert server.counts.requests == asked
+        project.targets(
+            {"name": "default", "provider": "mock"}, {"name": "vectors", **openai(server), "model": "large"}
+        )
+        for command in (("rescore", "out"), ("eval", "d.yaml", "--target", "default", "--changed-since", "out")):
+            assert project.command(*command, "--quiet", "--out", f"other-{command[0]}").code == 0
+            assert [each.body["model"] for each in list(server.requests)[-2:]] == ["large", "large"]
+
+
+def test_a_judge_that_the_command_names_leaves_vectors_alone(project):
+    with FaultyServer() as server:
+        assert run(project, openai(server)).code == 0
+        asked = server.counts.requests
+        assert project.command("rescore", "out", "--judge", "default", "--quiet", "--out", "second").code == 0
+        assert server.counts.requests == asked
+
+
 def test_a_function_makes_embeddings(project):
     assert run(project, python("vectors")).code == 0
     assert 0 < project.by_id()["c1"]["score"] < project.by_id()["c0"]["score"] <= 1

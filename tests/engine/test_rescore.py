@@ -1,6 +1,7 @@
 """Answers scored again: nobody is asked, only changed evaluators run, and what cannot be scored is an error."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import time
 
 import pytest
 from run_project import PASSING, jobs_of
+
+from agentv.evaluators import judge_prompt
 
 AGENT = """
 def answer(prompt):
@@ -307,6 +310,105 @@ def test_a_score_stands_as_long_as_its_judge_is_the_same(answered):
     answered.targets({**target, "judge_target": "other"}, judge, {**judge, "name": "other"})
     assert rescore(answered, run="judged", out="e")[1]["c0"] == "runs asks (has another judge)"
     assert log.read_text() == "xxxx"
+
+
+@pytest.mark.parametrize(
+    ("entry", "prompt"),
+    [
+        ({"type": "llm_judge"}, "llm_judge.md"),
+        ({"type": "llm_judge"}, "system.md"),
+        ({"type": "llm_judge"}, "repair.md"),
+        ({"type": "llm_judge", "prompt": "Judge {{ candidate_answer }}"}, "verdict.md"),
+        ({"type": "answer_relevance"}, "answer_relevance.md"),
+        (
+            {"type": "composite", "aggregator": "weighted_average", "evaluators": [{"type": "llm_judge"}]},
+            "llm_judge.md",
+        ),
+    ],
+)
+def test_what_judges_are_told_is_part_of_their_scores(answered, entry, prompt, tmp_path, monkeypatch):
+    answered.write("judge.py", JUDGE)
+    target = {"name": "default", "provider": "python", "function": "agent.py:answer"}
+    answered.targets(target, {"name": "judge", "provider": "python", "function": "judge.py:verdict"})
+    write(answered, "yes", evaluators=[{**entry, "name": "asks"}])
+    assert answered.eval("--out", "judged", "--quiet").code == 0
+    forget(answered)
+    assert rescore(answered, run="judged")[1]["c0"] == "no evaluator changed"
+    # Another version of the program has other words in the same files.
+    words = shutil.copytree(judge_prompt.PROMPTS, tmp_path / "words")
+    (words / prompt).write_text((words / prompt).read_text() + "\nBe kind.\n")
+    monkeypatch.setattr(judge_prompt, "PROMPTS", words)
+    judge_prompt.own_text.cache_clear()
+    try:
+        assert rescore(answered, run="judged", out="b")[1]["c0"] == "runs asks (changed)"
+        again = answered.eval("--out", "c", "--why", "--changed-since", "judged")
+        assert "c0 (default): its evaluators changed" in again.stderr
+    finally:
+        judge_prompt.own_text.cache_clear()
+
+
+def test_a_script_is_part_of_its_evaluator_wherever_it_is_started(answered):
+    answered.write("judges/check.sh", "echo '{\"score\": 0.25}'")
+    entry = {"type": "code_judge", "script": ["sh", "check.sh"], "cwd": "judges", "name": "runs"}
+    write(answered, "yes", evaluators=[entry])
+    assert answered.eval("--out", "scripted", "--quiet").code == 0
+    forget(answered)
+    assert rescore(answered, run="scripted")[1]["c0"] == "no evaluator changed"
+    answered.write("judges/check.sh", "echo '{\"score\": 0.75}'")
+    assert rescore(answered, run="scripted", out="b")[1]["c0"] == "runs runs (changed)"
+    assert scores(answered, "b") == {"c0": 0.75}
+
+
+PAID = """
+def verdict(prompt):
+    with open("judged.log", "a") as log:
+        log.write("x")
+    return {"text": '{"score": 1, "hits": [], "misses": [], "reasoning": "good"}', "cost_usd": 1.0}
+"""
+
+
+@pytest.fixture
+def judged(answered):
+    """A run of six cases, judged by somebody who takes a dollar for each."""
+    answered.write("judge.py", PAID)
+    answered.targets(
+        {"name": "default", "provider": "python", "function": "agent.py:answer"},
+        {"name": "judge", "provider": "python", "function": "judge.py:verdict", "workers": 1},
+    )
+    write(answered, *"abcdef", evaluators=[{"type": "llm_judge", "name": "asks"}, PASSING])
+    assert answered.eval("--out", "judged", "--quiet").code == 0
+    forget(answered)
+    (answered.path / "judged.log").unlink()
+    return answered
+
+
+def test_a_rescoring_is_stopped_by_its_budget_with_exit_code_4(judged):
+    _, _, ended = rescore(judged, "--all", "--budget-usd", "2.5", run="judged", code=4)
+    assert "the budget is used up" in ended.stderr
+    assert "with --cache nothing is paid for twice" in ended.stdout
+    assert (judged.path / "judged.log").read_text() == "xxx"
+    assert len(judged.records("second")) == 3
+    assert judged.summary("second")["skipped"] == 3
+    assert judged.command("rescore", "--resume", "--out", "second", "--quiet").code == 4
+    assert (judged.path / "judged.log").read_text() == "xxx"
+
+
+def test_a_rescoring_pays_for_what_it_asks_and_for_nothing_else(judged):
+    write(judged, *"abcdef", evaluators=[{"type": "llm_judge", "name": "asks"}, {**PASSING, "value": "a"}])
+    rescore(judged, "--budget-usd", "0.5", run="judged")
+    assert not (judged.path / "judged.log").exists()
+    rescore(judged, "--all", "--budget-usd", "6.5", run="judged", out="b")
+    assert (judged.path / "judged.log").read_text() == "x" * 6
+
+
+def test_a_budget_needs_the_price_of_judges_and_not_of_those_who_answered(judged):
+    judged.targets(
+        {"name": "default", "provider": "openai", "model": "nobody-knows", "api_key": "k"},
+        {"name": "judge", "provider": "openai", "model": "nobody-knows", "api_key": "k"},
+    )
+    ended = judged.command("rescore", "judged", "--all", "--budget-usd", "1", "--out", "second")
+    assert ended.code == 2
+    assert "No price is known for target 'judge'" in ended.stderr
 
 
 ROW = {"eval_id": "c0", "dataset": "d", "target": "gpt", "score": 0.2, "candidate_answer": "yes", "timestamp": "t"}

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 @click.option("--timeout", "timeout_s", type=POSITIVE, metavar="SECONDS", help="For one attempt of a judge.")
 @click.option("--max-retries", type=click.IntRange(min=0), metavar="N", help="After failures worth another try.")
 @click.option("--cache", is_flag=True, help="Ask a judge nothing that it has answered before.")
+@click.option("--budget-usd", type=POSITIVE, metavar="USD", help="Ask nothing new once judges have cost this much.")
 @click.option("--out", metavar="DIR", type=click.Path(file_okay=False), help="The folder of the new run.")
 @click.option("--resume", is_flag=True, help="Go on with the rescoring in --out, else with the last unfinished one.")
 @click.option("--why", is_flag=True, help="Say for each answer what runs and why.")
@@ -65,7 +66,7 @@ def command(run: str | None, paths: tuple[str, ...], **given: Any) -> None:
 
     \b
     Exit codes: 0 done, gates met   1 a gate missed   2 usage, configuration or dataset
-                3 too many errors   130 interrupted
+                3 too many errors   4 budget used up  130 interrupted
     """
     if given["quiet"] and given["verbose"]:
         raise UsageError("--quiet and --verbose exclude each other")
@@ -113,6 +114,7 @@ def _options(run: str, paths: tuple[str, ...], given: dict[str, Any]) -> Rescore
         timeout_s=given["timeout_s"],
         max_retries=given["max_retries"],
         cache=given["cache"],
+        budget_usd=given["budget_usd"],
         filters=(*given["filters"], *(f"tag={tag}" for tag in given["tags"]), *given["cases"]),
         sample=parse_sample(given["sample"]),
         seed=given["seed"],
@@ -199,9 +201,17 @@ def _print(outcome: Outcome, session: RescoreSession, given: dict[str, Any]) -> 
         click.echo(to_json(data))
         return
     commands = [f"agentv rescore --resume --out {shlex.quote(folder)}"] if outcome.stopped is not None else []
+    notes = []
+    if outcome.stopped == "budget":
+        commands = []  # the rescoring keeps its budget, and what it paid for is in a cache or nowhere
+        notes = ["Rescore again with a larger budget to go on; with --cache nothing is paid for twice"]
     if not given["quiet"]:
         ending = Ending(
-            summary=outcome.summary, details=outcome.details, duration_ms=outcome.duration_ms, commands=commands
+            summary=outcome.summary,
+            details=outcome.details,
+            duration_ms=outcome.duration_ms,
+            notes=notes,
+            commands=commands,
         )
         print_ending(ending, sys.stdout, sys.stdout.isatty())
         click.echo()

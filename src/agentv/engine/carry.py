@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -82,19 +82,34 @@ class Earlier:
         before = self._evaluators.get((job.case.path, job.case.id))
         if before != self._evaluators_fingerprint(job):
             return "its evaluators changed"
-        judges = set(_judges_in(record.evaluator_results))
-        if judges and self._other_judge:
+        asked = Asked.by(record.evaluator_results)
+        if asked.judges and self._other_judge:
             return "another judge is named"
-        changed = sorted(judges & self._other_judges)
+        changed = sorted(asked.all & self._other_judges)
         return f"the judge {changed[0]} changed" if changed else ""
 
 
-def _judges_in(results: tuple[EvaluatorResult, ...]) -> Iterator[str]:
-    """The targets that evaluators asked, as the record keeps their calls."""
+class Asked(msgspec.Struct, frozen=True):
+    """The targets that evaluators asked, as records keep their calls: all of them, and those that judged."""
+
+    all: frozenset[str]
+    judges: frozenset[str]
+
+    @classmethod
+    def by(cls, results: tuple[EvaluatorResult, ...]) -> Asked:
+        """Those that evaluators and their members asked."""
+        calls = [call for call in _calls_in(results) if isinstance(call.get("target"), str)]
+        judging = [call for call in calls if "embeddings" not in call]
+        return cls(frozenset(call["target"] for call in calls), frozenset(call["target"] for call in judging))
+
+
+def _calls_in(results: tuple[EvaluatorResult, ...]) -> Iterator[dict[str, Any]]:
+    """The calls in records, ours or another tool's."""
     for result in results:
-        for call in (result.evaluator_provider_request or {}).get("calls", ()):
-            yield str(call.get("target"))
-        yield from _judges_in(result.evaluator_results)
+        request = result.evaluator_provider_request
+        calls = request.get("calls") if isinstance(request, dict) else None
+        yield from (call for call in calls if isinstance(call, dict)) if isinstance(calls, list) else ()
+        yield from _calls_in(result.evaluator_results)
 
 
 def carried(options: EvalOptions) -> tuple[str, Keep] | None:

@@ -39,6 +39,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
     needs: tuple[_Need, ...]
     needs_reference: bool
+    fingerprint: str
 
 
 class Checker:
@@ -100,8 +101,7 @@ class Checker:
         needs: list[_Need] = []
         for number, turn in enumerate(case.turns, 1):
             for spec in turn.evaluators:
-                self.fingerprints[turn_check(number, spec)] = spec.fingerprint
-                entry = self._checked(spec, case, named=False)
+                entry = self._checked(spec, case, turn_check(number, spec))
                 if entry.needs_reference and not turn.expected_output:
                     raise _no_reference(case, turn_check(number, spec), f"Turn {number}")
                 needs += entry.needs
@@ -115,17 +115,20 @@ class Checker:
         self._check_target(name, case, "user.target")
         self.users[name] = None
 
-    def _checked(self, spec: EvaluatorSpec, case: EvalCase, *, named: bool = True) -> _Entry:
-        """Whom an entry asks, its members included, and what it needs; it is checked when it has not been yet."""
-        if named:
-            self.fingerprints[spec.name] = spec.fingerprint
+    def _checked(self, spec: EvaluatorSpec, case: EvalCase, name: str | None = None) -> _Entry:
+        """Whom an entry asks, its members included, and what it needs; it is checked when it has not been yet.
+
+        `name` is the one that it has in results, where that is not its own.
+        """
         entry = self._good.get(spec)
         if entry is None:
             evaluator = self._built(spec, case)
-            entry = _Entry(tuple(self._check_evaluator(spec, evaluator, case)), evaluator.needs_reference)
+            needs = tuple(self._check_evaluator(spec, evaluator, case))
+            entry = _Entry(needs, evaluator.needs_reference, self._files.each(case, (spec,))[spec.name])
             if len(self._good) >= _REMEMBERED:
                 self._good.clear()  # cases may have evaluators of their own, and memory must not grow with them
             self._good[spec] = entry
+        self.fingerprints[name or spec.name] = entry.fingerprint
         return entry
 
     def _check_evaluator(

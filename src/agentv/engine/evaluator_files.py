@@ -1,7 +1,8 @@
-"""Files that evaluators name: looked for before anything is called, and part of what a score depends on."""
+"""What a score depends on besides its entry: files that it names, looked for before any call, and words of ours."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import digest
 
 _LONGEST_NAME = 1000
+_HERE = ("",)
+"""Beside the dataset, and wherever else its files are looked for."""
 
 
 class EvaluatorFiles:
@@ -38,35 +41,51 @@ class EvaluatorFiles:
 
     def check(self, evaluator: Evaluator, spec: EvaluatorSpec, origin: Origin) -> None:
         """Raises FileError when the file of a function or class is not there. A script may still be made."""
-        for text in _texts_of(evaluator, spec):
+        for text, _ in _texts_of(evaluator, spec):
             file, colon, _ = text.rpartition(":")
             if colon and file.endswith(".py"):
                 self.finder(origin).find(file)
 
     def fingerprint(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> str:
-        """A hash of evaluators: their settings, weights, and the contents of files that they name."""
+        """A hash of evaluators: settings, weights, the contents of files that they name, what judges are told."""
         origin = case.place.origin
         if self._last is not None and self._last[0] is specs and self._last[1] == origin.base_dir:
             return self._last[2]
         finder = self.finder(origin)
-        found = digest([[spec.to_data(), _contents(spec, finder)] for spec in specs])
+        found = digest([[spec.to_data(), _besides(spec, finder)] for spec in specs])
         self._last = (specs, origin.base_dir, found)
         return found
 
     def each(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> dict[str, str]:
-        """A hash of what shapes the scores of each evaluator, by its name: settings and files, and not its weight."""
+        """A hash of what shapes the scores of each evaluator, by its name: all but its weight."""
         origin = case.place.origin
         if self._last_each is not None and self._last_each[0] is specs and self._last_each[1] == origin.base_dir:
             return self._last_each[2]
         finder = self.finder(origin)
-        found = {spec.name: digest([spec.fingerprint, _contents(spec, finder)]) for spec in specs}
+        found = {spec.name: digest([spec.fingerprint, _besides(spec, finder)]) for spec in specs}
         self._last_each = (specs, origin.base_dir, found)
         return found
 
 
-def _contents(spec: EvaluatorSpec, finder: FileFinder) -> dict[str, str]:
+def _besides(spec: EvaluatorSpec, finder: FileFinder) -> tuple[dict[str, str], list[str]]:
+    """The hashes of the files that an evaluator names, and what judges are told in words of ours."""
     evaluator = build(spec, lambda value: finder.find(value).path)
-    names = {name for text in _texts_of(evaluator, spec) for name in _names_in(text)}
+    return _contents(evaluator, spec, finder), list(_words_of(evaluator, finder))
+
+
+def _words_of(evaluator: Evaluator, finder: FileFinder) -> Iterator[str]:
+    yield from evaluator.own_words
+    for member in evaluator.members:
+        yield from _words_of(build(member, lambda value: finder.find(value).path), finder)
+
+
+def _contents(evaluator: Evaluator, spec: EvaluatorSpec, finder: FileFinder) -> dict[str, str]:
+    names = {
+        os.path.join(folder, name)
+        for text, cwd in _texts_of(evaluator, spec)
+        for name in _names_in(text)
+        for folder in cwd
+    }
     found: dict[str, str] = {}
     for name in names:
         try:
@@ -76,20 +95,29 @@ def _contents(spec: EvaluatorSpec, finder: FileFinder) -> dict[str, str]:
     return found
 
 
-def _texts_of(evaluator: Evaluator, spec: EvaluatorSpec) -> Iterator[str]:
-    """Everything in an evaluator's settings that may name a file, by what its class declares."""
+def _texts_of(evaluator: Evaluator, spec: EvaluatorSpec) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Everything in an evaluator's settings that may name a file, by what its class declares, and in which folders."""
     if ".py:" in spec.type:
-        yield spec.type
+        yield spec.type, _HERE
+    if spec.transform is not None:
+        yield from _texts_in(spec.transform.get("function"), _HERE)
+    cwd = getattr(evaluator, "cwd", None)
     for field in evaluator.files:
-        yield from _texts_in(msgspec.to_builtins(getattr(evaluator, field)))
+        yield from _texts_in(msgspec.to_builtins(getattr(evaluator, field)), (*_HERE, cwd) if cwd else _HERE)
 
 
-def _texts_in(value: Any) -> Iterator[str]:
+def _texts_in(value: Any, folders: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The texts in settings. Beside a `cwd`, those of programs are looked for in that folder too."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts_in(item)
+        yield value, folders
+    elif isinstance(value, dict):
+        cwd = value.get("cwd")
+        folders = (*_HERE, cwd) if isinstance(cwd, str) else folders
+        for item in value.values():
+            yield from _texts_in(item, folders)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts_in(item, folders)
 
 
 def _names_in(text: str) -> list[str]:

@@ -95,6 +95,7 @@ class JudgeCall:
         self.settings: Target | None = None
         self.schema: str | None = None
         self.answered: Answered | None = None
+        self.texts = 0
 
     def goes_on(self, other: JudgeCall) -> bool:
         """Whether it asks what another call asked, or that and more."""
@@ -121,7 +122,9 @@ class JudgeCall:
         settings, response = self.settings, self.response
         if settings is not None:
             data["provider"] = settings.provider
-        if isinstance(settings, ModelApi):
+        if self.texts:
+            data["embeddings"] = self.texts
+        elif isinstance(settings, ModelApi):
             data |= {"model": settings.model, "temperature": settings.temperature, "seed": settings.seed}
             data["answer_schema"] = self.schema
         data["sample"] = self.sample
@@ -130,7 +133,7 @@ class JudgeCall:
             data |= {name: msgspec.to_builtins(value) for name, value in known.items() if value is not None}
             data |= {"model": response.model} if response.model is not None else {}
             data |= {"cached": True} if response.cached else {}
-            data["reply"] = shortened(response.text)
+            data["reply"] = f"{self.texts} vectors" if self.texts else shortened(response.text)
         elif self.answered is not None and self.answered.failure is not None:
             failure = self.answered.failure
             data["error"] = {"class": failure.error_class, "message": shortened(failure.message)}
@@ -176,6 +179,18 @@ class JudgeCalls:
             assert failure is not None
             raise EvaluatorFailure(f"The judge '{name}' failed ({failure.error_class}): {failure}")
         return msgspec.structs.replace(call.response, cost_usd=call.cost_usd)
+
+    async def embed(self, target: Any, texts: tuple[str, ...]) -> Response:
+        """Vectors of texts, from the target that an entry names. Raises EvaluatorFailure when there are none."""
+        messages = tuple(Message("user", text) for text in texts)
+        live = self._judging.targets.get(target, embeddings=True)
+        call = JudgeCall(str(target), messages, 1)
+        call.texts, call.settings = len(texts), live.settings
+        self._calls.append(call)
+        call.answered = await live.call(Question(EvalCase("embeddings", input=messages)))
+        if call.response is None:
+            raise EvaluatorFailure(f"{target} made no embeddings: {call.answered.failure}")
+        return call.response
 
     @property
     def usage(self) -> TokenUsage | None:

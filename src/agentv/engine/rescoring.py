@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from agentv.engine.carry import Earlier
+from agentv.engine.carry import Asked, Earlier
 from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.grading import regraded
 from agentv.engine.job import Job, RunSpec
@@ -70,7 +70,12 @@ class Rescoring(Running):
         super().__init__(folder, session.plan, worker, checked, session.options, observer)
 
     def _workers(self) -> int:
-        return min(JUDGEMENTS_AT_ONCE, self._checked.total) or 1
+        most = JUDGEMENTS_AT_ONCE
+        if self._options.budget_usd is not None:
+            # What only waits for its turn at a judge would still be asked when the budget is used up.
+            asked = map(self._worker.targets.get, self._checked.judges)
+            most = min(most, sum(live.limiter.most for live in asked) or most)
+        return min(most, self._checked.total) or 1
 
     async def _work(self, job: Job) -> Result:
         answers = self._session.answers
@@ -101,6 +106,12 @@ class Rescoring(Running):
             dataset_path=job.case.path,
             carried_from=record.carried_from or self._session.answers.run_id,
         )
+
+    def _cost_of(self, result: Result) -> float:
+        """What was asked now: the answer was paid in the earlier run, and so were the verdicts that still hold."""
+        before = {found.name: _requests(found) for found in self._session.answers.before(result).evaluator_results}
+        ran = [found for found in result.evaluator_results if _requests(found) != before.get(found.name)]
+        return math.fsum(map(self._judge_cost, ran))
 
     def _kept(self, job: Job, answer: StoredAnswer, text: str) -> tuple[dict[str, EvaluatorResult], str]:
         """The results that hold still, and which evaluators run and why."""
@@ -160,6 +171,9 @@ class RescoreSession(Session):
             raise UsageError(f"No answer in {self.options.run} belongs to a case of these datasets", known, hint)
         return checked
 
+    def _asked(self, checked: Checked) -> tuple[str, ...]:
+        return (*checked.embedders, *checked.judges)
+
     def left_out(self, checked: Checked) -> int:
         """How many records have no case here; of an earlier try of the same job, the last record counts."""
         return self.answers.jobs - checked.total
@@ -213,14 +227,12 @@ class RescoreSession(Session):
             return "was an error"
         if stored.evaluator_fingerprints.get(spec.name) != prints[spec.name]:
             return "changed"
-        judges = set(_judges_of(result))
-        if not judges:
-            return ""
-        if self.options.judge is not None and judges != {self.options.judge}:
-            return f"was judged by {', '.join(sorted(judges))}"
-        if self.options.judge is None and self._judge_then(target) != self._judge_now(target):
+        asked = Asked.by((result,))
+        if asked.judges and self.options.judge is not None and asked.judges != {self.options.judge}:
+            return f"was judged by {', '.join(sorted(asked.judges))}"
+        if asked.judges and self.options.judge is None and self._judge_then(target) != self._judge_now(target):
             return "has another judge"
-        changed = [name for name in sorted(judges) if self._judges_then.get(name) != self._targets.fingerprint(name)]
+        changed = [name for name in sorted(asked.all) if self._judges_then.get(name) != self._targets.fingerprint(name)]
         return f"its judge {changed[0]} changed" if changed else ""
 
     def verdicts_then(self, stored: StoredCase) -> Verdicts | None:
@@ -340,12 +352,6 @@ def _stopped_early(answers: StoredAnswers) -> dict[str, TargetSummary]:
     return {name: target for name, target in targets.items() if target.early_stop is not None}
 
 
-def _judges_of(result: EvaluatorResult) -> Iterator[str]:
-    """The targets that an evaluator and its members asked."""
-    request = result.evaluator_provider_request
-    calls = request.get("calls") if isinstance(request, dict) else None
-    for call in calls if isinstance(calls, list) else ():
-        if isinstance(call, dict) and isinstance(call.get("target"), str):
-            yield call["target"]
-    for member in result.evaluator_results:
-        yield from _judges_of(member)
+def _requests(result: EvaluatorResult) -> Any:
+    """What an evaluator and its members asked, and what they paid; each call says how long it took."""
+    return (result.evaluator_provider_request, result.cost_usd, [_requests(each) for each in result.evaluator_results])

@@ -245,6 +245,12 @@ class Running:
         """Counts what a job cost, under a budget. What an earlier run answered was paid there."""
         if self._options.budget_usd is None or result.carried_from is not None:
             return
+        self._cost += self._cost_of(result)
+        if self._cost >= self._options.budget_usd:
+            self.stopped = self.stopped or "budget"
+
+    def _cost_of(self, result: Result) -> float:
+        """What a job cost: the answer, a simulated user, the judges. Raises AgentvError when that is not known."""
         metrics = None if result.cached else result.execution_metrics
         is_unknown = result.status != "error" and not result.cached and (metrics is None or metrics.cost_usd is None)
         if is_unknown and not is_free(self._worker.targets.get(result.target).settings):
@@ -254,10 +260,7 @@ class Running:
                 "Leave --budget-usd out, or use a target that reports its cost",
             )
         own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
-        judged = math.fsum(self._judge_cost(found) for found in result.evaluator_results)
-        self._cost += own + judged + _user_cost(result)
-        if self._cost >= self._options.budget_usd:
-            self.stopped = self.stopped or "budget"
+        return own + _user_cost(result) + math.fsum(map(self._judge_cost, result.evaluator_results))
 
     def _judge_cost(self, found: EvaluatorResult) -> float:
         """What an evaluator cost. Raises AgentvError when a judge that it asked has a price and does not say it."""

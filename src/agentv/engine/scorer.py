@@ -11,15 +11,12 @@ import msgspec
 from agentv.engine.calls import Targets
 from agentv.engine.grading import evaluator_result, failed_result
 from agentv.engine.judging import JudgeCalls, Judging, KeepPrompt
-from agentv.engine.question import Question
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
-from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Verdicts
 from agentv.model.judgement import Judgement
-from agentv.model.message import Message
-from agentv.model.response import Response, TargetFailure
+from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult
 from agentv.model.score import EvaluatorFailure
 from agentv.transform import apply_transform
@@ -57,11 +54,11 @@ class Scorer:
         try:
             evaluator = self._evaluator(spec, judgement)
             judgement = _cleaned(spec, judgement)
-            if evaluator.embeds:
-                judgement = judgement.with_embed(partial(self._embed, spec.target))
             named = spec.target or answerer.judge
             judges = self._judging.judges(evaluator.judge or named, answerer.target)
             calls = JudgeCalls(self._judging, judgement.case, spec.name, judges, answerer.keep_prompt, answerer.job)
+            if evaluator.embeds:
+                judgement = judgement.with_embed(partial(calls.embed, spec.target))
             inner = msgspec.structs.replace(answerer, judge=named, job=f"{spec.name}@{answerer.job}")
             own = judgement.for_evaluator(calls.ask, judges, lambda member: self.score(member, judgement, inner))
             result = evaluator_result(spec, await evaluator.evaluate(own), answerer.verdicts)
@@ -94,14 +91,6 @@ class Scorer:
         if not judgement.has_trace and known[1].needs_trace:
             raise EvaluatorFailure(_NO_TRACE)
         return known[1]
-
-    async def _embed(self, target: Any, texts: tuple[str, ...]) -> Response:
-        """Vectors of texts, from the target that an entry names."""
-        question = Question(EvalCase("embeddings", input=tuple(Message("user", text) for text in texts)))
-        answered = await self._judging.targets.get(target, embeddings=True).call(question)
-        if answered.response is None:
-            raise EvaluatorFailure(f"{target} made no embeddings: {answered.failure}")
-        return answered.response
 
 
 def _cleaned(spec: EvaluatorSpec, judgement: Judgement) -> Judgement:

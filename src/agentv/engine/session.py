@@ -116,11 +116,15 @@ class Session:
 
     def _check_prices(self, checked: Checked) -> None:
         """A budget is held by what calls cost: every target that is asked, judges too, must have a price."""
-        for name in dict.fromkeys((*checked.jobs, *checked.users, *checked.embedders, *checked.judges)):
+        for name in dict.fromkeys(self._asked(checked)):
             why = why_unpriced(self.target(name))
             if why is not None:
                 message = f"No price is known for target '{name}', so --budget-usd cannot be held"
                 raise UsageError(message, why, "Leave --budget-usd out, or use a target with a price")
+
+    def _asked(self, checked: Checked) -> tuple[str, ...]:
+        """The targets that are asked something."""
+        return (*checked.jobs, *checked.users, *checked.embedders, *checked.judges)
 
     def target(self, name: str) -> Target:
         """The settings of a target."""
@@ -330,7 +334,7 @@ class Session:
             versions={"agentv": __version__, "python": platform.python_version()},
             datasets=checked.datasets,
             targets=tuple(self._entry(name) for name in checked.jobs),
-            judges=tuple(self._targets.entry(name) for name in checked.judges),
+            judges=tuple(self._targets.entry(name) for name in dict.fromkeys((*checked.judges, *checked.embedders))),
             fingerprints=checked.evaluators,
             defaults=given_defaults(self.defaults),
             seed=self.options.seed,

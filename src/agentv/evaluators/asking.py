@@ -9,17 +9,13 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from agentv.evaluators.base import Judge
+from agentv.evaluators.judge_prompt import repair_message
 from agentv.evaluators.replies import Unfit, read_reply
 from agentv.model.judgement import Ask, Judgement, Wanted
 from agentv.model.message import Message
 from agentv.model.score import EvaluatorFailure
 
 Value = TypeVar("Value")
-
-_REPAIR = (
-    "Your reply cannot be used: {reason}.\n"
-    "Reply again with one JSON object of the form that was asked for, and nothing else."
-)
 
 
 class Form(msgspec.Struct, Generic[Value], frozen=True):
@@ -84,7 +80,7 @@ async def ask_for(
     try:
         return read_reply(reply, form.read, quoted)
     except Unfit as unfit:
-        repair = Message("user", _REPAIR.format(reason=unfit))
+        repair = repair_message(str(unfit))
     messages = (*messages, Message("assistant", reply), repair) if reply.strip() else (*messages, repair)
     again = (await ask(judge, messages, wanted)).text
     try:

@@ -81,6 +81,11 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         """The entries inside this one."""
         return ()
 
+    @property
+    def own_words(self) -> tuple[str, ...]:
+        """What judges are told in words of this program: its scores depend on them as on the settings."""
+        return ()
+
     def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
         """What is wrong with what the settings refer to, found before anything is called. Lets `find_file` raise.
 

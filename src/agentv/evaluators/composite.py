@@ -19,7 +19,7 @@ from agentv.evaluators.base import (
     program_complaints,
     prompt_complaints,
 )
-from agentv.evaluators.judge_prompt import VARIABLES, prompt_problems
+from agentv.evaluators.judge_prompt import VARIABLES, own_words, prompt_problems
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.judgement import Judgement
 from agentv.model.result import EvaluatorResult
@@ -127,6 +127,13 @@ class Composite(Evaluator, frozen=True, kw_only=True, dict=True):
     def judge_calls(self) -> int:
         """One where a judge makes one verdict of all; the members' calls are their own."""
         return 1 if self.aggregation.kind == "llm_judge" else 0
+
+    @property
+    def own_words(self) -> tuple[str, ...]:
+        """Those of an aggregator that is a judge; the members' are their own."""
+        if self.aggregation.kind != "llm_judge":
+            return ()
+        return own_words("aggregate" if self.aggregation.prompt is None else None, "verdict", include_trace=False)
 
     def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
         """What is wrong with the aggregator's prompt."""

@@ -50,7 +50,7 @@ _OTHER_NAMES = {
 }
 """What AgentV 4.x calls the same in a judge's prompt."""
 
-_FOLDER = Path(__file__).parent / "prompts"
+PROMPTS = Path(__file__).parent / "prompts"
 _PLACE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _MARK = re.compile(r"(?=.{3}).*[^\w\s].*[^\w\s]", re.DOTALL)
 _BREAK = "\u200b"
@@ -112,9 +112,9 @@ def built_in(name: str, form: str, material: Material) -> Asked:
     """One of our own prompts. `form` is the file that says what the reply must look like."""
     code = material.code
     blocks = {key: _block(key, value, code) for key, value in material.values.items()}
-    text = render(_own(f"{name}.md"), blocks).strip()
+    text = render(own_text(f"{name}.md"), blocks).strip()
     if material.trace:
-        text += "\n\n" + render(_own("trace.md"), {"trace": _block("trace", material.trace, code)}).strip()
+        text += "\n\n" + render(own_text("trace.md"), {"trace": _block("trace", material.trace, code)}).strip()
     return Asked((_system(form, code), Message("user", text)), material.texts)
 
 
@@ -129,8 +129,22 @@ async def asked_by_user(prompt: Prompt, form: str, material: Material, judgement
         names = frozenset(name for message in templates for name in names_in(str(message.content)))
     if material.trace:
         block = _block("trace", material.trace, material.code)
-        messages = (*messages, Message("user", render(_own("trace.md"), {"trace": block}).strip()))
+        messages = (*messages, Message("user", render(own_text("trace.md"), {"trace": block}).strip()))
     return Asked((_system(form, ""), *messages), material.quoted(names))
+
+
+def repair_message(reason: str) -> Message:
+    """What a judge is told whose reply cannot be used."""
+    return Message("user", render(own_text("repair.md"), {"reason": reason}).strip())
+
+
+def own_words(name: str | None, form: str, *, include_trace: bool) -> tuple[str, ...]:
+    """Our part of what a judge may be sent: scores depend on it, and another version may say it otherwise.
+
+    `name` is the prompt, None where it is the user's.
+    """
+    parts = (name, "trace" if include_trace else None, "system", form, "repair")
+    return tuple(own_text(f"{part}.md") for part in parts if part is not None)
 
 
 def prompt_problems(
@@ -184,12 +198,15 @@ def _read_at(path: str, _changed_ns: int) -> str:
 
 
 @lru_cache(maxsize=64)
-def _own(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
+def own_text(name: str) -> str:
+    """One of our own prompts, or a part of one, as its file has it."""
+    return (PROMPTS / name).read_text(encoding="utf-8")
 
 
 def _system(form: str, code: str) -> Message:
-    return Message("system", render(_own("system.md"), {"form": _own(f"{form}.md").strip(), "code": code}).strip())
+    return Message(
+        "system", render(own_text("system.md"), {"form": own_text(f"{form}.md").strip(), "code": code}).strip()
+    )
 
 
 def _block(name: str, value: Any, code: str) -> Any:

@@ -8,7 +8,15 @@ from typing import Any, ClassVar
 import msgspec
 
 from agentv.evaluators.base import Judge, Prompt, prompt_complaints
-from agentv.evaluators.judge_prompt import Asked, Material, asked_by_user, built_in, material_of, prompt_problems
+from agentv.evaluators.judge_prompt import (
+    Asked,
+    Material,
+    asked_by_user,
+    built_in,
+    material_of,
+    own_words,
+    prompt_problems,
+)
 from agentv.evaluators.replies import Unfit
 from agentv.evaluators.rubric import Rubric, Rubrics, rubric_complaints, rubric_items
 from agentv.evaluators.scoring import LONGEST_REASON, as_sentences, as_share, bounded, cut
@@ -66,6 +74,14 @@ class LlmJudge(Judge, frozen=True, kw_only=True):
         """A prompt that is not there, is no template, or uses names that there are not."""
         return prompt_problems(self.prompt, find_file)
 
+    @property
+    def own_words(self) -> tuple[str, ...]:
+        """Those of the built-in prompt, or around the user's."""
+        if self.prompt is None and self.rubrics is not None:
+            return _as_rubric(self).own_words
+        name = "llm_judge" if self.prompt is None else None
+        return own_words(name, "verdict", include_trace=self.include_trace)
+
     async def evaluate(self, judgement: Judgement) -> Score:
         """Asks for a verdict, or for as many as there are votes and judges."""
         if self.prompt is None and self.rubrics is not None:
@@ -81,6 +97,11 @@ class Preset(Judge, frozen=True, kw_only=True):
 
     prompt_name: ClassVar[str]
     needs_context: ClassVar[bool] = False
+
+    @property
+    def own_words(self) -> tuple[str, ...]:
+        """Those of the preset's prompt."""
+        return own_words(self.prompt_name, "verdict", include_trace=self.include_trace)
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Asks for a verdict. Raises EvaluatorFailure for a case that lacks what is to be compared."""

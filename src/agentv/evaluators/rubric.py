@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.evaluators.base import Judge, Prompt, Weight, prompt_complaints
-from agentv.evaluators.judge_prompt import asked_by_user, built_in, material_of, prompt_problems
+from agentv.evaluators.judge_prompt import asked_by_user, built_in, material_of, own_words, prompt_problems
 from agentv.model.judgement import Judgement
 from agentv.model.score import EvaluatorFailure, Score
 from agentv.problems import Problems
@@ -80,10 +80,16 @@ class Rubric(Judge, frozen=True, kw_only=True):
         """A prompt that is not there, is no template, or uses names that there are not."""
         return prompt_problems(self.prompt, find_file)
 
+    @property
+    def own_words(self) -> tuple[str, ...]:
+        """Those of the built-in prompt, or around the user's, and of the form: checks or points."""
+        kind = "points" if has_points(rubric_items(self.rubrics)) else "checks"
+        return own_words("rubric" if self.prompt is None else None, kind, include_trace=self.include_trace)
+
     async def evaluate(self, judgement: Judgement) -> Score:
         """Asks for a check of each item, or for points where items have ranges of them."""
         from agentv.evaluators.asking import Form, ask_judges  # late: settings are read without asyncio
-        from agentv.evaluators.rubric_scores import SCHEMAS, has_points, read_checks, rubric_score
+        from agentv.evaluators.rubric_scores import SCHEMAS, read_checks, rubric_score
 
         items = rubric_items(self.rubrics) or _outcome_item(judgement)
         kind = "points" if has_points(items) else "checks"
@@ -108,6 +114,11 @@ def rubric_items(rubrics: Rubrics | None) -> tuple[RubricItem, ...]:
         item if item.id is not None else msgspec.structs.replace(item, id=f"rubric-{number}")
         for number, item in enumerate(items, 1)
     )
+
+
+def has_points(items: Sequence[RubricItem]) -> bool:
+    """Whether the items of a rubric get points; else each is satisfied or not."""
+    return any(item.score_ranges is not None or item.required_min_score is not None for item in items)
 
 
 def rubric_complaints(rubrics: Rubrics | None) -> list[str]:

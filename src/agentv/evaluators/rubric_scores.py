@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agentv.evaluators.replies import Unfit
-from agentv.evaluators.rubric import TOP_SCORE, RubricItem
+from agentv.evaluators.rubric import TOP_SCORE, RubricItem, has_points
 from agentv.evaluators.scoring import LONGEST_REASON, cut, quoted
 from agentv.evaluators.votes import majority, mean, spread
 from agentv.model.score import Score
@@ -52,11 +52,6 @@ class Outcome(msgspec.Struct, frozen=True):
     points: float
     met: bool
     reasoning: str | None
-
-
-def has_points(items: Sequence[RubricItem]) -> bool:
-    """Whether the items of a rubric get points; else each is satisfied or not."""
-    return any(item.score_ranges is not None or item.required_min_score is not None for item in items)
 
 
 def least_points(item: RubricItem, points: bool) -> int | None:

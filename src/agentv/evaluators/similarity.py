@@ -65,8 +65,7 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
         texts = self._texts(judgement)
         response = await judgement.embed((answer, *texts))
         own, *others = _vectors(response, len(texts) + 1)
-        score = self._best([(cosine(own, vector), text) for vector, text in zip(others, texts, strict=True)])
-        return msgspec.structs.replace(score, token_usage=response.usage, cost_usd=response.cost_usd)
+        return self._best([(cosine(own, vector), text) for vector, text in zip(others, texts, strict=True)])
 
     def _texts(self, judgement: Judgement) -> list[str]:
         if self.value is None:
