@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -357,3 +360,25 @@ def test_the_fixture_starts_servers_that_end_with_the_test(tmp_path):
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_caller_that_leaves_while_an_answer_is_made_is_counted_and_nothing_else(caplog):
+    asked, left = threading.Event(), threading.Event()
+
+    def answers(_):
+        asked.set()
+        left.wait(10)
+        return "word " * 1000
+
+    with FaultyServer(answers) as server:
+        caller = socket.create_connection(("127.0.0.1", int(server.origin.rpartition(":")[2])))
+        body = json.dumps({"messages": HELLO, "stream": True}).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        caller.sendall(head.encode() + body)
+        assert asked.wait(10)
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        caller.close()  # with a reset
+        left.set()
+        assert post(server)["choices"]
+    assert (server.counts.disconnected, server.counts.at_once) == (1, 0)
+    assert "Traceback" not in caplog.text

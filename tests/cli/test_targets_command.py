@@ -100,6 +100,14 @@ def test_a_check_that_fails_says_so_and_ends_with_1(project):
     assert checks["mine"]["duration_ms"] >= 0
 
 
+def test_a_check_without_a_key_says_which_variable_has_it(project, monkeypatch):
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    project.write("own.yaml", "targets:\n  - {name: fast, provider: groq, model: m}\n")
+    ended = check("--targets", "own.yaml")
+    assert ended.exit_code == 1
+    assert "settings:  Target 'fast' has no 'api_key'. Set GROQ_API_KEY in the environment" in ended.stdout
+
+
 def test_a_failure_is_reported_with_its_class_and_without_secrets(project, monkeypatch):
     monkeypatch.setenv("MY_KEY", SECRET)
     project.write("own.yaml", "targets:\n  - {name: leaky, provider: python, function: 'agent.py:leaky'}\n")

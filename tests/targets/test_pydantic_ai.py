@@ -1,7 +1,9 @@
 """Models through pydantic-ai: the same settings, requests and failures as those of our own client."""
 
 import asyncio
+import socket
 import sys
+import threading
 
 import pytest
 
@@ -159,6 +161,62 @@ def test_cohere_and_bedrock_open_with_what_is_given(monkeypatch, tmp_path):
     assert "127.0.0.1:9" in elsewhere.open(".").endpoint
     bedrock = Bedrock(name="m", provider="bedrock", model="us.amazon.nova-lite-v1:0", region="eu-north-1", api_key=KEY)
     assert "eu-north-1" in bedrock.open(".").endpoint
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "variable"),
+    [
+        (Cohere, "command-a", "CO_API_KEY"),
+        (HuggingFace, "a/b", "HF_TOKEN"),
+        (PydanticAi, "openai-chat:gpt", "OPENAI_API_KEY"),
+        (PydanticAi, "anthropic:claude", "ANTHROPIC_API_KEY"),
+    ],
+)
+def test_a_vendors_own_key_is_not_sent_to_another_address(kind, model, variable, monkeypatch):
+    monkeypatch.setenv(variable, KEY)
+    heard = heard_at_a_socket(lambda url: kind(name="m", provider="p", model=model, base_url=url))
+    assert b"HTTP/1.1" in heard
+    assert KEY.encode() not in heard
+
+
+def heard_at_a_socket(settings):
+    """The first bytes that a call sends, whatever the path is that the package asks."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        heard = []
+
+        def listen():
+            connection, _ = server.accept()
+            with connection:
+                heard.append(connection.recv(65536))
+                connection.sendall(b"HTTP/1.1 400 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+
+        listening = threading.Thread(target=listen)
+        listening.start()
+        with pytest.raises(TargetFailure):
+            ask(settings(f"http://127.0.0.1:{server.getsockname()[1]}"), SampleRequest(timeout_s=10.0))
+        listening.join(10)
+    return heard[0]
+
+
+def test_an_error_in_bytes_is_read():
+    body = b'{"error": {"message": "No such model"}}'
+    with FaultyServer(RawReply(body, 404)) as server:
+        settings = HuggingFace(name="m", provider="huggingface", model="a/b", base_url=server.url, api_key=KEY)
+        with pytest.raises(TargetFailure, match="HTTP 404: No such model"):
+            ask(settings)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("deepseek:chat", "its provider takes no 'base_url'"),
+        ("no-such-provider:chat", "Unknown provider: no-such-provider"),
+    ],
+)
+def test_what_a_provider_does_not_take_is_said(model, message):
+    settings = PydanticAi(name="m", provider="pydantic_ai", model=model, base_url="http://localhost:9", api_key=KEY)
+    with pytest.raises(UsageError, match=message):
+        settings.open(".")
 
 
 def test_a_key_that_is_missing_is_said_before_anything_runs(monkeypatch, tmp_path):

@@ -64,7 +64,8 @@ async def _check(targets: Targets, name: str) -> Check:
         settings = targets.get(name)
         responder = settings.open(targets.home)
     except AgentvError as error:
-        return _failed(name, provider, "settings", error.detail or error.headline)
+        told = (error.detail or error.headline, error.hint)
+        return _failed(name, provider, "settings", ". ".join(filter(None, told)))
     except NotImplementedError:
         message = f"Targets of provider '{provider}' cannot be called"
         return _failed(name, provider, "settings", message)

@@ -248,10 +248,17 @@ def _explained(error: aiohttp.ClientError) -> tuple[ErrorClass, str]:
     if isinstance(error, aiohttp.ClientResponseError):
         return "invalid_response", "the answer is no HTTP"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return "network", f"no connection: {error.os_error.strerror or type(error.os_error).__name__}"
+        return "network", f"no connection: {_cause(error.os_error)}"
     if isinstance(error, OSError):
-        return "network", f"the connection broke: {error.strerror or type(error).__name__}"
+        return "network", f"the connection broke: {_cause(error)}"
     return "network", f"the connection broke: {type(error).__name__}"
+
+
+def _cause(error: OSError) -> str:
+    """The system's own words; those of asyncio repeat the address."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or type(error).__name__
 
 
 def _origin(url: str) -> str:

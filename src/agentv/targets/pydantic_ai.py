@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any, ClassVar
+
+import msgspec
 
 from agentv.environment import environment_of, redacted
 from agentv.errors import UsageError
@@ -15,9 +18,15 @@ from agentv.targets.base import ModelApi, address_complaints, without
 from agentv.targets.conversation import arguments_object, folded, media_of, read_arguments
 from agentv.targets.declared import AnswerFormat, answer_format, function_of
 from agentv.targets.failures import reported_failure
-from agentv.targets.model_api import answered_something, given_only, sensible_usage
+from agentv.targets.model_api import answered_something, given_only, key_of, sensible_usage
 
 INSTALL = "pip install 'agentv[pydantic-ai]'"
+
+_NO_KEY = "no-key"
+"""Said to another address than the vendor's where no key is written: the package would send that of its variable.
+Bedrock is sent signatures, and no key."""
+
+_REFUSED_ARGUMENT = re.compile(r"unexpected keyword argument ('\w+')")
 
 _STOP_REASONS = {"tool_call": "tool_calls"}
 _ERROR_CLASSES: tuple[tuple[str, ErrorClass], ...] = (
@@ -60,9 +69,11 @@ class PydanticAi(ModelApi, frozen=True, kw_only=True):
         try:
             model = package.infer_model(f"{self.prefix}{self.model}", lambda name: self._provider(name, given))
         except ImportError as error:
-            raise _not_installed(self, str(error)) from None
+            raise UsageError(f"Target '{self.name}' needs a package that is not installed", str(error)) from None
         except (RuntimeError, TypeError, ValueError) as error:
-            raise UsageError(f"Target '{self.name}' cannot be opened", str(error)) from None
+            refused = _REFUSED_ARGUMENT.search(str(error))
+            why = f"its provider takes no {refused[1]}" if refused else str(error)
+            raise UsageError(f"Target '{self.name}' cannot be opened", why) from None
         return _PydanticModel(self, model, f"{model.system}:{model.base_url}#{digest(given)[:8]}")
 
     def provider_settings(self, home: str) -> dict[str, Any]:  # noqa: ARG002
@@ -71,6 +82,8 @@ class PydanticAi(ModelApi, frozen=True, kw_only=True):
 
     def _provider(self, name: str, given: dict[str, Any]) -> Any:
         kind = import_module("pydantic_ai.providers").infer_provider_class(name)
+        if self.base_url is not None and not self.api_key and name != "bedrock":
+            given = {**given, "api_key": _NO_KEY}
         if name == "cohere" and "base_url" in given:
             # Its provider takes an address from the environment only.
             client = import_module("cohere").AsyncClientV2
@@ -110,7 +123,7 @@ class Cohere(PydanticAi, frozen=True, kw_only=True):
     prefix: ClassVar[str] = "cohere:"
 
     def provider_settings(self, home: str) -> dict[str, Any]:
-        """The key of the nearest `.env`, which the package does not read."""
+        """The key, which may stand in the nearest `.env`: the package does not read that."""
         return _key(self, home, "CO_API_KEY")
 
 
@@ -123,7 +136,7 @@ class HuggingFace(PydanticAi, frozen=True, kw_only=True):
     prefix: ClassVar[str] = "huggingface:"
 
     def provider_settings(self, home: str) -> dict[str, Any]:
-        """The key of the nearest `.env`, which the package does not read."""
+        """The key, which may stand in the nearest `.env`: the package does not read that."""
         return _key(self, home, "HF_TOKEN")
 
 
@@ -173,7 +186,7 @@ class _PydanticModel:
         status = getattr(error, "status_code", None)
         if status is not None:
             body, headers = getattr(error, "body", None) or str(error), getattr(error, "headers", None) or {}
-            return reported_failure(body, status, headers, self._secrets)
+            return reported_failure(_read_body(body), status, headers, self._secrets)
         kinds = {kind.__name__ for kind in type(error).__mro__}
         known: list[ErrorClass] = [found for name, found in _ERROR_CLASSES if name in kinds]
         return TargetFailure(known[0] if known else "invalid_response", redacted(str(error), self._secrets))
@@ -213,15 +226,24 @@ def _imported(module: str, settings: ModelApi) -> Any:
     try:
         return import_module(module)  # late: the package takes a second or more to import
     except ImportError:
-        raise _not_installed(settings) from None
+        headline = f"Target '{settings.name}' needs a package that is not installed"
+        raise UsageError(headline, hint=INSTALL) from None
 
 
-def _not_installed(settings: ModelApi, why: str = "") -> UsageError:
-    return UsageError(f"Target '{settings.name}' needs a package that is not installed", why, INSTALL)
+def _read_body(body: Any) -> Any:
+    """The body of an error as data; some of the package's clients hand it on as it came."""
+    if not isinstance(body, bytes):
+        return body
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return body.decode(errors="replace")
 
 
 def _key(settings: PydanticAi, home: str, variable: str) -> dict[str, Any]:
-    return {"api_key": settings.api_key or environment_of(home).variables.get(variable)}
+    if settings.base_url is not None:
+        return {}
+    return {"api_key": key_of(settings, home, variable, given=settings.api_key)}
 
 
 def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:

@@ -144,6 +144,10 @@ class FaultyServer:
         counts.most_at_once = max(counts.most_at_once, counts.at_once)
         try:
             return await self._reply(request, counts.requests)
+        except ConnectionResetError:
+            # Noticed while an answer was written, and not by the loop: nobody is left to get another.
+            counts.disconnected += 1
+            return web.Response()
         except asyncio.CancelledError:
             counts.disconnected += self._stopping is not None and not self._stopping.is_set()
             raise
