@@ -165,6 +165,12 @@ def test_github_paths_start_at_the_checkout(shop, monkeypatch):
     assert f"file={shop.path.name}/evals/shop.jsonl," in next(notes_of(OpenedRun("run")))
 
 
+def test_github_paths_are_found_when_the_run_is_reported_from_elsewhere(shop, monkeypatch):
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(shop.path.parent))
+    monkeypatch.chdir(shop.path.parent)
+    assert f"file={shop.path.name}/evals/shop.jsonl," in next(notes_of(OpenedRun(f"{shop.path.name}/run")))
+
+
 def test_github_notes_are_one_line_each_and_say_how_many_there_are(hostile):
     notes = list(notes_of(OpenedRun(hostile)))
     assert len(notes) == 11

@@ -138,6 +138,8 @@ def test_rows_of_agentv_become_results(row):
         (b'{"schema_version":2,"eval_id":"a"}', "schema_version is 2"),
         (encode_record(PLAIN).replace(b'"schema_version":1', b'"schema_version":7'), "schema_version is 7"),
         (encode_record(PLAIN).replace(b'"status":"ok"', b'"status":"fine"'), "fine"),
+        (encode_record(PLAIN).replace(b'"score":1.0', b'"score":1e400'), "out of range"),
+        (b'{"eval_id": "a", "score": 1e400}', "out of range"),
     ],
 )
 def test_anything_else_is_refused_with_the_reason(line, said):

@@ -101,6 +101,25 @@ def test_tests_made_from_cases_become_a_run(project):
     assert [json.loads(line)["line"] for line in (run / "cases.jsonl").read_text().splitlines()] == [1, 1]
 
 
+STACKED = """
+import agentv, pytest
+
+@agentv.cases("evals/echo.eval.yaml")
+@pytest.mark.parametrize("how", ["loud", len, "same", "same"])
+class TestMany:
+    def test_answers(self, case, how): ...
+"""
+
+
+def test_further_parameters_are_part_of_the_target_and_what_is_asked_again_is_a_trial(project):
+    project.write("tests/test_many.py", STACKED)
+    run_pytest("tests", "--agentv-report", code=0)
+    [run] = Path(".agentv/results").iterdir()
+    records = map(json.loads, (run / "results.jsonl").read_text().splitlines())
+    found = sorted((record["target"].partition("[")[2], record["trial"]) for record in records)
+    assert found == [("len]", 1)] * 2 + [("loud]", 1)] * 2 + [("same]", 1)] * 2 + [("same]", 2)] * 2
+
+
 @pytest.mark.parametrize("body", ["raise ValueError('boom')", "broken()"])
 def test_what_is_no_assertion_is_an_error_and_no_score(project, body):
     project.write(
@@ -122,6 +141,14 @@ def test_a_dataset_is_a_test_file(project):
     assert "evals/echo.eval.yaml::bad FAILED" in printed
     assert "missed: does not contain 'a'" in printed and "Traceback" not in printed and "runtest" not in printed
     assert not Path(".agentv/results").exists()
+
+
+def test_ids_that_would_act_are_written_out_in_the_names_of_tests(project):
+    cases = [{**CASES[0], "id": "two\nlines \u202e"}, {**CASES[0], "id": "thresholds"}]
+    project.write("evals/odd.eval.yaml", {"evaluators": CONTAINS, "evalcases": cases})
+    printed = run_pytest("evals/odd.eval.yaml", "--agentv-evals", "--agentv-threshold", "0.5", "-rA", code=0)
+    for name in ("two\\nlines \\u{202e}", "thresholds", "thresholds of all cases"):
+        assert f"PASSED evals/odd.eval.yaml::{name}\n" in printed
 
 
 def test_single_cases_are_run_by_their_ids(project):

@@ -96,7 +96,8 @@ def method(paired: Paired) -> str:
     )
     if paired.test == "none" or paired.resamples is None:
         return found
-    how = f"all {paired.resamples:,} ways" if paired.exact else f"{paired.resamples:,} draws, seed {paired.seed}"
+    ways = f"all {paired.resamples:,} ways" if paired.resamples > 1 else "no case differs"
+    how = ways if paired.exact else f"{paired.resamples:,} draws, seed {paired.seed}"
     return f"{found}, permutation test by sign flips ({how})"
 
 

@@ -35,9 +35,9 @@ def notes_of(run: OpenedRun) -> Iterator[str]:
     found = notable(run, MOST_SHOWN)
     problems = [*found.errors, *found.failed]
     for result in problems[:MOST_SHOWN]:
-        yield _note("error", result, lines.get((result.dataset_path, result.eval_id)))
+        yield _note("error", run, result, lines.get((result.dataset_path, result.eval_id)))
     for result in found.borderline:
-        yield _note("warning", result, lines.get((result.dataset_path, result.eval_id)))
+        yield _note("warning", run, result, lines.get((result.dataset_path, result.eval_id)))
     counts = found.counts
     shown = min(len(problems), MOST_SHOWN) + len(found.borderline)
     total = sum(counts.values())
@@ -62,21 +62,26 @@ def append_step_summary(run: OpenedRun, figures: Figures, file: str) -> None:
         raise AgentvError(f"Cannot write {file}", error.strerror or str(error)) from error
 
 
-def _note(severity: str, result: Result, line: int | None) -> str:
+def _note(severity: str, run: OpenedRun, result: Result, line: int | None) -> str:
     reason = one_line(reason_of(result), _LONGEST_REASON)
     figure = f"{result.error.error_class} error" if result.error else f"score {number(result.score)}"
     place = {
-        "file": _in_repository(result.dataset_path) if result.dataset_path else None,
+        "file": _in_repository(result.dataset_path, run) if result.dataset_path else None,
         "line": line,
         "title": one_line(f"{job_name(result)} ({result.target})", 120),
     }
     return workflow_command(severity, place, f"{figure}: {reason}" if reason else figure)
 
 
-def _in_repository(path: str) -> str:
+def _in_repository(path: str, run: OpenedRun) -> str:
     """A path as GitHub knows it: from the folder that was checked out."""
     workspace = os.environ.get("GITHUB_WORKSPACE")
-    return os.path.relpath(path, workspace) if workspace else path
+    if not workspace:
+        return path
+    # Paths are from where the run was started: here, or somewhere above its folder.
+    folders = [Path(), *run.path.absolute().parents]
+    found = next((folder / path for folder in folders if (folder / path).exists()), path)
+    return os.path.relpath(found, workspace)
 
 
 def _escaped(text: str, also: str = "") -> str:

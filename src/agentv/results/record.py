@@ -64,7 +64,10 @@ def record_from_data(data: dict[str, Any], run_id: str = "", problem: str = "") 
 
 
 def _object_in(line: bytes) -> dict[str, Any]:
-    data = msgspec.json.decode(line)
+    try:
+        data = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RecordError(f"Invalid JSON - {error}") from error
     if not isinstance(data, dict):
         raise RecordError("Expected a JSON object")
     return data

@@ -23,6 +23,7 @@ from agentv.model.result import Result
 from agentv.registry import READERS
 from agentv.report.figures import number
 from agentv.report.junit import headline, story
+from agentv.report.text import visible
 from agentv.results.reading import read_run
 from agentv.results.summary import SummaryBuilder
 
@@ -67,9 +68,11 @@ class EvalFile(pytest.File):
         self.thresholds = {name: least for case in cases for name, least in (case.execution.thresholds or {}).items()}
         self.gates = Gates(threshold=self.config.getoption("--agentv-threshold"))
         for case in cases:
-            yield self._grouped(EvalItem.from_parent(self, name=case.id, case=case))
+            yield self._grouped(EvalItem.from_parent(self, name=_name(case), case=case))
         if self.has_threshold:
-            yield self._grouped(ThresholdItem.from_parent(self, name=THRESHOLDS))
+            taken = any(case.id == THRESHOLDS for case in cases)
+            name = f"{THRESHOLDS} of all cases" if taken else THRESHOLDS
+            yield self._grouped(ThresholdItem.from_parent(self, name=name))
 
     @property
     def _shown(self) -> str:
@@ -188,6 +191,11 @@ class ThresholdItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, None, self.name
+
+
+def _name(case: EvalCase) -> str:
+    """The id on one line, without characters that act where names of tests are printed."""
+    return visible(case.id).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _told(result: Result) -> str:

@@ -88,7 +88,7 @@ class Recording:
         run_id = new_run_id(self._started)
         redact = Redactor(load_environment(root, root).secrets).redact_line
         folder = RunFolder.create(Path(root) / RESULTS_FOLDER / run_id, redact)
-        results = [msgspec.structs.replace(decode_record(line.encode()), run_id=run_id) for line in self._lines()]
+        results = [msgspec.structs.replace(result, run_id=run_id) for result in self._results()]
         folder.write_manifest(self._manifest(run_id, results))
         folder.cases_path.write_bytes(b"".join(redact(line.encode()) for line in self._cases.values()))
         folder.results_path.write_bytes(b"".join(redact(encode_record(result)) for result in results))
@@ -99,8 +99,16 @@ class Recording:
             write_report(format_of(file), opened, figures, file)
         return folder.path
 
-    def _lines(self) -> Iterator[str]:
-        return (line for lines in self._by_test.values() for line in lines)
+    def _results(self) -> Iterator[Result]:
+        """The results of all tests; what stands for the same job again is a further trial of it."""
+        taken: dict[tuple[Any, ...], set[int]] = {}
+        for line in (line for lines in self._by_test.values() for line in lines):
+            result = decode_record(line.encode())
+            job = (result.dataset_path, result.dataset, result.eval_id, result.target, result.prompt)
+            trials = taken.setdefault(job, set())
+            trial = max(trials) + 1 if result.trial in trials else result.trial
+            trials.add(trial)
+            yield msgspec.structs.replace(result, trial=trial)
 
     def _manifest(self, run_id: str, results: list[Result]) -> RunManifest:
         datasets = {result.dataset_path: result.dataset for result in results}
@@ -140,6 +148,20 @@ def _notes(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRe
     return {"records": [record], "case": to_json(data).decode() + "\n", "key": (case.path, case.id)}
 
 
+def _further(item: pytest.Item, case: EvalCase) -> str:
+    """The parameters of a test besides the case, named as pytest does."""
+    spec = item.callspec  # type: ignore[attr-defined]
+    names = []
+    for name, value in spec.params.items():
+        if isinstance(value, EvalCase):
+            names += [] if value is case else [value.id]
+        else:
+            plain = isinstance(value, str | int | float | bool | None)
+            called = getattr(value, "__name__", f"{name}{spec.indices[name]}")
+            names.append(visible(str(value) if plain else called))
+    return f"[{'-'.join(names)}]" if names else ""
+
+
 def _case_of(item: pytest.Item) -> EvalCase | None:
     params = getattr(getattr(item, "callspec", None), "params", {})
     return next((value for value in params.values() if isinstance(value, EvalCase)), None)
@@ -160,7 +182,7 @@ def _result(item: pytest.Item, case: EvalCase, call: pytest.CallInfo[None], repo
         dataset=case.dataset,
         dataset_path=case.path,
         conversation_id=case.conversation_id,
-        target=item.nodeid.split("[", 1)[0],
+        target=item.nodeid.split("[", 1)[0] + _further(item, case),
         trial=1,
         status="error" if error else "ok",
         score=score,
