@@ -70,6 +70,13 @@ def test_trials_and_prompts_are_cases_of_their_own(folder, record):
     assert list(cases_of("results.jsonl")) == ["a", "a (short, trial 2)"]
 
 
+def test_junit_tells_all_that_was_missed_and_each_once(folder):
+    said = {"name": "e", "type": "contains", "score": 0, "misses": ["says no name"]}
+    folder.write("rows.jsonl", [{"test_id": "a", "score": 0, "misses": ["says no name", "too long"], "scores": [said]}])
+    [case] = next(iter(junit("rows.jsonl")))
+    assert case.result[0].text.splitlines()[2:] == ["e: 0.000", "  missed: says no name", "missed: too long"]
+
+
 def test_junit_takes_any_text(hostile):
     found = junit(hostile)
     assert found.tests == found.failures + found.errors > 0

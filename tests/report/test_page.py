@@ -105,6 +105,17 @@ def test_a_page_opens_and_shows_figures_table_and_a_case(shop, chromium):
         assert "open=" in page.url
 
 
+def test_findings_that_no_evaluator_says_are_shown_and_others_once(folder, chromium):
+    said = {"name": "e", "type": "contains", "score": 0.5, "hits": ["says hello"], "misses": ["says no name"]}
+    row = {"test_id": "a", "score": 0.5, "hits": ["is polite", "says hello"], "misses": ["says no name", "too long"]}
+    folder.write("rows.jsonl", [{**row, "scores": [said]}])
+    with chromium(page_of("rows.jsonl")) as page:
+        page.locator(".spacer .row").click()
+        page.locator(".detail .findings li").first.wait_for()
+        found = [text.partition(": ")[2] for text in page.locator(".detail .findings li").all_text_contents()]
+        assert found == ["is polite", "too long", "says hello", "says no name"]
+
+
 def test_filters_search_order_and_keys(shop, chromium):
     with chromium(page_of("run")) as page:
         names = lambda: page.locator(".spacer .row .id bdi").all_inner_texts()  # noqa: E731

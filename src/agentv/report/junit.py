@@ -137,6 +137,8 @@ def story(result: Result) -> str:
         lines.append(f"error: {result.error.error_class} ({result.error.stage}): {result.error.message}")
     for found in result.evaluator_results:
         lines += _evaluator(found)
+    told = {miss for found in result.evaluator_results for miss in found.misses}
+    lines += [f"missed: {miss}" for miss in result.misses if miss not in told]
     if result.reasoning:
         lines.append(f"reasoning: {result.reasoning}")
     text = excerpt("\n".join(lines), _LONGEST_ANSWER)

@@ -103,6 +103,7 @@ function sections(row, result, asked, others) {
     result.error && section("Error", errorBlock(result.error)),
     section("Conversation", conversation(row, result, asked)),
     expected(result, asked),
+    ownFindings(result),
     result.evaluator_results?.length && section("Evaluators", result.evaluator_results.map(evaluator)),
     result.reasoning && section("Reasoning", longText(result.reasoning)),
     result.file_changes && section("Changed files", longText(result.file_changes, "code")),
@@ -195,6 +196,16 @@ function evaluator(found) {
       element("details", {}, element("summary", {}, "What the judge was asked"), longText(asText(found.evaluator_provider_request), "code")),
     found.evaluator_results?.map(evaluator),
   );
+}
+
+// What the record says and none of its evaluators: rows of other tools have no evaluators at times, and tests never.
+function ownFindings(result) {
+  const own = (key) => {
+    const said = new Set((result.evaluator_results ?? []).flatMap((found) => found[key] ?? []));
+    return (result[key] ?? []).filter((text) => !said.has(text));
+  };
+  const lists = [findings("hit", own("hits")), findings("miss", own("misses"))].filter(Boolean);
+  return lists.length && section("Findings", ...lists);
 }
 
 function findings(kind, texts) {
