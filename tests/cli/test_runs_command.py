@@ -6,9 +6,12 @@ import shutil
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agentv.model.run import Counts, DatasetEntry, RunManifest, RunSummary, TargetSummary
+from agentv.report.run_list import run_list
+from agentv.results import catalogue
 from agentv.results.folder import RunFolder
 
 KEPT = Path(".agentv/results")
@@ -65,6 +68,39 @@ def test_agentvs_runs_are_listed_too(project, command):
     project.write(".agentv/results/eval_2026.jsonl", [row])
     [entry] = command("runs", "--json").printed
     assert (entry["state"], entry["datasets"], entry["targets"]["t"]["mean"]) == ("foreign", ["old"], 1.0)
+    assert command("report", entry["name"]).code == 0
+
+
+@pytest.mark.parametrize("subcommand", [(), ("trend",), ("prune", "--keep", "0", "--dry-run")])
+def test_a_run_in_another_folder_is_named_as_commands_take_it(project, command, subcommand):
+    shutil.copytree(KEPT / keep(1), "runs/first one")
+    shown = command("runs", "--in", "runs", *subcommand).stdout
+    assert "runs/first one" in shown and "20261101" not in shown
+    assert command("report", "runs/first one").code == 0
+
+
+def test_a_folder_of_the_same_name_here_does_not_stand_for_a_run_of_the_project(project, command):
+    shutil.move(KEPT / keep(1), KEPT / "mine")
+    (project.path / "mine").mkdir()
+    assert [entry["name"] for entry in command("runs", "--json").printed] == [".agentv/results/mine"]
+
+
+def test_the_newest_run_is_the_one_that_began_last_whatever_its_folder_is_called(project, command):
+    shutil.move(KEPT / keep(1), KEPT / "zebra")
+    shutil.move(KEPT / keep(2), KEPT / "ant")
+    assert [entry["name"] for entry in command("runs", "--json").printed] == ["ant", "zebra"]
+
+
+@pytest.mark.parametrize(
+    ("width", "gone"), [(140, []), (115, ["cost", "began"]), (85, ["cost", "began", "passed", "errors", "datasets"])]
+)
+def test_the_table_is_as_wide_as_the_terminal(project, width, gone):
+    keep(1, dataset="a dataset whose name is quite long"), keep(2, name="a target whose name is quite long")
+    entries = [msgspec.structs.replace(entry, name=entry.run_id) for entry in catalogue.entries(KEPT)]
+    table = run_list(entries, width)
+    assert table.left_out == gone
+    assert max(map(len, table.lines)) <= width
+    assert all("400 of 400" in line and "0.800" in line for line in table.lines[1:])
 
 
 def test_no_runs_are_no_mistake(project, command):
@@ -149,6 +185,19 @@ def test_prune_without_anybody_to_ask_needs_yes(project, command, monkeypatch):
     ended = command("runs", "prune", "--keep", "0")
     assert ended.code == 2
     assert "--yes" in ended.stderr and len(ids(command)) == 1
+
+
+def test_a_prune_that_could_not_remove_a_run_does_not_end_well(project, command, monkeypatch):
+    keep(1), keep(2)
+
+    def refuse(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    # Root may remove anything, so that no file permission could refuse here.
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    ended = command("runs", "prune", "--keep", "1", "--yes")
+    assert ended.code == 2
+    assert "Cannot remove" in ended.stderr and "0 runs removed, 2 kept" in ended.stderr
 
 
 def test_a_dry_run_removes_nothing(project, command):

@@ -6,7 +6,7 @@ import pytest
 
 from agentv.model.result import ExecutionMetrics
 from agentv.report.figures import bars, counted, duration, usd
-from agentv.report.terminal import Ending, print_ending
+from agentv.report.terminal import Ending, print_ending, summary_lines
 from agentv.results.summary import SummaryBuilder
 from made_results import failed, judged, scored, unscored
 
@@ -98,6 +98,23 @@ def test_where_bars_cannot_be_shown_there_are_digits():
 def test_a_terminal_gets_the_same_words():
     shown = printed("utf-8", interactive=True).decode()
     assert shown.split() == PRINTED.split()
+
+
+@pytest.mark.parametrize(
+    ("width", "head"),
+    [
+        (80, "target  mean   95 % interval   scored   passed           errors  cost"),
+        (64, "target  mean   95 % interval   scored   passed           errors"),
+        (50, "target  mean   95 % interval   scored   errors"),
+        (25, "target  mean   scored"),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_columns_and_no_figure_without_what_it_stands_on(width, head):
+    lines = [line for line, _ in summary_lines(ending(), True, width)]
+    assert head in lines
+    reasons = [line for line in lines if "case-6  says" in line or "lost-0" in line]
+    assert reasons and all(len(line) <= width for line in reasons)
+    assert "  mean        0.812 (95 % interval 0.522 to 1.000, n = 8)" in lines
 
 
 @pytest.mark.parametrize(

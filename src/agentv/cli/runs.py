@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentv.cli import output
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import EXIT_USAGE, AgentvError, UsageError
 
 if TYPE_CHECKING:
     from agentv.results.catalogue import RunEntry
@@ -69,10 +69,14 @@ def command(context: click.Context, /, limit: int, as_json: bool, **wanted: Any)
     if not found:
         output.note("There are no runs, or none that match")
         return
-    from agentv.report.run_list import run_list_lines
+    from agentv.report.run_list import run_list
+    from agentv.report.terminal import width_of
 
-    for line in run_list_lines(found[:limit]):
+    table = run_list(found[:limit], width_of(sys.stdout))
+    for line in table.lines:
         click.echo(line)
+    if table.left_out:
+        output.note(f"There is no room for {', '.join(table.left_out)}; a wider terminal or --json shows them")
     if len(found) > limit:
         output.note(f"{len(found) - limit:,} older runs are not shown; --limit shows more")
 
@@ -122,6 +126,9 @@ def prune(
 
     It asks first; without a terminal to ask on, it needs --yes. Runs that a process is writing to, runs of AgentV's and
     links are never removed.
+
+    \b
+    Exit codes: 0 done   2 usage, or some could not be removed
     """
     from agentv.results.catalogue import removable
 
@@ -136,14 +143,17 @@ def prune(
         output.say("Nothing to remove")
         return
     for entry in old:
-        click.echo(f"{entry.run_id}  {_day(entry)}  {entry.state}")
+        click.echo(f"{entry.name}  {_day(entry)}  {entry.state}")
     if dry_run:
         output.say(f"{_runs(len(old))} would be removed, {len(ours) - len(old):,} kept")
         return
     if not yes and not _agreed(len(old)):
         output.say("Nothing was removed")
         return
-    output.say(f"{_runs(_removed(old))} removed, {len(ours) - len(old):,} kept")
+    removed = _removed(old)
+    output.say(f"{_runs(removed)} removed, {len(ours) - removed:,} kept")
+    if removed < len(old):
+        sys.exit(EXIT_USAGE)
 
 
 def _agreed(count: int) -> bool:
@@ -167,7 +177,10 @@ def _removed(entries: list[RunEntry]) -> int:
 
 def _found(wanted: dict[str, Any], before: dict[str, Any] | None = None) -> Iterator[RunEntry]:
     """The runs that all filters let through, the newest first. Filters may stand before a subcommand's name too."""
+    import msgspec
+
     from agentv.datasets.files import project_root
+    from agentv.engine.runs import run_name
     from agentv.results.catalogue import entries
     from agentv.results.folder import RESULTS_FOLDER
 
@@ -183,7 +196,7 @@ def _found(wanted: dict[str, Any], before: dict[str, Any] | None = None) -> Iter
             continue
         names = {"dataset": entry.datasets, "target": tuple(entry.targets)}
         if all(_matches(wanted[key], values) for key, values in names.items()):
-            yield entry
+            yield msgspec.structs.replace(entry, name=run_name(entry.path))
 
 
 def _matches(glob: str | None, names: tuple[str, ...]) -> bool:
@@ -210,8 +223,8 @@ def _age(text: str, option: str) -> timedelta:
 
 def _series_data(series: Any) -> dict[str, Any]:
     runs = [
-        {"run_id": run.run_id, "started_at": run.started_at, "git_commit": run.git_commit, "mean": target.mean,
-         "ci95": target.ci95, "scored": target.scored, "errors": target.errors}
+        {"run_id": run.run_id, "name": run.name, "started_at": run.started_at, "git_commit": run.git_commit,
+         "mean": target.mean, "ci95": target.ci95, "scored": target.scored, "errors": target.errors}
         for run, target in series.runs
     ]  # fmt: skip
     changes = [{"run_id": series.runs[change.position][0].run_id, **change._asdict()} for change in series.changes]

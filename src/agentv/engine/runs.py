@@ -24,7 +24,14 @@ def run_path(given: str) -> str:
     if os.path.exists(given) or os.sep in given:
         return given
     kept = os.path.join(project_root("."), RESULTS_FOLDER, given)
-    return kept if os.path.isdir(kept) else given
+    return kept if os.path.exists(kept) else given
+
+
+def run_name(path: str) -> str:
+    """What a run on disk is called so that every command finds it: by its name where that does, else by its path."""
+    name, shown = os.path.basename(path), os.path.relpath(path)
+    found = run_path(name)
+    return name if os.path.exists(found) and os.path.samefile(found, path) else shown
 
 
 def existing_run(given: str) -> str:

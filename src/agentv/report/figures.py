@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _DIGITS = "12345678"
@@ -84,6 +85,26 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Cells under one another, two blanks apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+class Table(NamedTuple):
+    """A table as lines, the head first, and the columns that there was no room for."""
+
+    lines: list[str]
+    left_out: list[str]
+
+
+def fitted(rows: Sequence[Sequence[str]], width: int | None, spare: Sequence[str]) -> Table:
+    """Rows under their head, without as many of the `spare` columns, in that order, as make it fit; None fits all."""
+    left_out: list[str] = []
+    lines = aligned(rows)
+    for name in spare:
+        if width is None or max(map(len, lines)) <= width:
+            break
+        left_out.append(name)
+        kept = [place for place, column in enumerate(rows[0]) if column not in left_out]
+        lines = aligned([[row[place] for place in kept] for row in rows])
+    return Table(lines, left_out)
 
 
 def fitting(text: str, encoding: str | None) -> str:

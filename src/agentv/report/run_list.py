@@ -5,25 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentv.model.run import TargetSummary
-from agentv.report.figures import NONE, aligned, interval, number, percent, usd
-from agentv.report.text import one_line
+from agentv.report.figures import NONE, Table, fitted, interval, number, percent, usd
+from agentv.report.text import one_line, visible
 from agentv.results.catalogue import RunEntry
 
 _HEAD = ["run", "began", "state", "datasets", "target", "mean", "95 % interval", "passed", "scored", "errors", "cost"]
-_LONGEST_NAME = 30
+_SPARE = ("cost", "began", "passed", "errors", "datasets", "state", "95 % interval")
+"""What goes first where there is no room: `began` is in most runs' ids, and a mean keeps what it stands on."""
+
+_LONGEST_NAME, _SHORT_NAME = 30, 14
 
 
-def run_list_lines(runs: Sequence[RunEntry]) -> list[str]:
-    """A head, and a line for each run and target; what a run says once stands on its first line."""
+def run_list(runs: Sequence[RunEntry], width: int | None = None) -> Table:
+    """A head, and a line for each run and target, as wide as there is room; None: as they are."""
+    for longest in (_LONGEST_NAME, _SHORT_NAME):
+        table = fitted(_rows(runs, longest), width, _SPARE)
+        if not table.left_out:
+            break
+    return table
+
+
+def _rows(runs: Sequence[RunEntry], longest: int) -> list[list[str]]:
+    """What a run says once stands on its first line. Its name is never cut: it is there to be typed."""
     rows = [_HEAD]
     for run in runs:
-        about = [one_line(run.run_id, _LONGEST_NAME), _began(run), _state(run), _datasets(run)]
+        about = [visible(run.name), _began(run), _state(run), _datasets(run, longest)]
         targets: list[tuple[str, TargetSummary | None]] = [*run.targets.items()] or [(NONE, None)]
         for number_, (name, target) in enumerate(targets):
-            rows.append(
-                [*(about if not number_ else [""] * len(about)), one_line(name, _LONGEST_NAME), *_figures(target)]
-            )
-    return aligned(rows)
+            rows.append([*(about if not number_ else [""] * len(about)), one_line(name, longest), *_figures(target)])
+    return rows
 
 
 def _began(run: RunEntry) -> str:
@@ -36,10 +46,10 @@ def _state(run: RunEntry) -> str:
     return run.state
 
 
-def _datasets(run: RunEntry) -> str:
+def _datasets(run: RunEntry, longest: int) -> str:
     if len(run.datasets) > 2:
         return f"{len(run.datasets):,} datasets"
-    return one_line(", ".join(run.datasets), _LONGEST_NAME) or NONE
+    return one_line(", ".join(run.datasets), longest) or NONE
 
 
 def _figures(target: TargetSummary | None) -> list[str]:

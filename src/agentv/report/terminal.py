@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TextIO
 
 import msgspec
@@ -14,6 +16,7 @@ from agentv.report.figures import (
     can_show_bars,
     counted,
     duration,
+    fitted,
     fitting,
     interval,
     number,
@@ -28,6 +31,8 @@ from agentv.results.summary import CaseNote, TargetDetails
 
 _LONGEST_NAME = 40
 _LONGEST_REASON = 100
+_FIGURES_WIDTH = 40
+_SPARE = ("cost", "passed", "errors", "95 % interval")
 
 Line = tuple[str, str]
 """Text, and how it looks on a terminal; an empty style where it looks like the rest."""
@@ -44,12 +49,25 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def print_ending(ending: Ending, stream: TextIO, interactive: bool) -> None:
-    """The summary: coloured and cut to the width of a terminal, or as plain lines."""
-    print_lines(summary_lines(ending, can_show_bars(stream.encoding)), stream, interactive)
+    """The summary: coloured and as wide as a terminal, or as plain lines."""
+    width = width_of(stream) if interactive else None
+    print_lines(summary_lines(ending, can_show_bars(stream.encoding), width), stream, interactive)
+
+
+def width_of(stream: TextIO) -> int | None:
+    """The columns of a terminal; None for anything else, where lines may be as long as they are."""
+    if not stream.isatty():
+        return None
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdecimal() and int(wanted):
+        return int(wanted)
+    with suppress(OSError, ValueError):
+        return os.get_terminal_size(stream.fileno()).columns or None
+    return None
 
 
 def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> None:
-    """Lines, coloured and cut to the width of a terminal, or plain and whole."""
+    """Lines, coloured on a terminal, plain elsewhere. One that is too long goes on below: no figure is cut off."""
     if not interactive:
         stream.write(fitting("".join(f"{text}\n" for text, _ in lines), stream.encoding))
         return
@@ -58,32 +76,31 @@ def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> Non
 
     console = Console(file=stream, highlight=False, soft_wrap=False)
     for text, style in lines:
-        # A table is cut where the terminal ends; a sentence goes on in the next line.
-        console.print(Text(text, style=style, no_wrap="  " in text, overflow="ellipsis"))
+        console.print(Text(text, style=style))
 
 
-def summary_lines(ending: Ending, drawn: bool) -> list[Line]:
-    """All that is shown, line by line. `drawn` says whether the stream can show bars."""
+def summary_lines(ending: Ending, drawn: bool, width: int | None = None) -> list[Line]:
+    """All that is shown, line by line. `drawn` says whether the stream can show bars, `width` how wide it is."""
     lines: list[Line] = [(note, "") for note in ending.notes]
     if lines:
         lines.append(("", ""))
-    lines += _overview(ending)
+    lines += _overview(ending, width)
     for name, summary in ending.summary.targets.items():
-        lines += [("", ""), *_target(name, summary, ending.details.get(name), drawn)]
+        lines += [("", ""), *_target(name, summary, ending.details.get(name), drawn, width)]
     if ending.commands:
         lines += [("", ""), ("Next", "bold"), *((f"  {command}", "cyan") for command in ending.commands)]
     return lines
 
 
-def _overview(ending: Ending) -> list[Line]:
-    """One row a target, so that several can be compared at a glance."""
+def _overview(ending: Ending, width: int | None) -> list[Line]:
+    """One row a target, so that several can be compared at a glance. What has no room stands below, with each."""
     rows = [["target", "mean", "95 % interval", "scored", "passed", "errors", "cost"]]
     for name, target in ending.summary.targets.items():
         details = ending.details.get(name)
         passed = details.passed if details else round((target.pass_rate or 0) * target.scored)
         rows.append(
             [
-                one_line(name, _LONGEST_NAME),
+                one_line(name, _LONGEST_NAME if width is None else max(12, min(_LONGEST_NAME, width - _FIGURES_WIDTH))),
                 number(target.mean),
                 interval(target.ci95),
                 f"{target.scored} of {target.jobs}",
@@ -92,12 +109,14 @@ def _overview(ending: Ending) -> list[Line]:
                 usd(_total_cost(target)),
             ]
         )
-    head, *body = aligned(rows)
+    head, *body = fitted(rows, width, _SPARE).lines
     took = "" if ending.duration_ms is None else f" in {duration(ending.duration_ms)}"
     return [(f"Run {ending.summary.run_id}{took}", "bold"), ("", ""), (head, "dim"), *((row, "") for row in body)]
 
 
-def _target(name: str, target: TargetSummary, details: TargetDetails | None, drawn: bool) -> Iterator[Line]:
+def _target(
+    name: str, target: TargetSummary, details: TargetDetails | None, drawn: bool, width: int | None
+) -> Iterator[Line]:
     yield one_line(name, _LONGEST_NAME), "bold"
     errors = "error" if target.errors == 1 else "errors"
     left_out = {errors: target.errors, "unscored": target.unscored, "skipped": target.skipped}
@@ -115,9 +134,9 @@ def _target(name: str, target: TargetSummary, details: TargetDetails | None, dra
     yield from _use(target, details)
     yield from _evaluators(target)
     if details is not None:
-        yield from _errors(target, details)
-        yield from _cases("worst", details.worst, "score")
-        yield from _cases("slowest", details.slowest, "time")
+        yield from _errors(target, details, width)
+        yield from _cases("worst", details.worst, "score", width)
+        yield from _cases("slowest", details.slowest, "time", width)
 
 
 def _of_all(target: TargetSummary) -> str:
@@ -169,15 +188,15 @@ def _evaluators(target: TargetSummary) -> Iterator[Line]:
     yield from ((row, "") for row in aligned(rows))
 
 
-def _errors(target: TargetSummary, details: TargetDetails) -> Iterator[Line]:
+def _errors(target: TargetSummary, details: TargetDetails, width: int | None) -> Iterator[Line]:
     if not target.errors:
         return
     yield f"  errors      {target.errors} of {target.jobs - target.skipped}: {counted(details.error_classes)}", "red"
     rows = [["  ", name, _named(note), one_line(note.reason, _LONGEST_REASON)] for name, note in details.errors.items()]
-    yield from ((row, "red") for row in aligned(rows))
+    yield from ((_cut(row, width), "red") for row in aligned(rows))
 
 
-def _cases(title: str, notes: Sequence[CaseNote], measure: str) -> Iterator[Line]:
+def _cases(title: str, notes: Sequence[CaseNote], measure: str, width: int | None) -> Iterator[Line]:
     if not notes:
         return
     yield f"  {title}", ""
@@ -185,7 +204,12 @@ def _cases(title: str, notes: Sequence[CaseNote], measure: str) -> Iterator[Line
     for note in notes:
         figure = number(note.score) if measure == "score" else duration(note.duration_ms)
         rows.append(["  ", figure, _named(note), one_line(note.reason, _LONGEST_REASON)])
-    yield from ((row, "yellow" if measure == "score" else "") for row in aligned(rows))
+    yield from ((_cut(row, width), "yellow" if measure == "score" else "") for row in aligned(rows))
+
+
+def _cut(line: str, width: int | None) -> str:
+    """A line that ends in somebody's words, as far as there is room for them."""
+    return line if width is None or len(line) <= width else line[: width - 1] + "…"
 
 
 def _named(note: CaseNote) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from agentv.model.run import TargetSummary
 from agentv.report.figures import interval, number
-from agentv.report.text import one_line
+from agentv.report.text import one_line, visible
 from agentv.results.catalogue import RunEntry
 from agentv.stats.changes import Change, Point, change_points
 
@@ -63,7 +63,7 @@ def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
         yield (
             f"  {(run.started_at or '')[:16].replace('T', ' '):16}  {number(target.mean)}  "
             f"{_line(target, drawn)}  {interval(target.ci95):14}  n = {target.scored:<6} "
-            f"{one_line(run.run_id, 30)}{_commit(run)}"
+            f"{visible(run.name)}{_commit(run)}"
         ).rstrip()
     if len(series.runs) > 1 and not changes:
         yield f"  no change shown in {len(series.runs)} runs"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -17,13 +16,19 @@ from agentv.results.lock import is_locked
 from agentv.results.opened import OpenedRun
 from agentv.results.reading import FoundRun, runs_in
 
+_UNKNOWN = datetime.min.replace(tzinfo=UTC)
+
 State = Literal["finished", "unfinished", "running", "foreign", "unreadable"]
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run. `done` of its `jobs` have a record; figures are those of its summary, and of its records without one."""
+    """One run. `done` of its `jobs` have a record; figures are those of its summary, and of its records without one.
+
+    `name` is what commands find it by: a folder may have any name, whatever id the run in it has.
+    """
 
     run_id: str
+    name: str = ""
     path: str
     state: State
     started_at: str | None = None
@@ -44,9 +49,10 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def entries(folder: Path | str) -> Iterator[RunEntry]:
-    """The runs in a folder, the newest first."""
-    return map(_entry, runs_in(folder))
+def entries(folder: Path | str) -> list[RunEntry]:
+    """The runs in a folder, the newest first: by when they began, for a folder may have any name."""
+    found = map(_entry, runs_in(folder))
+    return sorted(found, key=lambda entry: (entry.began or _UNKNOWN, entry.run_id), reverse=True)
 
 
 def remove(entry: RunEntry) -> None:
