@@ -127,6 +127,7 @@ LAYOUTS = {
     "quoted over lines": b'evalcases:\n  - id: a\n    expected_outcome: "x\n      y"  # c\n    input: q\n',
     "plain over lines": b"evalcases:\n  - id: a\n    expected_outcome: x\n      y # c\n    input: q\n",
     "comment behind": b"evalcases:\n  - id: a # 1\n    expected_outcome: x # 2: [\n    # 3\n    input: q\n",
+    "question marks": b"evalcases:\n  - ? id\n    : a\n    ? expected_outcome\n    : x\n    input: q\n",
     "anchor": b"evalcases:\n  - id: a\n    expected_outcome: &t x\n    input: q\n",
     "alias": b"description: &t x\nevalcases:\n  - id: a\n    expected_outcome: *t\n    input: q\n",
     "merged": b"metadata: &m {k: 1}\ntests:\n  - id: a\n    metadata: {<<: *m}\n    outcome: x\n    input: q\n",

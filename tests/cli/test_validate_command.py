@@ -153,6 +153,19 @@ def test_a_judge_that_is_not_in_the_targets_file_is_an_error(write, evaluator):
         ("{type: code_judge, script: [python, gone.py]}", "The script 'gone.py' was not found"),
         ("{type: llm_jugde}", "Unknown evaluator type 'llm_jugde'"),
         ("{type: contains, valu: x}", "Unknown field 'evaluators[0].valu'"),
+        ("{type: contains, value: x, wieght: 2}", "Did you mean 'weight'?"),
+        ("{type: contains, value: x, transform: {regexp: x}}", "Did you mean 'regex'?"),
+        ("{type: contains, value: x, transform: {regex: '('}}", "'transform.regex' is no regular expression"),
+        ("{type: contains, value: x, transform: {function: 'gone.py:clean'}}", "File 'gone.py' was not found"),
+        (
+            "{type: composite, aggregator: threshold, evaluators: [{type: contains, transform: {strip: all}}]}",
+            "Field 'transform.strip' must be an array",
+        ),
+        ("{type: faithfulness}", "Evaluator 'faithfulness' judges against the case's 'context', and there is none"),
+        (
+            "{type: composite, aggregator: weighted_average, evaluators: [{type: context_recall, value: x}]}",
+            "judges against the case's 'context', and there is none",
+        ),
     ],
 )
 def test_what_evaluators_refer_to_is_checked(write, evaluator, expected):
@@ -288,6 +301,26 @@ def test_what_a_run_would_refuse_is_found_on_the_line_of_the_case(write):
     ]
     messages = ["There is no 'scor'", "is no Python", "compares with a reference answer", "The script 'gone.py'"]
     assert all(part in message for part, (_, _, message) in zip(messages, found, strict=True))
+
+
+def test_a_finding_stands_at_the_evaluator_that_it_is_about(write):
+    write("w.py", "def score(answer):\n    return 1.0\n")
+    text = """evalcases:
+  - id: a
+    expected_outcome: x
+    input: q
+    evaluators:
+      - {type: code_judge, script: [python3, w.py]}
+      - {type: nonsense}
+      - {type: code_judge, script: [python3, w.py], cwd: nowhere}
+      - {type: code_judge, script: [python3, w.py], weight: 2}
+      - type: equals
+"""
+    assert findings(write("d.yaml", text)) == [
+        ("error", 7, "Unknown evaluator type 'nonsense'"),
+        ("warning", 8, f"The script 'w.py' was not found in {write('x', '').parent / 'nowhere'}"),
+        ("error", 10, "Evaluator 'equals' compares with a reference answer, and there is none"),
+    ]
 
 
 def test_a_threshold_for_no_evaluator_is_a_warning(write):

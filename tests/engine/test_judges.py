@@ -605,19 +605,28 @@ def test_the_trace_is_shown_where_it_is_wanted(project, prompt):
     ("type_", "case", "missing"),
     [
         ("factuality", {"expected_output": " "}, "factuality needs a 'value' or an expected_output"),
-        ("faithfulness", {}, "faithfulness needs the case's 'context'"),
         (
             "context_recall",
             {"context": "x", "expected_output": " "},
             "context_recall needs a 'value' or an expected_output",
         ),
-        ("context_recall", {"expected_output": "x"}, "context_recall needs the case's 'context'"),
         ("rubric", {"expected_outcome": " "}, "A rubric without items needs the case's 'expected_outcome'"),
     ],
 )
 def test_a_case_that_lacks_what_is_compared_is_an_error_and_nobody_is_asked(judged, type_, case, missing):
     record = judged(verdict(1), {"input": "yes", **case}, entries=[{"type": type_}], code=3)["c0"]
     assert missing in record["error"]["message"] and judged.server.counts.requests == 0
+
+
+@pytest.mark.parametrize("case", [{}, {"context": " "}, {"context": []}])
+@pytest.mark.parametrize("type_", ["faithfulness", "context_recall"])
+def test_passages_that_are_missing_are_found_before_anybody_is_asked(project, type_, case):
+    with FaultyServer(verdict(1)) as server:
+        project.targets(MOCK, model(server))
+        project.dataset({"input": "yes", "expected_output": "x", **case}, evaluators=[{"type": type_}])
+        ended = project.eval("--out", "out")
+    assert ended.code == 2 and server.counts.requests == 0
+    assert f"Evaluator '{type_}' judges against the case's 'context', and there is none" in ended.stderr
 
 
 @pytest.mark.parametrize("type_", ["factuality", "faithfulness", "answer_relevance", "context_recall"])

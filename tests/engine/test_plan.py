@@ -345,3 +345,18 @@ def test_a_script_that_is_not_there_yet_is_a_warning_before_the_run(project):
     warning = "Warning: d.yaml, line 1: Evaluator 'code_judge': The script 'gone.py' was not found in "
     assert project.eval("--dry-run").stderr.count(warning) == 1
     assert project.eval("--dry-run", "--quiet").stderr == ""
+
+
+@pytest.mark.parametrize("at", ["evaluator", "target"])
+@pytest.mark.parametrize(
+    ("function", "said"), [("gone.py:clean", "File 'gone.py' was not found"), ("w.py:claen", "Did you mean 'clean'?")]
+)
+def test_what_cleans_answers_is_looked_for_before_the_first_call(project, at, function, said):
+    project.write("w.py", "def clean(text):\n    return text\n")
+    transform = {"transform": {"function": function}}
+    project.targets({"name": "default", "provider": "mock", **(transform if at == "target" else {})})
+    check = {"type": "contains", "value": "yes", **(transform if at == "evaluator" else {})}
+    project.dataset("yes", evaluators=[check])
+    ended = project.eval("--out", "out")
+    assert ended.code == 2 and not (project.path / "out").exists()
+    assert said in ended.stderr

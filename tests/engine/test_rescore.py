@@ -126,6 +126,17 @@ def test_a_file_that_an_evaluator_names_is_part_of_it(answered):
     assert why["c0"] == "runs counted (changed)"
 
 
+def test_the_function_that_cleans_for_an_evaluator_is_part_of_it(answered):
+    answered.write("clean.py", "def clean(text):\n    return text\n")
+    write(answered, "yes", evaluators=[{**PASSING, "transform": {"function": "clean.py:clean"}}, COUNTED])
+    assert answered.eval("--out", "cleaned", "--quiet").code == 0
+    forget(answered)
+    assert rescore(answered, run="cleaned")[1]["c0"] == "no evaluator changed"
+    answered.write("clean.py", "def clean(text):\n    return ''\n")
+    assert rescore(answered, run="cleaned", out="b")[1]["c0"] == "runs says-yes (changed)"
+    assert scores(answered, "b") == {"c0": 0.5}
+
+
 def test_a_case_that_expects_something_else_is_scored_by_every_evaluator(answered):
     write(answered, {"input": "yes", "expected_outcome": "new words"}, "no", "maybe yes", "broken")
     scored, why, _ = rescore(answered)

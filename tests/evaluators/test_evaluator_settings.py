@@ -249,6 +249,16 @@ REFUSED = {
         {"mode": "any_order", "minimums": {"a": -1}},
         "must be an integer of at least 0",
     ),
+    "a date format of another tool": (
+        "field_accuracy",
+        {"fields": [{"path": "a", "match": "date", "formats": ["%d/%m/%Y"]}]},
+        "'fields[0].formats' has '%d/%m/%Y', which names no year, month and day: write YYYY, MM or MMM, DD",
+    ),
+    "a date format without a day": (
+        "field_accuracy",
+        {"fields": [{"path": "a", "match": "date", "formats": ["DD.MM.YYYY", "MM/YYYY"]}]},
+        "'fields[0].formats' has 'MM/YYYY', which names no year, month and day: write YYYY, MM or MMM, DD",
+    ),
     "no fields": ("field_accuracy", {"fields": []}, "'fields' is an empty list"),
     "an unknown way to match": (
         "field_accuracy",

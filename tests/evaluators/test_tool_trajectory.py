@@ -82,6 +82,12 @@ def test_calls_are_held_against_what_is_expected(scoring, mode, wanted, calls, s
     assert scoring.score("tool_trajectory", entry, messages=messages).score == pytest.approx(score)
 
 
+def test_many_calls_alike_are_paired_without_a_pause(scoring):
+    entry = {"mode": "superset", "expected": [{"tool": "a"}] * 1500}
+    messages = [Message("assistant", "", (call("a"),) * 1500)]
+    assert scoring.score("tool_trajectory", entry, messages=messages).score == 1
+
+
 MINIMUMS = [
     ({"a": 1}, "a", 1),
     ({"a": 2}, "a", 0),
@@ -115,6 +121,9 @@ ARGUMENTS = [
     ({"a": 1}, "exact", {"a": 1, "b": 2}, 0),
     ({"a": 1, "b": 2}, "subset", {"a": 1}, 1),
     ({"a": 1}, "subset", {"a": 1, "b": 2}, 0),
+    ({"a": 1}, "subset", None, 1),
+    ({"a": 1}, "exact", None, 0),
+    (NESTED, ["unheard"], None, 1),
     ({"a": 1}, "ignore", {"a": 2}, 1),
     (NESTED, ["query.text"], {"query": {"text": "x"}}, 1),
     (NESTED, ["query.text"], {"query": {"text": "y"}}, 0),

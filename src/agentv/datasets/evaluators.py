@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,7 +12,9 @@ from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
 from agentv.model.values import FrozenDict, freeze
 from agentv.problems import KeyPath, Problems, field_name
 from agentv.registry import EVALUATORS
-from agentv.settings import field_of, read_settings, read_value
+from agentv.settings import field_of, known_keys, read_settings, read_value
+from agentv.suggest import did_you_mean
+from agentv.transform import transform_complaints
 
 _PLAIN_KEYS: dict[str, Any] = {"name": str, "negate": bool, "transform": dict[str, Any], "target": str | list[str]}
 _COMMON = ("type", "metric", "weight", "required", "min_score", *_PLAIN_KEYS)
@@ -126,14 +128,21 @@ def named(specs: tuple[EvaluatorSpec, ...]) -> tuple[EvaluatorSpec, ...]:
     return tuple(result)
 
 
-def needs_reference(spec: EvaluatorSpec) -> bool:
-    """Whether a case without an expected output cannot be scored by this evaluator."""
+class Needs(NamedTuple):
+    """What a case must have for an evaluator to score it."""
+
+    reference: bool = False
+    context: bool = False
+
+
+def needs_of(spec: EvaluatorSpec) -> Needs:
+    """Whether a case without an expected output, or without `context`, cannot be scored by this evaluator."""
     try:
         kind = EVALUATORS.find(spec.type)
     except KeyError:
-        return False
+        return Needs()
     settings = read_settings(kind, spec.settings, (), Problems())
-    return settings is not None and bool(settings.needs_reference)
+    return Needs() if settings is None else Needs(settings.needs_reference, settings.needs_context)
 
 
 def _text_rubric(texts: list[str]) -> EvaluatorSpec:
@@ -162,6 +171,8 @@ def _read_entry(
         own["target_proxy"] = entry["target"]
         entry = {key: value for key, value in entry.items() if key != "target"}
     common = _read_common(entry, path, problems)
+    for complaint in transform_complaints(common.get("transform")):
+        problems.error((*path, "transform"), complaint)
     _check_own(type_, own, path, problems, place_of_rubrics)
     for key in LIST_KEYS if type_ == "composite" else ():
         if own.get(key) is not None:
@@ -278,6 +289,9 @@ def _check_own(
         if problem.severity == "warning" and kind.open_settings:
             continue
         place = (*path, *problem.path)
+        if problem.severity == "warning" and len(problem.path) == 1:
+            meant = did_you_mean(str(problem.path[0]), [*known_keys(kind), *_COMMON])
+            problem = msgspec.structs.replace(problem, hint=meant or problem.hint)
         if place_of_rubrics is not None and problem.path[:1] == ("rubrics",):
             place = (*place_of_rubrics, *problem.path[1:])
         problems.append(msgspec.structs.replace(problem, path=place, message=_at(problem.message, problem.path, place)))

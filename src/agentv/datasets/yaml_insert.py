@@ -120,8 +120,15 @@ def _insertion(text: str, case: Any, key: str, value: Any, layout: _Layout) -> _
             if found.value == name and isinstance(node, yaml.ScalarNode):
                 end = _end_in_text(case, index)
                 if end is not None:
-                    return _after_line(text, end, node, case.value[0][0].start_mark.column, key, value, layout)
+                    return _after_line(text, end, node, _column(text, case), key, value, layout)
     raise CannotInsert(f"the case '{_id(case)}' has no plain key of its own to put it behind")
+
+
+def _column(text: str, case: Any) -> int:
+    """Where the keys of a case begin; the first may be written with a question mark before it."""
+    mark = case.value[0][0].start_mark
+    before = text[mark.index - mark.column : mark.index]
+    return before.rindex("?") if before.rstrip().endswith("?") else int(mark.column)
 
 
 def _end_in_text(case: Any, index: int) -> int | None:

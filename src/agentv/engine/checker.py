@@ -13,8 +13,9 @@ from agentv.engine.conversation import turn_check, user_target
 from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.judging import FALLBACK, judges_of
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
-from agentv.evaluators.base import NO_REFERENCE_HINT, Evaluator
+from agentv.evaluators.base import NEEDS_CONTEXT, NO_CONTEXT_HINT, NO_REFERENCE_HINT, Evaluator, has_context
 from agentv.evaluators.build import build
+from agentv.evaluators.definitions import transform_problems
 from agentv.model.case import USER_TARGET, EvalCase, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.response import content_text
@@ -39,6 +40,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
     needs: tuple[_Need, ...]
     needs_reference: bool
+    needs_context: bool
     fingerprint: str
 
 
@@ -51,8 +53,10 @@ class Checker:
         self._last: tuple[EvaluatorSpec, ...] | None = None
         self._needs: list[_Need] = []
         self._referring: list[str] = []
+        self._reading: list[str] = []
         self._files = EvaluatorFiles()
         self._known = frozenset(plan.known)
+        self._cleaned: set[tuple[str, str]] = set()
         self.fingerprints: dict[str, str] = {}
         self.embedders: dict[str, None] = {}
         self.users: dict[str, None] = {}
@@ -65,6 +69,7 @@ class Checker:
         """Checks a case that its targets are asked so many times."""
         for target in counts:
             self._check_target(target, case, "execution.target")
+            self._check_transform(target, case)
         if case.execution.thresholds:
             self.thresholds.update(case.execution.thresholds)
             self._threshold_files.update(dict.fromkeys(case.execution.thresholds, case.path))
@@ -75,9 +80,13 @@ class Checker:
             self._last = specs
             entries = [self._checked(spec, case) for spec in specs]
             self._needs = [need for entry in entries for need in entry.needs]
-            self._referring = [spec.name for spec, entry in zip(specs, entries, strict=True) if entry.needs_reference]
+            named = [(spec.name, entry) for spec, entry in zip(specs, entries, strict=True)]
+            self._referring = [name for name, entry in named if entry.needs_reference]
+            self._reading = [name for name, entry in named if entry.needs_context]
         if self._referring and not case.expected_output and counts:
             raise _no_reference(case, self._referring[0])
+        if self._reading and not has_context(case.context) and counts:
+            raise _no_context(case, self._reading[0])
         for need in (*self._needs, *self._needs_of_turns(case)):
             for target, times in counts.items():
                 for judge in self._judges(need, target, case):
@@ -104,6 +113,8 @@ class Checker:
                 entry = self._checked(spec, case, turn_check(number, spec))
                 if entry.needs_reference and not turn.expected_output:
                     raise _no_reference(case, turn_check(number, spec), f"Turn {number}")
+                if entry.needs_context and not has_context(case.context):
+                    raise _no_context(case, turn_check(number, spec))
                 needs += entry.needs
         return needs
 
@@ -124,7 +135,8 @@ class Checker:
         if entry is None:
             evaluator = self._built(spec, case)
             needs = tuple(self._check_evaluator(spec, evaluator, case))
-            entry = _Entry(needs, evaluator.needs_reference, self._files.each(case, (spec,))[spec.name])
+            fingerprint = self._files.each(case, (spec,))[spec.name]
+            entry = _Entry(needs, evaluator.needs_reference, evaluator.needs_context, fingerprint)
             if len(self._good) >= _REMEMBERED:
                 self._good.clear()  # cases may have evaluators of their own, and memory must not grow with them
             self._good[spec] = entry
@@ -159,6 +171,7 @@ class Checker:
             evaluator = build(spec, lambda value: self._files.path(origin, value))
             self._files.check(evaluator, spec, origin)
             problems = evaluator.preflight(lambda value: self._files.path(origin, value), origin.base_dir or ".")
+            problems += transform_problems(spec.transform, lambda value: self._files.path(origin, value))
         except FileError as error:
             raise _case_error(case, f"Evaluator '{spec.name}': {error.message}", error.hint, "evaluators") from None
         except UsageError as error:
@@ -174,6 +187,20 @@ class Checker:
             warning = DatasetWarning(message, path=case.path, line=case.line, field="evaluators", hint=problem.hint)
             self._plan.cases.sink.warning(warning)
         return evaluator
+
+    def _check_transform(self, target: str, case: EvalCase) -> None:
+        """The function that cleans a target's answers is there; it is looked for as the dataset's files are."""
+        origin = case.place.origin
+        if (target, origin.base_dir) in self._cleaned:
+            return
+        self._cleaned.add((target, origin.base_dir))
+        what = f"'transform' of the target '{target}'"
+        try:
+            problems = transform_problems(self._plan.transform(target), lambda value: self._files.path(origin, value))
+        except FileError as error:
+            raise UsageError(f"{what}: {error.message}", hint=error.hint) from None
+        for problem in problems:
+            raise UsageError(f"{what}: {problem.message}", hint=problem.hint)
 
     def _judges(self, need: _Need, target: str, case: EvalCase) -> tuple[str, ...]:
         """Who judges a target's answers. Raises when that is nobody: a target never judges itself unless it is told."""
@@ -233,6 +260,10 @@ def _shown_to_judges(case: EvalCase) -> int:
 def _no_reference(case: EvalCase, evaluator: str, where: str = "The case") -> InvalidCaseError:
     message = f"Evaluator '{evaluator}' compares with a reference answer. {where} has no 'expected_output'"
     return _case_error(case, message, NO_REFERENCE_HINT, "evaluators")
+
+
+def _no_context(case: EvalCase, evaluator: str) -> InvalidCaseError:
+    return _case_error(case, f"Evaluator '{evaluator}' {NEEDS_CONTEXT}", NO_CONTEXT_HINT, "evaluators")
 
 
 def _case_error(case: EvalCase, message: str, hint: str, field: str) -> InvalidCaseError:

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,7 +22,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.run import DatasetEntry
 
 
-def _no_judge(_: str) -> str | None:
+def _nothing(_: str) -> None:
     return None
 
 
@@ -44,7 +44,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Cases crossed with targets, prompts and trials. What the command says replaces what files say.
 
     `targets` are the command's; `known` are all that may be named; `default` answers for cases that name none. `judge`
-    is the command's too; `judge_target` says whom a target names. `whole` is whether all cases of the files are there.
+    is the command's too; `judge_target` says whom a target names, `transform` how its answers are cleaned. `whole` is
+    whether all cases of the files are there.
     """
 
     cases: Cases
@@ -55,7 +56,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     default_trials: int = 1
     evaluators: tuple[EvaluatorSpec, ...] | None = None
     judge: str | None = None
-    judge_target: Callable[[str], str | None] = _no_judge
+    judge_target: Callable[[str], str | None] = _nothing
+    transform: Callable[[str], Any] = _nothing
     whole: bool = True
 
     def jobs(self) -> Iterator[Job]:

@@ -187,8 +187,7 @@ class RescoreSession(Session):
 
     def transform_of(self, job: Job) -> Any:
         """How answers of the job's target are cleaned now."""
-        target = self._stand_in(job.target)
-        return None if target is None else target.transform
+        return self._transform_now(job.target)
 
     def changed_question(self, job: Job) -> str:
         """Why an answer is none to the question of now; empty when it is."""
@@ -250,6 +249,10 @@ class RescoreSession(Session):
         settings = self._stand_in(target)
         return settings.judge_target if settings is not None else None
 
+    def _transform_now(self, target: str) -> Any:
+        settings = self._stand_in(target)
+        return settings.transform if settings is not None else None
+
     def _stand_in(self, name: str) -> Target | None:
         """What the targets file says of cleaning and judging a target's answers; nothing else of it is needed."""
         if name not in self._file.names:
@@ -266,6 +269,7 @@ class RescoreSession(Session):
             trials=(self.answers.manifest.options if self.answers.manifest else {}).get("trials"),
             judge=self.options.judge,
             judge_target=self._judge_now,
+            transform=self._transform_now,
             answers=self.answers,
             stored=not self.cases.sources,
         )

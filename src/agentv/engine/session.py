@@ -313,6 +313,7 @@ class Session:
             evaluators=self._evaluators,
             judge=self.options.judge,
             judge_target=lambda name: self._targets.get(name).judge_target,
+            transform=lambda name: self._targets.get(name).transform,
             whole=not self.options.narrows,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -27,6 +27,9 @@ OTHER_TOOLS = {
 """Keys of AgentV 4.x, 5.x and promptfoo that no type has unless it declares them itself."""
 
 NO_REFERENCE_HINT = "Give the case an `expected_output`, or the evaluator a `value` where its type takes one"
+
+NEEDS_CONTEXT = "judges against the case's 'context', and there is none"
+NO_CONTEXT_HINT = "Give the case `context`: the passages that the answer could draw on"
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Limit = Annotated[float, Meta(ge=0)]
@@ -116,6 +119,11 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a case without an expected output cannot be scored with these settings."""
         return False
 
+    @property
+    def needs_context(self) -> bool:
+        """Whether a case without `context` cannot be scored with these settings."""
+        return False
+
 
 class PromptProgram(msgspec.Struct, frozen=True, kw_only=True):
     """A program that prints the judge's prompt; it gets what a code judge gets, with `config`."""
@@ -150,6 +158,11 @@ class Judge(Evaluator, frozen=True, kw_only=True):
     def judge_calls(self) -> int:
         """A call for each vote."""
         return self.votes
+
+
+def has_context(context: Iterable[str]) -> bool:
+    """Whether there is a passage that says something."""
+    return any(passage.strip() for passage in context)
 
 
 def program_complaints(field: str, program: str | list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -173,7 +173,16 @@ class Composite(Evaluator, frozen=True, kw_only=True, dict=True):
     @property
     def needs_reference(self) -> bool:
         """Whether any member does."""
-        return any(_needs_reference(entry) for entry in self.evaluators if isinstance(entry, dict))
+        return any(member.needs_reference for member in self._read_members)
+
+    @property
+    def needs_context(self) -> bool:
+        """Whether any member does."""
+        return any(member.needs_context for member in self._read_members)
+
+    @property
+    def _read_members(self) -> Iterator[Evaluator]:
+        return (found for entry in self.evaluators if isinstance(entry, dict) and (found := _settings_of(entry)))
 
 
 def member_names(entries: list[Entry]) -> list[str]:
@@ -227,11 +236,11 @@ def _type_of(entry: dict[str, Any]) -> str:
     return (EVALUATORS.canonical(written.removeprefix("not-")) or "") if isinstance(written, str) else ""
 
 
-def _needs_reference(entry: dict[str, Any]) -> bool:
+def _settings_of(entry: dict[str, Any]) -> Evaluator | None:
     try:
         kind = EVALUATORS.find(_type_of(entry))
     except KeyError:
-        return False
+        return None
     own = {key: value for key, value in entry.items() if key not in RESERVED}
-    settings = read_settings(kind, own, (), Problems())
-    return settings is not None and bool(settings.needs_reference)
+    settings: Evaluator | None = read_settings(kind, own, (), Problems())
+    return settings

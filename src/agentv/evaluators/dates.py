@@ -50,6 +50,12 @@ def read_date(text: str, formats: tuple[str, ...] = ()) -> date | None:
     return next((found for form in (*_COMMON, *numeric) if (found := _in_form(text, form)) is not None), None)
 
 
+def is_date_format(form: str) -> bool:
+    """Whether a format names a year, a month and a day; others would match no date at all."""
+    named = _pattern(form).groupindex.keys()
+    return "year" in named and "day" in named and bool(named & {"month", "name"})
+
+
 def _in_form(text: str, form: str) -> date | None:
     found = _pattern(form).fullmatch(text)
     return _date(found) if found else None

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from agentv.problems import Problems
 from agentv.suggest import did_you_mean
 
 _DYNAMIC = frozenset({"exec", "globals", "setattr", "vars", "__getattr__"})
 """Names whose use may define others."""
+
+
+def transform_problems(transform: Any, find_file: Callable[[str], str]) -> Problems:
+    """What is wrong with the function of a transform; what `find_file` raises, it raises."""
+    reference = transform.get("function") if isinstance(transform, Mapping) else getattr(transform, "function", None)
+    file = str(reference or "").rpartition(":")[0]
+    return function_problems(str(reference), find_file(file)) if file.endswith(".py") else Problems()
 
 
 def function_problems(reference: str, path: str) -> Problems:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from agentv.evaluators.base import Evaluator, Limit, Weight
-from agentv.evaluators.dates import read_date
+from agentv.evaluators.dates import is_date_format, read_date
 from agentv.evaluators.scoring import at_most, cut, missed, quoted
 from agentv.json_values import MISSING, same, steps_of, value_at
 from agentv.model.judgement import Judgement
@@ -71,6 +71,11 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
                 steps_of(rule.path)
             except ValueError as error:
                 complaints.append(f"'fields[{index}].path': {error}")
+            complaints += [
+                f"'fields[{index}].formats' has '{form}', which names no year, month and day: write YYYY, MM or MMM, DD"
+                for form in rule.formats
+                if not is_date_format(form)
+            ]
         if not any(rule.weight for rule in self.fields):
             complaints.append("Every entry of 'fields' has weight 0, so there is nothing to score")
         return complaints

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agentv.evaluators.base import Judge, Prompt, prompt_complaints
+from agentv.evaluators.base import NEEDS_CONTEXT, Judge, Prompt, has_context, prompt_complaints
 from agentv.evaluators.judge_prompt import (
     Asked,
     Material,
@@ -96,7 +96,12 @@ class Preset(Judge, frozen=True, kw_only=True):
     """A judge with a prompt of its own, over what a case must then have."""
 
     prompt_name: ClassVar[str]
-    needs_context: ClassVar[bool] = False
+    reads_context: ClassVar[bool] = False
+
+    @property
+    def needs_context(self) -> bool:
+        """Some compare with the passages of the case."""
+        return self.reads_context
 
     @property
     def own_words(self) -> tuple[str, ...]:
@@ -105,8 +110,8 @@ class Preset(Judge, frozen=True, kw_only=True):
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Asks for a verdict. Raises EvaluatorFailure for a case that lacks what is to be compared."""
-        if self.needs_context and not any(passage.strip() for passage in judgement.context):
-            raise EvaluatorFailure(f"{self.prompt_name} needs the case's 'context'")
+        if self.needs_context and not has_context(judgement.context):
+            raise EvaluatorFailure(f"{self.prompt_name} {NEEDS_CONTEXT}")
         return await verdict(self, judgement, built_in(self.prompt_name, "verdict", self._material(judgement)))
 
     def _material(self, judgement: Judgement) -> Material:
@@ -140,7 +145,7 @@ class Faithfulness(Preset, frozen=True, kw_only=True):
     """Is every claim of the answer supported by the case's context?"""
 
     prompt_name: ClassVar[str] = "faithfulness"
-    needs_context: ClassVar[bool] = True
+    reads_context: ClassVar[bool] = True
 
 
 class AnswerRelevance(Preset, frozen=True, kw_only=True):
@@ -153,7 +158,7 @@ class ContextRecall(ReferencePreset, frozen=True, kw_only=True):
     """How much of the reference, which is `value` or the expected output, does the case's context hold?"""
 
     prompt_name: ClassVar[str] = "context_recall"
-    needs_context: ClassVar[bool] = True
+    reads_context: ClassVar[bool] = True
 
 
 async def verdict(settings: Judge, judgement: Judgement, asked: Asked) -> Score:

@@ -1,5 +1,7 @@
 """What a judge replies, read strictly: the last JSON object in its text that fits, or the reason why none does.
 
+What stands in a judge's thinking is a draft and no verdict.
+
 What was put into the prompt may hold such an object too, made up to look like a verdict. A judge that repeats it has
 not said it: objects that stand in the `quoted` texts are passed over, unless the object is all of the reply and no
 quoted text is just that object.
@@ -21,6 +23,9 @@ _MOST_BROKEN = 5_000
 _GOES_ON = re.compile(r"\s*[,\]}]")
 """What follows a part of something larger, and never a verdict."""
 
+_THINKING_BEGINS = re.compile(r"\s*<(think|thinking|thought)>", re.IGNORECASE)
+_THINKING_ENDS = re.compile(r"</(think|thinking|thought)>", re.IGNORECASE)
+
 Value = TypeVar("Value")
 
 
@@ -33,7 +38,7 @@ def read_reply(text: str, read: Callable[[dict[str, Any]], Value], quoted: Itera
     if len(text) > MAX_CHARACTERS:
         raise Unfit(f"it is longer than {MAX_CHARACTERS:,} characters")
     quoted = tuple(quoted)
-    found = list(_objects(text.rstrip()))
+    found = list(_said(text.rstrip()))
     if not found:
         raise Unfit("it is empty" if not text.strip() else "it has no complete JSON object")
     reason = ""
@@ -50,6 +55,16 @@ def read_reply(text: str, read: Callable[[dict[str, Any]], Value], quoted: Itera
             continue
         return fitting
     raise Unfit(reason)
+
+
+def _said(text: str) -> Iterator[tuple[int, int, Any]]:
+    """The objects behind the judge's thinking. A tag inside an object is a word of it and ends nothing."""
+    thought = max((tag.end() for tag in _THINKING_ENDS.finditer(text)), default=0)
+    if not thought:
+        return iter(()) if _THINKING_BEGINS.match(text) else _objects(text)
+    said = [each for each in _objects(text) if each[1] > thought]
+    # Half an object in the thinking hides what comes after it.
+    return iter(said or [(start + thought, end + thought, value) for start, end, value in _objects(text[thought:])])
 
 
 def _is_echo(value: dict[str, Any], quoted: Iterable[str], *, alone: bool) -> bool:

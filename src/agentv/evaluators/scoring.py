@@ -65,10 +65,18 @@ def at_most(value: float, limit: float) -> bool:
 def as_share(value: Any, source: str) -> float:
     """A number from 0 to 1 that `source` gave as its score. Anything else raises EvaluatorFailure."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise EvaluatorFailure(f"{source} gave no number as its score: {quoted(repr(value))}")
+        raise EvaluatorFailure(f"{source} gave no number as its score: {_as_written(value)}")
     if not -_LAST_BITS <= value <= 1 + _LAST_BITS:
         raise EvaluatorFailure(f"{source} gave {value} as its score; a score is a number from 0 to 1")
     return min(1.0, max(0.0, float(value)))
+
+
+def _as_written(value: Any) -> str:
+    """A value as JSON has it, a text in its quotes; what JSON has no form for, as Python does."""
+    try:
+        return cut(msgspec.json.encode(value).decode())
+    except (TypeError, ValueError):
+        return cut(repr(value))
 
 
 def as_sentences(value: Any, source: str) -> tuple[str, ...]:

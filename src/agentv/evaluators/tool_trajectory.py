@@ -159,11 +159,13 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
 
     def _paired(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
         """As many pairs as there can be, no call twice: one that two could have goes where it is needed."""
+        fitting = [[at for at, call in enumerate(calls) if self._fits(item, call)] for item in expected]
         taken: dict[int, int] = {}
 
         def place(number: int, tried: set[int]) -> bool:
-            for at, call in enumerate(calls):
-                if at in tried or not self._fits(expected[number], call):
+            free = next((at for at in fitting[number] if at not in taken), None)
+            for at in fitting[number] if free is None else (free,):
+                if at in tried:
                     continue
                 tried.add(at)
                 if at not in taken or place(taken[at], tried):
@@ -231,8 +233,9 @@ def _arguments_fit(item: ExpectedCall, given: Any, match: ArgumentMatch) -> bool
     wanted = item.args
     if wanted is None or wanted == "any" or match == "ignore":
         return True
+    given = {} if given is None else given
     if not isinstance(given, Mapping):
-        return given is None and not wanted
+        return False
     if isinstance(match, list):
         return all(_same_at(path, wanted, given) for path in match)
     if match == "exact":
