@@ -389,6 +389,22 @@ def test_cases_without_a_reference_have_no_oracle_and_limits_are_left_out(probin
     assert (found["judged"], found["errors"], list(found["evaluators"])) == (7, 0, ["regex"])
 
 
+@pytest.mark.parametrize(
+    ("reference", "kept"),
+    [
+        ("blue", ["equals"]),
+        ([{"role": "assistant", "content": "blue", "tool_calls": [{"tool": "search"}]}], ["calls", "equals"]),
+    ],
+)
+def test_calls_are_asked_for_only_where_the_reference_makes_some(probing, reference, kept):
+    checks = [{"type": "tool-trajectory", "name": "calls", "minimums": {"search": 1}, "mode": "any_order"}]
+    case = {"id": "c", "expected_outcome": "x", "input": "q", "expected_output": reference}
+    probing.folder.write("d.yaml", {"evalcases": [{**case, "evaluators": [*checks, {"type": "equals"}]}]})
+    ended = probing("--json")
+    assert ended.code == 0, ended.stdout
+    assert sorted(json.loads(ended.stdout)["evaluators"]) == kept
+
+
 @pytest.mark.parametrize("judge", ["nope", "nop"])
 def test_a_probe_is_no_judge(probing, judge):
     probing.folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})

@@ -18,6 +18,7 @@ from agentv.engine.session import Session
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.message import tool_calls_in
 from agentv.model.response import Response, answer, content_text
 from agentv.suggest import did_you_mean
 from agentv.targets.base import Target
@@ -26,6 +27,9 @@ from agentv.targets.python import GivenFunction
 ORACLE = "oracle"
 NOT_ABOUT_CONTENT = ("latency", "cost", "token_usage", "execution_metrics")
 """Limits on what an answer took: a made-up answer takes nothing, and whether it is right they do not ask."""
+
+ABOUT_CALLS = "tool_trajectory"
+"""It asks which tools were called. Where not even the reference calls one, it could tell no probe from the reference."""
 
 _MOST_OTHERS = 50
 _LONGEST_QUESTION = 500
@@ -61,7 +65,7 @@ def chosen_kinds(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class ProbeCases:
-    """Cases without the evaluators that ask nothing of an answer's content."""
+    """Cases without the evaluators that ask nothing of an answer's content, or for calls that no answer has."""
 
     def __init__(self, cases: Cases) -> None:
         self._cases = cases
@@ -193,5 +197,6 @@ def _others(cases: Cases) -> tuple[str, ...]:
 
 
 def _about_content(case: EvalCase) -> EvalCase:
-    kept = tuple(spec for spec in case.evaluators if spec.type not in NOT_ABOUT_CONTENT)
+    unasked = NOT_ABOUT_CONTENT if tool_calls_in(case.expected_output) else (*NOT_ABOUT_CONTENT, ABOUT_CALLS)
+    kept = tuple(spec for spec in case.evaluators if spec.type not in unasked)
     return case if len(kept) == len(case.evaluators) else msgspec.structs.replace(case, evaluators=kept)
