@@ -295,6 +295,34 @@ def test_a_run_without_labels_or_judge_says_what_to_do(judged, command):
     assert ended.code == 2 and "Its evaluators: j" in ended.stderr
 
 
+def test_labels_of_another_file_are_gone_on_with(judged, command):
+    shown = label(judged, "pq", "--labels", "my labels.jsonl")
+    assert shown.endswith("Next: agentv judge calibrate run --labels 'my labels.jsonl'\n")
+    ended = command("judge", "calibrate", "run", "--labels", "nope.jsonl")
+    assert ended.code == 2
+    assert "No such file of labels: nope.jsonl" in ended.stderr
+    assert "agentv judge label run --labels nope.jsonl" in ended.stderr
+
+
+def test_a_gate_without_labels_says_that_there_are_none(judged, command):
+    ended = command("judge", "calibrate", "run", "--min-kappa", "0.6")
+    assert ended.code == 1
+    assert "Gate: kappa cannot be told from 0 labels, and is to reach 0.6" in ended.stderr
+
+
+def test_labels_of_answers_without_a_verdict_of_the_judge_are_not_labels_of_another_run(judged, command):
+    row = {"eval_id": "c0", "dataset": "d", "target": "gpt", "score": 1, "candidate_answer": "fine"}
+    judged.write("some.jsonl", [row, {**row, "eval_id": "c1", "evaluator_results": [{"name": "k", "score": 1}]}])
+    label(judged, "pp", "d.yaml", run="some.jsonl")
+    write_labels(judged, {"gone": "fail"})
+    ended = command("judge", "calibrate", "some.jsonl", "--evaluator", "k")
+    assert (
+        "Labels      1 of 1 answers\n            1 more of answers of this run that are not among these\n"
+        in ended.stdout
+    )
+    assert "            1 more of answers that are not in this run\n" in ended.stdout
+
+
 def test_a_label_is_taken_back_only_by_whoever_gave_it():
     key = AnswerKey("d", "a", "x")
     said = [("ann", "pass"), ("bob", "fail"), ("bob", None)]

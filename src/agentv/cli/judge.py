@@ -87,7 +87,7 @@ def label(run: str, paths: tuple[str, ...], file: str | None, **given: Any) -> N
         counts = labels.labels.counts(given["labeller"])
     told = ", ".join(f"{counts[what]} {what}" for what in ("pass", "fail", "skip") if counts[what]) or "none yet"
     click.echo(f"\nLabels in {os.path.relpath(path)}: {told}")
-    click.echo(f"Next: agentv judge calibrate {shlex.quote(run)}")
+    click.echo(f"Next: {_typed('calibrate', run, file, given['evaluator'])}")
 
 
 @command.command(
@@ -117,17 +117,18 @@ def calibrate(run: str, file: str | None, **given: Any) -> None:
     from agentv.model.values import to_json
     from agentv.report.calibrated import calibration_lines
 
+    if file is not None and not os.path.exists(file):
+        raise UsageError(f"No such file of labels: {file}", hint=f"Make it with: {_typed('label', run, file)}")
     found = _calibration(run, _labels_file(file), given)
     if given["as_json"]:
         click.echo(to_json(found))
     else:
         click.echo("\n".join(calibration_lines(found)))
     if not found.labelled:
-        output.say(f"No answer of this run is labelled; begin with: agentv judge label {shlex.quote(run)}")
-    least = given["min_kappa"]
-    if least is not None and (found.kappa is None or found.kappa.ci95[0] < least):
-        low = "unknown" if found.kappa is None else f"{found.kappa.ci95[0]:.3f}"
-        output.say(output.styled("Gate:", "red") + f" the low end of kappa's interval is {low}, below {least}")
+        output.say(f"No answer of this run is labelled; begin with: {_typed('label', run, file)}")
+    missed = _gate_missed(found, given["min_kappa"])
+    if missed:
+        output.say(output.styled("Gate:", "red") + f" {missed}")
         sys.exit(EXIT_FINDINGS)
 
 
@@ -173,6 +174,23 @@ def probe(paths: tuple[str, ...], **given: Any) -> None:
     sys.exit(print_probing(found, given))
 
 
+def _gate_missed(found: Calibration, least: float | None) -> str:
+    """How far the gate is missed; empty when it is met or there is none."""
+    if least is None:
+        return ""
+    if found.kappa is None:
+        return f"kappa cannot be told from {found.labelled} labels, and is to reach {least}"
+    low = found.kappa.ci95[0]
+    return f"the low end of kappa's interval is {low:.3f} (n = {found.kappa.n}), below {least}" if low < least else ""
+
+
+def _typed(command: str, run: str, labels: str | None, evaluator: str | None = None) -> str:
+    """The command that goes on with the same run and the same labels."""
+    options = [("--labels", labels), ("--evaluator", evaluator)]
+    given = [word for name, value in options if value is not None for word in (name, value)]
+    return shlex.join(["agentv", "judge", command, run, *given])
+
+
 def _selected(given: dict[str, Any]) -> dict[str, Any]:
     return {
         "filters": (*given["filters"], *(f"tag={tag}" for tag in given["tags"]), *given["cases"]),
@@ -184,6 +202,7 @@ def _selected(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _labels_file(given: str | None) -> str:
+    """The file that is named, else the one of the project."""
     from agentv.datasets.files import project_root
     from agentv.results.labels import LABELS_FILE
 
@@ -197,11 +216,11 @@ def _named_cases(paths: tuple[str, ...]) -> Any:
 
 
 def _suggested(answers: StoredAnswers, labels: Labels, given: dict[str, Any]) -> list[AnswerKey]:
-    from agentv.results.calibration import judged_answers, suggestions
+    from agentv.results.calibration import answers_of, suggestions
     from agentv.results.labels import AnswerKey
     from agentv.results.reading import read_run
 
-    judged, _ = judged_answers(read_run(answers.path), given["evaluator"])
+    judged = answers_of(read_run(answers.path), given["evaluator"]).judged
     chosen = suggestions(judged, labels, given["count"], given["seed"])
     return [AnswerKey(each.dataset, each.eval_id, each.answer) for each in chosen]
 
@@ -213,10 +232,10 @@ def _calibration(run: str, file: str, given: dict[str, Any]) -> Calibration:
     from agentv.results.reading import read_run
 
     path = run_path(run)
-    judged, unscored = calibration.judged_answers(read_run(path), given["evaluator"], given["target"])
-    if not judged:
+    answers = calibration.answers_of(read_run(path), given["evaluator"], given["target"])
+    if not answers.judged:
         named = sorted({found.name for result in read_run(path) for found in result.evaluator_results})
         hint = f"Its evaluators: {', '.join(named)}" if named else ""
         raise UsageError(f"No answer in {run} has a verdict of this judge", hint=hint)
     name = given["evaluator"] or "the verdict over all evaluators"
-    return calibration.calibrate(judged, Labels(read_labels(file)), name, unscored, given["count"])
+    return calibration.calibrate(answers, Labels(read_labels(file)), name, given["count"])

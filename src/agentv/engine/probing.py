@@ -29,7 +29,7 @@ NOT_ABOUT_CONTENT = ("latency", "cost", "token_usage", "execution_metrics")
 """Limits on what an answer took: a made-up answer takes nothing, and whether it is right they do not ask."""
 
 ABOUT_CALLS = "tool_trajectory"
-"""It asks which tools were called. Where not even the reference calls one, it could tell no probe from the reference."""
+"""It asks which tools were called. Where not even the reference calls one, the reference could not pass it."""
 
 _MOST_OTHERS = 50
 _LONGEST_QUESTION = 500

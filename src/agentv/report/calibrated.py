@@ -24,6 +24,7 @@ def _basis(found: Calibration) -> Iterator[str]:
     left_out = {
         "on which labellers do not agree": found.disputed,
         "skipped by those who saw them": found.skipped,
+        "of answers of this run that are not among these": found.unjudged,
         "of answers that are not in this run": found.unmatched,
     }
     for what, count in left_out.items():

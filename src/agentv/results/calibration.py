@@ -36,6 +36,14 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of a run. `others` are those that the judge said nothing of, `unscored` how often that happened."""
+
+    judged: Sequence[Judged]
+    others: frozenset[AnswerKey] = frozenset()
+    unscored: int = 0
+
+
 class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
     """An answer on which judge and person do not agree."""
 
@@ -68,7 +76,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """How far a judge can be trusted. Figures that cannot be told are None; `notes` say why.
 
     `confusion` has the person in rows and the judge in columns, pass before fail. `answers` counts those that the judge
-    scored, the same words to the same case once.
+    scored, the same words to the same case once. `unmatched` labels are of answers that the run does not have,
+    `unjudged` ones of answers that it has, and of which the judge said nothing.
     """
 
     judge: str
@@ -78,6 +87,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     disputed: int
     skipped: int
     unmatched: int
+    unjudged: int
     unscored: int
     confusion: tuple[tuple[int, int], tuple[int, int]]
     accuracy: Figure | None
@@ -91,29 +101,32 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     next: tuple[Suggestion, ...]
 
 
-def judged_answers(
-    results: Iterable[Result], evaluator: str | None = None, target: str | None = None
-) -> tuple[list[Judged], int]:
-    """The answers of a run with the verdict of an evaluator, or of all together; and how many have none.
+def answers_of(results: Iterable[Result], evaluator: str | None = None, target: str | None = None) -> Answers:
+    """The answers of a run with the verdict of an evaluator, or of all together; and those that have none.
 
-    The same words to the same case are one answer: labelled once, they would else count as often as they were said.
+    Those of other targets than the one that is named have none here. The same words to the same case are one answer:
+    labelled once, they would else count as often as they were said.
     """
     found: dict[AnswerKey, Judged] = {}
+    others: set[AnswerKey] = set()
     without = 0
     for result in results:
         key = answer_key(result)
-        if key is None or (target is not None and result.target != target):
+        if key is None:
             continue
-        said = _verdict(result, evaluator)
+        is_wanted = target is None or result.target == target
+        said = _verdict(result, evaluator) if is_wanted else None
         if said is None:
-            without += 1
+            without += is_wanted
+            others.add(key)
         else:
             found.setdefault(key, Judged(key, *said))
-    return list(found.values()), without
+    return Answers(judged=list(found.values()), others=frozenset(others.difference(found)), unscored=without)
 
 
-def calibrate(judged: Sequence[Judged], labels: Labels, judge: str, unscored: int = 0, count: int = 20) -> Calibration:
+def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> Calibration:
     """Everything that labels tell of a judge, and the `count` answers to label next."""
+    judged = answers.judged
     labelled, drawn, disputed = _labelled(judged, labels)
     notes: list[str] = []
     suggested = sum(way == "suggested" for way in drawn.values())
@@ -141,8 +154,9 @@ def calibrate(judged: Sequence[Judged], labels: Labels, judge: str, unscored: in
         suggested=suggested,
         disputed=disputed,
         skipped=sum(labels.skipped(each.key) for each in judged),
-        unmatched=sum(key not in known for key in labels.keys),
-        unscored=unscored,
+        unmatched=sum(key not in known and key not in answers.others for key in labels.keys),
+        unjudged=sum(key in answers.others for key in labels.keys),
+        unscored=answers.unscored,
         confusion=((table[0][0], table[0][1]), (table[1][0], table[1][1])),
         accuracy=_figure(accuracy(strata) if told else None),
         kappa=_figure(kappa(strata) if told else None),
