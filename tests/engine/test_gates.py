@@ -5,7 +5,7 @@ import pytest
 from agentv.engine.gates import judge
 from agentv.engine.options import Gates, parse_max_errors
 from agentv.errors import UsageError
-from agentv.model.run import EvaluatorSummary, RunSummary, TargetSummary
+from agentv.model.run import PartSummary, RunSummary, TargetSummary
 
 
 def target(mean=1.0, scored=10, errors=0, pass_rate=1.0, **evaluators):
@@ -18,7 +18,7 @@ def target(mean=1.0, scored=10, errors=0, pass_rate=1.0, **evaluators):
         skipped=0,
         mean=mean,
         pass_rate=pass_rate,
-        evaluators={name: EvaluatorSummary(n=scored, mean=value) for name, value in evaluators.items()},
+        evaluators={name: PartSummary(n=scored, mean=value) for name, value in evaluators.items()},
     )
 
 

@@ -157,3 +157,17 @@ def test_what_is_counted_in_jobs_is_said_to_be():
     assert "  scored      4 of 6 jobs of 2 cases; left out: 2 skipped\n" in said
     assert "  mean        0.750 (" in said
     assert "  by case     0.500 (each case's mean first, as in comparisons)\n" in said
+
+
+def test_the_prompts_of_a_target_are_shown_behind_its_evaluators():
+    found = [
+        scored(score, eval_id=id, prompt=prompt) for prompt, score in (("short", 1.0), ("long", 0.0)) for id in "ab"
+    ]
+    builder = SummaryBuilder("r", jobs_per_case=2).add_all(found)
+    out = io.StringIO()
+    print_ending(Ending(summary=builder.build(), details=builder.details()), out, False)
+    assert """\
+  prompts
+    short  1.000  (95 % interval 0.342 to 1.000, n = 2)
+    long   0.000  (95 % interval 0.000 to 0.658, n = 2)
+""" in out.getvalue()

@@ -192,7 +192,7 @@ def test_a_summary_is_written_with_all_its_figures():
     data = msgspec.to_builtins(built(scored(1.0)).build())
     assert set(data["targets"]["t"]) == {
         *("cases", "jobs", "scored", "errors", "unscored", "skipped", "mean", "ci95", "pass_rate"),
-        *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators", "early_stop"),
+        *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators", "prompts", "early_stop"),
     }
 
 
@@ -203,3 +203,13 @@ def test_the_interval_of_the_pass_share_knows_which_results_belong_together():
     assert details.pass_ci95 == target.ci95 == pytest.approx(wilson(0.5, 9, t_quantile(0.975, 9)))
     alone = built(*turns).details()["t"]
     assert alone.pass_ci95[1] - alone.pass_ci95[0] < details.pass_ci95[1] - details.pass_ci95[0]
+
+
+def test_prompts_are_told_apart_where_there_are_some():
+    results = [scored(score, eval_id=id, prompt=prompt) for prompt, score in (("p", 1.0), ("q", 0.0)) for id in "abc"]
+    found = built(*results, failed(prompt="q"), jobs_per_case=2).build().targets["t"]
+    assert {name: (part.n, part.mean, part.ci95) for name, part in found.prompts.items()} == {
+        "p": (3, 1.0, wilson(1.0, 3)),
+        "q": (3, 0.0, wilson(0.0, 3)),
+    }
+    assert built(scored(1.0)).build().targets["t"].prompts == {}

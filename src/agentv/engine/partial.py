@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from agentv.engine.stopping import Stopping
-from agentv.model.run import EarlyStop, EvaluatorSummary, Interval, RunSummary, TargetSummary
+from agentv.model.run import EarlyStop, Interval, PartSummary, RunSummary, TargetSummary
 from agentv.results.brief import brief_records
 from agentv.results.drawing import rank, unit_of
 from agentv.results.summary import TargetDetails
 from agentv.stats.sequential import BettingMean
 
 Sums = dict[tuple[int, str], tuple[float, int]]
+_Intervals = dict[tuple[str, str], Interval]
 
 
 def label(
@@ -27,15 +29,19 @@ def label(
         targets[name] = msgspec.structs.replace(
             target,
             ci95=found.get((name, "score")),
-            evaluators={
-                evaluator: EvaluatorSummary(n=each.n, mean=each.mean, ci95=found.get((name, f"evaluator {evaluator}")))
-                for evaluator, each in target.evaluators.items()
-            },
+            evaluators=_parts(found, name, "evaluator", target.evaluators),
+            prompts=_parts(found, name, "prompt", target.prompts),
             early_stop=_early_stop(stopping, name, target),
         )
         if name in further:
             further[name] = msgspec.structs.replace(further[name], pass_ci95=found.get((name, "pass")))
     return msgspec.structs.replace(summary, targets=targets), further
+
+
+def _parts(found: _Intervals, target: str, what: str, parts: Mapping[str, PartSummary]) -> dict[str, PartSummary]:
+    return {
+        name: msgspec.structs.replace(part, ci95=found.get((target, f"{what} {name}"))) for name, part in parts.items()
+    }
 
 
 def _early_stop(stopping: Stopping, name: str, target: TargetSummary) -> EarlyStop | None:
@@ -62,8 +68,8 @@ def _early_stop(stopping: Stopping, name: str, target: TargetSummary) -> EarlySt
     )
 
 
-def _intervals(stopping: Stopping, folder: Path) -> dict[tuple[str, str], Interval]:
-    """Of scores, passes and evaluators of each target, from the records in the order in which cases were drawn."""
+def _intervals(stopping: Stopping, folder: Path) -> _Intervals:
+    """Of scores, passes, evaluators and prompts of each target, from the records in the order of the draw."""
     sums: dict[tuple[str, str], Sums] = {}
 
     def add(target: str, measure: str, unit: tuple[int, str], value: float) -> None:
@@ -79,6 +85,8 @@ def _intervals(stopping: Stopping, folder: Path) -> dict[tuple[str, str], Interv
         if record.score is not None:
             add(record.target, "score", unit, record.score)
             add(record.target, "pass", unit, float(record.verdict == "pass"))
+            if record.prompt is not None:
+                add(record.target, f"prompt {record.prompt}", unit, record.score)
         for each in record.evaluator_results:
             if each.score is not None:
                 add(record.target, f"evaluator {each.name}", unit, each.score)

@@ -83,8 +83,8 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     counts: Counts | None = None
 
 
-class EvaluatorSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of one evaluator: how many, their mean, and its 95 % interval."""
+class PartSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The scores of one evaluator, or under one prompt: how many, their mean, and its 95 % interval."""
 
     n: int
     mean: float | None = None
@@ -115,7 +115,7 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one target: of its `cases`, each asked once or more, which makes `jobs`.
 
     All else is counted in jobs: `scored`, `errors`, `unscored` and `skipped`, which were never started, add up to them.
-    Means and the pass rate are over those that are scored.
+    Means and the pass rate are over those that are scored. `prompts` are there where cases are asked with several.
     """
 
     cases: int
@@ -130,7 +130,8 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     judge_cost_usd: float | None = None
     duration_ms: float | None = None
-    evaluators: dict[str, EvaluatorSummary] = {}
+    evaluators: dict[str, PartSummary] = {}
+    prompts: dict[str, PartSummary] = {}
     early_stop: EarlyStop | None = None
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from agentv.model.result import Result
-from agentv.model.run import TargetSummary
+from agentv.model.run import PartSummary, TargetSummary
 from agentv.report.figures import NONE, counted, duration, interval, number, percent, percent_interval, usd
 from agentv.report.junit import job_name
 from agentv.report.notable import notable
@@ -31,7 +31,8 @@ def markdown_lines(run: OpenedRun, figures: Figures) -> Iterator[str]:
     yield from (f"## Run {cell(run.run_id, _LONGEST_NAME)}", "")
     yield from _unfinished(figures)
     yield from _targets(figures)
-    yield from _evaluators(figures)
+    yield from _parts(figures, "evaluator", lambda target: target.evaluators)
+    yield from _parts(figures, "prompt", lambda target: target.prompts)
     found = notable(run, MOST_SHOWN)
     yield from _cases("Failed", found.failed, found.counts["failed"])
     yield from _cases("Borderline", found.borderline, found.counts["borderline"])
@@ -78,14 +79,16 @@ def _errors(target: TargetSummary, details: TargetDetails | None) -> str:
     return f"{target.errors:,} ({counted(details.error_classes)})"
 
 
-def _evaluators(figures: Figures) -> Iterator[str]:
+def _parts(
+    figures: Figures, title: str, parts_of: Callable[[TargetSummary], Mapping[str, PartSummary]]
+) -> Iterator[str]:
     rows = [
         _row(cell(name, _LONGEST_NAME), cell(each, _LONGEST_NAME), number(f.mean), interval(f.ci95), f"{f.n:,}")
         for name, target in figures.summary.targets.items()
-        for each, f in target.evaluators.items()
+        for each, f in parts_of(target).items()
     ]
     if rows:
-        yield from _head("target", "evaluator", "mean", "95 % interval", "n")
+        yield from _head("target", title, "mean", "95 % interval", "n")
         yield from (*rows, "")
 
 

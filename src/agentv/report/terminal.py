@@ -9,7 +9,7 @@ from typing import TextIO
 
 import msgspec
 
-from agentv.model.run import EarlyStop, RunSummary, TargetSummary
+from agentv.model.run import EarlyStop, PartSummary, RunSummary, TargetSummary
 from agentv.report.figures import (
     aligned,
     bars,
@@ -132,7 +132,8 @@ def _target(
         yield f"  passed      {share} (95 % interval {percent_interval(details.pass_ci95)})", ""
         yield f"  scores    0 {bars(details.bins, drawn)} 1", ""
     yield from _use(target, details)
-    yield from _evaluators(target)
+    yield from _parts("evaluators", target.evaluators)
+    yield from _parts("prompts", target.prompts)
     if details is not None:
         yield from _errors(target, details, width)
         yield from _cases("worst", details.worst, "score", width)
@@ -172,10 +173,10 @@ def _use(target: TargetSummary, details: TargetDetails | None) -> Iterator[Line]
         yield f"  time        {mean} a job, {duration(target.duration_ms)} in all (of {details.timed} jobs)", ""
 
 
-def _evaluators(target: TargetSummary) -> Iterator[Line]:
-    if not target.evaluators:
+def _parts(title: str, parts: Mapping[str, PartSummary]) -> Iterator[Line]:
+    if not parts:
         return
-    yield "  evaluators", ""
+    yield f"  {title}", ""
     rows = [
         [
             "  ",
@@ -183,7 +184,7 @@ def _evaluators(target: TargetSummary) -> Iterator[Line]:
             number(found.mean),
             f"(95 % interval {interval(found.ci95)}, n = {found.n})",
         ]
-        for name, found in target.evaluators.items()
+        for name, found in parts.items()
     ]
     yield from ((row, "") for row in aligned(rows))
 

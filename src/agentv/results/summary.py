@@ -9,7 +9,7 @@ from heapq import heappush, heappushpop
 import msgspec
 
 from agentv.model.result import EvaluatorResult, Result
-from agentv.model.run import EvaluatorSummary, Interval, RunSummary, TargetSummary
+from agentv.model.run import Interval, PartSummary, RunSummary, TargetSummary
 from agentv.stats.intervals import MeanAccumulator
 
 BINS = 10
@@ -133,6 +133,7 @@ class _Target:
         self.scores = MeanAccumulator()
         self._passes = MeanAccumulator()
         self.evaluators: dict[str, MeanAccumulator] = {}
+        self._prompts: dict[str, MeanAccumulator] = {}
         self.error_classes: dict[str, int] = {}
         self._first_errors: dict[str, CaseNote] = {}
         self._bins = [0] * BINS
@@ -159,6 +160,8 @@ class _Target:
             self.unscored += 1
         else:
             self.scores.add(score, cluster)
+            if result.prompt is not None:
+                _accumulator(self._prompts, result.prompt).add(score, cluster)
             self._bins[min(int(score * BINS), BINS - 1)] += 1
             self._passes.add(float(result.verdict == "pass"), cluster)
             if result.verdict == "pass":
@@ -167,10 +170,7 @@ class _Target:
                 self._worst.add(-score, _note(result, reason_of(result)))
         for found in result.evaluator_results:
             if found.score is not None:
-                mean = self.evaluators.get(found.name)
-                if mean is None:
-                    mean = self.evaluators[found.name] = MeanAccumulator()
-                mean.add(found.score, cluster)
+                _accumulator(self.evaluators, found.name).add(found.score, cluster)
 
     def _add_use(self, result: Result) -> None:
         metrics = result.execution_metrics
@@ -221,10 +221,8 @@ class _Target:
             cost_usd=self.cost if self.priced else None,
             judge_cost_usd=self.judge_cost if self.judge_priced else None,
             duration_ms=self.duration_ms if self.timed else None,
-            evaluators={
-                name: EvaluatorSummary(n=scores.n, mean=scores.mean, ci95=scores.ci95)
-                for name, scores in self.evaluators.items()
-            },
+            evaluators=_parts(self.evaluators),
+            prompts=_parts(self._prompts),
         )
 
     def _cases_of(self, planned: int) -> int:
@@ -249,6 +247,17 @@ class _Target:
             slowest=self._slowest.notes(),
             errors=dict(self._first_errors),
         )
+
+
+def _accumulator(found: dict[str, MeanAccumulator], name: str) -> MeanAccumulator:
+    scores = found.get(name)
+    if scores is None:
+        scores = found[name] = MeanAccumulator()
+    return scores
+
+
+def _parts(found: Mapping[str, MeanAccumulator]) -> dict[str, PartSummary]:
+    return {name: PartSummary(n=scores.n, mean=scores.mean, ci95=scores.ci95) for name, scores in found.items()}
 
 
 def _case_key(result: Result) -> int:

@@ -29,7 +29,8 @@ function card(name, target, head, short) {
       ["judges", cost(target.judge_cost_usd, details?.judge_priced, target)],
       ["time", details?.timed ? `${duration(target.duration_ms / details.timed)} a job` : null],
     ]),
-    evaluators(target.evaluators),
+    parts("Evaluators", target.evaluators),
+    parts("Prompts", target.prompts),
   ];
   return element(
     "article",
@@ -69,13 +70,13 @@ function facts(pairs) {
   return element("dl", {}, known.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]).flat());
 }
 
-function evaluators(found) {
-  const entries = Object.entries(found);
+function parts(title, found) {
+  const entries = Object.entries(found ?? {});
   if (!entries.length) return null;
   return element(
     "table",
-    { class: "evaluators" },
-    element("caption", {}, "Evaluators"),
+    { class: "parts" },
+    element("caption", {}, title),
     element(
       "tbody",
       {},
