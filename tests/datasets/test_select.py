@@ -1,5 +1,7 @@
 """§1.10: filter, sample, shard and limit, in that order; the same cases every time."""
 
+import json
+
 import pytest
 
 from agentv.datasets.select import selection
@@ -77,6 +79,22 @@ class TestFilter:
         ended = command("cases", "d.jsonl", "--filter", "nothing")
         assert (ended.code, ended.stdout) == (2, "")
         assert "Error: No case matches the filter 'nothing'" in ended.stderr
+
+    def test_an_id_fits_itself_whatever_is_in_it(self, folder):
+        folder.write("odd.yaml", {"evalcases": [case(id) for id in ("x[1]", "x1", "a*b", "tag=x")]})
+        assert folder.load("odd.yaml", filter="x[1]").ids == ["x[1]", "x1"]
+        assert folder.load("odd.yaml", filter="a*b").ids == ["a*b"]
+
+    def test_ids_by_name_are_those_cases_and_no_others(self, folder, command):
+        path = folder.write("odd.yaml", {"evalcases": [case(id) for id in ("x[1]", "x1", "a*b", "tag=x")]})
+        ended = command("cases", path, "--case", "tag=x", "--case", "x[1]", "-q")
+        assert [row["id"] for row in map(json.loads, ended.stdout.splitlines())] == ["x[1]", "tag=x"]
+
+    def test_an_id_that_no_case_has_is_an_error(self, folder, command):
+        path = folder.write("odd.yaml", {"evalcases": [case("refund-one"), case("other")]})
+        ended = command("cases", path, "--case", "other", "--case", "refund-on")
+        assert (ended.code, ended.stdout) == (2, "")
+        assert "No case has the id 'refund-on'" in ended.stderr and "Did you mean 'refund-one'?" in ended.stderr
 
     def test_the_order_of_the_file_is_kept(self, select):
         assert select(filter="*-0[135]") == ["odd-01", "odd-03", "odd-05"]

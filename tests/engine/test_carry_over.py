@@ -141,14 +141,14 @@ def test_trials_are_carried_over_one_by_one(earlier):
 
 def test_without_datasets_the_new_run_has_those_and_the_options_of_the_earlier_one(earlier):
     (earlier.path / "first").rename(earlier.path / "zeroth")
-    begin(earlier, "--trials", "2", "--case", "[ad]")
+    begin(earlier, "--trials", "2", "--case", "a", "--case", "d")
     arguments = ("--retry-errors", "first", "--out", "second", "--workers", "3", "--quiet")
     assert earlier.command("eval", *arguments).code == 0
     assert sorted((earlier.path / "calls.log").read_text().split()) == ["d.1", "d.2"]
     assert earlier.manifest("second")["options"] == {
         "paths": ["d.yaml"],
         "trials": 2,
-        "filters": ["[ad]"],
+        "cases": ["a", "d"],
         "workers": 3,
         "retry_errors": "first",
     }

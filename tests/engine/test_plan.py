@@ -257,7 +257,7 @@ def test_the_same_file_twice_is_read_once(project):
 
 def test_a_filter_a_shard_a_sample_and_a_limit_choose_the_cases(project):
     project.dataset(*(["yes"] * 40))
-    assert jobs(project, "--case", "c7") == [("c7", "default", 1)]
+    assert jobs(project, "--case", "c7", "--case", "c3") == [("c3", "default", 1), ("c7", "default", 1)]
     for out, arguments, count in (("o1", ("--limit", "5"), 5), ("o2", ("--sample", "10%", "--seed", "3"), 4)):
         assert project.eval("--out", out, "--quiet", *arguments).code == 0
         assert len(project.records(out)) == count

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentv.cli import output
-from agentv.cli.options import parse_sample, parse_shard, reading_options, selection_options
+from agentv.cli.options import reading_options, selection_of, selection_options
 
 if TYPE_CHECKING:
     from agentv.model.case import EvalCase
@@ -43,20 +43,14 @@ def command(paths: tuple[str, ...], resolve: bool, count: bool, as_json: bool, *
     from agentv.datasets.reading import Options
     from agentv.datasets.select import selection
 
-    quiet = options["quiet"]
+    quiet, wanted = options["quiet"], selection_of(options)
     source = case_source(
         paths,
         warn=output.silent if quiet else output.warn,
         note=output.silent if quiet else output.note,
         on_error=options["on_error"],
         options=Options(options["allow_outside_files"], options["max_line_bytes"]),
-        selection=selection(
-            [*options["filters"], *(f"tag={tag}" for tag in options["tags"])],
-            parse_sample(options["sample"]),
-            options["seed"],
-            parse_shard(options["shard"]),
-            options["limit"],
-        ),
+        selection=selection(wanted.pop("filters"), ids=wanted.pop("cases"), **wanted),
     )
     cases = source.stream()
     if count:

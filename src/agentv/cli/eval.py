@@ -17,9 +17,8 @@ from agentv.cli.options import (
     call_options,
     check_call_options,
     gate_options,
-    parse_sample,
-    parse_shard,
     reading_options,
+    selection_of,
     selection_options,
 )
 from agentv.errors import UsageError
@@ -41,7 +40,6 @@ POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.option("--target", "-t", "targets", multiple=True, metavar="NAME", help="Who answers; several make a matrix.")
 @click.option("--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file to read.")
 @click.option("--judge", metavar="NAME", help="The target that judges, in the place of those that files name.")
-@click.option("--case", "cases", multiple=True, metavar="ID", help="The same as --filter ID.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Calls at once; without it, adapted.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="How often each case is asked.")
 @click.option("--timeout", "timeout_s", type=POSITIVE, metavar="SECONDS", help="For one attempt.")
@@ -138,11 +136,6 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
         judge=given["judge"],
         workers=given["workers"],
         trials=given["trials"],
-        filters=(*given["filters"], *(f"tag={tag}" for tag in given["tags"]), *given["cases"]),
-        sample=parse_sample(given["sample"]),
-        seed=given["seed"],
-        shard=parse_shard(given["shard"]),
-        limit=given["limit"],
         timeout_s=given["timeout_s"],
         max_retries=given["max_retries"],
         on_error=given["on_error"],
@@ -152,6 +145,7 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
         fail_fast=given["fail_fast"],
         stop_when=given["stop_when"],
         gates=gates_of(given),
+        **selection_of(given),
         **{name: given[name] for name in ("retry_errors", "changed_since", *CALL_OPTIONS)},
     )
 

@@ -63,7 +63,9 @@ def rubrics(file: str, **given: Any) -> None:
     source, cases = one_dataset(file, output.silent if given["quiet"] else output.note)
     target = RubricFile(source)
     wanted = [
-        case for case in cases if not given["cases"] or any(fnmatchcase(case.id, each) for each in given["cases"])
+        case
+        for case in cases
+        if not given["cases"] or any(case.id == each or fnmatchcase(case.id, each) for each in given["cases"])
     ]
     if not wanted:
         raise UsageError(f"No case in {file} matches {', '.join(given['cases'])}")

@@ -11,7 +11,7 @@ import click
 
 from agentv.cli import output
 from agentv.cli.eval import POSITIVE
-from agentv.cli.options import parse_sample, parse_shard, reading_options, selection_options
+from agentv.cli.options import reading_options, selection_of, selection_options
 from agentv.errors import EXIT_FINDINGS, UsageError
 
 if TYPE_CHECKING:
@@ -149,7 +149,6 @@ def calibrate(run: str, file: str | None, **given: Any) -> None:
     help="Probe this, in place of the cases' own evaluators; may be repeated.",
 )
 @click.option("--probe", "kinds", multiple=True, metavar="KIND", help="Only this kind of answer; may be repeated.")
-@click.option("--case", "cases", multiple=True, metavar="ID", help="The same as --filter ID.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Calls to a judge at once.")
 @click.option("--timeout", "timeout_s", type=POSITIVE, metavar="SECONDS", help="For one attempt of a judge.")
 @click.option("--max-fooled", metavar="N|N%", default="0", show_default=True, help="Gate: so many may be misjudged.")
@@ -170,7 +169,7 @@ def probe(paths: tuple[str, ...], **given: Any) -> None:
     """
     from agentv.cli.probing import print_probing, probing
 
-    found = probing(paths, given, _selected(given))
+    found = probing(paths, given, selection_of(given))
     sys.exit(print_probing(found, given))
 
 
@@ -189,16 +188,6 @@ def _typed(command: str, run: str, labels: str | None, evaluator: str | None = N
     options = [("--labels", labels), ("--evaluator", evaluator)]
     given = [word for name, value in options if value is not None for word in (name, value)]
     return shlex.join(["agentv", "judge", command, run, *given])
-
-
-def _selected(given: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "filters": (*given["filters"], *(f"tag={tag}" for tag in given["tags"]), *given["cases"]),
-        "sample": parse_sample(given["sample"]),
-        "seed": given["seed"],
-        "shard": parse_shard(given["shard"]),
-        "limit": given["limit"],
-    }
 
 
 def _labels_file(given: str | None) -> str:

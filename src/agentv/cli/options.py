@@ -27,6 +27,9 @@ def selection_options(command: Command) -> Command:
                 help="An id glob, tag=x or metadata.k=v; all must hold.",
             ),
             click.option("--tag", "tags", multiple=True, metavar="TAG", help="The same as --filter tag=TAG."),
+            click.option(
+                "--case", "cases", multiple=True, metavar="ID", help="Only the case with this id; may be repeated."
+            ),
             click.option("--sample", metavar="N|SHARE", help="So many cases, or a share such as 10% or 0.1."),
             click.option("--seed", type=int, default=0, show_default=True, help="Which sample."),
             click.option("--shard", metavar="I/N", help="The I-th of N parts, by a hash of the id."),
@@ -35,6 +38,18 @@ def selection_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def selection_of(given: dict[str, Any]) -> dict[str, Any]:
+    """What these options come to, by the names that options of a run have."""
+    return {
+        "filters": (*given["filters"], *(f"tag={tag}" for tag in given["tags"])),
+        "cases": given["cases"],
+        "sample": parse_sample(given["sample"]),
+        "seed": given["seed"],
+        "shard": parse_shard(given["shard"]),
+        "limit": given["limit"],
+    }
 
 
 def reading_options(command: Command) -> Command:

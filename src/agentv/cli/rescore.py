@@ -11,7 +11,7 @@ import click
 
 from agentv.cli import output
 from agentv.cli.eval import POSITIVE, execute, gates_of, short
-from agentv.cli.options import gate_options, parse_sample, parse_shard, reading_options, selection_options
+from agentv.cli.options import gate_options, reading_options, selection_of, selection_options
 from agentv.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 @click.option("--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file to read.")
 @click.option("--all", "every_evaluator", is_flag=True, help="Run every evaluator, not only those that changed.")
 @click.option("--stored-cases", is_flag=True, help="Take the cases from the run's folder, not from its datasets.")
-@click.option("--case", "cases", multiple=True, metavar="ID", help="The same as --filter ID.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Calls to a judge at once.")
 @click.option("--timeout", "timeout_s", type=POSITIVE, metavar="SECONDS", help="For one attempt of a judge.")
 @click.option("--max-retries", type=click.IntRange(min=0), metavar="N", help="After failures worth another try.")
@@ -115,15 +114,11 @@ def _options(run: str, paths: tuple[str, ...], given: dict[str, Any]) -> Rescore
         max_retries=given["max_retries"],
         cache=given["cache"],
         budget_usd=given["budget_usd"],
-        filters=(*given["filters"], *(f"tag={tag}" for tag in given["tags"]), *given["cases"]),
-        sample=parse_sample(given["sample"]),
-        seed=given["seed"],
-        shard=parse_shard(given["shard"]),
-        limit=given["limit"],
         on_error=given["on_error"],
         allow_outside_files=given["allow_outside_files"],
         max_line_bytes=given["max_line_bytes"],
         gates=gates_of(given),
+        **selection_of(given),
     )
 
 

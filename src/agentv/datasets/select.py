@@ -13,18 +13,26 @@ import msgspec
 
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
+from agentv.suggest import did_you_mean
 
 Test = Callable[[EvalCase], bool]
 
+_MOST_LOOKED_AT = 10_000
+"""Ids that are kept to find the one that was meant."""
+
 
 class Selection(msgspec.Struct, frozen=True):
-    """What the user asked for, checked. `named` are cases by dataset and id; it holds beside the filters."""
+    """What the user asked for, checked. A case has one of the `ids`, where there are some, and every filter holds.
+
+    `named` are cases by dataset and id; it holds besides.
+    """
 
     filters: tuple[str, ...] = ()
     sample: int | float | None = None
     seed: int = 0
     shard: tuple[int, int] | None = None
     limit: int | None = None
+    ids: tuple[str, ...] = ()
     named: frozenset[tuple[str, str]] | None = None
 
     @property
@@ -48,6 +56,8 @@ class Selection(msgspec.Struct, frozen=True):
         named = self.named
         if named is not None:
             tests.append(lambda case: (case.dataset, case.id) in named)
+        if self.ids:
+            cases = self._of_ids(cases)
         if not tests:
             yield from cases
             return
@@ -62,6 +72,21 @@ class Selection(msgspec.Struct, frozen=True):
                 among = f"The {len(self.named):,} wanted ones of the earlier run are not among them"
                 raise UsageError(f"No case matches{f' the filter {shown}' if shown else ''}", among)
             raise UsageError(f"No case matches the filter {shown}", hint="Ids are matched as globs: try '*part*'")
+
+    def _of_ids(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
+        """The cases of the ids. Every one of them must be there: one that is not was mistyped."""
+        missing = set(self.ids)
+        others: list[str] = []
+        for case in cases:
+            if case.id in self.ids:
+                missing.discard(case.id)
+                yield case
+            elif len(others) < _MOST_LOOKED_AT:
+                others.append(case.id)
+        for id in self.ids:
+            if id in missing:
+                hint = did_you_mean(id, others) or "`agentv cases` prints them; for a glob use --filter"
+                raise UsageError(f"No case has the id '{id}'", hint=hint)
 
     def _sampled(self, cases: Iterable[EvalCase], cut: tuple[int, int]) -> Iterator[EvalCase]:
         highest, ties = cut
@@ -80,6 +105,7 @@ def selection(
     seed: int = 0,
     shard: tuple[int, int] | None = None,
     limit: int | None = None,
+    ids: Sequence[str] = (),
 ) -> Selection:
     """A Selection from what a caller gave. Raises UsageError for values that make no sense."""
     filters = (filter,) if isinstance(filter, str) else tuple(filter or ())
@@ -91,7 +117,7 @@ def selection(
         )
     if limit is not None and limit < 1:
         raise UsageError(f"A limit is at least 1, got {limit!r}")
-    return Selection(filters, sample, seed, shard, limit)
+    return Selection(filters, sample, seed, shard, limit, tuple(dict.fromkeys(ids)))
 
 
 def _test(filter: str) -> Test:
@@ -102,7 +128,7 @@ def _test(filter: str) -> Test:
     if equals and key.startswith("metadata."):
         steps = key.split(".")[1:]
         return lambda case: _holds(case.metadata, steps, wanted)
-    return lambda case: fnmatchcase(case.id, filter)
+    return lambda case: case.id == filter or fnmatchcase(case.id, filter)
 
 
 def _holds(value: Any, steps: list[str], wanted: str) -> bool:

@@ -49,6 +49,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     workers: Annotated[int, Meta(ge=1)] | None = None
     trials: Annotated[int, Meta(ge=1)] | None = None
     filters: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
     sample: int | float | None = None
     seed: int = 0
     shard: tuple[int, int] | None = None
@@ -77,7 +78,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def selection(self) -> Selection:
         """Which cases are wanted. Reads the earlier run that `only` is about."""
-        wanted = selection(self.filters, self.sample, self.seed, self.shard, self.limit)
+        wanted = selection(self.filters, self.sample, self.seed, self.shard, self.limit, self.cases)
         if self.only is None and self.only_from is None:
             return wanted
         if self.only is None or self.only_from is None:
@@ -87,7 +88,12 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def narrows(self) -> bool:
         """Whether fewer cases may be wanted than there are."""
-        return bool(self.filters) or (self.sample, self.shard, self.limit, self.only) != (None, None, None, None)
+        return bool(self.filters or self.cases) or (self.sample, self.shard, self.limit, self.only) != (
+            None,
+            None,
+            None,
+            None,
+        )
 
     def given(self) -> dict[str, Any]:
         """The options that have another value than their default."""

@@ -221,7 +221,7 @@ function findings(kind, texts) {
 function commands(row, result, asked) {
   const path = asked.dataset_path || row.dataset.path;
   const again = path
-    ? ["agentv", "eval", path, "--case", row.id.replace(/[*?[]/g, "[$&]"), "--target", row.target].map(shellWord).join(" ")
+    ? ["agentv", "eval", path, "--case", row.id, "--target", row.target].map(shellWord).join(" ")
     : null;
   return section(
     "Again",
