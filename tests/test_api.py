@@ -303,3 +303,9 @@ def test_a_function_among_the_evaluators_is_refused_with_what_is_accepted(folder
     with pytest.raises(AgentvError, match=r"'evaluators\[1\]' must be a string, a dict or an EvaluatorSpec") as error:
         evaluate(CASES, echo, [*SAYS_YES, lambda answer: 1.0])
     assert '"type": "python"' in str(error.value)
+
+
+def test_records_may_go_to_a_file_besides(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = evaluate(CASES, echo, SAYS_YES, out="records.jsonl")
+    assert (tmp_path / "records.jsonl").read_bytes() == (run.path / "results.jsonl").read_bytes()

@@ -27,6 +27,7 @@ from agentv.model.result import Result
 from agentv.model.run import RunSummary
 from agentv.problems import Problems
 from agentv.registry import TARGETS
+from agentv.results.export import export_records, places_of
 from agentv.results.reading import read_run
 from agentv.settings import read_settings
 from agentv.suggest import did_you_mean
@@ -134,9 +135,11 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
 
 
 def _executed(session: Session, out: str | os.PathLike[str] | None, watch: Watch) -> Outcome:
-    checked = session.check()
-    folder = None if out is None else os.fspath(out)
-    return session.execute(checked, folder, resume=False, observer=Observer(), watch=watch)
+    folder, file = places_of(None if out is None else os.fspath(out))
+    outcome = session.execute(session.check(), folder, resume=False, observer=Observer(), watch=watch)
+    if file is not None:
+        export_records(outcome.folder / "results.jsonl", *file)
+    return outcome
 
 
 def _session(

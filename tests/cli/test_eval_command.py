@@ -240,6 +240,33 @@ def test_a_format_without_a_file_is_refused(project, command, arguments, message
     assert ended.code == 2 and message in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"), [("o.csv", "agentv report RUN o.csv"), ("o.json", "--format"), ("sub/O.TXT", "--format")]
+)
+def test_a_file_of_another_kind_is_no_folder(project, command, name, hint):
+    dataset(project, "yes")
+    ended = command("eval", "d.yaml", "--out", name)
+    assert ended.code == 2 and f"Cannot write {name}" in ended.stderr and hint in ended.stderr
+    assert not (project.path / name).exists()
+
+
+@pytest.mark.parametrize("name", ["v1.2", "2026.11.15", ".hidden", "plain"])
+def test_a_folder_may_have_dots_in_its_name(project, command, name):
+    dataset(project, "yes")
+    assert command("eval", "d.yaml", "--out", name, "--quiet").code == 0
+    assert (project.path / name / "results.jsonl").is_file()
+
+
+def test_a_file_of_records_is_replaced_when_the_new_one_is_whole(project, command):
+    dataset(project, "yes", "no")
+    kept = project.path / "kept.jsonl"
+    kept.write_text("old\n")
+    (project.path / "records.jsonl").symlink_to("kept.jsonl")
+    assert command("eval", "d.yaml", "--out", "records.jsonl", "--quiet").code == 0
+    assert len(kept.read_text().splitlines()) == 2 and (project.path / "records.jsonl").is_symlink()
+    assert not list(project.path.glob(".*.tmp"))
+
+
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_what_a_function_prints_does_not_reach_the_json_on_stdout(project, command, kind):
     project.write("agent.py", f"print('imported')\n\n{kind} answer(prompt):\n    print('asked')\n    return prompt\n")

@@ -1,5 +1,6 @@
 """How the command line presents itself, and how it ends."""
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,26 @@ from agentv.cli import COMMANDS, cli
 def agentv(*arguments, **options):
     command = [sys.executable, "-m", "agentv", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False, **options)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_no_encoding_of_a_stream_ends_a_command_and_a_number_keeps_its_sign(tmp_path, encoding):
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    (tmp_path / "targets.yaml").write_text("targets: [{name: default, provider: mock}]")
+
+    def said(*arguments):
+        ended = agentv(*arguments, cwd=tmp_path, env=environment, errors="replace", timeout=60)
+        assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+        return ended.stdout
+
+    for run, value in (("before", "日本"), ("after", "elsewhere")):
+        check = {"type": "contains", "value": value}
+        cases = [{"id": f"日−{n}", "expected_outcome": "x", "input": "→ 日本"} for n in range(7)]
+        (tmp_path / "d.yaml").write_text(json.dumps({"evalcases": cases, "evaluators": [check]}), encoding="utf-8")
+        said("eval", "d.yaml", "--out", run, "--verbose")
+    compared = said("compare", "before", "after", "--fail-on", "never")
+    assert "(1.000 -> 0.000)" in compared and "  -1.000  " in compared
+    assert "Compared with before" in said("rescore", "before", "--out", "again")
 
 
 def test_help_lists_every_command():

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from agentv.model.result import ExecutionMetrics
-from agentv.report.figures import bars, counted, duration, usd
+from agentv.report.figures import bars, counted, duration, fitting, usd
 from agentv.report.terminal import Ending, print_ending, summary_lines
 from agentv.results.summary import SummaryBuilder
 from made_results import failed, judged, scored, unscored
@@ -93,6 +93,13 @@ def test_the_summary_has_every_figure_with_its_denominator():
 def test_where_bars_cannot_be_shown_there_are_digits():
     lines = printed("ascii").decode().splitlines()
     assert "  scores    0 0030000008 1" in lines
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_what_an_encoding_does_not_have_is_written_as_it_can_be(encoding):
+    assert fitting("\u22120.490 to +0.490", encoding) == "-0.490 to +0.490"
+    assert fitting("0.5 \u2192 1, \u65e5", encoding) == "0.5 -> 1, ?"
+    assert fitting("half a pair \ud83d", "utf-8") == "half a pair ?"
 
 
 def test_a_terminal_gets_the_same_words():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from contextlib import redirect_stdout
@@ -87,9 +86,12 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     from agentv.datasets.loading import case_source
     from agentv.datasets.reading import Options
     from agentv.engine.session import Session
+    from agentv.results.export import export_records, places_of
 
     check_call_options(given)
-    folder, file = _places(given["out"], given["file_format"])
+    if given["out"] is None and (said := given["file_format"]) is not None:
+        raise UsageError("--format is about a file, and --out names none", hint=f"For example: --out records.{said}")
+    folder, file = places_of(given["out"], given["file_format"])
     options, folder = _chosen(_options(paths, given), folder, given["resume"])
     quiet = given["quiet"]
     warn, note = (output.silent, output.silent) if quiet else (output.warn, output.note)
@@ -106,8 +108,6 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         return
     outcome = execute(session, checked, folder, given)
     if file is not None:
-        from agentv.results.export import export_records
-
         export_records(outcome.folder / "results.jsonl", *file)
     _print_outcome(outcome, given)
     sys.exit(outcome.verdict.exit_code)
@@ -179,21 +179,6 @@ def _executed(session: Session, checked: Checked, folder: str | None, given: dic
 
     shown = Shown(Redactor(session.secrets), why=given["why"], verbose=given["verbose"])
     return session.execute(checked, folder, given["resume"], shown, shown)
-
-
-def _places(out: str | None, said: str | None) -> tuple[str | None, tuple[str, str] | None]:
-    """The run folder, or the file of records and its format, that `--out` names: by `--format`, else by extension."""
-    if out is None and said is not None:
-        raise UsageError("--format is about a file, and --out names none", hint=f"For example: --out records.{said}")
-    by_extension = {".jsonl": "jsonl", ".yaml": "yaml", ".yml": "yaml"}
-    file_format = said or by_extension.get(os.path.splitext(out or "")[1].lower())
-    if out is None or file_format is None:
-        return out, None
-    if os.path.isdir(out):
-        raise UsageError(f"Cannot write {out}", "It is a folder")
-    if not os.path.isdir(os.path.dirname(out) or "."):
-        raise UsageError(f"Cannot write {out}", f"There is no folder {os.path.dirname(out)}")
-    return None, (out, file_format)
 
 
 def _print_outcome(outcome: Outcome, given: dict[str, Any]) -> None:

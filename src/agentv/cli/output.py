@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentv.errors import EXIT_INTERRUPTED, EXIT_OK, AgentvError
+from agentv.report.figures import fit_stream
 
 if TYPE_CHECKING:
     from agentv.errors import DatasetWarning
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 def run(cli: click.Command) -> int:
     """Runs a command and turns the ways it can end into an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        fit_stream(stream)
     try:
         cli.main(prog_name="agentv", standalone_mode=False)
     except click.exceptions.Exit as ending:

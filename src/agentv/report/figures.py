@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from functools import cache
+from io import TextIOWrapper
+from typing import NamedTuple, TextIO
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _DIGITS = "12345678"
 NONE = "-"
+
+_FITTING = "agentv-fitting"
+_PLAIN = {"−": "-", "\u2013": "-", "…": "...", "·": "|", "→": "->"}
+"""Signs of our own where an encoding does not have them. A number without its minus would be another number."""
 
 
 def number(value: float | None) -> str:
@@ -108,9 +115,28 @@ def fitted(rows: Sequence[Sequence[str]], width: int | None, spare: Sequence[str
 
 
 def fitting(text: str, encoding: str | None) -> str:
-    """The text with a question mark for what a stream's encoding does not have."""
+    """The text in what a stream's encoding has: our own signs in plain ones, a question mark for anything else."""
     known = encoding or "utf-8"
-    return text.encode(known, "replace").decode(known)
+    return text.encode(known, _registered()).decode(known)
+
+
+def fit_stream(stream: TextIO) -> None:
+    """From now on nothing that is written to the stream fails because its encoding does not have it."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors=_registered())
+
+
+@cache
+def _registered() -> str:
+    """The name under which encodings know what to do with a character that they do not have."""
+    codecs.register_error(_FITTING, _in_plain_signs)
+    return _FITTING
+
+
+def _in_plain_signs(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
 def can_show_bars(encoding: str | None) -> bool:

@@ -70,6 +70,7 @@ def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> Non
     """Lines, coloured on a terminal, plain elsewhere. One that is too long goes on below: no figure is cut off."""
     if not interactive:
         stream.write(fitting("".join(f"{text}\n" for text, _ in lines), stream.encoding))
+        stream.flush()  # what follows may go another way to the same place
         return
     from rich.console import Console  # late: it takes 50 ms
     from rich.text import Text
