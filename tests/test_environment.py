@@ -125,6 +125,12 @@ def test_secrets_are_long_values_of_variables_with_telling_names(monkeypatch):
     assert environment.with_secret_names(["PLAIN"]).secrets == expected | {"a long value"}
 
 
+def test_a_secret_is_one_without_the_end_of_its_line_too(monkeypatch):
+    monkeypatch.setenv("A_KEY", f"{SECRET}\n")
+    assert {SECRET, f"{SECRET}\n"} <= Environment().secrets
+    assert "A_KEY" not in child_environment()
+
+
 def test_a_value_of_the_file_stays_secret_when_the_process_overrides_it(monkeypatch):
     monkeypatch.setenv("A_KEY", "another-value")
     assert Environment({"A_KEY": SECRET}).secrets == {SECRET, "another-value"}

@@ -60,7 +60,9 @@ class Environment(msgspec.Struct, frozen=True):
         """Secret values, each with the name of a variable that holds it."""
         # A value of the file counts even where the process overrides it: it is as secret as it was.
         both = [*self.file.items(), *os.environ.items()]
-        return {value: name for name, value in both if len(value) >= SHORTEST_SECRET and self._is_secret(name)}
+        # The end of a line behind a key is not sent, and so not repeated by whoever got the key.
+        held = ((form, name) for name, value in both if self._is_secret(name) for form in (value, value.strip()))
+        return {form: name for form, name in held if len(form) >= SHORTEST_SECRET}
 
     def with_secret_names(self, names: Iterable[str]) -> Environment:
         """The same environment, with more variables known to be secret."""

@@ -29,9 +29,9 @@ def chat(server: FaultyServer) -> str:
     return f"{server.url}/chat/completions"
 
 
-def call(url, timeout_s=5.0, **options):
+def call(url, timeout_s=5.0, key=KEY, **options):
     async def once():
-        http = HttpClient(url, {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"})
+        http = HttpClient(url, {"Content-Type": "application/json", "Authorization": f"Bearer {key}"})
         try:
             return await http.send("POST", url, BODY, timeout_s, **options)
         finally:
@@ -395,6 +395,18 @@ def test_certificates_are_verified_against_the_authorities_that_the_environment_
 def test_an_address_without_a_host_is_refused(url):
     with pytest.raises(UsageError, match="is an address without a host"):
         HttpClient(url, {})
+
+
+def test_the_end_of_a_line_behind_a_key_is_no_part_of_it():
+    with FaultyServer() as server:
+        call(chat(server), key=f"{KEY}\r\n")
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("header", [{"X": "a\r\nY: b"}, {"X": "\0"}, {"X\nY": "a"}, {"X Y": "a"}, {"": "a"}])
+def test_a_header_that_cannot_be_sent_is_refused(header):
+    with pytest.raises(UsageError, match="cannot be sent"):
+        HttpClient("http://127.0.0.1:9", header)
 
 
 def test_a_body_nested_too_deep_is_only_a_body():

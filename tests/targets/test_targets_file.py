@@ -156,6 +156,26 @@ REFUSED = {
     "no workers": ("mock", {"workers": 0}, ("workers",), "must be an integer of at least 1"),
     "an unknown transform": ("mock", {"transform": {"jq": "."}}, ("transform", "jq"), "Unknown field"),
     "a variable without a name": ("mock", {"response": "a ${{ }} b"}, ("response",), "has a malformed variable"),
+    "a variable of another tool's": (
+        "openai",
+        {"model": "m", "api_key": "${OPENAI_API_KEY}"},
+        ("api_key",),
+        "has a malformed variable",
+    ),
+    "a variable as in a shell": ("groq", {"model": "m", "api_key": "$KEY"}, ("api_key",), "has a malformed variable"),
+    "a variable as in a template": (
+        "openai",
+        {"model": "m", "headers": {"Authorization": "{{ env.KEY }}"}},
+        ("headers", "Authorization"),
+        "has a malformed variable",
+    ),
+    "an address without a host": (
+        "openai",
+        {"model": "m", "base_url": "http:///v1"},
+        (),
+        "must be an address with a host",
+    ),
+    "a port that is none": ("gemini", {"base_url": "http://h:port/v1"}, (), "must be an address with a host"),
     "a variable that does not end": ("mock", {"response": "${{ A }"}, ("response",), "has a malformed variable"),
     "an unknown judge": ("mock", {"judge_target": "mian"}, ("judge_target",), "names 'mian', which is no target"),
     "an unknown judge in 4.x's words": (

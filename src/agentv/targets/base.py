@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -123,6 +124,18 @@ def without(target: Target, *names: str) -> list[str]:
 
 def address_complaints(field: str, address: str | None) -> list[str]:
     """What is wrong with an address; one that starts with a variable is taken on trust."""
-    if address is None or address.startswith(("http://", "https://")) or REFERENCE.match(address):
+    if address is None or REFERENCE.match(address):
         return []
-    return [f"'{field}' must be an address that starts with http:// or https://, got '{address}'"]
+    if not address.startswith(("http://", "https://")):
+        return [f"'{field}' must be an address that starts with http:// or https://, got '{address}'"]
+    if "{{" in address or _has_host(address):  # what a variable or a template gives is not known yet
+        return []
+    return [f"'{field}' must be an address with a host, and a number for its port if it has one"]
+
+
+def _has_host(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -48,6 +48,8 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _LARGE_BODY_BYTES = 2**20
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -70,7 +72,7 @@ class HttpClient:
 
     def __init__(self, url: str, headers: Mapping[str, str], secrets: Iterable[str] = ()) -> None:
         _check_address(url)
-        self._headers = {"User-Agent": f"agentv/{__version__}", **headers}
+        self._headers = {"User-Agent": f"agentv/{__version__}", **_sendable(headers)}
         self._secrets = [value for value in (*_keys_in(self._headers), *secrets) if len(value) >= SHORTEST_SECRET]
         self._proxy = proxy_for(url)
         self._tls = _tls_context(_ca_bundle()) if url.startswith("https:") or _is_https(self._proxy) else True
@@ -182,6 +184,18 @@ def _check_address(url: str) -> None:
         host = None
     if not host:
         raise UsageError(f"'{url.partition('?')[0]}' is an address without a host")
+
+
+def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers without space around their values: keys often come with the end of a line. Raises UsageError."""
+    made = {name: value.strip() for name, value in headers.items()}
+    for name, value in made.items():
+        if not _HEADER_NAME.fullmatch(name) or _CONTROL.search(value):
+            raise UsageError(
+                f"The header {name!a} cannot be sent",
+                hint="A name has no spaces in it, and neither name nor value a line break or another control character",
+            )
+    return made
 
 
 def _is_https(proxy: str | None) -> bool:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from agentv.environment import REFERENCE
+from agentv.environment import REFERENCE, is_secret_field
 from agentv.problems import KeyPath, Problem, Problems, field_name, type_word
 from agentv.registry import TARGETS
 from agentv.settings import declares, read_settings
 from agentv.suggest import did_you_mean
 from agentv.targets.base import Target
+
+_OTHER_VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]*|\$\{\s*\w+\s*\}|\{\{\s*(?:env\.\w+|[A-Z_][A-Z0-9_]*)\s*\}\}")
+"""How shells and other tools write a variable: as a key it would be sent as it is."""
 
 
 class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
@@ -52,7 +56,7 @@ def _check_entry(entry: Any, path: KeyPath, problems: Problems) -> None:
         problems.wrong_type(path, "an object", entry)
         return
     for place, text in _texts(entry, path):
-        if "${{" in REFERENCE.sub("", text):
+        if "${{" in REFERENCE.sub("", text) or (is_secret_field(place) and _OTHER_VARIABLE.fullmatch(text.strip())):
             name = field_name(place)
             problems.error(place, f"Field '{name}' has a malformed variable", "A variable is written ${{ NAME }}")
     blank = [key for key in ("name", "provider") if not _is_text(entry, key, path, problems)]

@@ -103,7 +103,7 @@ def key_of(settings: ModelApi, home: str, *variables: str, given: str | None = N
         return given
     known = environment_of(home).variables
     for variable in variables:
-        if known.get(variable):
+        if known.get(variable, "").strip():
             return known[variable]
     named = variables[0]
     raise UsageError(
