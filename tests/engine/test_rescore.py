@@ -205,6 +205,23 @@ def test_cases_and_answers_without_each_other_are_left_out_and_counted(answered)
     assert sorted(answered.by_id("second")) == ["c0", "c1"]
 
 
+def test_datasets_that_a_folder_got_since_have_no_part_in_it(answered):
+    answered.dataset("yes", name="all/one.yaml")
+    assert answered.command("eval", "all", "--out", "first-of-all", "--quiet").code == 0
+    forget(answered)
+    answered.dataset("yes", "no", name="all/two.yaml")
+    _, _, ended = rescore(answered, run="first-of-all")
+    assert "have no answer" not in ended.stderr
+    assert [entry["name"] for entry in answered.manifest("second")["datasets"]] == ["one"]
+
+
+def test_a_folder_that_lost_its_manifest_says_so(answered):
+    (answered.path / "first" / "run.json").unlink()
+    ended = answered.command("rescore", "first")
+    assert ended.code == 2
+    assert "There is no run.json in" in ended.stderr and "No cases.jsonl beside" not in ended.stderr
+
+
 def test_a_run_is_scored_from_its_folder_alone(answered):
     (answered.path / "d.yaml").unlink()
     scored, why, ended = rescore(answered)

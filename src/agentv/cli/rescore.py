@@ -147,21 +147,20 @@ def _cases(options: RescoreOptions, answers: StoredAnswers, quiet: bool) -> Case
         return case_source(
             paths, warn=warn, note=note, on_error=options.on_error, options=reading, selection=options.selection
         )
-    if answers.cases_path is None:
-        hint = f"Name the datasets that were run: agentv rescore {shlex.quote(short_path(options.run))} PATHS…"
-        raise UsageError("There are results and no cases with them", f"No cases.jsonl beside {options.run}", hint)
+    again = f"agentv rescore {shlex.quote(short_path(options.run))} PATHS…"
+    kept = answers.kept_cases(f"Name the datasets that were run: {again}")
     if not options.stored_cases:
-        note("The datasets of the run are not there; its cases are taken from its folder")
-    return StoredCases(answers.cases_path, options.selection)
+        note("The datasets of the run are not all there; its cases are taken from its folder")
+    return StoredCases(kept, options.selection)
 
 
 def _still_there(answers: StoredAnswers) -> tuple[str, ...]:
-    """The paths that the run was started with, when every dataset it read is there."""
+    """The datasets that the run read, when every one of them is there; not what a folder has got since."""
     manifest = answers.manifest
     if manifest is None or not manifest.paths:
         return ()
-    there = all(os.path.exists(path) or any(mark in path for mark in "*?[") for path in manifest.paths)
-    return manifest.paths if there else ()
+    paths = tuple(entry.path for entry in manifest.datasets)
+    return paths if all(os.path.exists(path) or any(mark in path for mark in "*?[") for path in paths) else ()
 
 
 def short_path(path: str) -> str:

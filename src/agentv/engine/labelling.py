@@ -10,7 +10,6 @@ import msgspec
 from agentv.engine.question import Question
 from agentv.engine.stored_answers import StoredAnswers
 from agentv.engine.stored_cases import StoredCases
-from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.judgement import Judgement
 from agentv.model.response import answer
@@ -68,10 +67,7 @@ def with_cases(found: list[Card], cases: Iterable[EvalCase]) -> list[Card]:
 
 def stored_cases(run: StoredAnswers) -> StoredCases:
     """The cases of a run out of its folder. Raises UsageError for files of results, which hold none."""
-    if run.cases_path is None:
-        hint = "Name the datasets that were run, behind the run"
-        raise UsageError("There are results and no cases with them", f"No cases.jsonl beside {run.path}", hint)
-    return StoredCases(run.cases_path)
+    return StoredCases(run.kept_cases("Name the datasets that were run, behind the run"))
 
 
 def _filled(card: Card, case: EvalCase | None) -> Card:

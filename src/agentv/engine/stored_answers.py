@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import msgspec
@@ -117,6 +118,17 @@ class StoredAnswers:
         if not self.records:
             self.close()
             raise UsageError(f"The run has no results: {run}")
+
+    def kept_cases(self, hint: str) -> Path:
+        """The file of the cases that were answered. Raises UsageError where there is none, with the way out."""
+        if self.cases_path is not None:
+            return self.cases_path
+        folder = RunFolder(self.path)
+        detail = f"No {folder.cases_path.name} beside {self.path}"
+        if folder.cases_path.is_file():
+            missing = folder.manifest_path.name
+            detail = f"There is no {missing} in {self.path}, without which its {folder.cases_path.name} is not read"
+        raise UsageError("There are results and no cases with them", detail, hint)
 
     @property
     def jobs(self) -> int:
