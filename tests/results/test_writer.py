@@ -120,6 +120,12 @@ def whole_lines(path):
     return [json.loads(line) for line in data.splitlines()]
 
 
+def test_a_file_that_cannot_be_made_has_nothing_in_it_to_go_on_with(tmp_path):
+    with pytest.raises(AgentvError) as raised:
+        ResultWriter(tmp_path / "nowhere" / "results.jsonl")
+    assert (raised.value.detail, raised.value.hint) == ("No such file or directory", "")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
 @pytest.mark.parametrize("limit", [9_400, 9_401, 65_536])
 def test_a_write_that_does_not_fit_leaves_whole_lines_and_says_so(tmp_path, limit):
@@ -130,7 +136,7 @@ def test_a_write_that_does_not_fit_leaves_whole_lines_and_says_so(tmp_path, limi
     first, again = ended.stdout.splitlines()
     written, said = first.split(" ", 1)
     assert "File too large" in said
-    assert "go on with --resume" in said
+    assert "What was written before is whole" in said and "then run the same command again" in said
     assert again == "still full"
     *lines, last = whole_lines(path)
     assert [line["number"] for line in lines] == list(range(int(written)))

@@ -17,6 +17,9 @@ from agentv.results.record import encode_record
 SYNC_INTERVAL_S = 1.0
 """How much of the last work a power cut can take. A killed process loses nothing that was written."""
 
+GO_ON = "go on with --resume"
+"""How a run goes on."""
+
 Redact = Callable[[bytes], bytes]
 
 _BLOCK = 64 * 1024
@@ -26,11 +29,15 @@ _sync = getattr(os, "fdatasync", os.fsync)
 class ResultWriter:
     """Appends lines of JSON to one file, which is made when it is not there. One writer a file: hold the folder's lock.
 
-    `cut_bytes` is the length of a torn last line that was there and was cut off; its job has no record.
+    `cut_bytes` is the length of a torn last line that was there and was cut off; its job has no record. `go_on` is how
+    whoever writes goes on after a failure, for the message.
     """
 
-    def __init__(self, path: Path | str, redact: Redact | None = None) -> None:
+    def __init__(
+        self, path: Path | str, redact: Redact | None = None, *, go_on: str = "run the same command again"
+    ) -> None:
         self.path = Path(path)
+        self._go_on = go_on
         self._redact = redact
         self._torn = False
         self._synced_at = monotonic()
@@ -38,7 +45,7 @@ class ResultWriter:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             self._file = os.open(self.path, flags, 0o666)
         except OSError as error:
-            self._fail(error)
+            raise AgentvError(f"Cannot write {self.path}", error.strerror or str(error)) from error
         try:
             self.cut_bytes = self._cut_torn_line()
         except OSError as error:
@@ -117,7 +124,7 @@ class ResultWriter:
         raise AgentvError(
             f"Cannot write {self.path}",
             error.strerror or str(error),
-            "What was written before is whole; make room or mend the cause, then go on with --resume",
+            f"What was written before is whole; make room or mend the cause, then {self._go_on}",
         ) from error
 
 
