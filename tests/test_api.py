@@ -110,17 +110,31 @@ def test_options_are_those_of_the_command(folder):
     assert evaluate(CASES, echo, SAYS_YES, limit=1, out="first").summary.targets["echo"].cases == 1
 
 
+def carried(run):
+    return sum(each.carried_from is not None for each in run.results)
+
+
 def test_what_an_earlier_run_has_is_carried_over(folder):
-    asked = []
-
-    def answer(prompt):
-        asked.append(prompt)
-        return prompt
-
     folder.write("d.yaml", {"evalcases": CASES, "evaluators": SAYS_YES})
-    evaluate("d.yaml", answer, out="first", limit=1)
-    run = evaluate("d.yaml", answer, out="second", changed_since="first")
-    assert asked == ["yes", "no"] and len(run.results) == 2
+    evaluate("d.yaml", echo, out="first", limit=1)
+    run = evaluate("d.yaml", echo, out="second", changed_since="first")
+    assert carried(run) == 1 and len(run.results) == 2
+
+
+def test_settings_that_changed_are_another_target(folder):
+    evaluate(CASES, {"provider": "mock", "response": "yes"}, SAYS_YES, out="first")
+    same = evaluate(CASES, {"provider": "mock", "response": "yes"}, SAYS_YES, out="same", changed_since="first")
+    other = evaluate(CASES, {"provider": "mock", "response": "no"}, SAYS_YES, out="other", changed_since="first")
+    assert carried(same) == 2 and carried(other) == 0
+
+
+def test_a_function_with_values_of_its_own_is_asked_again(folder):
+    def saying(text):
+        return lambda prompt: text
+
+    evaluate(CASES, saying("yes"), SAYS_YES, out="first")
+    run = evaluate(CASES, saying("no"), SAYS_YES, out="second", changed_since="first")
+    assert carried(run) == 0 and run.summary.targets["<lambda>"].mean == 0
 
 
 @pytest.mark.parametrize(

@@ -204,3 +204,67 @@ def test_what_was_carried_over_is_not_paid_again_out_of_the_budget(project):
     ended = project.eval("--out", "second", "--quiet", "--changed-since", "first", "--budget-usd", "1.5")
     assert ended.code == 0
     assert len(project.records("second")) == 3
+
+
+PYTHON_AGENT = "import sys\nprint(sys.argv[-1].replace('broken', 'yes'))\n"
+
+
+def command(line, **settings):
+    return {"name": "default", "provider": "cli", "command_template": line, **settings}
+
+
+NAMED_FILES = {
+    "a function": ({"name": "default", "provider": "python", "function": "agent.py:answer"}, "agent.py", AGENT),
+    "a module": ({"name": "default", "provider": "python", "function": "pack.agent:answer"}, "pack/agent.py", AGENT),
+    "a package": (
+        {"name": "default", "provider": "python", "function": "package:answer"},
+        "package/__init__.py",
+        AGENT,
+    ),
+    "a command": (command("python agent.py {PROMPT}"), "agent.py", PYTHON_AGENT),
+    "a command elsewhere": (command("python agent.py {PROMPT}", cwd="src"), "src/agent.py", PYTHON_AGENT),
+    "an argument": (command("python -c 'print(1)' --config=conf.yaml"), "conf.yaml", "model: a\n"),
+    "a quoted word": (command("python 'the agent.py' {PROMPT}"), "the agent.py", PYTHON_AGENT),
+    "a variable": (command("echo {PROMPT}", env={"CONFIG": "conf.yaml"}), "conf.yaml", "model: a\n"),
+    "a transform": (
+        {"name": "default", "provider": "mock", "transform": {"function": "clean.py:clean"}},
+        "clean.py",
+        "def clean(text):\n    return text\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NAMED_FILES)
+def test_a_file_that_a_target_names_counts_as_part_of_it(project, what):
+    settings, name, content = NAMED_FILES[what]
+    project.write(".git/HEAD", "")
+    project.write(name, content)
+    project.targets(settings)
+    project.dataset("yes", "no")
+    assert project.eval("--out", "first", "--quiet").code == 0
+    why = again(project, "--changed-since", "first")[1]
+    assert all(reason.startswith("carried over") for reason in why.values()) and len(why) == 2
+    assert list(project.manifest("second")["targets"][0]["files"]) == [name]
+    project.write(name, content + "\n")
+    ended = project.eval("--out", "third", "--why", "--changed-since", "first")
+    assert ended.stderr.count(f"the target default changed ({name})") == 2, ended
+
+
+def test_a_command_is_looked_at_where_its_dataset_is(project):
+    project.write("evals/agent.py", PYTHON_AGENT)
+    project.write("agent.py", "a file of the same name that nobody runs")
+    project.targets(command("python agent.py {PROMPT}"))
+    project.dataset("yes", name="evals/d.yaml")
+    assert project.eval("evals/d.yaml", "--out", "first", "--quiet").code == 0
+    assert list(project.manifest("first")["targets"][0]["files"]) == ["evals/agent.py"]
+
+
+def test_a_recording_that_answers_counts_as_part_of_its_target(project):
+    project.dataset("yes", "no")
+    assert project.eval("--out", "answers", "--quiet").code == 0
+    project.targets({"name": "default", "provider": "replay", "from": "answers"})
+    assert project.eval("--out", "first", "--quiet").code == 0
+    results = project.path / "answers" / "results.jsonl"
+    results.write_text(results.read_text().replace('"no"', '"yes"'))
+    why = again(project, "--changed-since", "first")[1]
+    assert set(why.values()) == {"the target default changed (answers/results.jsonl)"}

@@ -184,6 +184,17 @@ def test_what_changed_since_the_run_began_is_refused_and_explained(begun, what):
     assert len(begun.records()) == 3
 
 
+def test_code_of_the_target_that_changed_since_the_run_began_is_refused_and_named(project):
+    project.write("agent.py", "def answer(prompt):\n    return 'no'\n")
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
+    project.dataset("yes", "yes")
+    assert project.eval("--out", "out", "--quiet", "--fail-fast", "--workers", "1").code == 1
+    project.write("agent.py", "def answer(prompt):\n    return prompt\n")
+    ended = project.eval("--resume", "--out", "out")
+    assert ended.code == 2 and "the target default changed (agent.py) since it began" in ended.stderr
+    assert len(project.records()) == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -210,6 +210,16 @@ def test_functions_are_asked_again_unless_their_target_says_otherwise(project, f
     assert len((folder.path / "calls").read_text()) == calls
 
 
+def test_a_function_that_is_cached_is_asked_again_when_its_file_changed(project, folder):
+    target = {"name": "default", "provider": "python", "function": "agent.py:answer", "cache": True}
+    folder.write("targets.yaml", {"targets": [target]})
+    for text in (AGENT, AGENT.replace("Paris", "Rome"), AGENT):
+        folder.write("agent.py", text)
+        records = project.run("--cache")
+    assert len((folder.path / "calls").read_text()) == 4
+    assert cached(records) == [True, True] and records["one"]["candidate_answer"] == "Paris"
+
+
 def test_a_budget_does_not_count_what_is_cached(project, folder):
     folder.write("agent.py", AGENT)
     target = {"name": "default", "provider": "python", "function": "agent.py:answer", "cache": True, "workers": 1}

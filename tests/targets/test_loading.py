@@ -5,6 +5,7 @@ import pytest
 from agentv.datasets.yaml_nodes import locate, parse_yaml
 from agentv.environment import Environment
 from agentv.errors import AgentvError
+from agentv.targets.fingerprint import fingerprint_of
 from agentv.targets.loading import (
     TargetsError,
     find_targets_file,
@@ -22,6 +23,10 @@ def load(*entries, variables=None, path="targets.yaml"):
 
 def entry(name="main", provider="mock", **settings):
     return {"name": name, "provider": provider, **settings}
+
+
+def fingerprint(targets, name):
+    return fingerprint_of(targets.get(name), targets.secrets, {})
 
 
 def load_text(text, **variables):
@@ -257,8 +262,8 @@ OTHER = {
     ids=[*SAME, *OTHER],
 )
 def test_a_fingerprint_changes_with_what_shapes_the_answer(secretive, monkeypatch, changes, variables, same):
-    before = load(secretive).fingerprint("main")
+    before = fingerprint(load(secretive), "main")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     changed = {**secretive, **changes}
-    assert (load(changed).fingerprint(changed["name"]) == before) is same
+    assert (fingerprint(load(changed), changed["name"]) == before) is same

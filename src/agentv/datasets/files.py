@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentv import globs
+from agentv.contents import folder_digest
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 CONFIG_FILE = os.path.join(".agentv", "config.yaml")
@@ -141,40 +142,6 @@ class FileFinder:
 
     def _inside(self, real: str) -> bool:
         return real == self._root or real.startswith(self._root.rstrip(os.sep) + os.sep)
-
-
-def folder_digest(folder: str) -> str:
-    """A hash of the files in a folder: their paths, whether they can be run, their contents, where links lead.
-
-    Of a Git repository in it only what its names point to: the rest follows from that, or is no content.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for parent, folders, files in os.walk(folder):
-        if os.path.basename(parent) == ".git":
-            folders[:] = [name for name in folders if name == "refs"]
-            files = [name for name in files if name in ("HEAD", "packed-refs")]
-        folders.sort()
-        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
-        for name in sorted((*files, *links)):
-            path = os.path.join(parent, name)
-            below = os.path.relpath(path, folder).replace(os.sep, "/")
-            digest.update(f"{below}\0".encode("utf-8", "surrogateescape") + _file_digest(path))
-    return digest.hexdigest()
-
-
-def _file_digest(path: str) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    try:
-        if os.path.islink(path):
-            digest.update(b"link " + os.fsencode(os.readlink(path)))
-        elif os.path.isfile(path):
-            digest.update(b"run " if os.access(path, os.X_OK) else b"file ")
-            with open(path, "rb") as stream:
-                while chunk := stream.read(1 << 20):
-                    digest.update(chunk)
-    except OSError:
-        digest.update(b"unreadable")  # copying it will say so
-    return digest.digest()
 
 
 def read_text(path: str, value: str) -> str:

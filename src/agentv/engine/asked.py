@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +35,10 @@ class Model:
         self.name = _chosen(name, targets.names)
         targets.get(self.name)
         layers = LayerSettings(
-            cache_folder=str(Path(project_root(folder)) / CACHE) if cache else None, secrets=targets.secrets
+            cache_folder=str(Path(project_root(folder)) / CACHE) if cache else None,
+            secrets=targets.secrets,
+            home=targets.home,
+            folders=(os.path.abspath(folder),),
         )
         spec = RunSpec(
             run_id="generate",

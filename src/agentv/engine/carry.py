@@ -12,6 +12,7 @@ from agentv.engine.job import Job, JobKey
 from agentv.engine.options import EvalOptions
 from agentv.errors import UsageError
 from agentv.model.result import EvaluatorResult, Result
+from agentv.model.run import TargetEntry
 from agentv.results.folder import RunFolder
 from agentv.results.record import decode_record
 
@@ -28,15 +29,15 @@ class Decision(msgspec.Struct, frozen=True):
 class Earlier:
     """A run that ended or not, looked at from a new one. Holds where its records are, not the records.
 
-    `target_fingerprint` and `evaluators_fingerprint` say what holds now, to be held against what held then; `judge` is
-    the one that the command names now.
+    `change` says what changed about a target since then, `evaluators_fingerprint` what holds now, to be held against
+    what held then; `judge` is the one that the command names now.
     """
 
     def __init__(
         self,
         folder: RunFolder,
         keep: Keep,
-        target_fingerprint: Callable[[str], str],
+        change: Callable[[TargetEntry], str],
         evaluators_fingerprint: Callable[[Job], str],
         judge: str | None = None,
     ) -> None:
@@ -44,11 +45,8 @@ class Earlier:
         self._evaluators_fingerprint = evaluators_fingerprint
         manifest = folder.read_manifest()
         self.run_id = manifest.run_id
-        then = {entry.name: entry.fingerprint for entry in manifest.targets}
-        self._same_targets = {name for name, before in then.items() if before == target_fingerprint(name)}
-        self._other_judges = {
-            entry.name for entry in manifest.judges if entry.fingerprint != target_fingerprint(entry.name)
-        }
+        self._targets = {entry.name: change(entry) for entry in manifest.targets}
+        self._other_judges = {entry.name for entry in manifest.judges if change(entry)}
         self._other_judge = manifest.options.get("judge") != judge
         self._offsets = _offsets(folder.results_path)
         self._evaluators = _evaluators(folder.cases_path) if keep == "what still holds" else {}
@@ -75,8 +73,8 @@ class Earlier:
         self._records.close()
 
     def _changed(self, job: Job, record: Result) -> str:
-        if job.target not in self._same_targets:
-            return f"the target {job.target} changed"
+        if other := self._targets.get(job.target, f"the target {job.target} changed"):
+            return other
         if record.fingerprint != (job.fingerprint or job.case.fingerprint):
             return "the case changed"
         before = self._evaluators.get((job.case.path, job.case.id))

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.contents import words_in
 from agentv.datasets.files import FileError, FileFinder
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
@@ -15,7 +16,6 @@ from agentv.model.case import EvalCase, Origin
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import digest
 
-_LONGEST_NAME = 1000
 _HERE = ("",)
 """Beside the dataset, and wherever else its files are looked for."""
 
@@ -121,7 +121,5 @@ def _texts_in(value: Any, folders: tuple[str, ...]) -> Iterator[tuple[str, tuple
 
 
 def _names_in(text: str) -> list[str]:
-    if "\n" in text or len(text) > _LONGEST_NAME:
-        return []
     file, colon, _ = text.rpartition(":")
-    return [file] if colon and file.endswith(".py") else [text.removeprefix("file://"), *text.split()]
+    return [file] if colon and file.endswith(".py") and "\n" not in text else words_in(text)

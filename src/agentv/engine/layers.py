@@ -16,7 +16,7 @@ from agentv.results.redact import Redactor
 from agentv.results.writer import GO_ON, ResultWriter
 from agentv.targets.base import Target
 from agentv.targets.cache import CachedResponder, ResponseCache, is_cacheable
-from agentv.targets.fingerprint import fingerprint_of
+from agentv.targets.fingerprint import files_of, fingerprint_of
 from agentv.targets.record import AS_IT_IS, RecordingResponder, Variant
 from agentv.targets.sending import sent_by
 
@@ -24,7 +24,10 @@ _OVERLOADED = frozenset({503, 529})
 
 
 class LayerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run keeps what its targets are asked and answer, as plain data. None: it does not."""
+    """Where a run keeps what its targets are asked and answer, as plain data. None: it does not.
+
+    `home` is the folder that paths in targets' settings start from, `folders` are those of the datasets.
+    """
 
     cache_folder: str | None = None
     record_file: str | None = None
@@ -33,6 +36,8 @@ class LayerSettings(msgspec.Struct, frozen=True, kw_only=True):
     logs_folder: str | None = None
     workspaces_folder: str | None = None
     secrets: frozenset[str] = frozenset()
+    home: str = ""
+    folders: tuple[str, ...] = ()
 
 
 class Layers:
@@ -40,7 +45,7 @@ class Layers:
 
     def __init__(self, settings: LayerSettings) -> None:
         redact = Redactor(settings.secrets).redact_line
-        self._secrets = settings.secrets
+        self._settings = settings
         self._cache = None if settings.cache_folder is None else ResponseCache(settings.cache_folder, redact)
         self._recording = (
             None if settings.record_file is None else ResultWriter(settings.record_file, redact, go_on=GO_ON)
@@ -58,7 +63,7 @@ class Layers:
             layered = BatchingResponder(responder, layered, limiter)
         if self._cache is not None and is_cacheable(settings):
             # Outside the limit: what is on disk needs no place at the endpoint.
-            layered = CachedResponder(layered, self._cache, fingerprint_of(settings, self._secrets))
+            layered = CachedResponder(layered, self._cache, self._fingerprint(settings))
         return self.around_replay(settings, layered, variant)
 
     def around_replay(self, settings: Target, responder: Responder, variant: Variant = AS_IT_IS) -> Responder:
@@ -66,6 +71,10 @@ class Layers:
         if self._recording is None:
             return responder
         return RecordingResponder(responder, settings.name, self._recording.write, variant)
+
+    def _fingerprint(self, settings: Target) -> str:
+        files = files_of(settings, self._settings.home, self._settings.folders)
+        return fingerprint_of(settings, self._settings.secrets, files)
 
     def close(self) -> None:
         """Ends the recording; every line of it is on disk for good."""

@@ -157,7 +157,7 @@ class RescoreSession(Session):
         manifest = answers.manifest
         self._then = {entry.name: entry for entry in manifest.targets} if manifest is not None else {}
         judges = manifest.judges if manifest is not None else ()
-        self._judges_then = {entry.name: entry.fingerprint for entry in (*self._then.values(), *judges)}
+        self._judges_then = {entry.name: entry for entry in (*self._then.values(), *judges)}
         self._stopped_early = _stopped_early(answers)
         self._stand_ins: dict[str, Target] = {}
         super().__init__(options, cases, evaluators=evaluators)
@@ -231,8 +231,12 @@ class RescoreSession(Session):
             return f"was judged by {', '.join(sorted(asked.judges))}"
         if asked.judges and self.options.judge is None and self._judge_then(target) != self._judge_now(target):
             return "has another judge"
-        changed = [name for name in sorted(asked.all) if self._judges_then.get(name) != self._targets.fingerprint(name)]
+        changed = [name for name in sorted(asked.all) if self._is_another(name)]
         return f"its judge {changed[0]} changed" if changed else ""
+
+    def _is_another(self, judge: str) -> bool:
+        then = self._judges_then.get(judge)
+        return then is None or bool(self._targets.change(then))
 
     def verdicts_then(self, stored: StoredCase) -> Verdicts | None:
         """The limits that a case was graded by."""
@@ -326,6 +330,9 @@ class RescoreSession(Session):
 
     def _entry(self, name: str) -> TargetEntry:
         return self._then.get(name) or TargetEntry(name=name, provider="unknown", fingerprint="")
+
+    def _change(self, then: TargetEntry) -> str:  # noqa: ARG002
+        return ""  # it is not asked
 
     def _manifest(self, checked: Checked, run_id: str) -> RunManifest:
         answers = self.answers

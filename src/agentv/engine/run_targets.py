@@ -9,18 +9,29 @@ from contextlib import suppress
 from agentv.engine.runs import run_path
 from agentv.errors import AgentvError
 from agentv.model.run import TargetEntry
-from agentv.model.values import digest
 from agentv.targets.base import Target
+from agentv.targets.fingerprint import files_of, fingerprint_of
 from agentv.targets.loading import Targets
 from agentv.targets.recorded import is_recording
+from agentv.targets.replay import Replay
 
 
 class RunTargets:
-    """Settings by name. With `replay` a file answers in their place, and variables of the targets may be unset."""
+    """Settings by name. With `replay` a file answers in their place, and variables of the targets may be unset.
 
-    def __init__(self, file: Targets, given: Mapping[str, Target], replay: str | None = None) -> None:
+    `folders` are those of the datasets, where commands are run.
+    """
+
+    def __init__(
+        self,
+        file: Targets,
+        given: Mapping[str, Target],
+        replay: str | None = None,
+        folders: tuple[str, ...] = (),
+    ) -> None:
         self._file = file
         self._given = given
+        self._folders = folders
         self._replay = None if replay is None else os.path.abspath(run_path(replay))
         self.names = (*given, *(name for name in file.names if name not in given))
 
@@ -56,17 +67,26 @@ class RunTargets:
     def entry(self, name: str) -> TargetEntry:
         """What a manifest says of a target."""
         if self._replay is not None:
-            settings = {"from": self._replay}
-            return TargetEntry(name=name, provider="replay", fingerprint=digest(settings), settings=settings)
-        if name in self._given:
-            return TargetEntry(name=name, provider=self._given[name].provider, fingerprint="")
+            target: Target = Replay(name=name, provider="replay", source=self._replay)
+            shown = {"from": self._replay}
+        else:
+            target = self._called(name)
+            shown = {} if name in self._given else self._file.public(name)
+        files = files_of(target, self._file.home, self._folders)
         return TargetEntry(
             name=name,
-            provider=self._file.get(name).provider,
-            fingerprint=self._file.fingerprint(name),
-            settings=self._file.public(name),
+            provider=target.provider,
+            fingerprint=fingerprint_of(target, self._file.secrets, files),
+            settings=shown,
+            files=files,
         )
 
-    def fingerprint(self, name: str) -> str:
-        """A hash of what shapes a target's answers; empty for one that has no settings to hash."""
-        return self.entry(name).fingerprint if name in self.names else ""
+    def change(self, then: TargetEntry, noun: str = "target") -> str:
+        """What changed about a target since a manifest said this of it, in words; empty when it is the same."""
+        now = self.entry(then.name) if then.name in self.names else None
+        if now is not None and now.fingerprint and now.fingerprint == then.fingerprint:
+            return ""
+        files = now is not None and sorted(
+            name for name in {*then.files, *now.files} if then.files.get(name) != now.files.get(name)
+        )
+        return f"the {noun} {then.name} changed" + (f" ({', '.join(files)})" if files else "")

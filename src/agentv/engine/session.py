@@ -88,9 +88,10 @@ class Session:
         folder = cases.sources[0].folder if cases.sources else "."
         self.root = project_root(folder)
         self.defaults = load_defaults(folder, self.root, cases.sink.warning)
+        self._folders = tuple(dict.fromkeys(os.path.abspath(each.folder) for each in cases.sources)) or (os.getcwd(),)
         self._given = {target.name: target for target in given}
         self._file = open_targets(folder, options.targets_file)
-        self._targets = RunTargets(self._file, self._given, options.replay)
+        self._targets = RunTargets(self._file, self._given, options.replay, self._folders)
         self._evaluators = evaluators
         self.plan = self._plan()
 
@@ -150,6 +151,8 @@ class Session:
             logs_folder=None if run_folder is None else str(run_folder / LOGS),
             workspaces_folder=None if run_folder is None else str(run_folder / WORKSPACES),
             secrets=self.secrets,
+            home=self.home,
+            folders=self._folders,
         )
 
     def execute(
@@ -223,7 +226,7 @@ class Session:
             return files.fingerprint(job.case, self.plan.evaluators_of(job.case))
 
         folder = RunFolder.open(run_path(run))
-        return Earlier(folder, keep, self._targets.fingerprint, evaluators_fingerprint, self.options.judge)
+        return Earlier(folder, keep, self._targets.change, evaluators_fingerprint, self.options.judge)
 
     def _run(
         self,
@@ -351,16 +354,19 @@ class Session:
         """A run goes on with what it began with, or not at all: half of each would be neither."""
         before = {entry.path: entry.digest for entry in earlier.datasets}
         after = {entry.path: entry.digest for entry in checked.datasets}
-        changed = [f"the dataset {path}" for path in before if before[path] != after.get(path)]
-        now = [("target", entry, self._entry(entry.name).fingerprint) for entry in earlier.targets]
-        now += [("judge", entry, self._targets.fingerprint(entry.name)) for entry in earlier.judges]
-        changed += [f"the {noun} {entry.name}" for noun, entry, found in now if entry.fingerprint != found]
+        changes = [f"the dataset {path} changed" for path in before if before[path] != after.get(path)]
+        changes += filter(None, (self._change(entry) for entry in earlier.targets))
+        changes += filter(None, (self._targets.change(entry, "judge") for entry in earlier.judges))
         if earlier.defaults != given_defaults(self.defaults):
-            changed.append("`execution` of .agentv/config.yaml")
-        if changed:
-            what = " and ".join(changed)
+            changes.append("`execution` of .agentv/config.yaml changed")
+        if changes:
+            what = " and ".join(changes)
             hint = "Start a new run, or put back what was there; --changed-since keeps what still holds"
-            raise UsageError(f"The run in progress cannot go on: {what} changed since it began", hint=hint)
+            raise UsageError(f"The run in progress cannot go on: {what} since it began", hint=hint)
+
+    def _change(self, then: TargetEntry) -> str:
+        """What changed about a target that answers."""
+        return self._targets.change(then)
 
 
 def open_targets(folder: str, file: str | None = None) -> Targets:

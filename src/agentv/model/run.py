@@ -27,12 +27,13 @@ class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class TargetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One target of a run, its secrets left out."""
+    """One target of a run, its secrets left out. `files` has hashes of the files that its settings name."""
 
     name: str
     provider: str
     fingerprint: str
     settings: dict[str, Any] = {}
+    files: dict[str, str] = {}
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -67,6 +68,18 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         raise UsageError(
             message, hint="Providers that do: openai (and what speaks its API), azure, python, sentence-transformers"
         )
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """Where files and folders lie, or may lie, that the settings name and that shape the answers.
+
+        `home` is as for `open`, `folders` are those of the datasets. What is not there is passed over.
+        """
+        return ()
+
+    @property
+    def can_be_told_apart(self) -> bool:
+        """Whether its settings, with the files they name, say all that shapes its answers."""
+        return True
 
     @property
     def works_in_a_folder(self) -> bool:

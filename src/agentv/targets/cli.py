@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
 import msgspec
 
+from agentv.contents import words_in
 from agentv.environment import REFERENCE
 from agentv.model.response import Responder
 from agentv.suggest import did_you_mean
@@ -70,6 +73,13 @@ class Cli(Target, frozen=True, kw_only=True):
         from agentv.targets.command import CommandResponder  # late: settings are checked without asyncio
 
         return CommandResponder(self, home)
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:
+        """What the command and its variables name, from the folder that it runs in."""
+        where = folders if self.cwd is None else (os.path.join(home, self.cwd),)
+        words = [word for text in (self.command_template, *self.env.values()) for word in words_in(text)]
+        files = (os.path.join(folder, word) for folder in where for word in words if word)
+        return (path for path in files if os.path.isfile(path))
 
     def complaints(self) -> list[str]:
         """A blank command, an unknown placeholder, a health check of no known form."""

@@ -1,4 +1,4 @@
-"""What of a target's settings is shown and what is hashed: neither holds a secret."""
+"""What of a target's settings is shown and what is hashed, the files they name included: neither holds a secret."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from agentv.environment import is_secret_field
+from agentv.contents import contents, file_of
+from agentv.environment import folders_upward, is_secret_field
 from agentv.model.values import digest
 from agentv.problems import KeyPath
 from agentv.targets.base import Target
@@ -18,21 +19,42 @@ _NOT_IN_THE_ANSWER = ("name", "judge_target", "workers", "timeout_seconds", "max
 """Settings that say how a target is called and not what it answers; `retry_…` besides."""
 
 
-def fingerprint_of(settings: Target, secrets: Iterable[str]) -> str:
-    """A hash of what shapes a target's answers. A new key, name or number of workers does not change it."""
-    return digest(
+def fingerprint_of(settings: Target, secrets: Iterable[str], files: Mapping[str, str]) -> str:
+    """A hash of what shapes a target's answers, `files_of` it included. Empty: nobody can say whether it is the same.
+
+    A new key, name or number of workers does not change it.
+    """
+    if not settings.can_be_told_apart:
+        return ""
+    found = digest(
         {
             key: shown(value, (key,), dict.fromkeys(secrets, MASK))
             for key, value in given_settings(settings).items()
             if key not in _NOT_IN_THE_ANSWER and not key.startswith("retry_") and not is_secret_field((key,))
         }
     )
+    return digest([found, files]) if files else found
+
+
+def files_of(settings: Target, home: str, folders: Iterable[str]) -> dict[str, str]:
+    """A hash of each file that a target's settings name, by its path; `folders` are those of the datasets.
+
+    What these files import or read in their turn is not looked for.
+    """
+    folders = tuple(folders)
+    named = list(settings.files_named(home, folders))
+    if ".py:" in settings.provider:
+        named.append(file_of(settings.provider, home) or "")
+    if settings.transform is not None and settings.transform.function is not None:
+        upward = dict.fromkeys(parent for folder in folders for parent in folders_upward(folder, home))
+        named += [file_of(settings.transform.function, folder) or "" for folder in upward]
+    return contents(filter(None, named), home)
 
 
 def given_settings(settings: Target) -> dict[str, Any]:
     """The settings that differ from their defaults, as plain data."""
     return {
-        field.encode_name: msgspec.to_builtins(value)
+        field.encode_name: msgspec.to_builtins(value, enc_hook=_name_of)
         for field in msgspec.structs.fields(type(settings))
         if (value := getattr(settings, field.name)) != _default(field)
     }
@@ -50,6 +72,11 @@ def shown(value: Any, path: KeyPath, replaceable: Mapping[str, str]) -> Any:
     if isinstance(value, list | tuple):
         return [shown(item, (*path, index), replaceable) for index, item in enumerate(value)]
     return value
+
+
+def _name_of(value: Any) -> str:
+    """A function that a program gives stands there by its name; the rest of it is in its file."""
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

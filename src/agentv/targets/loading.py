@@ -26,7 +26,7 @@ from agentv.settings import read_settings
 from agentv.suggest import did_you_mean
 from agentv.targets.base import Target
 from agentv.targets.file import check_targets, target_names
-from agentv.targets.fingerprint import MASK, fingerprint_of, given_settings, shown
+from agentv.targets.fingerprint import MASK, given_settings, shown
 
 PROJECT_FOLDER = ".agentv"
 FILE_NAMES = (
@@ -151,10 +151,6 @@ class Targets:
         """The settings that were given, without secrets: each by the variable it comes from, where there is one."""
         given = given_settings(self.get(name))
         return {key: shown(value, (key,), self._replaceable) for key, value in given.items()}
-
-    def fingerprint(self, name: str) -> str:
-        """A hash of what shapes a target's answers."""
-        return fingerprint_of(self.get(name), self.secrets)
 
     @property
     def _replaceable(self) -> dict[str, str]:

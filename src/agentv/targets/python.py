@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any, ClassVar
 
+from agentv.contents import file_of
 from agentv.environment import REFERENCE
 from agentv.functions import built, import_reference
 from agentv.model.response import Responder
@@ -39,6 +41,11 @@ class PythonFunction(Target, frozen=True, kw_only=True):
         """The same function, which returns vectors."""
         return self.open(home)
 
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """The file of the function."""
+        found = file_of(self.function, home)
+        return () if found is None else (found,)
+
     def complaints(self) -> list[str]:
         """A function named in no known form."""
         if _FUNCTION.fullmatch(self.function) or REFERENCE.search(self.function):
@@ -56,3 +63,13 @@ class GivenFunction(Target, frozen=True, kw_only=True):
         from agentv.targets.functions import FunctionResponder  # late: as above
 
         return FunctionResponder(self.call, getattr(self.call, "__qualname__", self.name), home or os.getcwd())
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """The file that the function is written in."""
+        return (self.call.__code__.co_filename,) if isinstance(self.call, FunctionType) else ()
+
+    @property
+    def can_be_told_apart(self) -> bool:
+        """Not for what carries values of its own, as objects, methods and closures do, nor for what is in no file."""
+        call = self.call
+        return isinstance(call, FunctionType) and not call.__closure__ and os.path.isfile(call.__code__.co_filename)

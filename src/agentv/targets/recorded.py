@@ -71,7 +71,7 @@ class Recording:
     """
 
     def __init__(self, source: str, home: str = ".") -> None:
-        self.path, self.wanted = _find(source, home)
+        self.path, self.wanted = find_recorded(source, home)
         self.is_recording = False
         self.missing: list[str] = []
         self._stream: BinaryIO | None = open(self.path, "rb")  # noqa: SIM115  # closed by close
@@ -233,7 +233,7 @@ def choose(recording: Recording, name: str) -> str:
     raise AgentvError(f"Cannot replay {path}", f"It has several targets: {', '.join(targets)}", hint)
 
 
-def _find(source: str, home: str) -> tuple[str, str | None]:
+def find_recorded(source: str, home: str) -> tuple[str, str | None]:
     """The file to read, and the target that is named behind a colon."""
     whole = os.path.join(home, os.path.expanduser(source))
     shorter, colon, target = whole.rpartition(":")

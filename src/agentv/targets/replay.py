@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import ClassVar
 
+from agentv.errors import AgentvError
 from agentv.model.response import Responder
 from agentv.targets.base import COMMON_ALIASES, Target
 
@@ -27,6 +30,14 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     def open_embeddings(self, home: str) -> Responder:
         """A recording has embeddings beside answers."""
         return self.open(home)
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """The file that answers."""
+        from agentv.targets.recorded import find_recorded  # late: as above
+
+        with suppress(AgentvError):  # opening it will say that it is not there
+            return (find_recorded(self.source, home)[0],)
+        return ()
 
     def complaints(self) -> list[str]:
         """A blank source."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import msgspec
 
+from agentv.contents import words_in
 from agentv.model.response import Responder, Response
 from agentv.targets.agents.transcript import Event
 from agentv.targets.base import COMMON_ALIASES, OTHER_TOOLS, Target
@@ -79,6 +81,16 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         from agentv.targets.agents.responder import AgentResponder  # late: settings are checked without asyncio
 
         return AgentResponder(self, home)
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """A program that is not on the PATH, the template of its home, and files that arguments and variables name."""
+        program, template = os.path.expanduser(self.executable), os.path.expanduser(self.home_template or "")
+        work = os.path.join(home, os.path.expanduser(self.cwd)) if self.cwd is not None else None
+        words = [word for text in (*self.args, *self.env.values()) for word in words_in(text)]
+        files = [os.path.join(work or "", word) for word in words if work is not None or os.path.isabs(word)]
+        own = [os.path.join(home, program)] if os.sep in program else []
+        templates = [os.path.join(home, template)] if template else []
+        return [*(path for path in (*own, *files) if os.path.isfile(path)), *templates]
 
     def complaints(self) -> list[str]:
         """A blank program, or a home of its own and the user's at once."""

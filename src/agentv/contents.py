@@ -1,0 +1,109 @@
+"""What is in files and folders, as hashes; and which words of a setting may name a file. Knows no kind of setting."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+
+LONGEST_NAME = 1000
+
+_READ_WHOLE_BYTES = 64 * 1024 * 1024
+
+
+def words_in(text: str) -> list[str]:
+    """What in a command, or in another setting, may name a file: the text, its words, and what follows a `=`."""
+    if "\n" in text or len(text) > LONGEST_NAME:
+        return []
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quotation mark that nothing closes
+        words = text.split()
+    values = [value for word in words if (value := word.partition("=")[2])]
+    return list(dict.fromkeys((text.removeprefix("file://"), *words, *values)))
+
+
+def file_of(reference: str, folder: str) -> str | None:
+    """The file that `file.py:name` or `module:name` names, looked up as they are imported, without importing it."""
+    place = reference.rpartition(":")[0]
+    if place.endswith(".py"):
+        return os.path.join(folder, place)
+    parts = os.path.join(*place.split(".")) if place else ""
+    for parent in (*sys.path, folder):
+        for ending in (".py", os.sep + "__init__.py"):
+            path = os.path.join(parent, parts + ending)
+            if parts and os.path.isfile(path):
+                return path
+    return None
+
+
+def contents(paths: Iterable[str], home: str) -> dict[str, str]:
+    """A hash of each file and folder that is there, by its path from `home`, or by its whole path outside of it."""
+    found: dict[str, str] = {}
+    home = os.path.realpath(home)
+    for path in map(os.path.realpath, paths):
+        below = os.path.relpath(path, home).replace(os.sep, "/")
+        name = path if below.startswith("../") else below
+        if name in found:
+            continue
+        if os.path.isfile(path):
+            found[name] = file_digest(path).hex()
+        elif os.path.isdir(path):
+            found[name] = folder_digest(path)
+    return found
+
+
+def file_digest(path: str) -> bytes:
+    """A hash of the bytes of a file; of a very large one, of its size and the moment it was written."""
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        status = os.stat(path)
+        if status.st_size > _READ_WHOLE_BYTES:
+            digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
+            return digest.digest()
+        for chunk in _chunks(path):
+            digest.update(chunk)
+    except OSError:
+        digest.update(b"unreadable")  # whoever uses it will say so
+    return digest.digest()
+
+
+def folder_digest(folder: str) -> str:
+    """A hash of the files in a folder: their paths, whether they can be run, their contents, where links lead.
+
+    Of a Git repository in it only what its names point to: the rest follows from that, or is no content.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for parent, folders, files in os.walk(folder):
+        if os.path.basename(parent) == ".git":
+            folders[:] = [name for name in folders if name == "refs"]
+            files = [name for name in files if name in ("HEAD", "packed-refs")]
+        folders.sort()
+        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+        for name in sorted((*files, *links)):
+            path = os.path.join(parent, name)
+            below = os.path.relpath(path, folder).replace(os.sep, "/")
+            digest.update(f"{below}\0".encode("utf-8", "surrogateescape") + _entry_digest(path))
+    return digest.hexdigest()
+
+
+def _entry_digest(path: str) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        if os.path.islink(path):
+            digest.update(b"link " + os.fsencode(os.readlink(path)))
+        elif os.path.isfile(path):
+            digest.update(b"run " if os.access(path, os.X_OK) else b"file ")
+            for chunk in _chunks(path):
+                digest.update(chunk)
+    except OSError:
+        digest.update(b"unreadable")  # copying it will say so
+    return digest.digest()
+
+
+def _chunks(path: str) -> Iterator[bytes]:
+    with open(path, "rb") as stream:
+        while chunk := stream.read(1 << 20):
+            yield chunk
