@@ -33,6 +33,7 @@ GROUND = {
     "transform",
     "patterns",
     "hashes",
+    "contents",
     "__init__",
 }
 MAY_IMPORT = {

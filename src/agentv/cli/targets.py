@@ -42,7 +42,7 @@ def command(context: click.Context, file: str | None, as_json: bool) -> None:
     context.obj = {"file": file, "as_json": as_json}
     if context.invoked_subcommand is not None:
         return
-    from agentv.engine.session import open_targets
+    from agentv.engine.run_targets import open_targets
 
     targets = open_targets(".", file)
     if not targets.names:
@@ -74,7 +74,7 @@ def check(context: click.Context, names: tuple[str, ...], file: str | None, as_j
     """
     import asyncio  # late: listing does without it
 
-    from agentv.engine.session import open_targets
+    from agentv.engine.run_targets import open_targets
     from agentv.model.values import to_json
     from agentv.targets.check import check_targets
 

@@ -13,8 +13,8 @@ from agentv.engine.calls import Targets
 from agentv.engine.job import RunSpec
 from agentv.engine.judging import FALLBACK, JudgeCalls, Judging
 from agentv.engine.layers import LayerSettings
-from agentv.engine.run_targets import RunTargets
-from agentv.engine.session import CACHE, open_targets
+from agentv.engine.run_targets import RunTargets, open_targets
+from agentv.engine.session import CACHE
 from agentv.errors import UsageError
 from agentv.evaluators.asking import Form, ask_for
 from agentv.model.case import EvalCase

@@ -6,12 +6,16 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+from agentv.datasets.files import project_root
+from agentv.datasets.yaml_document import parse_yaml_file
+from agentv.datasets.yaml_nodes import locate
 from agentv.engine.runs import run_path
+from agentv.environment import load_environment
 from agentv.errors import AgentvError
 from agentv.model.run import TargetEntry
 from agentv.targets.base import Target
 from agentv.targets.fingerprint import files_of, fingerprint_of
-from agentv.targets.loading import Targets
+from agentv.targets.loading import Targets, find_targets_file, load_targets, named_targets_file, without_targets
 from agentv.targets.recorded import is_recording
 from agentv.targets.replay import Replay
 
@@ -90,3 +94,14 @@ class RunTargets:
             name for name in {*then.files, *now.files} if then.files.get(name) != now.files.get(name)
         )
         return f"the {noun} {then.name} changed" + (f" ({', '.join(files)})" if files else "")
+
+
+def open_targets(folder: str, file: str | None = None) -> Targets:
+    """The targets that a folder's datasets are run against, from the file that is named or the nearest one."""
+    root = project_root(folder)
+    environment = load_environment(folder, root)
+    path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
+    if path is None:
+        return without_targets(environment)
+    data = parse_yaml_file(path)
+    return load_targets(data, path, environment, lambda key: mark.line if (mark := locate(data, key)) else None)

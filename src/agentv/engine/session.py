@@ -14,8 +14,6 @@ import msgspec
 
 from agentv import __version__
 from agentv.datasets.files import project_root
-from agentv.datasets.yaml_document import parse_yaml_file
-from agentv.datasets.yaml_nodes import locate
 from agentv.engine.carry import Earlier, carried
 from agentv.engine.defaults import default_target, given_defaults, load_defaults
 from agentv.engine.evaluator_files import EvaluatorFiles
@@ -30,12 +28,11 @@ from agentv.engine.partial import label
 from agentv.engine.plan import Cases, Checked, Plan, check
 from agentv.engine.prices import why_unpriced
 from agentv.engine.run import Observer, Running, milliseconds_since
-from agentv.engine.run_targets import RunTargets
+from agentv.engine.run_targets import RunTargets, open_targets
 from agentv.engine.runs import run_path
 from agentv.engine.stopping import Stopping, parse_rule
 from agentv.engine.work import Worker, now
 from agentv.engine.workspace import FOLDER as WORKSPACES
-from agentv.environment import load_environment
 from agentv.errors import AgentvError, UsageError
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.run import Counts, RunManifest, RunSummary, TargetEntry, TargetSummary
@@ -44,7 +41,6 @@ from agentv.results.folder import RunFolder, new_run_id
 from agentv.results.redact import Redactor
 from agentv.results.summary import TargetDetails
 from agentv.targets.base import Target
-from agentv.targets.loading import Targets, find_targets_file, load_targets, named_targets_file, without_targets
 from agentv.targets.replay import Replay
 
 RESULTS = os.path.join(".agentv", "results")
@@ -367,17 +363,6 @@ class Session:
     def _change(self, then: TargetEntry) -> str:
         """What changed about a target that answers."""
         return self._targets.change(then)
-
-
-def open_targets(folder: str, file: str | None = None) -> Targets:
-    """The targets that a folder's datasets are run against, from the file that is named or the nearest one."""
-    root = project_root(folder)
-    environment = load_environment(folder, root)
-    path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
-    if path is None:
-        return without_targets(environment)
-    data = parse_yaml_file(path)
-    return load_targets(data, path, environment, lambda key: mark.line if (mark := locate(data, key)) else None)
 
 
 def _stopped(target: TargetSummary) -> bool:
