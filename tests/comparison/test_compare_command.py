@@ -176,6 +176,35 @@ def test_targets_of_one_run_are_compared(tmp_path):
     assert agentv(f"{path}:new", f"{path}:old").returncode == 1
 
 
+def test_prompts_of_one_run_are_compared(tmp_path):
+    records = [record(n, score, prompt=prompt) for n in range(20) for prompt, score in (("old", 0.0), ("new", 1.0))]
+    path = write_run(tmp_path / "a.jsonl", *records)
+    assert agentv(path).stdout.startswith("B is better by 1.000")
+    assert agentv(f"{path}:new", f"{path}:old").returncode == 1
+    unknown = agentv(f"{path}:nwe", f"{path}:old")
+    assert unknown.returncode == 2 and "No result of the target or prompt 'nwe'" in unknown.stderr
+    assert "Did you mean 'new'?" in unknown.stderr
+
+
+def test_a_name_that_is_a_target_and_a_prompt_is_the_target(tmp_path):
+    records = [
+        record(n, float(target == "x"), target=target, prompt=prompt)
+        for n in range(9)
+        for target in "xy"
+        for prompt in "xz"
+    ]
+    path = write_run(tmp_path / "a.jsonl", *records)
+    assert agentv(f"{path}:y", f"{path}:x").stdout.startswith("B is better by 1.000")
+
+
+def test_a_target_that_only_failed_is_named(tmp_path):
+    scores = (("good", 1.0), ("other", 0.5), ("dead", None))
+    path = write_run(tmp_path / "a.jsonl", *(record(n, score, target=t) for n in range(3) for t, score in scores))
+    found = agentv(path)
+    assert found.returncode == 2 and f"{path}:dead scored no case" in found.stderr
+    assert "3 of its 3 results are errors: timeout 3" in found.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

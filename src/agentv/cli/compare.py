@@ -37,9 +37,10 @@ FAIL_ON = ["regression", "worse", "any-loss", "inconclusive", "never"]
 def command(runs: tuple[str, ...], **given: Any) -> None:
     """Compare runs, and say whether the change is real.
 
-    RUN is a run's folder or id, or a file of results, AgentV's too; RUN:target picks one target. Cases are joined by
-    dataset and id, and trials are averaged. A single run is taken apart by its targets; more than two runs give a
-    matrix and a ranking, in which the first is the one that others must not be worse than.
+    RUN is a run's folder or id, or a file of results, AgentV's too; RUN:target picks one target, and RUN:prompt one
+    prompt. Cases are joined by dataset and id, and trials are averaged. A single run is taken apart by its targets, or
+    by its prompts where it has one target; more than two runs give a matrix and a ranking, in which the first is the
+    one that others must not be worse than.
 
     \b
     Exit codes: 0 fine   1 what --fail-on names   2 usage, or files that cannot be read
@@ -105,7 +106,7 @@ def _fails(matrix: Matrix, on: FailOn) -> bool:
 
 
 def _loaded(runs: tuple[str, ...]) -> list[RunScores]:
-    """The scores of the named runs; of a single one, those of each of its targets."""
+    """The scores of the named runs; of a single one, those of each of its targets, or else of its prompts."""
     from agentv.comparison.scores import RunScores
     from agentv.engine.runs import named_run
 
@@ -113,10 +114,12 @@ def _loaded(runs: tuple[str, ...]) -> list[RunScores]:
     if len(named) > 1:
         return [RunScores(path, run, target) for run, (path, target) in zip(runs, named, strict=True)]
     (path, target), (run,) = named[0], runs
-    targets = [] if target is not None else RunScores(path, run).targets
-    if len(targets) < 2:
-        raise UsageError("Two runs are needed", hint="Or one run with several targets, which are then compared")
-    return [RunScores(path, f"{run}:{name}", name) for name in targets]
+    whole = None if target is not None else RunScores(path, run)
+    names = [] if whole is None else whole.targets if len(whole.targets) > 1 else whole.prompts
+    if len(names) < 2:
+        hint = "Or one run with several targets or prompts, which are then compared"
+        raise UsageError("Two runs are needed", hint=hint)
+    return [RunScores(path, f"{run}:{name}", name) for name in names]
 
 
 def _print_json(data: dict[str, Any]) -> None:

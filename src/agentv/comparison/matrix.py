@@ -29,7 +29,7 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
     scores = np.array(columns).T.reshape(len(common), len(runs))
     there = ~np.isnan(scores).any(axis=1)
     if not there.any():
-        raise UsageError("No case was scored by all runs", hint="Cases are joined by dataset and id")
+        raise _nothing_in_common(runs)
     rows = np.array([[side.names[name] for side in sides] for name in common], dtype=np.intp)[there]
     scores, clusters = scores[there], clusters_of(sides, rows)
     pairs = [(i, j) for i in range(len(runs)) for j in range(i + 1, len(runs))]
@@ -48,6 +48,16 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
         left_out=tuple(len(side.names) - len(scores) for side in sides),
         notes=tuple(notes),
     )
+
+
+def _nothing_in_common(runs: Sequence[RunScores]) -> UsageError:
+    """Says which run is to blame, where it is one that scored nothing at all."""
+    idle = [run for run in runs if not len(run.scores.cases)]
+    if not idle:
+        return UsageError("No case was scored by all runs", hint="Cases are joined by dataset and id")
+    errors = ", ".join(f"{name} {count:,}" for name, count in idle[0].error_classes.most_common())
+    why = f"{idle[0].errors:,} of its {idle[0].records:,} results are errors" + (f": {errors}" if errors else "")
+    return UsageError(f"{idle[0].label} scored no case", why, "Name the other runs without it")
 
 
 def _square(found: Mapping[tuple[int, int], Cell], size: int) -> tuple[tuple[Cell | None, ...], ...]:

@@ -59,10 +59,10 @@ class RunScores:
     """What a run scored. `cases` are in order of appearance, and everything else refers to them by number.
 
     `tags` are numbers of `tag_sets`; `starts` are the bytes at which the first scored record of each case starts,
-    None where there is none.
+    None where there is none. `picked` is the target, or else the prompt, that alone is looked at.
     """
 
-    def __init__(self, path: Path | str, label: str, target: str | None = None) -> None:
+    def __init__(self, path: Path | str, label: str, picked: str | None = None) -> None:
         self.path = path
         self.label = label
         self.cases: dict[CaseKey, int] = {}
@@ -79,15 +79,31 @@ class RunScores:
         self._talk = False
         self._targets: dict[str, None] = {}
         self._prompts: dict[str | None, None] = {}
-        others: set[str] = set()
-        for start, record in brief_records(path):
-            if target is not None and record.target != target:
-                others.add(record.target)
-            else:
+        if picked is None:
+            for start, record in brief_records(path):
                 self._add(start, record)
-        if target is not None and not self.records:
-            hint = did_you_mean(target, others) or f"Targets: {', '.join(sorted(others)) or 'none'}"
-            raise UsageError(f"No result of the target '{target}' in {path}", hint=hint)
+        else:
+            self._pick(picked)
+
+    def _pick(self, name: str) -> None:
+        targets, prompts = set(), set()
+        for start, record in brief_records(self.path):
+            targets.add(record.target)
+            prompts.add(record.prompt)
+            if record.target == name:
+                self._add(start, record)
+        if name in targets:
+            return
+        named = {prompt for prompt in prompts if prompt is not None}
+        if name not in named:
+            known = f"Targets: {', '.join(sorted(targets)) or 'none'}"
+            known += f"; prompts: {', '.join(sorted(named))}" if named else ""
+            hint = did_you_mean(name, {*targets, *named}) or known
+            what = "target or prompt" if named else "target"
+            raise UsageError(f"No result of the {what} '{name}' in {self.path}", hint=hint)
+        for start, record in brief_records(self.path):
+            if record.prompt == name:
+                self._add(start, record)
 
     @property
     def targets(self) -> list[str]:

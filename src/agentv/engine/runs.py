@@ -43,14 +43,17 @@ def existing_run(given: str) -> str:
 
 
 def named_run(given: str) -> tuple[str, str | None]:
-    """The run that `RUN` or `RUN:target` names, and the target. Raises UsageError when there is none."""
+    """The run that `RUN`, `RUN:target` or `RUN:prompt` names, and what is behind the colon. Raises UsageError."""
     path = run_path(given)
     if os.path.exists(path):
         return path, None
     run, colon, target = given.rpartition(":")
     if colon and run and target and os.path.exists(run_path(run)):
         return run_path(run), target
-    raise UsageError(f"No such run: {given}", hint=f"Runs are kept in {RESULTS_FOLDER}; RUN:target picks one target")
+    raise UsageError(
+        f"No such run: {given}",
+        hint=f"Runs are kept in {RESULTS_FOLDER}; RUN:target picks one target, RUN:prompt one prompt",
+    )
 
 
 def cases_that_ended(run: str, ended: Ended) -> frozenset[CaseName]:
