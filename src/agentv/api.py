@@ -120,8 +120,8 @@ async def evaluate_async(
 def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
     """The second run against the first, as `agentv compare` does: is the change real?
 
-    A run is what `evaluate` returned, or a path, an id, `RUN:target` or `RUN:prompt` as in the command. Options are `threshold`,
-    `margin`, `changes` and `seed`.
+    A run is what `evaluate` returned, or a path, an id, `RUN:target` or `RUN:prompt` as in the command. Options
+    are `threshold`, `margin`, `changes` and `seed`.
     """
     from agentv.comparison.compare import compare_runs  # late: it needs numpy, and `evaluate` does not
     from agentv.comparison.scores import RunScores

@@ -183,7 +183,7 @@ def test_prompts_of_one_run_are_compared(tmp_path):
     assert agentv(f"{path}:new", f"{path}:old").returncode == 1
     unknown = agentv(f"{path}:nwe", f"{path}:old")
     assert unknown.returncode == 2 and "No result of the target or prompt 'nwe'" in unknown.stderr
-    assert "Did you mean 'new'?" in unknown.stderr
+    assert "Targets: t; prompts: new, old" in unknown.stderr
 
 
 def test_a_name_that_is_a_target_and_a_prompt_is_the_target(tmp_path):
