@@ -108,6 +108,19 @@ def test_a_check_without_a_key_says_which_variable_has_it(project, monkeypatch):
     assert "settings:  Target 'fast' has no 'api_key'. Set GROQ_API_KEY in the environment" in ended.stdout
 
 
+def test_a_function_that_cannot_be_called_is_named_with_what_it_may_ask_for(project):
+    project.write("agent.py", "def wrong(a, b):\n    return a\n")
+    project.write("own.yaml", "targets:\n  - {name: mine, provider: python, function: 'agent.py:wrong'}\n")
+    said = check("--targets", "own.yaml").stdout
+    assert "settings:  Cannot call 'agent.py:wrong'. It asks for a, b. A function may ask for messages, " in said
+
+
+def test_an_answer_without_text_is_told(project):
+    project.write("agent.py", "def silent(prompt):\n    return ''\n")
+    project.write("own.yaml", "targets:\n  - {name: mine, provider: python, function: 'agent.py:silent'}\n")
+    assert check("--targets", "own.yaml").stdout.endswith(" ms  no text in the answer\n")
+
+
 def test_a_failure_is_reported_with_its_class_and_without_secrets(project, monkeypatch):
     monkeypatch.setenv("MY_KEY", SECRET)
     project.write("own.yaml", "targets:\n  - {name: leaky, provider: python, function: 'agent.py:leaky'}\n")

@@ -117,7 +117,8 @@ def _line(each: Check, width: int) -> str:
     if each.ok:
         usage = each.token_usage
         tokens = f"{usage.input} + {usage.output} tokens" if usage else ""
-        told = (click.style("ok ", fg="green"), each.name.ljust(width), took, tokens, _short(each.answer))
+        said = "no text in the answer" if each.answer is not None and not each.answer.strip() else _short(each.answer)
+        told = (click.style("ok ", fg="green"), each.name.ljust(width), took, tokens, said)
     else:
         told = (click.style("err", fg="red"), each.name.ljust(width), took, f"{each.error}:", _short(each.message, 500))
     return "  ".join(filter(None, told)).rstrip()

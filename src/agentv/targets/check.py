@@ -15,7 +15,7 @@ from agentv.model.message import Message
 from agentv.model.response import OpenLog, Prepare, Responder, TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.targets.base import Target
-from agentv.targets.loading import Targets
+from agentv.targets.loading import Targets, TargetsError
 
 QUESTION = "Answer with the single word: ok"
 LONGEST_S = 60.0
@@ -64,8 +64,7 @@ async def _check(targets: Targets, name: str) -> Check:
         settings = targets.get(name)
         responder = settings.open(targets.home)
     except AgentvError as error:
-        told = (error.detail or error.headline, error.hint)
-        return _failed(name, provider, "settings", ". ".join(filter(None, told)))
+        return _failed(name, provider, "settings", _said(error))
     except NotImplementedError:
         message = f"Targets of provider '{provider}' cannot be called"
         return _failed(name, provider, "settings", message)
@@ -89,6 +88,14 @@ async def _call(settings: Target, responder: Responder) -> Check:
             name=settings.name, provider=settings.provider, ok=True, token_usage=response.usage, answer=response.text
         )
     return msgspec.structs.replace(check, duration_ms=round((time.perf_counter() - started) * 1000, 1))
+
+
+def _said(error: AgentvError) -> str:
+    """An error as sentences. One in the targets file names the target in its detail, after a headline of places."""
+    what = [error.headline, error.detail]
+    if isinstance(error, TargetsError) and error.detail:
+        what = [error.detail]
+    return ". ".join(filter(None, (*what, error.hint)))
 
 
 def _failed(name: str, provider: str, error: str, message: str) -> Check:
