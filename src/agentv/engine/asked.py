@@ -48,7 +48,7 @@ class Model:
             layers=layers,
         )
         self._targets = Targets(spec)
-        self._judging = Judging(self._targets, None)
+        self._judging = Judging(self._targets, None, asked="model")
         self.most_at_once = self._targets.get(self.name).limiter.most
 
     async def ask(self, case: EvalCase, task: str, text: str, form: Form[Value], quoted: Iterable[str] = ()) -> Value:

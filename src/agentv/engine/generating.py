@@ -296,5 +296,5 @@ def _read_case(data: dict[str, Any]) -> dict[str, Any]:
     return {"input": data["input"], "expected_outcome": data["expected_outcome"], "expected_output": reference}
 
 
-_RUBRIC_FORM: Form[Rubric] = Form(freeze(_RUBRICS_SCHEMA), _read_rubric)
-_CASE_FORM: Form[dict[str, Any]] = Form(freeze(_CASE_SCHEMA), _read_case)
+_RUBRIC_FORM: Form[Rubric] = Form(freeze(_RUBRICS_SCHEMA), _read_rubric, "model", "rubric")
+_CASE_FORM: Form[dict[str, Any]] = Form(freeze(_CASE_SCHEMA), _read_case, "model", "case")

@@ -41,11 +41,15 @@ def judges_of(
 
 
 class Judging:
-    """The judges of a run. Remembers which of them refuse a form of answer, so that each is asked for it once."""
+    """The judges of a run. Remembers which of them refuse a form of answer, so that each is asked for it once.
 
-    def __init__(self, targets: Targets, said: str | None) -> None:
+    `asked` is what messages call those who are asked.
+    """
+
+    def __init__(self, targets: Targets, said: str | None, asked: str = "judge") -> None:
         self.targets = targets
         self.said = said
+        self.asked = asked
         self._formless: set[tuple[str, str | None]] = set()
 
     def judges(self, own: str | tuple[str, ...] | None, answered_by: str) -> tuple[str, ...]:
@@ -177,7 +181,7 @@ class JudgeCalls:
         if call.response is None:
             failure = call.answered.failure
             assert failure is not None
-            raise EvaluatorFailure(f"The judge '{name}' failed ({failure.error_class}): {failure}")
+            raise EvaluatorFailure(f"The {self._judging.asked} '{name}' failed ({failure.error_class}): {failure}")
         return msgspec.structs.replace(call.response, cost_usd=call.cost_usd)
 
     async def embed(self, target: Any, texts: tuple[str, ...]) -> Response:

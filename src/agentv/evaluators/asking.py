@@ -21,11 +21,14 @@ Value = TypeVar("Value")
 class Form(msgspec.Struct, Generic[Value], frozen=True):
     """What an answer must look like: a JSON Schema for APIs that hold a model to one, and what reads the object.
 
-    The `title` of the schema tells forms apart: two with the same title are the same. `read` raises Unfit.
+    The `title` of the schema tells forms apart: two with the same title are the same. `read` raises Unfit. Messages say
+    that `asked` gave no usable `what`.
     """
 
     schema: dict[str, Any]
     read: Callable[[dict[str, Any]], Value]
+    asked: str = "judge"
+    what: str = "verdict"
 
 
 class Vote(msgspec.Struct, Generic[Value], frozen=True):
@@ -86,5 +89,5 @@ async def ask_for(
     try:
         return read_reply(again, form.read, quoted)
     except Unfit as unfit:
-        who = f"The judge '{judge}'" if judge else "The judge"
-        raise EvaluatorFailure(f"{who} gave no usable verdict in two tries: {unfit}") from None
+        who = f"The {form.asked} '{judge}'" if judge else f"The {form.asked}"
+        raise EvaluatorFailure(f"{who} gave no usable {form.what} in two tries: {unfit}") from None
