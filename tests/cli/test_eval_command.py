@@ -209,6 +209,14 @@ def test_why_says_for_each_job_why_it_runs(project, command):
     assert "c0 (default): carried over from " in ended.stderr
 
 
+def test_why_without_noise_is_why_alone(project, command):
+    dataset(project, *ERRORS)
+    assert command("eval", "d.yaml", "--out", "first", "--quiet").code == 0
+    ended = command("eval", "d.yaml", "--out", "second", "--retry-errors", "first", "--why", "--quiet")
+    assert len(ended.stderr.splitlines()) == len(ERRORS)
+    assert all(" (default): " in line for line in ended.stderr.splitlines())
+
+
 def test_help_shows_examples_and_exit_codes(command):
     shown = command("eval", "--help")
     assert shown.code == 0

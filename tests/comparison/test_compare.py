@@ -12,7 +12,7 @@ from agentv.comparison.compare import compare_runs
 from agentv.comparison.matrix import compare_many
 from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError, UsageError
-from agentv.report.comparison import method, notes, outcomes, sentence
+from agentv.report.comparison import method, notes, outcomes, sentence, use_rows
 from agentv.results.reading import read_run
 from agentv.results.record import encode_record
 from agentv.results.summary import SummaryBuilder
@@ -334,6 +334,12 @@ class TestParts:
         assert (found.duration.n, found.duration.after) == (4, pytest.approx(88.5))
         cached = [msgspec.structs.replace(each, cached=True) for each in after]
         assert compare(before, cached).duration is None
+
+    def test_a_few_milliseconds_add_up_as_they_are_shown(self, compare):
+        before = [record(n, 0.5, execution_metrics=used(None, 2.4)) for n in range(4)]
+        after = [record(n, 0.5, execution_metrics=used(None, 0.6)) for n in range(4)]
+        [row] = use_rows(compare(before, after))
+        assert row[:4] == ["time", "2.4 ms", "0.6 ms", "−1.8 ms"]
 
     def test_why_a_case_changed_is_said_by_the_evaluator_that_changed(self, compare):
         def case(score, **parts):

@@ -185,6 +185,12 @@ def test_an_error_is_an_error_and_no_failure(project):
     assert (suite.errors, suite.failures, suite.tests) == (2, 0, 2)
 
 
+def test_an_error_of_all_cases_is_shown_once_for_each(project):
+    printed = run_pytest("--agentv-evals", "--agentv-target", "nope", code=1)
+    assert "2 errors" in printed and "another exception" not in printed
+    assert printed.count("Unknown target 'nope'\n  Targets in") == 2
+
+
 def test_junit_through_pytest_names_the_case_its_score_and_the_reason(project):
     run_pytest("--agentv-evals", "--junitxml=out.xml", code=1)
     cases = {case.get("name"): case for case in ElementTree.parse("out.xml").iter("testcase")}

@@ -171,13 +171,14 @@ def _executed(session: Session, checked: Checked, folder: str | None, given: dic
     from agentv.engine.session import unwatched
     from agentv.results.redact import Redactor
 
-    if (given["quiet"] or given["as_json"]) and not given["why"] and not given["verbose"]:
+    quiet = given["quiet"] or given["as_json"]
+    if quiet and not given["why"] and not given["verbose"]:
         from agentv.engine.run import Observer
 
         return session.execute(checked, folder, given["resume"], Observer(), unwatched)
     from agentv.cli.watching import Shown
 
-    shown = Shown(Redactor(session.secrets), why=given["why"], verbose=given["verbose"])
+    shown = Shown(Redactor(session.secrets), why=given["why"], verbose=given["verbose"], quiet=quiet)
     return session.execute(checked, folder, given["resume"], shown, shown)
 
 

@@ -19,10 +19,11 @@ _LONGEST_LINE = 500
 
 
 class Shown(Observer):
-    """Both the observer of a run and the watch that goes along with it."""
+    """Both the observer of a run and the watch that goes along with it. `quiet`: only what is asked for is shown."""
 
-    def __init__(self, redactor: Redactor, *, why: bool = False, verbose: bool = False) -> None:
+    def __init__(self, redactor: Redactor, *, why: bool = False, verbose: bool = False, quiet: bool = False) -> None:
         self._redactor = redactor
+        self._quiet = quiet
         self._why = why
         self._verbose = verbose
         self._progress: Progress | None = None
@@ -30,11 +31,19 @@ class Shown(Observer):
 
     @contextmanager
     def __call__(self, running: Running) -> Iterator[None]:
+        with self._progressing(running), self._logging() if self._verbose else nullcontext():
+            yield
+
+    @contextmanager
+    def _progressing(self, running: Running) -> Iterator[None]:
+        """Where the run stands, unless the user wants quiet."""
+        if self._quiet:
+            yield
+            return
         self._progress = Progress(running.snapshot, sys.stderr, sys.stderr.isatty())
         self._progress.start()
         try:
-            with self._logging() if self._verbose else nullcontext():
-                yield
+            yield
         finally:
             self._progress.stop()
 
@@ -55,7 +64,7 @@ class Shown(Observer):
         error = result.error
         if self._verbose:
             self.said(_line(result))
-        elif error is not None and error.error_class not in self._seen:
+        elif error is not None and not self._quiet and error.error_class not in self._seen:
             self._seen.add(error.error_class)
             self.said(f"First {error.error_class} error, in {result.eval_id}: {error.message}")
 

@@ -194,6 +194,8 @@ def part_rows(parts: Iterable[Part]) -> list[list[str]]:
     return rows
 
 
+_FEW_MS = 20
+
 USE_HEAD = ["", "A", "B", "difference", "95 % interval", "cases"]
 
 
@@ -206,8 +208,12 @@ def use_rows(comparison: Comparison) -> Iterator[list[str]]:
 
 
 def _use_row(name: str, use: Use, unit: str) -> list[str]:
+    # A few milliseconds are told to the tenth: as whole ones, two of them and their difference need not add up.
+    is_little = unit == "ms" and max(use.before, use.after) < _FEW_MS
+
     def shown(value: float) -> str:
-        text = usd(abs(value)) if unit == "usd" else duration(abs(value))
+        of_time = f"{abs(value):.1f} ms" if is_little else duration(abs(value))
+        text = usd(abs(value)) if unit == "usd" else of_time
         return f"−{text}" if value < 0 and any(digit in text for digit in "123456789") else text
 
     bounds = use.difference.ci95

@@ -115,14 +115,14 @@ class EvalFile(pytest.File):
         return [item for item in self.session.items if isinstance(item, EvalItem) and item.parent is self]
 
     def _run(self, items: list[EvalItem]) -> None:
-        if self._failed:
-            _fail(self._failed)
         names = frozenset((item.case.dataset, item.case.id) for item in items)
         with tempfile.TemporaryDirectory() as folder:
             try:
-                self._evaluate(names, folder)
+                if not self._failed:
+                    self._evaluate(names, folder)
             except AgentvError as error:
                 self._failed = str(error)  # what is wrong with a target or an evaluator is wrong for every case
+            if self._failed:  # outside of the handler: pytest would show the error itself as well
                 _fail(self._failed)
             for result in read_run(folder):
                 self._results.setdefault(result.eval_id, []).append(result)
