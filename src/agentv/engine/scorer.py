@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +13,7 @@ import msgspec
 from agentv.engine.calls import Targets
 from agentv.engine.grading import evaluator_result, failed_result
 from agentv.engine.judging import JudgeCalls, Judging, KeepPrompt
-from agentv.evaluators.base import Evaluator
+from agentv.evaluators.base import Evaluator, Judge
 from agentv.evaluators.build import build
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Verdicts
@@ -65,6 +67,35 @@ class Scorer:
         except Exception as error:
             result = _failed(spec, error)
         return result if calls is None else _with_calls(result, calls)
+
+    async def score_all(
+        self, specs: Sequence[EvaluatorSpec], judgement: Judgement, answerer: Answerer
+    ) -> list[EvaluatorResult]:
+        """The same of several, in their order. Judges are asked at the same time; what runs code goes one by one.
+
+        Two programs may work in the same folder, and each was written as if it were alone there.
+        """
+        if len(specs) == 1:
+            return [await self.score(specs[0], judgement, answerer)]
+        numbered = list(enumerate(specs))
+        async with asyncio.TaskGroup() as group:
+            asked = {
+                number: group.create_task(self.score(spec, judgement, answerer))
+                for number, spec in numbered
+                if self._is_judge(spec, judgement)
+            }
+            ran = {
+                number: await self.score(spec, judgement, answerer) for number, spec in numbered if number not in asked
+            }
+        return [asked[number].result() if number in asked else ran[number] for number, _ in numbered]
+
+    def _is_judge(self, spec: EvaluatorSpec, judgement: Judgement) -> bool:
+        """Whether an entry asks models and runs no code of the user's; what is wrong with it is said when it scores."""
+        try:
+            evaluator = self._evaluator(spec, judgement)
+        except Exception:
+            return False
+        return isinstance(evaluator, Judge) and isinstance(getattr(evaluator, "prompt", None), str | None)
 
     def score_plainly(
         self, spec: EvaluatorSpec, judgement: Judgement, verdicts: Verdicts | None

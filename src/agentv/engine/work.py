@@ -179,12 +179,12 @@ class Worker:
         """The record of an answer. `checks` are results that are there already, `kept` those that hold, by name."""
         specs = job.case.evaluators if self._spec.evaluators is None else self._spec.evaluators
         scorer, verdicts = self._scorer, self.verdicts_of(job)
-        results = [
-            (kept.get(spec.name) if kept else None)
-            or scorer.score_plainly(spec, judgement, verdicts)
-            or await scorer.score(spec, judgement, self._answerer(job))
-            for spec in specs
+        found = [
+            (kept.get(spec.name) if kept else None) or scorer.score_plainly(spec, judgement, verdicts) for spec in specs
         ]
+        waiting = [spec for spec, result in zip(specs, found, strict=True) if result is None]
+        waited = iter(await scorer.score_all(waiting, judgement, self._answerer(job)) if waiting else ())
+        results = [next(waited) if result is None else result for result in found]
         if checks:
             specs = (*(spec for spec, _ in checks), *specs)
             results = [*(result for _, result in checks), *results]
