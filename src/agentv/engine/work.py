@@ -182,9 +182,9 @@ class Worker:
         found = [
             (kept.get(spec.name) if kept else None) or scorer.score_plainly(spec, judgement, verdicts) for spec in specs
         ]
-        waiting = [spec for spec, result in zip(specs, found, strict=True) if result is None]
+        waiting = [spec for spec, result in zip(specs, found, strict=True) if result is None] if None in found else []
         waited = iter(await scorer.score_all(waiting, judgement, self._answerer(job)) if waiting else ())
-        results = [next(waited) if result is None else result for result in found]
+        results = [result or next(waited) for result in found]
         if checks:
             specs = (*(spec for spec, _ in checks), *specs)
             results = [*(result for _, result in checks), *results]
