@@ -142,7 +142,9 @@ def why_unpriced(settings: Target) -> str | None:
         return None
     if _package() is None:
         return f"Prices come with a package that is not installed: {INSTALL}"
-    return f"The list of prices does not have '{settings.model}' of {settings.provider}"
+    address = getattr(settings, "base_url", None)
+    where = f"of {settings.provider}" if address is None else f"at {urlsplit(address).hostname}"
+    return f"The list of prices does not have '{settings.model}' {where}"
 
 
 def _is_at_home(address: str | None) -> bool:
