@@ -2,11 +2,13 @@
 
     AgentvError                     exit code 2, message and hint, never a traceback
     ├── UsageError                  options that contradict each other or have wrong values
-    └── DatasetError                .path .line .column .field .hint
-        ├── DatasetNotFoundError    no such file, nothing matched, unknown extension
-        ├── DatasetParseError       bytes that are no JSON Lines, YAML, gzip …
-        ├── InvalidDatasetError     the document around the cases is wrong
-        └── InvalidCaseError        one case is wrong
+    └── PlacedError                 .path .line .column .field .hint
+        ├── DatasetError
+        │   ├── DatasetNotFoundError    no such file, nothing matched, unknown extension
+        │   ├── DatasetParseError       bytes that are no JSON Lines, YAML, gzip …
+        │   ├── InvalidDatasetError     the document around the cases is wrong
+        │   └── InvalidCaseError        one case is wrong
+        └── TargetsError            the targets file is wrong
 
     DatasetWarning                  legal, but probably not what was meant
 
@@ -50,8 +52,8 @@ class UsageError(AgentvError):
     """Options that contradict each other or have values that make no sense."""
 
 
-class DatasetError(AgentvError):
-    """Something wrong in a dataset, with its place: `line` and `column` count from 1, None where there is none."""
+class PlacedError(AgentvError):
+    """Something wrong in a file, with its place: `line` and `column` count from 1, None where there is none."""
 
     def __init__(
         self,
@@ -74,6 +76,10 @@ class DatasetError(AgentvError):
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
+class DatasetError(PlacedError):
+    """Something wrong in a dataset."""
+
+
 class DatasetNotFoundError(DatasetError):
     """A path that names no dataset: missing, matching nothing, or of an unknown kind."""
 
@@ -88,6 +94,10 @@ class InvalidDatasetError(DatasetError):
 
 class InvalidCaseError(DatasetError):
     """One case that is wrong."""
+
+
+class TargetsError(PlacedError):
+    """Something wrong in a targets file."""
 
 
 class DatasetWarning(UserWarning):
@@ -116,7 +126,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 
 
-def _rebuild(kind: type[DatasetError], args: tuple[str, str, str], state: dict[str, object]) -> DatasetError:
+def _rebuild(kind: type[PlacedError], args: tuple[str, str, str], state: dict[str, object]) -> PlacedError:
     error = kind(*args)
     error.__dict__.update(state)
     return error

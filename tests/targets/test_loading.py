@@ -4,10 +4,9 @@ import pytest
 
 from agentv.datasets.yaml_nodes import locate, parse_yaml
 from agentv.environment import Environment
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, TargetsError
 from agentv.targets.fingerprint import fingerprint_of
 from agentv.targets.loading import (
-    TargetsError,
     find_targets_file,
     load_targets,
     named_targets_file,

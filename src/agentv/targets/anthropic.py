@@ -22,6 +22,8 @@ from agentv.targets.model_api import (
     open_api,
     overlaid,
     sensible_usage,
+    spoken,
+    told,
 )
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -179,7 +181,7 @@ def read_answer(body: bytes, _: Request) -> Response:
         if block.type in ("tool_use", "server_tool_use", "mcp_tool_use")
     )
     return Response(
-        messages=(Message("assistant", text if text or not calls else None, calls),),
+        messages=(spoken(text, calls),),
         usage=_usage(answer.usage),
         id=answer.id,
         model=answer.model,
@@ -277,9 +279,8 @@ def _result(call: ToolCall) -> dict[str, Any]:
 
 def _usage(raw: msgspec.Raw) -> TokenUsage | None:
     """Tokens as reported; what was read from the cache and written there counts as input, as with other APIs."""
-    try:
-        usage = _decode_usage(raw)
-    except (msgspec.DecodeError, RecursionError):
+    usage = told(_decode_usage, raw)
+    if usage is None:
         return None
     if usage.input_tokens < 0:
         return None

@@ -13,7 +13,7 @@ from agentv.model.values import to_json
 from agentv.targets.base import ModelApi
 from agentv.targets.conversation import folded, media_of, read_arguments
 from agentv.targets.declared import AnswerFormat, answer_format, function_of
-from agentv.targets.model_api import AnswerError, WireApi, decoded, given_only, merged, sensible_usage
+from agentv.targets.model_api import AnswerError, WireApi, decoded, given_only, merged, sensible_usage, spoken, told
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -131,18 +131,16 @@ def read_completion(body: bytes, _: Request) -> Response:
     choice = completion.choices[0]
     if choice.error is not None:
         raise AnswerError("The answer is an error", error=choice.error)
-    said = choice.message
-    if said is not None and said.refusal:
-        raise AnswerError(f"The model refused: {said.refusal}", refused=True)
+    message = choice.message
+    if message is not None and message.refusal:
+        raise AnswerError(f"The model refused: {message.refusal}", refused=True)
     if choice.finish_reason == "content_filter":
         raise AnswerError("A content filter stopped the answer", refused=True)
-    if said is None:
+    if message is None:
         raise AnswerError("The answer has no message")
     usage, cost_usd = _usage(completion.usage)
-    calls = _tool_calls(said)
-    text = _text(said.content)
     return Response(
-        messages=(Message("assistant", text if text or not calls else None, calls),),
+        messages=(spoken(_text(message.content), _tool_calls(message)),),
         usage=usage,
         cost_usd=cost_usd,
         id=completion.id,
@@ -152,10 +150,10 @@ def read_completion(body: bytes, _: Request) -> Response:
     )
 
 
-def _tool_calls(said: _ChatMessage) -> tuple[ToolCall, ...]:
-    calls = said.tool_calls or ()
-    if not calls and said.function_call is not None:  # how calls were written before there could be several
-        calls = [_Call(function=said.function_call)]
+def _tool_calls(message: _ChatMessage) -> tuple[ToolCall, ...]:
+    calls = message.tool_calls or ()
+    if not calls and message.function_call is not None:  # how calls were written before there could be several
+        calls = [_Call(function=message.function_call)]
     return tuple(map(_tool_call, calls))
 
 
@@ -239,10 +237,9 @@ def _media(value: str) -> dict[str, Any]:
 
 
 def _usage(raw: msgspec.Raw) -> tuple[TokenUsage | None, float | None]:
-    """Tokens and cost as reported. A count that makes no sense is no reason to throw a paid answer away."""
-    try:
-        usage = _decode_usage(raw)
-    except (msgspec.DecodeError, RecursionError):
+    """Tokens and cost as reported."""
+    usage = told(_decode_usage, raw)
+    if usage is None:
         return None, None
     details, more = usage.prompt_tokens_details, usage.completion_tokens_details
     cached = details.cached_tokens if details else usage.prompt_cache_hit_tokens

@@ -24,6 +24,8 @@ from agentv.targets.model_api import (
     open_api,
     overlaid,
     sensible_usage,
+    spoken,
+    told,
 )
 
 GEMINI_URL = "https://generativelanguage.googleapis.com"
@@ -185,7 +187,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     )
     text = "".join(part.text or "" for part in parts if not part.thought)
     return Response(
-        messages=(Message("assistant", text if text or not calls else None, calls),),
+        messages=(spoken(text, calls),),
         usage=_usage(answer.usage_metadata),
         id=answer.response_id,
         model=answer.model_version,
@@ -272,9 +274,8 @@ def _stop_reason(candidate: _Candidate, said: bool, called: bool) -> str | None:
 
 def _usage(raw: msgspec.Raw) -> TokenUsage | None:
     """Tokens as reported; thoughts, which Gemini counts apart, are output as with other APIs."""
-    try:
-        usage = _decode_usage(raw)
-    except (msgspec.DecodeError, RecursionError):
+    usage = told(_decode_usage, raw)
+    if usage is None:
         return None
     if min(usage.prompt_token_count, usage.candidates_token_count, usage.thoughts_token_count or 0) < 0:
         return None

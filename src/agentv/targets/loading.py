@@ -18,7 +18,7 @@ from agentv.environment import (
     plain_value,
     references,
 )
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import TargetsError, UsageError
 from agentv.model.execution import DEFAULT_TARGET
 from agentv.problems import KeyPath, Problem, Problems
 from agentv.registry import TARGETS
@@ -45,25 +45,6 @@ targets:
 _SHOWN_PROBLEMS = 10
 
 LineOf = Callable[[KeyPath], int | None]
-
-
-class TargetsError(AgentvError):
-    """Something wrong in a targets file, with its place: `line` counts from 1, None where there is none."""
-
-    def __init__(
-        self,
-        headline: str,
-        detail: str = "",
-        hint: str = "",
-        *,
-        path: str | None = None,
-        line: int | None = None,
-        field: str | None = None,
-    ) -> None:
-        super().__init__(headline, detail, hint)
-        self.path = path
-        self.line = line
-        self.field = field
 
 
 class Targets:

@@ -10,6 +10,7 @@ import msgspec
 
 from agentv.environment import environment_of
 from agentv.errors import UsageError
+from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.model.values import digest, to_json
@@ -38,6 +39,19 @@ def decoded(decode: Callable[[bytes], Read], body: bytes, without: str) -> Read:
         return decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AnswerError(f"{without}: {error}") from None
+
+
+def told(decode: Callable[[msgspec.Raw], Read], counts: msgspec.Raw) -> Read | None:
+    """Counts of tokens as an API's struct; None for any other form, which is no reason to throw a paid answer away."""
+    try:
+        return decode(counts)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def spoken(text: str, calls: tuple[ToolCall, ...]) -> Message:
+    """What a model said, and the tools it called: one that called some may say nothing."""
+    return Message("assistant", text if text or not calls else None, calls)
 
 
 class WireApi(NamedTuple):

@@ -18,7 +18,7 @@ from agentv.targets.base import ModelApi, address_complaints, without
 from agentv.targets.conversation import arguments_object, folded, media_of, read_arguments
 from agentv.targets.declared import AnswerFormat, answer_format, function_of
 from agentv.targets.failures import reported_failure
-from agentv.targets.model_api import answered_something, given_only, key_of, sensible_usage
+from agentv.targets.model_api import answered_something, given_only, key_of, sensible_usage, spoken
 
 INSTALL = "pip install 'agentv[pydantic-ai]'"
 
@@ -310,7 +310,7 @@ def _response(answer: Any) -> Response:
         if part.part_kind == "tool-call"
     )
     return Response(
-        messages=(Message("assistant", text if text or not calls else None, calls),),
+        messages=(spoken(text, calls),),
         usage=_usage(answer.usage),
         id=answer.provider_response_id,
         model=answer.model_name,

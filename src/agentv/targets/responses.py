@@ -13,7 +13,7 @@ from agentv.targets.base import ModelApi
 from agentv.targets.chat_completions import arguments_text
 from agentv.targets.conversation import folded, media_of, read_arguments
 from agentv.targets.declared import AnswerFormat, answer_format, function_of
-from agentv.targets.model_api import AnswerError, WireApi, decoded, given_only, merged, sensible_usage
+from agentv.targets.model_api import AnswerError, WireApi, decoded, given_only, merged, sensible_usage, spoken, told
 
 _STOP_REASONS = {"max_output_tokens": "length"}
 _OURS_TO_MAKE = frozenset({"function_call", "custom_tool_call"})
@@ -116,7 +116,7 @@ def read_answer(body: bytes, _: Request) -> Response:
         raise AnswerError(f"The model refused: {refusal}", refused=True)
     logprobs = [entry for part in parts for entry in part.logprobs or ()]
     return Response(
-        messages=_said(answer.output),
+        messages=_messages(answer.output),
         usage=_usage(answer.usage),
         id=answer.id,
         model=answer.model,
@@ -125,14 +125,13 @@ def read_answer(body: bytes, _: Request) -> Response:
     )
 
 
-def _said(output: list[_Item]) -> tuple[Message, ...]:
+def _messages(output: list[_Item]) -> tuple[Message, ...]:
     """The answer, with every call; before it what the model said on the way, where it tells the two apart."""
-    said = [item for item in output if item.type == "message"]
-    last = [item for item in said if item.phase != "commentary"] or said
-    on_the_way = [Message("assistant", _text(item)) for item in said if item not in last]
+    messages = [item for item in output if item.type == "message"]
+    last = [item for item in messages if item.phase != "commentary"] or messages
+    on_the_way = [Message("assistant", _text(item)) for item in messages if item not in last]
     calls = tuple(_tool_call(item) for item in output if item.type.endswith("_call"))
-    text = "".join(map(_text, last))
-    return *on_the_way, Message("assistant", text if text or not calls else None, calls)
+    return *on_the_way, spoken("".join(map(_text, last)), calls)
 
 
 def _text(item: _Item) -> str:
@@ -235,10 +234,9 @@ def _stop_reason(answer: _Answer) -> str:
 
 
 def _usage(raw: msgspec.Raw) -> TokenUsage | None:
-    """Tokens as reported. A count that makes no sense is no reason to throw a paid answer away."""
-    try:
-        usage = _decode_usage(raw)
-    except (msgspec.DecodeError, RecursionError):
+    """Tokens as reported."""
+    usage = told(_decode_usage, raw)
+    if usage is None:
         return None
     cached = usage.input_tokens_details.cached_tokens if usage.input_tokens_details else None
     reasoning = usage.output_tokens_details.reasoning_tokens if usage.output_tokens_details else None

@@ -22,7 +22,7 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A response. That it came out of a cache is no part of it."""
+    """A response. That it came out of a cache is no part of it, nor how full the endpoint was."""
 
     messages: tuple[StoredMessage, ...]
     usage: TokenUsage | None = None
@@ -35,35 +35,19 @@ class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     tool_errors: int = 0
 
 
+_AS_THEY_ARE = tuple(name for name in StoredResponse.__struct_fields__ if name != "messages")
+
+
 def stored(response: Response) -> StoredResponse:
     """What is kept of a response."""
-    return StoredResponse(
-        messages=tuple(_stored_message(message) for message in response.messages),
-        usage=response.usage,
-        cost_usd=response.cost_usd,
-        duration_ms=response.duration_ms,
-        id=response.id,
-        model=response.model,
-        stop_reason=response.stop_reason,
-        logprobs=response.logprobs,
-        tool_errors=response.tool_errors,
-    )
+    messages = tuple(_stored_message(message) for message in response.messages)
+    return StoredResponse(messages=messages, **{name: getattr(response, name) for name in _AS_THEY_ARE})
 
 
 def restored(kept: StoredResponse, *, cached: bool = False) -> Response:
     """The response that was kept."""
-    return Response(
-        messages=tuple(_message(message) for message in kept.messages),
-        usage=kept.usage,
-        cost_usd=kept.cost_usd,
-        duration_ms=kept.duration_ms,
-        id=kept.id,
-        model=kept.model,
-        stop_reason=kept.stop_reason,
-        logprobs=kept.logprobs,
-        tool_errors=kept.tool_errors,
-        cached=cached,
-    )
+    messages = tuple(_message(message) for message in kept.messages)
+    return Response(messages=messages, cached=cached, **{name: getattr(kept, name) for name in _AS_THEY_ARE})
 
 
 def text_only(response: Response) -> Response:
