@@ -8,7 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from agentv.model.message import ToolCall
-from agentv.testing.parts import arguments_of, event, halves_of, id_of, pieces_of, stop_reason_of, text_of, tokens_of
+from agentv.testing.parts import (
+    arguments_of,
+    event,
+    halves_of,
+    id_of,
+    last_asked,
+    pieces_of,
+    stop_reason_of,
+    text_of,
+    tokens_of,
+    words_in,
+)
 from agentv.testing.script import Answer
 from agentv.testing.wire import Asked, NotUnderstood, json_object
 
@@ -32,16 +43,15 @@ class ChatCompletions:
             raise NotUnderstood("'messages' must be a list with at least one message")
         _check(messages)
         texts = [text_of(message.get("content")) for message in messages]
-        asking = [index for index, message in enumerate(messages) if message["role"] == "user"]
-        last = asking[-1] if asking else -1
+        prompt, since = last_asked(texts, [message["role"] == "user" for message in messages])
         return replace(
             asked,
             body=body,
-            prompt=texts[last] if asking else "",
-            turn=sum(message["role"] == "assistant" for message in messages[last + 1 :]),
+            prompt=prompt,
+            turn=sum(message["role"] == "assistant" for message in messages[since:]),
             model=str(body.get("model", "")),
             stream=bool(body.get("stream")),
-            words=sum(len(text.split()) for text in texts),
+            words=words_in(texts),
         )
 
     def whole(self, asked: Asked, answer: Answer) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from agentv.testing.chat import ChatCompletions
+from agentv.testing.parts import words_in
 from agentv.testing.script import Answer
 from agentv.testing.wire import Asked, NotUnderstood, json_object
 
@@ -25,8 +26,8 @@ class Embeddings:
         """The texts, joined by lines; refuses what OpenAI would refuse."""
         body = json_object(asked.raw)
         texts = _texts(body)
-        words = sum(len(text.split()) for text in texts)
-        return replace(asked, body=body, prompt="\n".join(texts), model=str(body.get("model", "")), words=words)
+        model = str(body.get("model", ""))
+        return replace(asked, body=body, prompt="\n".join(texts), model=model, words=words_in(texts))
 
     def whole(self, asked: Asked, answer: Answer) -> dict[str, Any]:  # noqa: ARG002
         """A vector for each text, in their order."""

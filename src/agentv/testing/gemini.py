@@ -8,7 +8,16 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from agentv.testing.parts import arguments_of, event, pieces_of, stop_reason_of, text_of, tokens_of
+from agentv.testing.parts import (
+    arguments_of,
+    event,
+    last_asked,
+    pieces_of,
+    stop_reason_of,
+    text_of,
+    tokens_of,
+    words_in,
+)
 from agentv.testing.script import Answer
 from agentv.testing.wire import Asked, NotUnderstood, json_object, json_or_text
 
@@ -46,14 +55,13 @@ class GeminiContent:
         _check(contents)
         texts = [text_of(content.get("parts")) for content in contents]
         system = asking_for.get("systemInstruction") or asking_for.get("system_instruction") or {}
-        words = sum(len(text.split()) for text in [text_of(system.get("parts")), *texts])
-        asks = [index for index, content in enumerate(contents) if _asks(content)]
-        last = asks[-1] if asks else -1
+        words = words_in([text_of(system.get("parts")), *texts])
+        prompt, since = last_asked(texts, [_asks(content) for content in contents])
         return replace(
             asked,
             body=body,
-            prompt=texts[last] if asks else "",
-            turn=sum(content.get("role") == "model" for content in contents[last + 1 :]),
+            prompt=prompt,
+            turn=sum(content.get("role") == "model" for content in contents[since:]),
             model=found["model"],
             # Without `alt=sse`, what would be streamed is one array.
             stream=found["verb"] == "streamGenerateContent" and "sse" in parse_qs(asked.query).get("alt", ()),

@@ -7,7 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from agentv.model.message import ToolCall
-from agentv.testing.parts import arguments_of, event, halves_of, id_of, pieces_of, stop_reason_of, text_of, tokens_of
+from agentv.testing.parts import (
+    arguments_of,
+    event,
+    halves_of,
+    id_of,
+    last_asked,
+    pieces_of,
+    stop_reason_of,
+    text_of,
+    tokens_of,
+    words_in,
+)
 from agentv.testing.script import Answer
 from agentv.testing.wire import Asked, NotUnderstood, json_object, json_or_text
 
@@ -48,14 +59,13 @@ class AnthropicMessages:
         if not counts:
             _check_limits(body)
         texts = [text_of(message.get("content")) for message in messages]
-        words = sum(len(text.split()) for text in [text_of(body.get("system")), *texts])
-        asking = [index for index, message in enumerate(messages) if _asks(message)]
-        last = asking[-1] if asking else -1
+        words = words_in([text_of(body.get("system")), *texts])
+        prompt, since = last_asked(texts, [_asks(message) for message in messages])
         return replace(
             asked,
             body=body,
-            prompt=texts[last] if asking else "",
-            turn=sum(message["role"] == "assistant" for message in messages[last + 1 :]),
+            prompt=prompt,
+            turn=sum(message["role"] == "assistant" for message in messages[since:]),
             model=str(body.get("model", "")),
             stream=bool(body.get("stream")),
             words=words,

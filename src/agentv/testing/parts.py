@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,6 +38,17 @@ def text_of(content: Any) -> str:
             part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
         )
     return content if isinstance(content, str) else ""
+
+
+def last_asked(texts: Sequence[str], are_questions: Sequence[bool]) -> tuple[str, int]:
+    """The last text of a conversation that is a question of the user's own, and where what came after it begins."""
+    last = max((index for index, is_question in enumerate(are_questions) if is_question), default=-1)
+    return texts[last] if last >= 0 else "", last + 1
+
+
+def words_in(texts: Iterable[str]) -> int:
+    """The words of texts, which are counted as tokens."""
+    return sum(len(text.split()) for text in texts)
 
 
 def pieces_of(text: str) -> list[str]:

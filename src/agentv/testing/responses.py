@@ -9,7 +9,17 @@ from itertools import count
 from typing import Any
 
 from agentv.testing.chat import ChatCompletions
-from agentv.testing.parts import arguments_of, event, halves_of, id_of, pieces_of, text_of, tokens_of
+from agentv.testing.parts import (
+    arguments_of,
+    event,
+    halves_of,
+    id_of,
+    last_asked,
+    pieces_of,
+    text_of,
+    tokens_of,
+    words_in,
+)
 from agentv.testing.script import Answer
 from agentv.testing.wire import Asked, NotUnderstood, json_object
 
@@ -51,17 +61,15 @@ class Responses:
             raise NotUnderstood("'input' must be a text or a list with at least one item")
         _check(items)
         texts = [text_of(item.get("content")) for item in items]
-        asking = [index for index, item in enumerate(items) if item.get("role") == "user"]
-        last = asking[-1] if asking else -1
-        words = sum(len(text.split()) for text in [text_of(body.get("instructions")), *texts])
+        prompt, since = last_asked(texts, [item.get("role") == "user" for item in items])
         return replace(
             asked,
             body=body,
-            prompt=texts[last] if asking else "",
-            turn=_turns(items[last + 1 :]),
+            prompt=prompt,
+            turn=_turns(items[since:]),
             model=str(body.get("model", "")),
             stream=bool(body.get("stream")),
-            words=words,
+            words=words_in([text_of(body.get("instructions")), *texts]),
         )
 
     def whole(self, asked: Asked, answer: Answer) -> dict[str, Any]:
