@@ -9,13 +9,13 @@ from collections.abc import Iterable
 import msgspec
 
 from agentv.environment import redacted
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, TargetsError
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
 from agentv.model.response import OpenLog, Prepare, Responder, TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.targets.base import Target
-from agentv.targets.loading import Targets, TargetsError
+from agentv.targets.loading import Targets
 
 QUESTION = "Answer with the single word: ok"
 LONGEST_S = 60.0
