@@ -144,6 +144,31 @@ def test_a_failing_evaluator_gives_the_reason_when_the_case_has_none():
     assert built(scored(0.1, evaluator_results=(low,))).details()["t"].worst[0].reason == "missed"
 
 
+def test_cases_tried_several_times_have_chances_over_those_tried_so_often():
+    passes = {"a": (1, 1, 1), "b": (1, 0, 0), "c": (0, 1, None), "d": (0, None, None), "e": (0, 0, 0)}
+    results = [
+        failed(eval_id=id, trial=trial) if passed is None else scored(float(passed), eval_id=id, trial=trial)
+        for id, trials in passes.items()
+        for trial, passed in enumerate(trials, 1)
+    ]
+    found = built(*results, jobs_per_case=3).build().targets["t"].trials
+    assert [(each.k, each.n) for each in found] == [(1, 5), (2, 4), (3, 3)]
+    once, twice, thrice = found
+    assert (once.pass_at_k, once.pass_hat_k) == (pytest.approx((1 + 1 / 3 + 1 / 2) / 5),) * 2
+    assert twice.pass_at_k == pytest.approx((1 + 2 / 3 + 1 + 0) / 4)
+    assert twice.pass_hat_k == pytest.approx((1 + 0 + 0 + 0) / 4)
+    assert (thrice.pass_at_k, thrice.pass_hat_k) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert (thrice.pass_at_k_ci95, thrice.pass_hat_k_ci95) == (wilson(2 / 3, 3), wilson(1 / 3, 3))
+
+
+def test_prompts_are_no_trials_and_many_trials_are_summed_up():
+    prompts = [scored(eval_id=id, prompt=prompt) for id in "ab" for prompt in "pq"]
+    assert built(*prompts, jobs_per_case=2).build().targets["t"].trials == ()
+    many = [scored(float(trial % 2), trial=trial, prompt=prompt) for trial in range(1, 8) for prompt in "pq"]
+    found = built(*many, jobs_per_case=14).build().targets["t"].trials
+    assert [(each.k, each.n) for each in found] == [(1, 2), (2, 2), (3, 2), (5, 2), (7, 2)]
+
+
 def test_conversations_and_repeated_cases_are_clusters():
     alone = built(*(scored(0.2 * (n % 5), eval_id=str(n)) for n in range(20)))
     talks = built(*(scored(0.2 * (n % 5), conversation_id=str(n % 5)) for n in range(20)))
@@ -192,7 +217,7 @@ def test_a_summary_is_written_with_all_its_figures():
     data = msgspec.to_builtins(built(scored(1.0)).build())
     assert set(data["targets"]["t"]) == {
         *("cases", "jobs", "scored", "errors", "unscored", "skipped", "mean", "ci95", "pass_rate"),
-        *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators", "prompts", "early_stop"),
+        *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators", "prompts", "trials", "early_stop"),
     }
 
 

@@ -31,6 +31,9 @@ def label(
             ci95=found.get((name, "score")),
             evaluators=_parts(found, name, "evaluator", target.evaluators),
             prompts=_parts(found, name, "prompt", target.prompts),
+            trials=tuple(
+                msgspec.structs.replace(each, pass_at_k_ci95=None, pass_hat_k_ci95=None) for each in target.trials
+            ),
             early_stop=_early_stop(stopping, name, target),
         )
         if name in further:

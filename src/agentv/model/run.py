@@ -92,6 +92,20 @@ class PartSummary(msgspec.Struct, frozen=True, kw_only=True):
     ci95: Interval | None = None
 
 
+class TrialsSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The chances of a case that is tried `k` times, over the `n` cases, times prompts, with so many scored trials.
+
+    `pass_at_k` is the chance that one of them passes, `pass_hat_k` that all do; both without bias where there are more.
+    """
+
+    k: int
+    n: int
+    pass_at_k: float
+    pass_at_k_ci95: Interval | None = None
+    pass_hat_k: float
+    pass_hat_k_ci95: Interval | None = None
+
+
 class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
     """What a run with `--stop-when` found out about one target. Its intervals hold at whatever moment it stopped.
 
@@ -133,6 +147,7 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float | None = None
     evaluators: dict[str, PartSummary] = {}
     prompts: dict[str, PartSummary] = {}
+    trials: tuple[TrialsSummary, ...] = ()
     early_stop: EarlyStop | None = None
 
 

@@ -10,8 +10,8 @@ from agentv.model.run import PartSummary, TargetSummary
 from agentv.report.figures import NONE, counted, duration, interval, number, percent, percent_interval, usd
 from agentv.report.junit import job_name
 from agentv.report.notable import notable
-from agentv.report.terminal import early_stop_line
-from agentv.report.text import cell
+from agentv.report.terminal import early_stop_line, trials_shown
+from agentv.report.text import cell, markdown
 from agentv.results.opened import Figures, OpenedRun
 from agentv.results.summary import TargetDetails, reason_of
 
@@ -61,6 +61,8 @@ def _targets(figures: Figures) -> Iterator[str]:
         )
     yield ""
     for name, target in figures.summary.targets.items():
+        if told := "; ".join(f"{chance} {text}" for chance, text in trials_shown(target)):
+            yield from (f"{cell(name, _LONGEST_NAME)}: {markdown(told, 2 * _LONGEST_REASON)}", "")
         if target.early_stop is not None:
             told = " ".join(early_stop_line(target.early_stop).split())
             yield from (f"{cell(name, _LONGEST_NAME)}: {cell(told, 2 * _LONGEST_REASON)}", "")

@@ -131,6 +131,7 @@ def _target(
     if details is not None and target.scored:
         share = f"{percent(target.pass_rate)}, {details.passed} of {target.scored}"
         yield f"  passed      {share} (95 % interval {percent_interval(details.pass_ci95)})", ""
+        yield from ((f"  {name:<11} {text}", "") for name, text in trials_shown(target))
         yield f"  scores    0 {bars(details.bins, drawn)} 1", ""
     yield from _use(target, details)
     yield from _parts("evaluators", target.evaluators)
@@ -145,6 +146,19 @@ def _of_all(target: TargetSummary) -> str:
     if target.jobs == target.cases:
         return f"{target.scored} of {target.cases} cases"
     return f"{target.scored} of {target.jobs} jobs of {target.cases} cases"
+
+
+def trials_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:
+    """The chances of as many trials as there are: that one passes, and that all do. Nothing of cases tried once."""
+    if not target.trials:
+        return
+    found = target.trials[-1]
+    for name, share, bounds in (
+        (f"pass@{found.k}", found.pass_at_k, found.pass_at_k_ci95),
+        (f"pass^{found.k}", found.pass_hat_k, found.pass_hat_k_ci95),
+    ):
+        within = "" if bounds is None else f"95 % interval {percent_interval(bounds)}, "
+        yield name, f"{percent(share)} ({within}n = {found.n:,} with {found.k} scored trials)"
 
 
 def early_stop_line(found: EarlyStop) -> str:

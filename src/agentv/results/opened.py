@@ -147,7 +147,9 @@ def _labelled(
         early, found = before.early_stop, targets.get(name)
         if early is None or found is None or found.scored != before.scored:
             continue
-        targets[name] = msgspec.structs.replace(found, ci95=before.ci95, evaluators=before.evaluators, early_stop=early)
+        targets[name] = msgspec.structs.replace(
+            found, ci95=before.ci95, evaluators=before.evaluators, trials=before.trials, early_stop=early
+        )
         if name in further:
             share = early.ci95 if early.measure == "pass_rate" else None
             further[name] = msgspec.structs.replace(further[name], pass_ci95=share)

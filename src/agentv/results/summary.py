@@ -10,6 +10,7 @@ import msgspec
 
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.run import Interval, PartSummary, RunSummary, TargetSummary
+from agentv.results.trials import Trials
 from agentv.stats.intervals import MeanAccumulator
 
 BINS = 10
@@ -143,6 +144,7 @@ class _Target:
         self._cases: dict[int, int] = {}
         self._case_scores = MeanAccumulator()
         self._clusters: dict[object, int] = {}
+        self._trials = Trials()
 
     def add(self, result: Result) -> None:
         self.done += 1
@@ -164,6 +166,8 @@ class _Target:
                 _accumulator(self._prompts, result.prompt).add(score, cluster)
             self._bins[min(int(score * BINS), BINS - 1)] += 1
             self._passes.add(float(result.verdict == "pass"), cluster)
+            if self._by_case and cluster is not None:
+                self._trials.add(_case_key(result), result.prompt, cluster, result.verdict == "pass")
             if result.verdict == "pass":
                 self.passed += 1
             elif self._worst.wants(-score):
@@ -223,6 +227,7 @@ class _Target:
             duration_ms=self.duration_ms if self.timed else None,
             evaluators=_parts(self.evaluators),
             prompts=_parts(self._prompts),
+            trials=self._trials.summary(),
         )
 
     def _cases_of(self, planned: int) -> int:

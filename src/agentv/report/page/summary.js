@@ -19,6 +19,7 @@ function card(name, target, head, short) {
       ["95 % interval", interval(target.ci95)],
       ["passed", passed(target)],
       ["95 % interval", details && target.scored ? percentInterval(details.pass_ci95) : null],
+      ...trials(target.trials?.at(-1)),
       ["scored", `${count(target.scored)} of ${count(target.jobs)}`],
       ["cases", target.cases === target.jobs ? null : count(target.cases)],
       ["by case", details?.case_mean === null || details?.case_mean === undefined ? null : number(details.case_mean)],
@@ -57,6 +58,15 @@ function brief(target) {
 function passed(target) {
   if (!target.scored) return null;
   return `${percent(target.pass_rate)} of ${count(target.scored)}`;
+}
+
+function trials(found) {
+  if (!found) return [];
+  const shown = (share, bounds) => `${percent(share)} of ${count(found.n)}${bounds ? `, ${percentInterval(bounds)}` : ""}`;
+  return [
+    [`pass@${found.k}`, shown(found.pass_at_k, found.pass_at_k_ci95)],
+    [`pass^${found.k}`, shown(found.pass_hat_k, found.pass_hat_k_ci95)],
+  ];
 }
 
 function cost(amount, known, target) {
