@@ -189,7 +189,7 @@ def test_nothing_starts_before_the_time_that_the_server_asked_for(why):
         limiter = Limiter(4, 10, clock=loop.time)
         assert limiter.try_enter()
         limiter.leave(ok=False, retry_after_s=7.5, **{why: True})
-        assert not limiter.try_enter()
+        assert not limiter.try_enter() and limiter.closed_for_s == 7.5
         await asyncio.gather(*(limiter.enter() for _ in range(2)))
         return loop.time()
 

@@ -26,6 +26,12 @@ FULL = Snapshot(
     [
         (Snapshot(done=0, total=10), None, "0/10 (0 %)"),
         (Snapshot(done=3), 0.5, "3 · 0.5/s"),
+        (Snapshot(done=3, total=9, waits_s=4.0), 0.5, "3/9 (33 %) · 0.5/s · ETA 12.0 s"),
+        (
+            Snapshot(done=3, total=9, waits_s=86_000),
+            0.5,
+            "3/9 (33 %) · 0.5/s · waiting 23h 53m, as an endpoint asked",
+        ),
         (Snapshot(done=10, total=10, scored=10, passed=9), 2500.0, "10/10 (100 %) · 2500/s · passed 90 % of 10"),
         (
             FULL,

@@ -116,6 +116,11 @@ class Targets:
         """Calls that may be in flight now, over all endpoints."""
         return sum(limiter.limit for limiter in self._limiters.values())
 
+    @property
+    def waits_s(self) -> float:
+        """How long the endpoint that asked for the longest pause is left alone yet."""
+        return max((limiter.closed_for_s for limiter in self._limiters.values()), default=0.0)
+
     async def aclose(self) -> None:
         """Closes what was opened; nothing keeps the others from closing."""
         live = [*self._live.values(), *self._varied.values()]

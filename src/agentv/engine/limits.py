@@ -51,6 +51,11 @@ class Limiter:
         """Calls that are in flight now."""
         return self._in_flight
 
+    @property
+    def closed_for_s(self) -> float:
+        """How long nobody is let in, as the endpoint asked to be left alone; may be asked from another thread."""
+        return max(0.0, self._closed_until - self._clock()) if self._closed_until else 0.0
+
     def try_enter(self) -> bool:
         """Takes a place if one is free this moment: no waiting, no event loop."""
         if self._waiting or self._in_flight + 1 > self._limit:

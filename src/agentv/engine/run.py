@@ -96,7 +96,8 @@ class Running:
 
     def snapshot(self) -> Snapshot:
         """Where the run stands; may be asked from another thread."""
-        return self.summary.snapshot(self._checked.total, self._worker.targets.concurrency)
+        targets = self._worker.targets
+        return self.summary.snapshot(self._checked.total, targets.concurrency, targets.waits_s)
 
     async def run(self) -> None:
         """Runs what is not done yet. Returns when all is done or the run was stopped; what is done is on disk."""

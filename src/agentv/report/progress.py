@@ -21,6 +21,8 @@ PLAIN_INTERVAL_S = 5.0
 
 _WINDOW_S = 30.0
 _BAR_WIDTH = 24
+_LONG_WAIT_S = 5.0
+"""From here on a pause that an endpoint asks for is worth a word, and nobody can tell when the run will end."""
 
 
 class Progress:
@@ -149,7 +151,9 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
         parts.append(f"errors {sum(snapshot.errors.values())} ({counted(snapshot.errors)})")
     if snapshot.cost_usd is not None:
         parts.append(usd(snapshot.cost_usd))
-    if rate and total and total > done:
+    if snapshot.waits_s >= _LONG_WAIT_S and done != total:
+        parts.append(f"waiting {duration(1000 * snapshot.waits_s)}, as an endpoint asked")
+    elif rate and total and total > done:
         parts.append(f"ETA {duration(1000 * (total - done) / rate)}")
     if snapshot.concurrency is not None:
         parts.append(f"{snapshot.concurrency} at once")

@@ -53,7 +53,10 @@ class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run stands at one moment. `total` and `concurrency` are None where nobody knows them."""
+    """Where a run stands at one moment. `total` and `concurrency` are None where nobody knows them.
+
+    `waits_s` is how long an endpoint has asked to be left alone.
+    """
 
     done: int
     total: int | None = None
@@ -62,6 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     errors: dict[str, int] = {}
     cost_usd: float | None = None
     concurrency: int | None = None
+    waits_s: float = 0.0
 
 
 class SummaryBuilder:
@@ -106,7 +110,7 @@ class SummaryBuilder:
         """What the terminal shows besides, by target."""
         return {name: target.details() for name, target in self._targets.items()}
 
-    def snapshot(self, total: int | None = None, concurrency: int | None = None) -> Snapshot:
+    def snapshot(self, total: int | None = None, concurrency: int | None = None, waits_s: float = 0.0) -> Snapshot:
         """The figures so far. Cheap, and may be called from another thread."""
         targets = list(self._targets.values())
         errors: Counter[str] = Counter()
@@ -121,6 +125,7 @@ class SummaryBuilder:
             errors=dict(errors),
             cost_usd=sum(costs) if costs else None,
             concurrency=concurrency,
+            waits_s=waits_s,
         )
 
 
