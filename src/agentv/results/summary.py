@@ -16,7 +16,8 @@ from agentv.stats.intervals import MeanAccumulator
 BINS = 10
 SHOWN = 5
 LONGEST_REASON = 300
-_SAME = 1e-9
+_SAME = 0.0005
+"""Means that look the same are not shown twice."""
 
 
 class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
