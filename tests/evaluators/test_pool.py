@@ -22,6 +22,17 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 
 # Each returns something else when it finds what an earlier call of it left behind.
 LEAVING = {
+    "the place in an open file": """
+        text = open(__file__)
+        def judge(context):
+            return 0.1 if text.readline() else 0.9
+        """,
+    "the place in a file that is open without a buffer": """
+        import os
+        file = os.open(__file__, os.O_RDONLY)
+        def judge(context):
+            return 0.1 if os.read(file, 100_000) else 0.9
+        """,
     "a global": """
         count = 0
         def judge(context):

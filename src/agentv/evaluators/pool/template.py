@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from agentv.evaluators.pool.open_files import OpenFile, files_on_disk, open_anew
 from agentv.evaluators.pool.setup import Limits, Setup
 from agentv.evaluators.pool.untouched import Untouched
 from agentv.evaluators.pool.wire import Frames, frame
@@ -40,6 +41,7 @@ class Template:
         self._limits: Limits | None = None
         self._function: Any = None
         self._untouched: Untouched | None = None
+        self._open: tuple[OpenFile, ...] = ()
         self._woken, self._wake = os.pipe()
         for descriptor in (self._woken, self._wake):
             os.set_blocking(descriptor, False)
@@ -105,7 +107,8 @@ class Template:
     def _still(self) -> None:
         # What is there now is shared with everything forked: the collector, walking over it, would copy it all.
         assert self._setup is not None
-        self._untouched = None if self._setup.fresh else Untouched()
+        self._open = files_on_disk()
+        self._untouched = None if self._setup.fresh else Untouched(self._open)
         gc.collect()
         gc.freeze()
 
@@ -128,6 +131,7 @@ class Template:
             for descriptor in (self._woken, self._wake, *self._files):
                 os.close(descriptor)
             self._control.close()
+            open_anew(self._open)
             os.dup2(output, 1)
             os.dup2(output, 2)
             random = sys.modules.get("random")

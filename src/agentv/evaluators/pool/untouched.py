@@ -21,6 +21,8 @@ from functools import partial
 from opcode import opmap
 from typing import Any
 
+from agentv.evaluators.pool.open_files import OpenFile, places
+
 MOST_VALUES = 50_000
 """More than this takes longer to look through than a new process takes to make."""
 
@@ -55,10 +57,12 @@ _WATCHED_SIGNALS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGALRM)
 class Untouched:
     """The state of the interpreter at the moment of making. `trace()` says what is no longer as it was.
 
-    A forked process inherits it and calls `begin` once, for its open files and threads are its own.
+    A forked process inherits it and calls `begin` once, for its open files and threads are its own. `files` were open
+    before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: tuple[OpenFile, ...] = ()) -> None:
+        self._files = files
         self._module_count = len(sys.modules)
         modules = [module for module in list(sys.modules.values()) if isinstance(module, types.ModuleType)]
         self._held: list[tuple[Callable[[], Any], Any]] = []
@@ -97,7 +101,7 @@ class Untouched:
 
     def _process_state(self) -> list[Any]:
         random = sys.modules.get("random") if self._uses_random else None
-        return [*_process_state(), random.getstate() if random else None]
+        return [*_process_state(), random.getstate() if random else None, places(self._files)]
 
     def _look_into(self, module: types.ModuleType) -> None:
         for name, value in list(vars(module).items()):
