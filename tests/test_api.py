@@ -13,6 +13,7 @@ import pytest
 
 import agentv
 from agentv import AgentvError, EvalCase, evaluate, evaluate_async
+from agentv.model.evaluator import EvaluatorSpec
 
 CASES = [
     {"id": "one", "expected_outcome": "Says yes", "input": "yes"},
@@ -317,6 +318,20 @@ def test_a_function_among_the_evaluators_is_refused_with_what_is_accepted(folder
     with pytest.raises(AgentvError, match=r"'evaluators\[1\]' must be a string, a dict or an EvaluatorSpec") as error:
         evaluate(CASES, echo, [*SAYS_YES, lambda answer: 1.0])
     assert '"type": "python"' in str(error.value)
+
+
+@pytest.mark.parametrize("evaluators", ["equals", {"type": "equals"}, 5, EvaluatorSpec(type="equals", name="e")])
+def test_evaluators_are_a_list(folder, evaluators):
+    with pytest.raises(AgentvError, match="'evaluators' must be a list, got ") as error:
+        evaluate(CASES, echo, evaluators)
+    assert '[{"type": "equals"}]' in str(error.value)
+
+
+def test_a_type_as_a_text_is_a_rubric_item_and_warned_of(folder):
+    with pytest.warns(agentv.DatasetWarning, match=r"'evaluators\[0\]' is read as a rubric item: 'equals'") as warned:
+        with pytest.raises(AgentvError, match="judge"):
+            evaluate(CASES, echo, ["equals"])
+    assert warned[0].filename == __file__
 
 
 def test_records_may_go_to_a_file_besides(tmp_path, monkeypatch):

@@ -217,6 +217,10 @@ def _specs(
 ) -> tuple[EvaluatorSpec, ...] | None:
     if evaluators is None:
         return None
+    if isinstance(evaluators, str | dict | EvaluatorSpec) or not isinstance(evaluators, Iterable):
+        got = type(evaluators).__name__
+        raise UsageError(f"'evaluators' must be a list, got {got}", hint='For example: evaluators=[{"type": "equals"}]')
+    evaluators = list(evaluators)
     for number, each in enumerate(evaluators):
         if not isinstance(each, str | dict | EvaluatorSpec):
             raise UsageError(

@@ -98,6 +98,10 @@ def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[Evalu
     specs: list[EvaluatorSpec] = []
     for index, entry in enumerate(entries):
         place = (*path, index)
+        if isinstance(entry, str) and _canonical_type(entry.strip())[0] is not None:
+            message = f"Field '{field_name(place)}' is read as a rubric item: '{entry}'"
+            hint = f"For the evaluator of this type write {{type: {entry.strip()}}}"
+            problems.warning(place, message, hint, topic=f"a type as a rubric item: {entry}")
         if index == first_text:
             specs.append(_text_rubric(texts))
         elif isinstance(entry, str):
