@@ -80,6 +80,58 @@ def test_a_reader_that_leaves_early_is_no_failure(tmp_path):
     assert result.stderr == b""
 
 
+@pytest.fixture
+def small(tmp_path):
+    """A project whose one case fails, and a run of it."""
+    (tmp_path / "targets.yaml").write_text("targets: [{name: default, provider: mock}]")
+    cases = [{"id": "a", "expected_outcome": "x", "input": "no"}]
+    checks = [{"type": "contains", "value": "yes"}]
+    (tmp_path / "d.yaml").write_text(json.dumps({"evalcases": cases, "evaluators": checks}))
+    assert agentv("eval", "d.yaml", "--out", "before", "-q", cwd=tmp_path).returncode == 0
+    return tmp_path
+
+
+def in_shell(folder, line):
+    command = ["bash", "-o", "pipefail", "-c", f'"{sys.executable}" -m agentv {line}']
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
+PRINTING = (
+    "--help",
+    "cases d.yaml",
+    "validate d.yaml --json",
+    "runs --in .",
+    "report before --csv",
+    "compare before before",
+    "schema line",
+    "eval d.yaml --out run",
+    "eval d.yaml --out run --json",
+)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux")
+@pytest.mark.parametrize(("where", "why"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")])
+@pytest.mark.parametrize("line", PRINTING)
+def test_output_that_cannot_be_written_is_no_success_and_no_missed_gate(small, line, where, why):
+    ended = in_shell(small, f"{line} {where}")
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(f"Error: Cannot write to stdout: {why}\n") and "Traceback" not in ended.stderr
+    if line.startswith("eval"):
+        assert "Results: run\n" in ended.stderr
+        assert len((small / "run" / "results.jsonl").read_bytes().splitlines()) == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux")
+@pytest.mark.parametrize("where", ["--verbose 2>/dev/full", "--verbose 2>&-", "<&-", "-q <&- >&- 2>&-"])
+def test_messages_that_nobody_gets_end_nothing(small, where):
+    assert in_shell(small, f"eval d.yaml --out run {where}").returncode == 0
+    assert len((small / "run" / "results.jsonl").read_bytes().splitlines()) == 1
+
+
+def test_a_reader_that_leaves_early_hides_no_missed_gate(small):
+    assert in_shell(small, "eval d.yaml --threshold 0.5 | true").returncode == 1
+
+
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_ctrl_c_ends_a_command_with_130_and_no_traceback(tmp_path):
     os.mkfifo(tmp_path / "slow.jsonl")

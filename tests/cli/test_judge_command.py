@@ -5,6 +5,7 @@ import os
 import pty
 import random
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -439,6 +440,21 @@ def test_a_probe_is_no_judge(probing, judge):
     ended = probing("-e", "llm_judge", "--judge", judge)
     assert ended.code == 2 and f"Unknown judge '{judge}'" in ended.stderr, ended
     assert "Known targets: default" in ended.stderr and "Did you mean" not in ended.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_interrupted_it_is_no_honest_judge_either(probing):
+    slow = "import time\n\ndef judge(context):\n    open('started', 'w').close()\n    time.sleep(60)\n"
+    probing.folder.write("slow.py", slow)
+    entry = "{type: python, function: 'slow.py:judge'}"
+    command = [sys.executable, "-m", "agentv", "judge", "probe", "d.yaml", "-e", entry, "--out", "out"]
+    with subprocess.Popen(command, cwd=probing.folder.path, stderr=subprocess.PIPE, text=True) as process:
+        while not (probing.folder.path / "started").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=20)[1]
+    assert process.returncode == 130 and "Interrupted: what is done is kept in out" in said
 
 
 def test_the_run_of_all_probes_is_kept_when_asked_for(probing):

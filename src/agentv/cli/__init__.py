@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 
@@ -55,14 +54,6 @@ class LazyGroup(click.Group):
             hint = did_you_mean(args[0], COMMANDS) or f"Commands: {', '.join(COMMANDS)}"
             raise click.UsageError(f"No such command '{args[0]}'. {hint}", ctx)
         return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            # The reader of our output has seen enough, as `head` does: no failure of ours, and nothing left to flush.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise click.exceptions.Exit(0) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

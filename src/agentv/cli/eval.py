@@ -109,7 +109,11 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     outcome = execute(session, checked, folder, given)
     if file is not None:
         export_records(outcome.folder / "results.jsonl", *file)
-    _print_outcome(outcome, given)
+    try:
+        _print_outcome(outcome, given)
+    except OSError:
+        output.say(f"Results: {short(outcome.folder)}")
+        raise
     sys.exit(outcome.verdict.exit_code)
 
 

@@ -8,21 +8,35 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentv.errors import EXIT_INTERRUPTED, EXIT_OK, AgentvError
-from agentv.report.figures import fit_stream
+from agentv.cli import streams
+from agentv.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AgentvError
 
 if TYPE_CHECKING:
     from agentv.errors import DatasetWarning
 
 
 def run(cli: click.Command) -> int:
-    """Runs a command and turns the ways it can end into an exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        fit_stream(stream)
+    """Runs a command and turns the ways it can end into an exit code. One whose output is lost did not end well."""
+    streams.prepare()
     try:
-        cli.main(prog_name="agentv", standalone_mode=False)
-    except click.exceptions.Exit as ending:
-        return ending.exit_code
+        code = _ended(cli)
+    except OSError:
+        code = EXIT_USAGE
+        if streams.lost() is None:
+            raise  # it is about something else
+    lost = streams.lost()
+    if lost is None or code == EXIT_INTERRUPTED:
+        return code
+    say(styled("Error:", "red") + f" Cannot write to stdout: {lost.strerror}")
+    return EXIT_USAGE
+
+
+def _ended(cli: click.Command) -> int:
+    try:
+        # Commands return nothing; where one raises click's Exit, its code comes back.
+        code = cli.main(prog_name="agentv", standalone_mode=False)
+    except SystemExit as ending:
+        code = ending.code
     except click.Abort:
         say("Interrupted")
         return EXIT_INTERRUPTED
@@ -35,7 +49,7 @@ def run(cli: click.Command) -> int:
     except AgentvError as error:
         say(styled("Error:", "red") + f" {error}")
         return error.exit_code
-    return EXIT_OK
+    return code if isinstance(code, int) else EXIT_OK
 
 
 def say(text: str) -> None:

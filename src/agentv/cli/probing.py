@@ -55,6 +55,8 @@ def probing(paths: tuple[str, ...], given: dict[str, Any], selected: dict[str, A
         outcome = _executed(session, checked, folder, given)
         found = probed(read_run(outcome.folder), frozenset({ORACLE}))
     if outcome.stopped == "interrupted":
+        kept = "" if given["out"] is None else f": what is done is kept in {given['out']}"
+        output.say(f"Interrupted{kept}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
     return found
 
