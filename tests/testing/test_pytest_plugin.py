@@ -174,6 +174,13 @@ def test_patterns_in_the_configuration_name_datasets(project):
     assert "data/rows.jsonl::good PASSED" in printed and "1 passed" in printed
 
 
+def test_a_warning_about_a_dataset_points_at_the_dataset(project):
+    project.write("rows.eval.jsonl", [{**CASES[0], "evaluators": CONTAINS}])
+    printed = run_pytest("--agentv-evals", "rows.eval.jsonl", code=0)
+    assert "rows.eval.jsonl:0: MissingSidecarWarning: Sidecar metadata file not found: rows.eval.yaml" in printed
+    assert "_pytest" not in printed
+
+
 def test_an_error_is_an_error_and_no_failure(project):
     project.write(
         ".agentv/targets.yaml",

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from agentv.datasets.loading import case_source, load_cases
+from agentv.datasets.loading import case_source
 from agentv.datasets.select import Selection
 from agentv.engine.gates import judge
 from agentv.engine.options import EvalOptions, Gates
@@ -62,7 +62,7 @@ class EvalFile(pytest.File):
         self._lines: dict[str, bytes] = {}
         self._failed = ""
         try:
-            cases = load_cases(self._shown)
+            cases = case_source([self._shown], warn=self.warn, note=_ignore).load()
         except AgentvError as error:
             raise self.CollectError(str(error)) from error
         self.thresholds = {name: least for case in cases for name, least in (case.execution.thresholds or {}).items()}
