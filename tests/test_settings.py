@@ -42,6 +42,24 @@ def read(data, strict=False):
     return read_settings(Sample, data, ("a",), problems, strict=strict), problems
 
 
+class Choosing(msgspec.Struct, frozen=True, kw_only=True):
+    mode: Literal["all_of", "all-of", "any"] | Part
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        ({}, "Known values: all_of, any"),
+        ({"other": 1}, "Known values: all_of, any"),
+        ({"mod": "any"}, "There is 'mod': did you mean 'mode'?"),
+    ],
+)
+def test_a_missing_field_comes_with_what_it_may_be(data, hint):
+    problems = Problems()
+    read_settings(Choosing, data, (), problems)
+    assert [(error.message, error.hint) for error in problems.errors] == [("Missing required field: 'mode'", hint)]
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -273,6 +273,10 @@ class Test002FormatDetection:
         assert (ended.code, ended.stdout) == (2, "")
         assert f"Error: Unsupported file format: {name}" in ended.stderr
 
+    def test_a_table_is_pointed_to_what_makes_cases_of_rows(self, folder):
+        error = folder.error(folder.write("my rows.CSV", "a,b\n1,2\n"))
+        assert error.hint == ("Make a dataset of its rows: agentv generate evals 'my rows.CSV' --out 'my rows.jsonl'")
+
 
 class Test002SidecarMetadata:
     def test_found_it_gives_the_metadata_fields(self, folder, command):

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from agentv.problems import KeyPath, Problems, field_name
-from agentv.suggest import did_you_mean
+from agentv.suggest import did_you_mean, nearest
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
@@ -60,7 +60,7 @@ def read_settings(
                 values[field.name] = read
     for field in _required(kind):
         if field.name not in values:
-            problems.missing((*path, field.encode_name))
+            problems.missing((*path, field.encode_name), _misspelt(kind, field, data) or _choices(field.type))
     contradiction = getattr(kind, "contradiction", None)
     if contradiction is not None and len(problems.errors) == before and (message := contradiction(values)):
         problems.error(path, message)
@@ -149,10 +149,27 @@ def _options(type_: Any) -> tuple[Any, ...]:
 
 def _known_values(type_: Any, value: Any) -> str:
     """A hint for a word that is none of those a closed set has."""
-    words = [word for option in _options(type_) if get_origin(option) is Literal for word in get_args(option)]
+    words = _words(type_)
     if not words or not isinstance(value, str):
         return ""
-    return did_you_mean(value, words) or f"Known values: {', '.join(map(str, words))}"
+    return did_you_mean(value, words) or _choices(type_)
+
+
+def _choices(type_: Any) -> str:
+    """The words of a closed set, each in one spelling; nothing for any other type."""
+    words = _words(type_)
+    shown = [word for word in words if "-" not in word or word.replace("-", "_") not in words]
+    return f"Known values: {', '.join(shown)}" if shown else ""
+
+
+def _words(type_: Any) -> list[str]:
+    return [str(word) for option in _options(type_) if get_origin(option) is Literal for word in get_args(option)]
+
+
+def _misspelt(kind: type[msgspec.Struct], field: msgspec.structs.FieldInfo, data: Mapping[str, Any]) -> str:
+    """A hint where a key is there that was probably meant to be the one that is missing."""
+    meant = nearest(field.encode_name, [key for key in data if field_of(kind, key) is None])
+    return f"There is '{meant}': did you mean '{field.encode_name}'?" if meant is not None else ""
 
 
 @cache

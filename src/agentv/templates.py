@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,16 @@ def environment(finalizer: Callable[[Any], Any] = as_text) -> minijinja.Environm
     )
     made.fuel = FUEL
     return made
+
+
+def missing_name(error: minijinja.TemplateError, names: Iterable[str], values: Iterable[str]) -> str | None:
+    """Which of the `names` that a template uses has no value, where that is what is wrong."""
+    text, missing = first_line(error), sorted(set(names).difference(values))
+    if "` is undefined" in text:
+        missing = [name for name in missing if f"`{name}` is undefined" in text]
+    elif error.kind != "UndefinedError":
+        missing = []
+    return missing[0] if missing else None
 
 
 def first_line(error: minijinja.TemplateError) -> str:

@@ -347,7 +347,8 @@ def test_rows_that_fail_are_counted_and_tried_again(project):
         ("rows.jsonl", "[1]\n", [], "line 1: expected a JSON object"),
         ("rows.jsonl", '{"a": 1}\n{', [], "line 2"),
         ("rows.txt", "x", [], "Rows are read from .csv, .tsv and .jsonl"),
-        ("rows.csv", "a\n1\n", ["--input", "{{ b }}"], "--input: "),
+        ("rows.csv", "a\n1\n", ["--input", "{{ b }}"], "--input: there is no column 'b'. The row has: a"),
+        ("rows.csv", "name,a\n1,2\n", ["--input", "{{ nmae }}"], "no column 'nmae'. Did you mean 'name'?"),
         ("rows.csv", "a\n1\n", ["--input", "{{ a"], "--input: "),
     ],
 )

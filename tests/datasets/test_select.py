@@ -80,6 +80,20 @@ class TestFilter:
         assert (ended.code, ended.stdout) == (2, "")
         assert "Error: No case matches the filter 'nothing'" in ended.stderr
 
+    @pytest.mark.parametrize(
+        ("filter", "hint"),
+        [
+            ("nothing", "Ids are matched as globs: try '*part*'"),
+            ("tga=even", "'tga=' is no filter: tag=x and metadata.key=x are, and anything else is a glob over ids"),
+            ("metdata.n=1", "'metdata.n=' is no filter: tag=x and metadata.key=x are"),
+            ("tag=evn", "Did you mean 'even'?"),
+            ("tag=zzzzzz", "Tags: even, "),
+            (["odd-*", "tag=even"], "Ids are matched as globs"),
+        ],
+    )
+    def test_a_filter_that_matches_nothing_comes_with_what_may_be_wrong(self, numbered, filter, hint):
+        assert hint in numbered.error("d.jsonl", filter=filter).hint
+
     def test_an_id_fits_itself_whatever_is_in_it(self, folder):
         folder.write("odd.yaml", {"evalcases": [case(id) for id in ("x[1]", "x1", "a*b", "tag=x")]})
         assert folder.load("odd.yaml", filter="x[1]").ids == ["x[1]", "x1"]

@@ -136,7 +136,7 @@ def test_a_write_that_does_not_fit_leaves_whole_lines_and_says_so(tmp_path, limi
     first, again = ended.stdout.splitlines()
     written, said = first.split(" ", 1)
     assert "File too large" in said
-    assert "What was written before is whole" in said and "then run the same command again" in said
+    assert "What was written before is whole" in said and "then go on with --resume" in said
     assert again == "still full"
     *lines, last = whole_lines(path)
     assert [line["number"] for line in lines] == list(range(int(written)))

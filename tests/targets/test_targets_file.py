@@ -228,6 +228,10 @@ def test_a_file_of_another_shape_is_refused(data, message):
     assert messages(data) == [message]
 
 
+def test_a_list_under_a_misspelt_name_is_found():
+    assert check_targets({"target": []}).errors[0].hint == "There is 'target': did you mean 'targets'?"
+
+
 def test_a_name_used_twice_is_an_error_that_names_both_places():
     data = {
         "targets": [

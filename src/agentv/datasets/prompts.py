@@ -12,7 +12,7 @@ from agentv.datasets.shorthand import MessageReader
 from agentv.model.message import Message, TextPart
 from agentv.problems import KeyPath, Problems
 from agentv.suggest import did_you_mean
-from agentv.templates import environment, first_line, is_file_name
+from agentv.templates import environment, first_line, is_file_name, missing_name
 
 
 class PromptError(Exception):
@@ -43,15 +43,11 @@ class Prompt(msgspec.Struct, frozen=True):
             raise PromptError(f"The prompt cannot be rendered: {error}") from None
 
     def _explained(self, error: minijinja.TemplateError, variables: dict[str, Any]) -> PromptError:
-        text, missing = first_line(error), sorted(self.names - variables.keys())
-        if "` is undefined" in text:
-            missing = [name for name in missing if f"`{name}` is undefined" in text]
-        elif error.kind != "UndefinedError":
-            missing = []
-        if missing:
-            hint = did_you_mean(missing[0], variables) or f"The row has: {', '.join(variables) or 'no variables'}"
-            return PromptError(f"The prompt uses the variable '{missing[0]}', which the row lacks", hint)
-        return PromptError(f"The prompt cannot be rendered: {text}")
+        missing = missing_name(error, self.names, variables)
+        if missing is not None:
+            hint = did_you_mean(missing, variables) or f"The row has: {', '.join(variables) or 'no variables'}"
+            return PromptError(f"The prompt uses the variable '{missing}', which the row lacks", hint)
+        return PromptError(f"The prompt cannot be rendered: {first_line(error)}")
 
 
 def read_prompt(

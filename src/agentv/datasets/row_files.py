@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
+from agentv.datasets.source import TABLES
 from agentv.errors import UsageError
-
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def read_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -26,8 +25,8 @@ def read_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         raise UsageError(f"Cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"Cannot read {path}", f"The byte at {error.start} is no UTF-8", "Save it as UTF-8") from None
-    if suffix in _DELIMITERS:
-        return _from_table(text, _DELIMITERS[suffix], path)
+    if suffix in TABLES:
+        return _from_table(text, TABLES[suffix], path)
     if suffix in (".jsonl", ".ndjson"):
         return _from_lines(text, path)
     raise UsageError(f"Unsupported file of rows: {path}", hint="Rows are read from .csv, .tsv and .jsonl files")

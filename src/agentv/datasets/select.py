@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from heapq import nsmallest
 from typing import Any
@@ -18,6 +18,7 @@ from agentv.suggest import did_you_mean
 Test = Callable[[EvalCase], bool]
 
 _MOST_LOOKED_AT = 10_000
+_MOST_SHOWN = 20
 """Ids that are kept to find the one that was meant."""
 
 
@@ -62,16 +63,19 @@ class Selection(msgspec.Struct, frozen=True):
             yield from cases
             return
         found = False
+        tags: set[str] = set()
         for case in cases:
             if all(test(case) for test in tests):
                 found = True
                 yield case
+            elif case.tags and len(tags) < _MOST_LOOKED_AT:
+                tags.update(case.tags)
         if not found:
             shown = " and ".join(repr(filter) for filter in self.filters)
             if self.named is not None:
                 among = f"The {len(self.named):,} wanted ones of the earlier run are not among them"
                 raise UsageError(f"No case matches{f' the filter {shown}' if shown else ''}", among)
-            raise UsageError(f"No case matches the filter {shown}", hint="Ids are matched as globs: try '*part*'")
+            raise UsageError(f"No case matches the filter {shown}", hint=_hint(self.filters, tags))
 
     def _of_ids(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
         """The cases of the ids. Every one of them must be there: one that is not was mistyped."""
@@ -129,6 +133,20 @@ def _test(filter: str) -> Test:
         steps = key.split(".")[1:]
         return lambda case: _holds(case.metadata, steps, wanted)
     return lambda case: case.id == filter or fnmatchcase(case.id, filter)
+
+
+def _hint(filters: Sequence[str], tags: Collection[str]) -> str:
+    """What may be wrong with the first of the filters that tells."""
+    for filter in filters:
+        key, equals, wanted = filter.partition("=")
+        if equals and key == "tag":
+            if any(fnmatchcase(tag, wanted) for tag in tags):
+                continue
+            known = sorted(tags)[:_MOST_SHOWN]
+            return did_you_mean(wanted, tags) or (f"Tags: {', '.join(known)}" if known else "No case has a tag")
+        if equals and not key.startswith("metadata."):
+            return f"'{key}=' is no filter: tag=x and metadata.key=x are, and anything else is a glob over ids"
+    return "Ids are matched as globs: try '*part*'"
 
 
 def _holds(value: Any, steps: list[str], wanted: str) -> bool:

@@ -12,6 +12,9 @@ from agentv.errors import DatasetNotFoundError
 from agentv.registry import READERS
 
 YAML_SUFFIXES = READERS["yaml"][0]
+TABLES = {".csv": ",", ".tsv": "\t"}
+"""Files of rows, which are no datasets yet, and what is between their columns."""
+
 _SHARD = re.compile(r"(?P<name>.+)-(?P<index>\d{5,})-of-(?P<count>\d{5,})$")
 
 
@@ -68,10 +71,16 @@ def require_kind(path: str) -> str:
     kind = kind_of(path)
     if kind is None:
         suffix = suffix_of(path)
+        hint = "Datasets are YAML documents or JSON Lines; rename the file if it is one of them"
+        if suffix.lower() in TABLES:
+            import shlex  # late: only a mistake needs it
+
+            made = shlex.quote(base_of(path) + ".jsonl")
+            hint = f"Make a dataset of its rows: agentv generate evals {shlex.quote(path)} --out {made}"
         raise DatasetNotFoundError(
             f"Unsupported file format: {path}",
             f"The extension {suffix or '(none)'} is not one of .yaml, .yml, .jsonl, .ndjson, .jsonl.gz, .jsonl.zst",
-            "Datasets are YAML documents or JSON Lines; rename the file if it is one of them",
+            hint,
             path=path,
         )
     return kind

@@ -31,7 +31,8 @@ from agentv.model.response import answer
 from agentv.model.score import EvaluatorFailure
 from agentv.model.values import freeze, to_json
 from agentv.results.folder import write_whole
-from agentv.templates import environment, first_line
+from agentv.suggest import did_you_mean
+from agentv.templates import environment, first_line, missing_name, names_in
 
 RUBRICS = "rubrics"
 MOST_ITEMS = 10
@@ -171,8 +172,17 @@ class RowTemplates(msgspec.Struct, frozen=True, kw_only=True):
                 try:
                     found[name] = environment().render_str(template, **row).strip()
                 except minijinja.TemplateError as error:
-                    raise ValueError(f"--{name.replace('_', '-')}: {first_line(error)}") from None
+                    raise ValueError(f"--{name.replace('_', '-')}: {_explained(error, template, row)}") from None
         return found
+
+
+def _explained(error: minijinja.TemplateError, template: str, row: Mapping[str, Any]) -> str:
+    """What is wrong with a template of a row; for a column that is not there, which ones are."""
+    missing = None if error.kind == "SyntaxError" else missing_name(error, names_in(template), row)
+    if missing is None:
+        return first_line(error)
+    hint = did_you_mean(missing, row) or f"The row has: {', '.join(row)}"
+    return f"there is no column '{missing}'. {hint}"
 
 
 async def generate_cases(

@@ -13,7 +13,7 @@ from agentv.engine.limits import Limiter
 from agentv.engine.prices import PricedResponder, price_of
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.results.redact import Redactor
-from agentv.results.writer import GO_ON, ResultWriter
+from agentv.results.writer import ResultWriter
 from agentv.targets.base import Target
 from agentv.targets.cache import CachedResponder, ResponseCache, is_cacheable
 from agentv.targets.fingerprint import files_of, fingerprint_of
@@ -47,9 +47,7 @@ class Layers:
         redact = Redactor(settings.secrets).redact_line
         self._settings = settings
         self._cache = None if settings.cache_folder is None else ResponseCache(settings.cache_folder, redact)
-        self._recording = (
-            None if settings.record_file is None else ResultWriter(settings.record_file, redact, go_on=GO_ON)
-        )
+        self._recording = None if settings.record_file is None else ResultWriter(settings.record_file, redact)
 
     def around(
         self, settings: Target, responder: Responder, limiter: Limiter, variant: Variant = AS_IT_IS

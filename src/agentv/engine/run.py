@@ -36,7 +36,7 @@ from agentv.results.reading import read_run
 from agentv.results.record import decode_record, encode_record
 from agentv.results.scan import DoneJobs, scan
 from agentv.results.summary import Snapshot, SummaryBuilder
-from agentv.results.writer import GO_ON, ResultWriter
+from agentv.results.writer import ResultWriter
 
 MOST_AT_ONCE = 1000
 _AHEAD = 64
@@ -82,8 +82,8 @@ class Running:
         self.stopped: Stop | None = None
         self.summary = SummaryBuilder(worker.run_id, checked.most_per_case)
         self._cost = 0.0
-        self._results = ResultWriter(folder.results_path, go_on=GO_ON)
-        self._cases = ResultWriter(folder.cases_path, folder.redact, go_on=GO_ON)
+        self._results = ResultWriter(folder.results_path)
+        self._cases = ResultWriter(folder.cases_path, folder.redact)
         self._files = EvaluatorFiles()
         self._given_evaluators = [spec.to_data() for spec in plan.evaluators or ()]
         self._done = DoneJobs()

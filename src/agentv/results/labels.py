@@ -139,7 +139,7 @@ class LabelFile:
         except OSError as error:
             raise AgentvError(f"Cannot create {path.parent}", error.strerror or str(error)) from error
         self.labels = Labels(read_labels(path))
-        self._writer = ResultWriter(path)
+        self._writer = ResultWriter(path, go_on="run the same command again")
 
     def add(self, label: Label) -> None:
         """One more line, for good."""

@@ -17,9 +17,6 @@ from agentv.results.record import encode_record
 SYNC_INTERVAL_S = 1.0
 """How much of the last work a power cut can take. A killed process loses nothing that was written."""
 
-GO_ON = "go on with --resume"
-"""How a run goes on."""
-
 Redact = Callable[[bytes], bytes]
 
 _BLOCK = 64 * 1024
@@ -33,9 +30,7 @@ class ResultWriter:
     whoever writes goes on after a failure, for the message.
     """
 
-    def __init__(
-        self, path: Path | str, redact: Redact | None = None, *, go_on: str = "run the same command again"
-    ) -> None:
+    def __init__(self, path: Path | str, redact: Redact | None = None, *, go_on: str = "go on with --resume") -> None:
         self.path = Path(path)
         self._go_on = go_on
         self._redact = redact
