@@ -8,7 +8,7 @@ import pytest
 
 from agentv.model.response import Response, TargetFailure
 from agentv.registry import TARGETS
-from agentv.targets.agents.transcript import Event, NoAnswer
+from agentv.targets.agents.transcript import Event, NoAnswer, failure_of
 
 DATA = Path(__file__).parent.parent / "data" / "agents"
 FILES = sorted(DATA.glob("*.jsonl"))
@@ -100,3 +100,24 @@ def test_events_that_nobody_knows_are_passed_over(provider, event):
     known = events(file.read_text())
     more = [each for one in known for each in (Event(event, one.at_ms), one)]
     assert read(provider, more) == read(provider, known)
+
+
+@pytest.mark.parametrize(
+    ("message", "error_class", "status"),
+    [
+        ("unexpected status 401 Unauthorized: Missing bearer", "auth", 401),
+        ("exceeded retry limit, last status: 429 Too Many Requests", "rate_limit", 429),
+        ('API Error: 529 {"type":"error","error":{"type":"overloaded_error"}}', "server", 503),
+        ("You've hit your usage limit. Try again later.", "rate_limit", None),
+        ("Credit balance is too low", "auth", None),
+        ("insufficient_quota: You exceeded your current quota, please check your billing details", "auth", None),
+        ("API Error: Claude Code is unable to respond: this appears to violate our Usage Policy", "refused", None),
+        ("API Error: 400 Output blocked by content filtering policy", "refused", None),
+        ("You exceeded your current quota, please check your plan and billing details", "rate_limit", None),
+        ("stream disconnected before completion: error sending request", "network", None),
+        ("Tool produced 500 lines", "process", None),
+    ],
+)
+def test_what_an_agent_reports_has_the_class_that_an_api_would_have(message, error_class, status):
+    failed = failure_of(message)
+    assert (failed.error_class, failed.status) == (error_class, status)

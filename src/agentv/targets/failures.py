@@ -86,7 +86,7 @@ def reported_failure(error: Any, status: int, headers: Mapping[str, str], secret
     if told:
         # Without the status, by which some of these would be tried again.
         return TargetFailure(told[0], words)
-    status = _meant(status, codes)
+    status = meant_status(status, codes)
     wait_s = retry_after_s(headers, time.time())
     if wait_s is None:
         wait_s = retry_delay_s(error)
@@ -120,7 +120,7 @@ def api_error(error: Any) -> tuple[str, tuple[str, ...]]:
     return found if isinstance(found, str) else _json_text(found), codes
 
 
-def _meant(status: int, codes: tuple[str, ...]) -> int:
+def meant_status(status: int, codes: tuple[str, ...] = ()) -> int:
     """The standard status that a failure comes to. Its words decide where the status is a good one or an overload."""
     by_code = next((_STATUS_BY_CODE[code] for code in codes if code in _STATUS_BY_CODE), None)
     if by_code is not None and (status < 400 or by_code == 503):

@@ -10,9 +10,15 @@ from typing import Any, NamedTuple
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import ErrorClass, TokenUsage
-from agentv.targets.failures import error_class_of
+from agentv.targets.failures import error_class_of, meant_status
 
 _STATUS = re.compile(r"(?:status|HTTP|Error|code)\W{0,4}\b([45]\d\d)\b|^\W*([45]\d\d)\b", re.IGNORECASE)
+_WORDS_BEFORE_A_STATUS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
+    ("refused", re.compile(r"(?:usage|content|content filtering) policy|content.?filter", re.IGNORECASE)),
+    ("auth", re.compile(r"credit balance|insufficient.quota", re.IGNORECASE)),
+)
+"""What vendors send under the status of something else, as `agentv.targets.failures` has it for their APIs."""
+
 _WORDS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
     ("rate_limit", re.compile(r"rate.?limit|too many requests|quota|usage limit|resource_exhausted", re.IGNORECASE)),
     (
@@ -194,9 +200,15 @@ def milliseconds(timestamp: Any, otherwise: float) -> float:
 
 def failure_of(message: str, status: int | None = None) -> TargetFailure:
     """The failure that an agent reports, with its class: by the status it names, else by its words."""
+    if (telling := _class_by(_WORDS_BEFORE_A_STATUS, message)) is not None:
+        return TargetFailure(telling, message)
     if status is None and (found := _STATUS.search(message)):
         status = int(found[1] or found[2])
     if status is not None and status >= 400:
+        status = meant_status(status)
         return TargetFailure(error_class_of(status), message, status=status)
-    named = (error_class for error_class, words in _WORDS if words.search(message))
-    return TargetFailure(next(named, "process"), message)
+    return TargetFailure(_class_by(_WORDS, message) or "process", message)
+
+
+def _class_by(table: tuple[tuple[ErrorClass, re.Pattern[str]], ...], message: str) -> ErrorClass | None:
+    return next((error_class for error_class, words in table if words.search(message)), None)
