@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from agentv.model.response import Response
 from agentv.targets.agents.base import Call, CodingAgent, Invocation
-from agentv.targets.agents.transcript import Event, Transcript, failure_of, number, usage
+from agentv.targets.agents.transcript import Event, NoAnswer, Transcript, failure_of, number, usage
 
 _OUTSIDE_THE_INPUT = frozenset(
     {"id", "type", "status", "aggregated_output", "exit_code", "result", "error", "server", "tool", "arguments"}
@@ -43,14 +43,14 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
         """Messages are items, and so is whatever the agent used: commands, edits, searches, tools of others."""
         transcript = Transcript()
         known: dict[str, Any] = {}
-        error = ""
+        error, completed = "", False
         for data, at_ms in events:
             kind = data.get("type")
             item = data.get("item")
             if kind == "thread.started":
                 known["id"] = data.get("thread_id")
             elif kind == "turn.completed":
-                error, said = "", data.get("usage")
+                error, completed, said = "", True, data.get("usage")
                 known["usage"] = usage(
                     number(said, "input_tokens"),
                     number(said, "output_tokens"),
@@ -66,6 +66,8 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
                 _item(transcript, item, at_ms, kind == "item.completed")
         if error:
             raise failure_of(error)
+        if not completed:
+            raise NoAnswer("Codex ended before its turn was completed")
         return transcript.response(**known)
 
 

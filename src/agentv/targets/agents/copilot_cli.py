@@ -50,12 +50,12 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
         transcript = Transcript()
         known: dict[str, Any] = {}
         failure: TargetFailure | None = None
-        code = None
+        ended, code = False, None
         for event, arrived_ms in events:
             kind, data = event.get("type"), event.get("data")
             at_ms = milliseconds(event.get("timestamp"), arrived_ms)
             if kind == "result":
-                known["id"], code = event.get("sessionId"), event.get("exitCode")
+                known["id"], ended, code = event.get("sessionId"), True, event.get("exitCode")
             elif kind == "report":
                 known["usage"] = added(map(_usage, ((data or {}).get("modelMetrics") or {}).values()))
             elif not isinstance(data, dict) or data.get("parentToolCallId"):
@@ -70,6 +70,8 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
                 failure = failure_of(str(data.get("message")), data.get("statusCode"))
         if failure is not None:
             raise failure
+        if not ended:
+            raise NoAnswer("The Copilot CLI ended before its result")
         if code:
             raise NoAnswer(f"The Copilot CLI ended with exit code {code}")
         return transcript.response(**known)

@@ -9,7 +9,7 @@ from agentv.model.response import Response
 from agentv.model.values import to_json
 from agentv.targets.agents.base import Call, CodingAgent, Invocation, prefixed
 from agentv.targets.agents.providers import keys_of
-from agentv.targets.agents.transcript import Event, Transcript, added, amount, failure_of, number, usage
+from agentv.targets.agents.transcript import Event, NoAnswer, Transcript, added, amount, failure_of, number, usage
 
 
 class OpenCode(CodingAgent, frozen=True, kw_only=True):
@@ -48,6 +48,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
         """A message id for each turn; a tool's call and its end are one event with its own times."""
         transcript = Transcript()
         usages, costs = [], []
+        ended = False
         known: dict[str, Any] = {}
         for data, at_ms in events:
             kind, part = data.get("type"), data.get("part")
@@ -58,6 +59,8 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
                 raise failure_of(str(details.get("message") or error.get("name")), details.get("statusCode"))
             if not isinstance(part, dict):
                 continue
+            if kind in ("step_start", "step_finish"):
+                ended = kind == "step_finish" and part.get("reason") != "tool-calls"
             if kind in ("text", "tool_use"):
                 transcript.turn(part.get("messageID"))
             if kind == "text":
@@ -68,6 +71,8 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
                 known["stop_reason"] = part.get("reason")
                 usages.append(_usage(part.get("tokens")))
                 costs.append(part.get("cost"))
+        if not ended:
+            raise NoAnswer("opencode ended in the middle of a step")
         cost = sum(filter(None, map(amount, costs))) or None
         return transcript.response(usage=added(usages), cost_usd=cost, **known)
 

@@ -89,14 +89,14 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
                 output = text_of((data.get("result") or {}).get("content"))
                 transcript.output(data.get("toolCallId", ""), output, at_ms, failed=bool(data.get("isError")))
             elif kind == "message_end" and (message := data.get("message") or {}).get("role") == "assistant":
-                error = str(message.get("errorMessage")) if message.get("stopReason") == "error" else ""
+                error = str(message.get("errorMessage")) if message.get("stopReason") in ("error", "aborted") else ""
                 known |= {"model": message.get("model"), "stop_reason": message.get("stopReason")}
                 _message(transcript, message, number_of_event, at_ms)
                 usages.append(_usage(message.get("usage")))
                 costs.append(_cost(message.get("usage")))
         if error:
             raise failure_of(error)
-        if not known.get("model"):
+        if known.get("stop_reason") in (None, "toolUse"):  # what comes of a tool goes back to the model
             raise NoAnswer("pi ended before an answer")
         cost = sum(filter(None, map(amount, costs))) or None
         return transcript.response(usage=added(usages), cost_usd=cost, **known)
