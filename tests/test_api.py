@@ -8,11 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+from types import MappingProxyType
 
 import pytest
 
 import agentv
-from agentv import AgentvError, EvalCase, evaluate, evaluate_async
+from agentv import AgentvError, DatasetWarning, EvalCase, evaluate, evaluate_async
 from agentv.model.evaluator import EvaluatorSpec
 
 CASES = [
@@ -338,3 +339,30 @@ def test_records_may_go_to_a_file_besides(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = evaluate(CASES, echo, SAYS_YES, out="records.jsonl")
     assert (tmp_path / "records.jsonl").read_bytes() == (run.path / "results.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([5], "Invalid eval case at position 1 of those given\n  A case is a dict or an EvalCase, got int"),
+        ([CASES[0], "d.yaml"], "position 2 of those given\n  A case is a dict or an EvalCase, got str"),
+        (CASES[0], "The dataset is one case"),
+        (EvalCase("a", expected_outcome="x", input="y"), "The dataset is one case"),
+        (5, "A dataset is a path, or cases, got int"),
+    ],
+)
+def test_what_is_no_dataset_is_refused(folder, given, message):
+    with pytest.raises(AgentvError) as refused:
+        evaluate(given, echo, SAYS_YES)
+    assert message in str(refused.value)
+
+
+def test_any_mapping_is_a_case(folder):
+    assert scores(evaluate([MappingProxyType(CASES[0])], echo, SAYS_YES)) == {"one": 1.0}
+
+
+def test_a_mistyped_key_of_a_dict_is_a_warning_once(folder):
+    with pytest.warns(DatasetWarning, match="Unknown field 'metdata'") as warned:
+        evaluate([{**case, "metdata": {"a": 1}} for case in CASES], echo, SAYS_YES)
+    assert len(warned) == 1 and warned[0].filename == __file__
+    assert "metadata" in warned[0].message.hint

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
@@ -43,7 +43,7 @@ OPTIONS = (
 )
 """What `evaluate` takes besides: the options of the command, under its names."""
 
-Dataset = str | os.PathLike[str] | Sequence[str] | Iterable[EvalCase | dict[str, Any]]
+Dataset = str | os.PathLike[str] | Sequence[str] | Iterable[EvalCase | Mapping[str, Any]]
 GivenRun: TypeAlias = "Run | str | os.PathLike[str]"
 GivenTarget = str | dict[str, Any] | Callable[..., Any]
 
@@ -152,7 +152,7 @@ def _session(
     options = _options(paths or (), given)
     cases: CaseSource | GivenCases
     if paths is None:
-        cases = GivenCases(dataset, options.selection)  # type: ignore[arg-type]
+        cases = GivenCases(_given(dataset), options.selection, warn_caller)
     else:
         reading = Options(options.allow_outside_files, options.max_line_bytes)
         cases = case_source(
@@ -193,6 +193,15 @@ def _paths(dataset: Dataset) -> tuple[str, ...] | None:
     if isinstance(dataset, Sequence) and dataset and all(isinstance(each, str | os.PathLike) for each in dataset):
         return tuple(os.fspath(each) for each in dataset)
     return None
+
+
+def _given(dataset: Dataset) -> Iterable[EvalCase | Mapping[str, Any]]:
+    """The cases of a dataset that is no path."""
+    if isinstance(dataset, EvalCase | Mapping):
+        raise UsageError("The dataset is one case", hint="Put it into a list")
+    if not isinstance(dataset, Iterable):
+        raise UsageError(f"A dataset is a path, or cases, got {type(dataset).__name__}")
+    return cast("Iterable[EvalCase | Mapping[str, Any]]", dataset)
 
 
 def _target(target: dict[str, Any] | Callable[..., Any]) -> Target:

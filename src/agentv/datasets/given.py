@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from agentv.datasets.assembly import CaseBuilder, Rules
@@ -24,8 +24,15 @@ class GivenCases:
 
     sources: tuple[Source, ...] = ()
 
-    def __init__(self, cases: Iterable[EvalCase | dict[str, Any]], selection: Selection = Selection()) -> None:
+    def __init__(
+        self,
+        cases: Iterable[EvalCase | Mapping[str, Any]],
+        selection: Selection = Selection(),
+        warn: Callable[[DatasetWarning], None] | None = None,
+    ) -> None:
         folder = os.getcwd()
+        self._warn = warn or _ignore
+        self._warned: set[str] = set()
         self._finder = FileFinder(folder, project_root(folder))
         self._place = Place(Origin(GIVEN, "given", folder, project_root(folder)), 1)
         self._builder = CaseBuilder(Rules(Header(dataset="given"), self._finder, outcome_optional=True))
@@ -40,14 +47,20 @@ class GivenCases:
 
     stream_again = stream
 
-    def _case(self, given: EvalCase | dict[str, Any], index: int) -> EvalCase:
+    def _case(self, given: EvalCase | Mapping[str, Any], index: int) -> EvalCase:
         if isinstance(given, EvalCase):
             return given
+        headline = f"Invalid eval case at position {index + 1} of those given"
+        if not isinstance(given, Mapping):
+            raise InvalidCaseError(headline, f"A case is a dict or an EvalCase, got {type(given).__name__}")
         problems = Problems()
-        case = self._builder.build(given, self._place, index, problems)
+        case = self._builder.build(dict(given), self._place, index, problems)
         for problem in problems.errors:
-            headline = f"Invalid eval case at position {index + 1} of those given"
             raise InvalidCaseError(headline, problem.message, problem.hint, line=index + 1, field=problem.field)
+        for problem in problems:
+            if problem.kind not in self._warned:
+                self._warned.add(problem.kind)
+                self._warn(DatasetWarning(problem.message, field=problem.field, hint=problem.hint))
         assert case is not None
         return case
 
