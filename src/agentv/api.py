@@ -136,6 +136,7 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
 
 def _executed(session: Session, out: str | os.PathLike[str] | None, watch: Watch) -> Outcome:
     folder, file = places_of(None if out is None else os.fspath(out))
+    session.keep_inputs(None if file is None else file[0])
     outcome = session.execute(session.check(), folder, resume=False, observer=Observer(), watch=watch)
     if file is not None:
         export_records(outcome.folder / "results.jsonl", *file)

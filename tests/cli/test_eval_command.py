@@ -265,6 +265,19 @@ def test_a_folder_may_have_dots_in_its_name(project, command, name):
     assert (project.path / name / "results.jsonl").is_file()
 
 
+@pytest.mark.parametrize("option", ["--out", "--record"])
+@pytest.mark.parametrize("name", ["d.jsonl", "d.yaml", "targets.yaml", "link.jsonl"])
+def test_what_a_run_reads_is_never_written_to(project, command, option, name):
+    project.write("d.jsonl", [{"id": "a", "expected_outcome": "x", "input": "yes"}])
+    project.write("d.yaml", {"dataset": "d", "evaluators": [{"type": "contains", "value": "yes"}]})
+    project.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    (project.path / "link.jsonl").symlink_to("d.jsonl")
+    before = (project.path / name).read_bytes()
+    ended = command("eval", "d.jsonl", option, name)
+    assert ended.code == 2 and f"Cannot write {name}\n  The run reads it" in ended.stderr
+    assert (project.path / name).read_bytes() == before and not (project.path / ".agentv").exists()
+
+
 def test_a_file_of_records_is_replaced_when_the_new_one_is_whole(project, command):
     dataset(project, "yes", "no")
     kept = project.path / "kept.jsonl"

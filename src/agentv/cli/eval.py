@@ -100,6 +100,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         options.paths, warn=warn, note=note, on_error=options.on_error, options=reading, selection=options.selection
     )
     session = Session(options, cases)
+    session.keep_inputs(None if file is None else file[0])
     checked = session.check()
     if given["dry_run"]:
         from agentv.cli.dry_run import print_plan

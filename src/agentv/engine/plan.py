@@ -231,11 +231,16 @@ def _skipped_lines(cases: Cases) -> dict[str, list[int]]:
     return lines
 
 
+def files_of(source: Source) -> tuple[str, ...]:
+    """The files of a dataset: its own, shards all of them, and the sidecar where there is one."""
+    sidecar = sidecar_of(source.base) if source.kind == "jsonl" else None
+    return (*source.files, *([sidecar] if sidecar else ()))
+
+
 def digest_of(source: Source, contents: bytes = b"") -> str:
     """A hash of the bytes of a dataset, sidecar and shards included; `contents` stands for files that it names."""
     digest = hashlib.blake2b(contents, digest_size=16)
-    sidecar = sidecar_of(source.base) if source.kind == "jsonl" else None
-    for file in (*source.files, *([sidecar] if sidecar else ())):
+    for file in files_of(source):
         with Path(file).open("rb") as stream:
             while chunk := stream.read(1 << 20):
                 digest.update(chunk)

@@ -25,7 +25,7 @@ from agentv.engine.layers import LayerSettings
 from agentv.engine.logs import FOLDER as LOGS
 from agentv.engine.options import EvalOptions
 from agentv.engine.partial import label
-from agentv.engine.plan import Cases, Checked, Plan, check
+from agentv.engine.plan import Cases, Checked, Plan, check, files_of
 from agentv.engine.prices import why_unpriced
 from agentv.engine.run import Observer, Running, milliseconds_since
 from agentv.engine.run_targets import RunTargets, open_targets
@@ -101,8 +101,18 @@ class Session:
         """What must not be written anywhere."""
         return self._file.secrets
 
+    def keep_inputs(self, *written: str | None) -> None:
+        """Raises UsageError when a file that is to be written is one that the run reads."""
+        read = {os.path.realpath(file) for source in self.cases.sources for file in files_of(source)}
+        if self._file.path is not None:
+            read.add(os.path.realpath(self._file.path))
+        for path in written:
+            if path is not None and os.path.realpath(path) in read:
+                raise UsageError(f"Cannot write {path}", "The run reads it", "Name another file")
+
     def check(self) -> Checked:
         """Reads everything once; raises for whatever would go wrong later."""
+        self.keep_inputs(self.options.record)
         executor = self.options.executor
         if EXECUTORS.canonical(executor) is None:
             raise UsageError(f"Unknown executor '{executor}'", hint=EXECUTORS.suggestion(executor))
