@@ -588,3 +588,10 @@ def test_turns_are_scored_from_the_folder_alone(answered):
     assert rescore(answered, run="talk")[1]["c0"] == "no evaluator changed"
     rescore(answered, "--all", run="talk", out="third")
     assert scores(answered, "third") == scores(answered, "talk")
+
+
+@pytest.mark.parametrize("name", ["again.jsonl", "again.csv"])
+def test_a_folder_that_is_named_as_a_file_is_refused(answered, name):
+    ended = answered.command("rescore", "first", "--out", name)
+    assert ended.code == 2 and f"Cannot write {name}" in ended.stderr
+    assert not (answered.path / name).exists()

@@ -11,7 +11,7 @@ import click
 
 from agentv.cli import output
 from agentv.cli.eval import POSITIVE
-from agentv.cli.options import reading_options, selection_of, selection_options
+from agentv.cli.options import named_folder, reading_options, selection_of, selection_options
 from agentv.errors import EXIT_FINDINGS, UsageError
 
 if TYPE_CHECKING:
@@ -152,7 +152,13 @@ def calibrate(run: str, file: str | None, **given: Any) -> None:
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Calls to a judge at once.")
 @click.option("--timeout", "timeout_s", type=POSITIVE, metavar="SECONDS", help="For one attempt of a judge.")
 @click.option("--max-fooled", metavar="N|N%", default="0", show_default=True, help="Gate: so many may be misjudged.")
-@click.option("--out", metavar="DIR", type=click.Path(file_okay=False), help="Keep the run of all probes there.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    callback=named_folder,
+    help="Keep the run of all probes there.",
+)
 @_json_option
 @selection_options
 @reading_options

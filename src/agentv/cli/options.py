@@ -74,6 +74,16 @@ def reading_options(command: Command) -> Command:
     return command
 
 
+def named_folder(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+    """What `--out` names where it can only be a folder: a name that looks like a file's was meant as one."""
+    from agentv.results.export import places_of  # late: help needs none of it
+
+    folder, file = places_of(value)
+    if file is not None:
+        raise UsageError(f"Cannot write {value}", "Here --out names the folder of a run", "Its records are in it")
+    return folder
+
+
 def gate_options(command: Command) -> Command:
     """`--threshold --min-pass-rate --max-errors`: what a run must reach."""
     share = click.FloatRange(0, 1)

@@ -11,7 +11,7 @@ import click
 
 from agentv.cli import output
 from agentv.cli.eval import POSITIVE, execute, gates_of, short
-from agentv.cli.options import gate_options, reading_options, selection_of, selection_options
+from agentv.cli.options import gate_options, named_folder, reading_options, selection_of, selection_options
 from agentv.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 @click.option("--max-retries", type=click.IntRange(min=0), metavar="N", help="After failures worth another try.")
 @click.option("--cache", is_flag=True, help="Ask a judge nothing that it has answered before.")
 @click.option("--budget-usd", type=POSITIVE, metavar="USD", help="Ask nothing new once judges have cost this much.")
-@click.option("--out", metavar="DIR", type=click.Path(file_okay=False), help="The folder of the new run.")
+@click.option(
+    "--out", metavar="DIR", type=click.Path(file_okay=False), callback=named_folder, help="The folder of the new run."
+)
 @click.option("--resume", is_flag=True, help="Go on with the rescoring in --out, else with the last unfinished one.")
 @click.option("--why", is_flag=True, help="Say for each answer what runs and why.")
 @click.option("--verbose", "-v", is_flag=True, help="A line for each answer as it is scored.")
