@@ -244,11 +244,16 @@ def _marks_in(template: str) -> tuple[str, ...]:
 def _without_marks(value: Any, marks: tuple[str, ...]) -> Any:
     if isinstance(value, str):
         for mark in marks:
-            value = value.replace(mark, mark[0] + _BREAK + mark[1:])
+            # In whichever case: a model takes </ANSWER> for the end of <answer> all the same.
+            value = re.sub(re.escape(mark), _broken_up, value, flags=re.IGNORECASE)
         return value
     if isinstance(value, dict):
         return {key: _without_marks(item, marks) for key, item in value.items()}
     return [_without_marks(item, marks) for item in value] if isinstance(value, list) else value
+
+
+def _broken_up(mark: re.Match[str]) -> str:
+    return mark[0][0] + _BREAK + mark[0][1:]
 
 
 async def _printed(prompt: Any, judgement: Judgement) -> str:
