@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from agentv.evaluators.aggregation import threshold, weighted_average
+from agentv.evaluators.aggregation import Member, threshold, weighted_average
 from agentv.model.result import ErrorInfo, EvaluatorResult
 from agentv.model.score import EvaluatorFailure
 
@@ -35,6 +35,13 @@ def _verdict(score, required):
     return "fail" if required and verdict != "pass" else verdict
 
 
+def members(scores, weights, required):
+    """Members as a composite has them: a required one that does not pass misses its gate."""
+    found = results(*scores, required=required)
+    missed = [bool(needed) and result.verdict == "fail" for result, needed in zip(found, required, strict=True)]
+    return list(map(Member, found, weights, map(bool, required), missed))
+
+
 AVERAGES = [
     # scores, weights, required, score, verdict
     ([1.0], [1], [0], 1.0, None),
@@ -58,7 +65,7 @@ AVERAGES = [
 
 @pytest.mark.parametrize(("scores", "weights", "required", "score", "verdict"), AVERAGES)
 def test_weighted_average(scores, weights, required, score, verdict):
-    found = weighted_average(results(*scores, required=required), weights, [bool(each) for each in required])
+    found = weighted_average(members(scores, weights, required))
     assert math.isclose(found.score, score, abs_tol=1e-12) and found.score <= 1
     assert found.verdict == verdict
 
@@ -84,7 +91,7 @@ THRESHOLDS = [
 
 @pytest.mark.parametrize(("scores", "weights", "required", "least", "share", "verdict"), THRESHOLDS)
 def test_threshold(scores, weights, required, least, share, verdict):
-    found = threshold(results(*scores, required=required), weights, [bool(each) for each in required], least)
+    found = threshold(members(scores, weights, required), least)
     assert math.isclose(found.score, share, abs_tol=1e-12)
     assert found.verdict == verdict
 
@@ -101,13 +108,14 @@ def test_threshold(scores, weights, required, least, share, verdict):
 )
 def test_a_member_that_failed_and_counts_leaves_no_score(aggregate, scores, weights, required):
     with pytest.raises(EvaluatorFailure, match="broke"):
-        aggregate(results(*scores), weights, [bool(each) for each in required])
+        aggregate(members(scores, weights, required))
 
 
 # In a run.
 
 YES = {"type": "contains", "value": "yes", "name": "yes"}
 NO = {"type": "contains", "value": "no", "name": "no"}
+HALF = {"type": "levenshtein", "value": "yesyes", "name": "half"}
 BROKEN = {"type": "code_judge", "script": ["false"], "name": "broken"}
 
 
@@ -164,6 +172,27 @@ def test_members_are_in_the_record_each_with_what_it_found(run):
             composite(YES, {**NO, "required": True}, aggregator={"type": "weighted_average", "weights": {"yes": 9}}),
             0.9,
             "fail",
+        ),
+        # 0.5 is what is asked of it, though it would not pass by itself.
+        (composite({**HALF, "required": 0.5}, {**YES, "weight": 9}), 0.95, "pass"),
+        (composite({**HALF, "required": 0.6}, {**YES, "weight": 9}), 0.95, "fail"),
+        (composite({**HALF, "required": 0}, {**YES, "weight": 9}), 0.95, "pass"),
+        (composite({**HALF, "required": True}, {**YES, "weight": 9}), 0.95, "fail"),
+        (
+            composite({**HALF, "required": 0.5}, YES, aggregator={"type": "threshold", "threshold": 0.5}),
+            0.5,
+            "pass",
+        ),
+        # A gate of a member's own fails what it counts in, as it fails the case; not where a share is asked for.
+        (composite(composite({**NO, "required": True}, {**YES, "weight": 9}), {**YES, "name": "also"}), 0.95, "fail"),
+        (
+            composite(
+                composite({**NO, "required": True}, {**YES, "weight": 9}),
+                {**YES, "name": "also"},
+                aggregator={"type": "threshold", "threshold": 0.5},
+            ),
+            0.5,
+            "pass",
         ),
         (composite(composite(YES, NO, name="inner"), YES), 0.75, "borderline"),
         (composite(composite(composite(NO, name="c"), name="b"), name="a"), 0.0, "fail"),

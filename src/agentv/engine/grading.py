@@ -103,7 +103,7 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
     mean = math.fsum(weighted) / weight if weight else None
     if failed or mean is None:
         return Grade("error", partial_score=mean, error=_error_of(failed))
-    gated = any(_gates(spec, result, verdicts) for spec, result in zip(specs, results, strict=True))
+    gated = any(misses_gate(spec, result, verdicts) for spec, result in zip(specs, results, strict=True))
     return Grade("ok", mean, "fail" if gated else verdict_of(mean, verdicts))
 
 
@@ -121,7 +121,7 @@ def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:
     return "pass" if rounded >= limits.passing else "borderline" if rounded >= limits.borderline else "fail"
 
 
-def _gates(spec: EvaluatorSpec, result: EvaluatorResult, verdicts: Verdicts | None) -> bool:
+def misses_gate(spec: EvaluatorSpec, result: EvaluatorResult, verdicts: Verdicts | None) -> bool:
     """Whether a required evaluator misses its minimum, or one that counts failed by a gate in spite of its score."""
     if result.score is None or result.verdict is None:
         return False

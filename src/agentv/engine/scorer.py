@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentv.engine.calls import Targets
-from agentv.engine.grading import evaluator_result, failed_result
+from agentv.engine.grading import evaluator_result, failed_result, misses_gate
 from agentv.engine.judging import JudgeCalls, Judging, KeepPrompt
 from agentv.evaluators.base import Evaluator, Judge
 from agentv.evaluators.build import build
@@ -62,11 +62,17 @@ class Scorer:
             if evaluator.embeds:
                 judgement = judgement.with_embed(partial(calls.embed, spec.target))
             inner = msgspec.structs.replace(answerer, judge=named, job=f"{spec.name}@{answerer.job}")
-            own = judgement.for_evaluator(calls.ask, judges, lambda member: self.score(member, judgement, inner))
+            own = judgement.for_evaluator(calls.ask, judges, lambda member: self._member(member, judgement, inner))
             result = evaluator_result(spec, await evaluator.evaluate(own), answerer.verdicts)
         except Exception as error:
             result = _failed(spec, error)
         return result if calls is None else _with_calls(result, calls)
+
+    async def _member(
+        self, spec: EvaluatorSpec, judgement: Judgement, answerer: Answerer
+    ) -> tuple[EvaluatorResult, bool]:
+        result = await self.score(spec, judgement, answerer)
+        return result, misses_gate(spec, result, answerer.verdicts)
 
     async def score_all(
         self, specs: Sequence[EvaluatorSpec], judgement: Judgement, answerer: Answerer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,44 +23,58 @@ from agentv.model.score import EvaluatorFailure, Score
 Results = Sequence[EvaluatorResult]
 
 
-def refuse_failed(results: Results, counts: Sequence[bool] | None = None) -> None:
+class Member(NamedTuple):
+    """What a member found, what it weighs here, whether it is required, and whether it misses a gate."""
+
+    result: EvaluatorResult
+    weight: float
+    required: bool = False
+    missed: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """A required member counts whatever its weight."""
+        return self.weight > 0 or self.required
+
+
+def refuse_failed(results: Results) -> None:
     """Raises EvaluatorFailure when a member that counts has no score: without it nobody knows the composite's."""
-    counting = [True] * len(results) if counts is None else counts
-    failed = [result for result, counted in zip(results, counting, strict=True) if counted and result.score is None]
+    failed = [result for result in results if result.score is None]
     if failed:
         names = ", ".join(result.name for result in failed)
         first = failed[0].error
         raise EvaluatorFailure(f"{names}: {first.message if first else 'no score'}")
 
 
-def weighted_average(results: Results, weights: Sequence[float], required: Sequence[bool]) -> Score:
-    """Σ(weight · score) / Σ weight. A required member that does not pass fails the composite, whatever its score."""
-    refuse_failed(results, _counting(weights, required))
-    scored = [(result, weight) for result, weight in zip(results, weights, strict=True) if result.score is not None]
+def weighted_average(members: Sequence[Member]) -> Score:
+    """Σ(weight · score) / Σ weight. A member that counts and misses a gate fails the composite, whatever its score."""
+    refuse_failed([member.result for member in members if member.counts])
+    scored = [(member.result.score, member.weight) for member in members if member.result.score is not None]
     total = math.fsum(weight for _, weight in scored)
-    reached = math.fsum(weight * (result.score or 0.0) for result, weight in scored)
+    reached = math.fsum(weight * score for score, weight in scored)
+    results = [member.result for member in members]
     return Score(
         min(1.0, reached / total),
         hits=tuple(_named(result, hit) for result in results for hit in result.hits),
         misses=tuple(_named(result, miss) for result in results for miss in result.misses),
         reasoning=" | ".join(_named(result, result.reasoning) for result in results if result.reasoning) or None,
-        verdict="fail" if _gate_missed(results, required) else None,
+        verdict="fail" if any(member.missed and member.counts for member in members) else None,
     )
 
 
-def threshold(results: Results, weights: Sequence[float], required: Sequence[bool], least: float) -> Score:
-    """The share of members that pass, by weight; the composite passes from `least` on."""
-    refuse_failed(results, _counting(weights, required))
-    total = math.fsum(weights)
-    passed = [result.verdict == "pass" for result in results]
-    share = min(1.0, math.fsum(weight for weight, good in zip(weights, passed, strict=True) if good) / total)
-    met = round(share, 12) >= least and not _gate_missed(results, required)
+def threshold(members: Sequence[Member], least: float) -> Score:
+    """The share of members that pass, by weight; the composite passes from `least` on, unless a required one fails."""
+    refuse_failed([member.result for member in members if member.counts])
+    total = math.fsum(member.weight for member in members)
+    passing = [member for member in members if member.result.verdict == "pass"]
+    share = min(1.0, math.fsum(member.weight for member in passing) / total)
+    met = round(share, 12) >= least and not any(member.missed and member.required for member in members)
     return Score(
         share,
-        hits=tuple(f"{result.name} passes" for result, good in zip(results, passed, strict=True) if good),
-        misses=tuple(f"{result.name} does not pass" for result, good in zip(results, passed, strict=True) if not good),
-        reasoning=f"{sum(passed)} of {len(results)} members pass; at least {least:.0%} must",
-        details={"passed": sum(passed), "members": len(results), "threshold": least},
+        hits=tuple(f"{member.result.name} passes" for member in passing),
+        misses=tuple(f"{member.result.name} does not pass" for member in members if member not in passing),
+        reasoning=f"{len(passing)} of {len(members)} members pass; at least {least:.0%} must",
+        details={"passed": len(passing), "members": len(members), "threshold": least},
         verdict="pass" if met else "fail",
     )
 
@@ -99,15 +113,6 @@ def results_data(results: Results) -> dict[str, Any]:
         result.name: {key: value for key in keys if (value := getattr(result, key)) not in (None, ())}
         for result in results
     }
-
-
-def _counting(weights: Sequence[float], required: Sequence[bool]) -> list[bool]:
-    return [weight > 0 or gate for weight, gate in zip(weights, required, strict=True)]
-
-
-def _gate_missed(results: Results, required: Sequence[bool]) -> bool:
-    """A member has the verdict `fail` when it is required and misses its minimum."""
-    return any(gate and result.verdict == "fail" for result, gate in zip(results, required, strict=True))
 
 
 def _named(result: EvaluatorResult, text: str) -> str:

@@ -146,22 +146,26 @@ class Composite(Evaluator, frozen=True, kw_only=True, dict=True):
         score_member = judgement.score_member
         if score_member is None:
             raise EvaluatorFailure("A composite is scored within a run only")
-        results = tuple(await asyncio.gather(*(score_member(member) for member in self.members)))
+        found = await asyncio.gather(*(score_member(member) for member in self.members))
+        results = tuple(result for result, _ in found)
         try:
-            score = await self._aggregated(results, judgement)
+            score = await self._aggregated(results, [missed for _, missed in found], judgement)
         except EvaluatorFailure as failure:
             raise EvaluatorFailure(str(failure), results) from None
         return msgspec.structs.replace(score, members=results)
 
-    async def _aggregated(self, results: tuple[EvaluatorResult, ...], judgement: Judgement) -> Score:
+    async def _aggregated(
+        self, results: tuple[EvaluatorResult, ...], missed: list[bool], judgement: Judgement
+    ) -> Score:
         from agentv.evaluators import aggregation  # late: it needs this module
 
-        aggregator, weights = self.aggregation, self._weights
+        aggregator = self.aggregation
         required = [member.required is not False for member in self.members]
+        members = list(map(aggregation.Member, results, self._weights, required, missed))
         if aggregator.kind == "weighted_average":
-            return aggregation.weighted_average(results, weights, required)
+            return aggregation.weighted_average(members)
         if aggregator.kind == "threshold":
-            return aggregation.threshold(results, weights, required, aggregator.threshold or 0.0)
+            return aggregation.threshold(members, aggregator.threshold or 0.0)
         if aggregator.kind == "code_judge":
             return await aggregation.judged_by_program(aggregator, results, judgement)
         return await aggregation.judged_by_model(aggregator, results, judgement)

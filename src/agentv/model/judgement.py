@@ -47,7 +47,8 @@ class Ask(Protocol):
 
 
 Embed = Callable[[tuple[str, ...]], Awaitable[Response]]
-ScoreMember = Callable[[EvaluatorSpec], Awaitable[EvaluatorResult]]
+ScoreMember = Callable[[EvaluatorSpec], Awaitable[tuple[EvaluatorResult, bool]]]
+"""What an entry says of the same answer, and whether that misses a gate: its minimum, or one of its own."""
 
 
 class Judgement:
