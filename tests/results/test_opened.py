@@ -31,12 +31,14 @@ def test_figures_are_those_of_the_summary(folder, trials):
     assert found.done == found.jobs == 60 * trials and not found.unfinished
 
 
-def test_an_early_stop_keeps_its_label_and_its_interval(folder):
-    kept = run_of(folder, stop_when="0.2").summary.targets["lower"]
+@pytest.mark.parametrize("trials", [1, 2])
+def test_an_early_stop_keeps_its_label_and_its_intervals(folder, trials):
+    kept = run_of(folder, stop_when="0.2", trials=trials).summary.targets["lower"]
     assert kept.early_stop is not None and kept.skipped
     found = OpenedRun("run").figures()
     target = found.summary.targets["lower"]
     assert (target.ci95, target.early_stop, target.evaluators) == (kept.ci95, kept.early_stop, kept.evaluators)
+    assert target == kept
     assert found.spared == kept.early_stop.not_needed and not found.unfinished
 
 

@@ -103,11 +103,9 @@ def method(paired: Paired) -> str:
 
 def notes(comparison: Comparison) -> Iterator[str]:
     """What a reader must know before trusting the figures."""
-    yield from comparison.notes
-    for index, side in enumerate(comparison.sides):
-        if side.stopped_early:
-            yield f"{letter(index)} was stopped early, when it knew enough{_what_holds(comparison.paired)}"
     paired = comparison.paired
+    yield from comparison.notes
+    yield from _stopped_early(comparison.sides, paired)
     if paired is None or paired.p_value is None or paired.ci95 is None:
         return
     if (paired.p_value < 0.05) == (paired.answer != "no difference shown"):
@@ -116,6 +114,18 @@ def notes(comparison: Comparison) -> Iterator[str]:
         yield f"No test can show anything with {_counted(paired)}: the interval holds if differences are near normal"
     else:
         yield "The interval and the test disagree: this is on the border, and more cases would tell"
+
+
+def matrix_notes(matrix: Matrix) -> Iterator[str]:
+    """The same, of many runs."""
+    yield from matrix.notes
+    yield from _stopped_early(matrix.sides, None)
+
+
+def _stopped_early(sides: Sequence[Side], paired: Paired | None) -> Iterator[str]:
+    for index, side in enumerate(sides):
+        if side.stopped_early:
+            yield f"{letter(index)} was stopped early, when it knew enough{_what_holds(paired)}"
 
 
 def _what_holds(paired: Paired | None) -> str:
@@ -262,7 +272,7 @@ def _change(change: Change) -> Iterator[Line]:
 def matrix_lines(matrix: Matrix) -> list[Line]:
     """Many runs: who leads, every pair, and the ranking."""
     lines: list[Line] = [(matrix_sentence(matrix), "bold")]
-    lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in matrix.notes]
+    lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in matrix_notes(matrix)]
     lines += [("", ""), *_table(_sides(matrix.sides))]
     lines += [("", ""), (matrix_basis(matrix), "")]
     lines += [("", ""), ("Differences: column − row (* p < 0.05, Holm's, over all pairs)", "bold")]

@@ -12,6 +12,7 @@ from agentv.report.comparison import (
     letter,
     margin_sentence,
     matrix_basis,
+    matrix_notes,
     matrix_rows,
     matrix_sentence,
     method,
@@ -68,7 +69,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
 
 def _matrix(matrix: Matrix) -> Iterator[str]:
     yield from (f"### {matrix_sentence(matrix)}", "")
-    for note in matrix.notes:
+    for note in matrix_notes(matrix):
         yield from (f"> {markdown(note, 500)}", "")
     yield from (*_sides(matrix.sides), "", matrix_basis(matrix), "")
     yield from ("#### Differences", "", "Column − row; * p < 0.05, adjusted (Holm) over all pairs.", "")

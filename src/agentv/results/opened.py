@@ -148,7 +148,12 @@ def _labelled(
         if early is None or found is None or found.scored != before.scored:
             continue
         targets[name] = msgspec.structs.replace(
-            found, ci95=before.ci95, evaluators=before.evaluators, trials=before.trials, early_stop=early
+            found,
+            ci95=before.ci95,
+            evaluators=before.evaluators,
+            prompts=before.prompts,
+            trials=before.trials,
+            early_stop=early,
         )
         if name in further:
             share = early.ci95 if early.measure == "pass_rate" else None
