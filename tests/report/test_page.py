@@ -147,6 +147,15 @@ def test_answers_are_searched_too(shop, chromium):
         assert page.locator(".spacer .row .id bdi").all_inner_texts() == ["unscored"]
 
 
+def test_answers_of_a_file_without_cases_are_searched_too(folder, record, chromium):
+    folder.write(
+        "rows.jsonl", [record(f"case-{n}", candidate_answer="needle" if n % 100 == 7 else "hay") for n in range(2_000)]
+    )
+    with chromium(page_of("rows.jsonl"), "#search=needle") as page:
+        page.get_by_label("in conversations too").check()
+        page.locator(".told").get_by_text("20 of 2,000 results").wait_for()
+
+
 def test_what_is_typed_is_not_lost_by_a_quick_click(shop, chromium):
     with chromium(page_of("run")) as page:
         page.locator("input[type=search]").fill("anything")

@@ -86,7 +86,11 @@ class Page {
     this.search.progress.textContent = "";
     if (!wanted) return;
     const ofCase = new Map();
-    this.rows.columns.case.forEach((position, row) => ofCase.set(position, [...(ofCase.get(position) ?? []), row]));
+    this.rows.columns.case.forEach((position, row) => {
+      if (position < 0) return; // a file of records has no cases, and then all rows would be of none
+      if (!ofCase.has(position)) ofCase.set(position, []);
+      ofCase.get(position).push(row);
+    });
     const rowsOf = { results: (position) => [position], cases: (position) => ofCase.get(position) ?? [] };
     let drawn = performance.now();
     for (const kind of ["results", "cases"]) {
