@@ -878,6 +878,10 @@ def where(settings, home="."):
             "https://res.openai.azure.com/openai/v1/chat/completions",
         ),
         (
+            Azure(name="m", provider="azure", endpoint="res.openai.azure.com/", model="dep", api_key=KEY),
+            "https://res.openai.azure.com/openai/v1/chat/completions",
+        ),
+        (
             Azure(name="m", provider="azure", endpoint="https://r.test/", model="dep", api_key=KEY, api="responses"),
             "https://r.test/openai/v1/responses",
         ),

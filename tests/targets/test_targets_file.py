@@ -175,6 +175,7 @@ REFUSED = {
         (),
         "must be an address with a host",
     ),
+    "a resource that is none": ("azure", {"model": "m", "endpoint": "my res"}, (), "'endpoint' must be an address or"),
     "a port that is none": ("gemini", {"base_url": "http://h:port/v1"}, (), "must be an address with a host"),
     "a variable that does not end": ("mock", {"response": "${{ A }"}, ("response",), "has a malformed variable"),
     "an unknown judge": ("mock", {"judge_target": "mian"}, ("judge_target",), "names 'mian', which is no target"),

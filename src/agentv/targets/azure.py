@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, quote
 from agentv.environment import environment_of
 from agentv.errors import UsageError
 from agentv.model.response import Responder
-from agentv.targets.base import ModelApi, without
+from agentv.targets.base import ModelApi, address_complaints, without
 from agentv.targets.chat_completions import Dialect
 from agentv.targets.model_api import WireApi, open_api, overlaid
 from agentv.targets.openai import PATHS, Logprobs, wire_of
@@ -19,6 +19,8 @@ NEW_VERSIONS = frozenset({"v1", "preview", "latest"})
 
 _KEY, _TOKEN = "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"
 _OLD_NAME_UNTIL = "2024-09"
+_RESOURCE = re.compile(r"[\w-]+(?:\.[\w.-]+(?:[:/?]\S*)?)?")
+"""The name of a resource, or its address without the scheme."""
 
 
 class _Place(NamedTuple):
@@ -54,8 +56,14 @@ class Azure(ModelApi, frozen=True, kw_only=True):
     logprobs: Logprobs = None
 
     def complaints(self) -> list[str]:
-        """No endpoint or no model."""
-        return without(self, "endpoint", "model")
+        """No endpoint or no model, or an endpoint that is neither an address nor the name of a resource."""
+        found = without(self, "endpoint", "model")
+        endpoint = self.endpoint or ""
+        if endpoint.startswith(("http://", "https://")):
+            return found + address_complaints("endpoint", endpoint)
+        if endpoint.strip() and "{{" not in endpoint and not _RESOURCE.fullmatch(endpoint):
+            found.append(f"'endpoint' must be an address or the name of a resource, got '{endpoint}'")
+        return found
 
     def open(self, home: str) -> Responder:
         """The deployment, ready to be asked."""
@@ -104,7 +112,9 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 def _place(endpoint: str) -> _Place:
     """The place of an endpoint: a resource's name, its address, or an address copied with its path and version."""
     if not endpoint.startswith(("http://", "https://")):
-        return _Place(f"https://{endpoint}.openai.azure.com", "")
+        if "." not in endpoint:
+            return _Place(f"https://{endpoint}.openai.azure.com", "")
+        endpoint = f"https://{endpoint}"
     address, _, query = endpoint.partition("?")
     base = re.split(r"/openai(?:/|$)", address.rstrip("/"), maxsplit=1)[0]
     return _Place(base, next(iter(parse_qs(query).get("api-version", ())), ""))
