@@ -1,6 +1,7 @@
 """Models through pydantic-ai: the same settings, requests and failures as those of our own client."""
 
 import asyncio
+import os
 import socket
 import sys
 import threading
@@ -217,6 +218,35 @@ def test_what_a_provider_does_not_take_is_said(model, message):
     settings = PydanticAi(name="m", provider="pydantic_ai", model=model, base_url="http://localhost:9", api_key=KEY)
     with pytest.raises(UsageError, match=message):
         settings.open(".")
+
+
+@pytest.fixture
+def without_aws(monkeypatch, tmp_path):
+    """A machine that nobody has logged in from."""
+    pytest.importorskip("boto3")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error_class", "message"),
+    [
+        ({}, "auth", "Unable to locate credentials"),
+        ({"api_key": KEY, "base_url": "http://127.0.0.1:9"}, "invalid_response", "requires an HTTPS endpoint"),
+    ],
+)
+def test_what_aws_cannot_do_is_an_error_of_the_case(without_aws, settings, error_class, message):
+    with pytest.raises(TargetFailure, match=message) as raised:
+        ask(Bedrock(name="m", provider="bedrock", model="us.amazon.nova-lite-v1:0", region="us-east-1", **settings))
+    assert raised.value.error_class == error_class
+
+
+def test_a_profile_that_aws_does_not_know_is_said(without_aws):
+    with pytest.raises(UsageError, match="profile"):
+        Bedrock(name="m", provider="bedrock", model="m", region="us-east-1", profile="nobody").open(".")
 
 
 def test_a_key_that_is_missing_is_said_before_anything_runs(monkeypatch, tmp_path):

@@ -40,6 +40,11 @@ _ERROR_CLASSES: tuple[tuple[str, ErrorClass], ...] = (
     ("ModelRequestRejectedError", "invalid_response"),
     ("UnexpectedModelBehavior", "invalid_response"),
     ("ModelAPIError", "server"),
+    # Those of AWS's own client come as they are.
+    ("NoCredentialsError", "auth"),
+    ("PartialCredentialsError", "auth"),
+    ("CredentialRetrievalError", "auth"),
+    ("SSOError", "auth"),
 )
 """The package's errors that come without a status, the particular ones first."""
 
@@ -74,6 +79,10 @@ class PydanticAi(ModelApi, frozen=True, kw_only=True):
             refused = _REFUSED_ARGUMENT.search(str(error))
             why = f"its provider takes no {refused[1]}" if refused else str(error)
             raise UsageError(f"Target '{self.name}' cannot be opened", why) from None
+        except Exception as error:
+            if not _is_of_aws(error):
+                raise
+            raise UsageError(f"Target '{self.name}' cannot be opened", str(error)) from None
         return _PydanticModel(self, model, f"{model.system}:{model.base_url}#{digest(given)[:8]}")
 
     def provider_settings(self, home: str) -> dict[str, Any]:  # noqa: ARG002
@@ -174,6 +183,10 @@ class _PydanticModel:
             raise TargetFailure("timeout", f"No answer within {request.timeout_s:g} s") from None
         except (self._errors.AgentRunError, self._errors.UserError) as error:
             raise self._failure(error) from None
+        except Exception as error:
+            if not _is_of_aws(error):
+                raise
+            raise self._failure(error) from None
         return answered_something(_response(answer))
 
     async def aclose(self) -> None:
@@ -228,6 +241,11 @@ def _imported(module: str, settings: ModelApi) -> Any:
     except ImportError:
         headline = f"Target '{settings.name}' needs a package that is not installed"
         raise UsageError(headline, hint=INSTALL) from None
+
+
+def _is_of_aws(error: Exception) -> bool:
+    """Whether AWS's client raised it, whose errors the package hands on; its module is not imported to ask."""
+    return any(kind.__name__ == "BotoCoreError" for kind in type(error).__mro__)
 
 
 def _read_body(body: Any) -> Any:
