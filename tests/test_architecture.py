@@ -34,6 +34,7 @@ GROUND = {
     "patterns",
     "hashes",
     "contents",
+    "ranges",
     "__init__",
 }
 MAY_IMPORT = {

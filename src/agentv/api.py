@@ -26,6 +26,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.result import Result
 from agentv.model.run import RunSummary
 from agentv.problems import Problems
+from agentv.ranges import SHARE
 from agentv.registry import TARGETS
 from agentv.results.export import export_records, places_of
 from agentv.results.reading import read_run
@@ -176,7 +177,9 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
             hint = did_you_mean(name, OPTIONS) or f"Known: {', '.join(OPTIONS)}"
             raise UsageError(f"Unknown option '{name}'", hint=hint)
     filters = given.get("filter", ())
-    gates = {name: given[name] for name in ("threshold", "min_pass_rate") if given.get(name) is not None}
+    gates: dict[str, Any] = {
+        name: _share(name, given[name]) for name in ("threshold", "min_pass_rate") if given.get(name) is not None
+    }
     if given.get("max_errors") is not None:
         gates["max_errors"], gates["errors_are_share"] = parse_max_errors(str(given["max_errors"]))
     known = {name: value for name, value in given.items() if name in EvalOptions.__struct_fields__}
@@ -184,7 +187,18 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
     try:
         return msgspec.convert({**data, "gates": gates or None}, EvalOptions)
     except msgspec.ValidationError as error:
-        raise UsageError(f"An option has a wrong value: {error}") from None
+        what, _, place = str(error).partition(" - at ")
+        name = place.strip("`").removeprefix("$.").removeprefix("gates.").replace("filters", "filter")
+        raise UsageError(
+            f"Option '{name}' has a wrong value" if name else "An option has a wrong value", what
+        ) from None
+
+
+def _share(name: str, value: Any) -> float:
+    try:
+        return SHARE.read(value)
+    except ValueError as error:
+        raise UsageError(f"Option '{name}' {error}") from None
 
 
 def _paths(dataset: Dataset) -> tuple[str, ...] | None:

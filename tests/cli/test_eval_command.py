@@ -98,13 +98,28 @@ def test_wrong_usage_is_2_and_nothing_begins(project, command, arguments):
     assert not (project.path / ".agentv").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--threshold", "80", "must be a number from 0 to 1, got '80'; write 0.8 for 80%"),
+        ("--min-pass-rate", "80%", "must be a number from 0 to 1, got '80%'; write 0.8 for 80%"),
+        ("--threshold", "nan", "must be a number from 0 to 1, got 'nan'"),
+        ("--workers", "abc", "must be a whole number of at least 1, got 'abc'"),
+        ("--timeout", "0", "must be a number above 0, got '0'"),
+    ],
+)
+def test_a_number_that_is_none_is_told_what_belongs_there(command, option, value, said):
+    ended = command("eval", "d.yaml", option, value)
+    assert ended.code == 2 and f"Invalid value for '{option}': {said}\n" in ended.stderr
+
+
 @pytest.mark.parametrize(("minimum", "code"), [(0.5, 0), (0.6, 1)])
 def test_a_dataset_may_ask_for_a_mean_of_an_evaluator(project, command, minimum, code):
     dataset(project, *HALF, execution={"thresholds": {"says-yes": minimum}})
     ended = command("eval", "d.yaml")
     assert ended.code == code
     if code:
-        assert "default: says-yes has mean 0.500, below its threshold 0.6" in ended.stderr
+        assert "default: says-yes: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.6" in ended.stderr
 
 
 def test_a_threshold_of_a_dataset_tolerates_no_errors_either(project, command):
@@ -118,7 +133,10 @@ def test_every_target_is_held_to_the_gate(project, command):
     dataset(project, "no", "no")
     ended = command("eval", "d.yaml", "--target", "good", "--target", "bad", "--threshold", "0.5")
     assert ended.code == 1
-    assert "bad: mean 0.000 is below the threshold 0.5" in ended.stderr and "good:" not in ended.stderr
+    assert (
+        "bad: mean 0.000 (2 of 2 jobs scored) is below the threshold 0.5" in ended.stderr
+        and "good:" not in ended.stderr
+    )
 
 
 def test_a_budget_stops_new_work_and_a_new_run_with_more_takes_over_what_is_paid(project, command):
@@ -197,7 +215,7 @@ def test_quiet_says_nothing_but_why_it_failed(project, command):
     assert command("eval", "d.yaml", "--quiet", "--out", "a").stdout == ""
     ended = command("eval", "d.yaml", "--quiet", "--out", "b", "--threshold", "0.9")
     assert (ended.code, ended.stdout) == (1, "")
-    assert ended.stderr == "Gate: default: mean 0.500 is below the threshold 0.9\n"
+    assert ended.stderr == "Gate: default: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.9\n"
 
 
 def test_why_says_for_each_job_why_it_runs(project, command):

@@ -53,7 +53,22 @@ def test_the_exit_code_says_which_gate_was_missed(gates, found, expected):
 def test_every_target_must_meet_the_gate_and_those_that_do_not_are_named():
     found = code(Gates(threshold=0.5), good=target(), bad=target(mean=0.4))
     assert found.exit_code == 1
-    assert found.reasons == ("bad: mean 0.400 is below the threshold 0.5",)
+    assert found.reasons == ("bad: mean 0.400 (10 of 10 jobs scored) is below the threshold 0.5",)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (target(mean=0.4, errors=2), "mean 0.400 (10 of 12 jobs scored, 2 errors) is below the threshold 0.5"),
+        (target(mean=0.49996), "mean 0.49996 (10 of 10 jobs scored) is below the threshold 0.5"),
+        (
+            target(mean=None, scored=0, errors=2),
+            "mean is not known (0 of 2 jobs scored, 2 errors), so the threshold 0.5 is not reached",
+        ),
+    ],
+)
+def test_a_missed_gate_says_of_how_many_jobs_it_speaks(found, reason):
+    assert code(Gates(threshold=0.5, max_errors=2), t=found, other=target()).reasons == (f"t: {reason}",)
 
 
 @pytest.mark.parametrize(

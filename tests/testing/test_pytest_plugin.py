@@ -33,7 +33,7 @@ def run_pytest(*arguments, code):
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COLUMNS"))}
     done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=120, check=False)
     assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def installed():
@@ -209,7 +209,7 @@ def test_junit_through_pytest_names_the_case_its_score_and_the_reason(project):
 def test_a_threshold_is_a_test_and_failures_below_it_are_expected(project):
     assert "2 passed, 1 xfailed" in run_pytest("--agentv-evals", "--agentv-threshold", "0.5", code=0)
     printed = run_pytest("--agentv-evals", "--agentv-threshold", "0.6", code=1)
-    assert "default: mean 0.500 is below the threshold 0.6" in printed
+    assert "default: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.6" in printed
 
 
 def test_thresholds_of_the_file_hold(project):
@@ -217,7 +217,19 @@ def test_thresholds_of_the_file_hold(project):
     project.write("evals/echo.eval.yaml", data)
     printed = run_pytest("--agentv-evals", "-vv", code=1)
     assert "evals/echo.eval.yaml::thresholds FAILED" in printed
-    assert "contains has mean 0.500, below its threshold 0.9" in printed
+    assert "contains: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.9" in printed
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--agentv-threshold", "80", "must be a number from 0 to 1, got '80'; write 0.8 for 80%"),
+        ("--agentv-threshold", "nan", "must be a number from 0 to 1, got 'nan'"),
+        ("--agentv-trials", "0", "must be a whole number of at least 1, got '0'"),
+    ],
+)
+def test_options_are_held_to_what_the_command_allows(project, option, value, said):
+    assert said in run_pytest("--agentv-evals", option, value, code=4)
 
 
 @pytest.mark.parametrize(

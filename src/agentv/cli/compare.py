@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentv.cli.numbers import AT_LEAST_0, SHARE
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 
 if TYPE_CHECKING:
     from agentv.comparison.model import FailOn, Matrix
     from agentv.comparison.scores import RunScores
 
-SHARE = click.FloatRange(0, 1)
 FAIL_ON = ["regression", "worse", "any-loss", "inconclusive", "never"]
 
 
@@ -30,7 +30,7 @@ FAIL_ON = ["regression", "worse", "any-loss", "inconclusive", "never"]
     help="Exit 1 when B is shown to be worse (regression, the default), has a lower mean (worse), lost a case "
     "(any-loss), or is not shown to be better (inconclusive, the default with --margin).",
 )  # fmt: skip
-@click.option("--changes", type=click.IntRange(min=0), default=5, show_default=True, help="Cases shown with answers.")
+@click.option("--changes", type=AT_LEAST_0, default=5, show_default=True, help="Cases shown with answers.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the permutation test.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown, for a pull request.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from agentv.cli import output
+from agentv.cli.numbers import AT_LEAST_1
 from agentv.datasets.lines import MAX_LINE_BYTES
 from agentv.errors import UsageError
 
@@ -19,7 +20,7 @@ from agentv.errors import UsageError
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option("--allow-outside-files", is_flag=True, help="Let the dataset read files outside its project.")
 @click.option(
-    "--max-line-bytes", type=click.IntRange(min=1), default=MAX_LINE_BYTES, show_default=True,
+    "--max-line-bytes", type=AT_LEAST_1, default=MAX_LINE_BYTES, show_default=True,
     help="The longest line of JSONL that is read.",
 )  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Hide warnings and notes.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentv.cli import output
+from agentv.cli.numbers import AT_LEAST_0, AT_LEAST_1, POSITIVE
 from agentv.cli.options import (
     CALL_OPTIONS,
     call_options,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from agentv.engine.plan import Checked
     from agentv.engine.session import Outcome, Session
 
-POSITIVE = click.FloatRange(min=0, min_open=True)
-
 
 @click.command(
     "eval",
@@ -39,10 +38,10 @@ POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.option("--target", "-t", "targets", multiple=True, metavar="NAME", help="Who answers; several make a matrix.")
 @click.option("--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file to read.")
 @click.option("--judge", metavar="NAME", help="The target that judges, in the place of those that files name.")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Calls at once; without it, adapted.")
-@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="How often each case is asked.")
+@click.option("--workers", type=AT_LEAST_1, metavar="N", help="Calls at once; without it, adapted.")
+@click.option("--trials", type=AT_LEAST_1, metavar="N", help="How often each case is asked.")
 @click.option("--timeout", "timeout_s", type=POSITIVE, metavar="SECONDS", help="For one attempt.")
-@click.option("--max-retries", type=click.IntRange(min=0), metavar="N", help="After failures worth another try.")
+@click.option("--max-retries", type=AT_LEAST_0, metavar="N", help="After failures worth another try.")
 @click.option(
     "--out",
     metavar="DIR|FILE",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentv.cli import output
+from agentv.cli.numbers import AT_LEAST_1
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _target_option = click.option("--target", "-t", metavar="NAME", help="Who writes; without it, the target `judge`.")
 _targets_option = click.option("--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file.")
-_workers_option = click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Calls at once.")
+_workers_option = click.option("--workers", type=AT_LEAST_1, metavar="N", help="Calls at once.")
 _cache_option = click.option("--cache", is_flag=True, help="Ask nothing that was answered before.")
 _quiet_option = click.option("--quiet", "-q", is_flag=True, help="Hide notes.")
 _dry_option = click.option("--dry-run", is_flag=True, help="Call nobody and write nothing; say what would be made.")
@@ -116,7 +117,7 @@ def _run_rubrics(folder: str, cases: Any, keep: Any, generate: Any, given: dict[
 @click.option("--input", "input_template", metavar="TEMPLATE", help="What is asked, such as '{{ question }}'.")
 @click.option("--expected-outcome", "outcome_template", metavar="TEMPLATE", help="What a good answer does.")
 @click.option("--expected-output", "output_template", metavar="TEMPLATE", help="The reference answer.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
+@click.option("--limit", type=AT_LEAST_1, metavar="N", help="At most so many rows.")
 @click.option("--resume", is_flag=True, help="Add to the file what is missing in it.")
 @_target_option
 @_targets_option

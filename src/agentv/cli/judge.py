@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentv.cli import output
-from agentv.cli.eval import POSITIVE
+from agentv.cli.numbers import AT_LEAST_0, AT_LEAST_1, POSITIVE, Real
 from agentv.cli.options import named_folder, reading_options, selection_of, selection_options
 from agentv.errors import EXIT_FINDINGS, UsageError
 
@@ -52,7 +52,7 @@ def command() -> None:
 @click.argument("run", type=click.Path())
 @click.argument("paths", nargs=-1, type=click.Path())
 @_labels_option
-@click.option("--count", type=click.IntRange(min=1), default=50, show_default=True, help="So many answers at most.")
+@click.option("--count", type=AT_LEAST_1, default=50, show_default=True, help="So many answers at most.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Which answers, and in which order.")
 @click.option("--labeller", metavar="NAME", default="", help="Who labels, where several do.")
 @click.option("--suggested", is_flag=True, help="Those that `calibrate` would have labelled next.")
@@ -99,10 +99,8 @@ def label(run: str, paths: tuple[str, ...], file: str | None, **given: Any) -> N
 @_labels_option
 @_evaluator_option
 @_target_option
-@click.option("--next", "count", type=click.IntRange(min=0), default=20, show_default=True, help="To label next.")
-@click.option(
-    "--min-kappa", type=click.FloatRange(-1, 1), metavar="K", help="Gate: the low end of kappa's interval must reach K."
-)
+@click.option("--next", "count", type=AT_LEAST_0, default=20, show_default=True, help="To label next.")
+@click.option("--min-kappa", type=Real(-1, 1), metavar="K", help="Gate: the low end of kappa's interval must reach K.")
 @_json_option
 def calibrate(run: str, file: str | None, **given: Any) -> None:
     """Hold the verdicts of a run against labels that people gave.
@@ -149,7 +147,7 @@ def calibrate(run: str, file: str | None, **given: Any) -> None:
     help="Probe this, in place of the cases' own evaluators; may be repeated.",
 )
 @click.option("--probe", "kinds", multiple=True, metavar="KIND", help="Only this kind of answer; may be repeated.")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Calls to a judge at once.")
+@click.option("--workers", type=AT_LEAST_1, metavar="N", help="Calls to a judge at once.")
 @click.option("--timeout", "timeout_s", type=POSITIVE, metavar="SECONDS", help="For one attempt of a judge.")
 @click.option("--max-fooled", metavar="N|N%", default="0", show_default=True, help="Gate: so many may be misjudged.")
 @click.option(

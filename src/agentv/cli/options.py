@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from agentv.cli.numbers import AT_LEAST_1, SHARE
 from agentv.datasets.lines import MAX_LINE_BYTES
 from agentv.errors import UsageError
 
@@ -33,7 +34,7 @@ def selection_options(command: Command) -> Command:
             click.option("--sample", metavar="N|SHARE", help="So many cases, or a share such as 10% or 0.1."),
             click.option("--seed", type=int, default=0, show_default=True, help="Which sample."),
             click.option("--shard", metavar="I/N", help="The I-th of N parts, by a hash of the id."),
-            click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many cases."),
+            click.option("--limit", type=AT_LEAST_1, metavar="N", help="At most so many cases."),
         )
     ):
         command = option(command)
@@ -64,7 +65,7 @@ def reading_options(command: Command) -> Command:
                 "--allow-outside-files", is_flag=True, help="Let datasets read files outside their project."
             ),
             click.option(
-                "--max-line-bytes", type=click.IntRange(min=1), default=MAX_LINE_BYTES, show_default=True,
+                "--max-line-bytes", type=AT_LEAST_1, default=MAX_LINE_BYTES, show_default=True,
                 help="The longest line of JSONL that is read.",
             ),
             click.option("--quiet", "-q", is_flag=True, help="Hide warnings and notes."),
@@ -86,12 +87,11 @@ def named_folder(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 def gate_options(command: Command) -> Command:
     """`--threshold --min-pass-rate --max-errors`: what a run must reach."""
-    share = click.FloatRange(0, 1)
     for option in reversed(
         (
-            click.option("--threshold", type=share, metavar="X", help="Gate: the mean of each target must reach this."),
+            click.option("--threshold", type=SHARE, metavar="X", help="Gate: the mean of each target must reach this."),
             click.option(
-                "--min-pass-rate", type=share, metavar="P", help="Gate: of the scored jobs, this share must pass."
+                "--min-pass-rate", type=SHARE, metavar="P", help="Gate: of the scored jobs, this share must pass."
             ),
             click.option(
                 "--max-errors", metavar="N|N%", help="Gate: so many jobs may end in errors; 0 beside another gate."

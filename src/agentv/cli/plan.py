@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentv.cli.numbers import AT_LEAST_1, Real
 from agentv.errors import UsageError
 
 if TYPE_CHECKING:
     from agentv.comparison.planning import Plan
 
-SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+SHARE = Real(0, 1, min_open=True, max_open=True)
 
 
 @click.command(
@@ -22,11 +23,11 @@ SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 )
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--difference", "-d", "differences", type=SHARE, multiple=True, metavar="X", help="To be shown.")
-@click.option("--trials", type=click.IntRange(min=1), multiple=True, metavar="N", help="Of each case.")
+@click.option("--trials", type=AT_LEAST_1, multiple=True, metavar="N", help="Of each case.")
 @click.option("--power", type=SHARE, default=0.8, show_default=True, help="The chance to show it, if it is there.")
 @click.option("--alpha", type=SHARE, default=0.05, show_default=True, help="The chance to see one that is not there.")
 @click.option(
-    "--correlation", type=click.FloatRange(-1, 1), default=0.5, show_default=True,
+    "--correlation", type=Real(-1, 1), default=0.5, show_default=True,
     help="With one run: how far scores of the same case are expected to go together in the next.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")

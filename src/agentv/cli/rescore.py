@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentv.cli import output
-from agentv.cli.eval import POSITIVE, execute, gates_of, short
+from agentv.cli.eval import execute, gates_of, short
+from agentv.cli.numbers import AT_LEAST_0, AT_LEAST_1, POSITIVE
 from agentv.cli.options import gate_options, named_folder, reading_options, selection_of, selection_options
 from agentv.errors import UsageError
 
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 @click.option("--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file to read.")
 @click.option("--all", "every_evaluator", is_flag=True, help="Run every evaluator, not only those that changed.")
 @click.option("--stored-cases", is_flag=True, help="Take the cases from the run's folder, not from its datasets.")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Calls to a judge at once.")
+@click.option("--workers", type=AT_LEAST_1, metavar="N", help="Calls to a judge at once.")
 @click.option("--timeout", "timeout_s", type=POSITIVE, metavar="SECONDS", help="For one attempt of a judge.")
-@click.option("--max-retries", type=click.IntRange(min=0), metavar="N", help="After failures worth another try.")
+@click.option("--max-retries", type=AT_LEAST_0, metavar="N", help="After failures worth another try.")
 @click.option("--cache", is_flag=True, help="Ask a judge nothing that it has answered before.")
 @click.option("--budget-usd", type=POSITIVE, metavar="USD", help="Ask nothing new once judges have cost this much.")
 @click.option(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentv.cli import output
+from agentv.cli.numbers import AT_LEAST_0, AT_LEAST_1
 from agentv.errors import EXIT_USAGE, AgentvError, UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _with_filters(command: Any) -> Any:
     "agentv runs prune --keep 20 --older-than 30d",
 )
 @_with_filters
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
+@click.option("--limit", type=AT_LEAST_1, default=20, show_default=True, help="At most so many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 @click.pass_context
 def command(context: click.Context, /, limit: int, as_json: bool, **wanted: Any) -> None:
@@ -114,7 +115,7 @@ def trend(before: dict[str, Any], /, as_json: bool, **wanted: Any) -> None:
     "agentv runs prune --keep 5 --state unfinished --yes",
 )
 @_with_filters
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of those that match.")
+@click.option("--keep", type=AT_LEAST_0, metavar="N", help="Keep the newest N of those that match.")
 @click.option("--older-than", metavar="AGE", help="Only runs begun longer ago: 36h, 30d, 8w.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")

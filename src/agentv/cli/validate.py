@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentv.cli import output
+from agentv.cli.numbers import AT_LEAST_1
 from agentv.datasets.lines import MAX_LINE_BYTES
 from agentv.errors import EXIT_FINDINGS, EXIT_OK
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--allow-outside-files", is_flag=True, help="Let datasets read files outside their project.")
 @click.option(
-    "--max-line-bytes", type=click.IntRange(min=1), default=MAX_LINE_BYTES, show_default=True,
+    "--max-line-bytes", type=AT_LEAST_1, default=MAX_LINE_BYTES, show_default=True,
     help="The longest line of JSONL that is read.",
 )  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Print findings only.")

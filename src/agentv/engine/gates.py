@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from agentv.engine.options import Gates
-from agentv.model.run import RunSummary
+from agentv.model.run import RunSummary, TargetSummary
 
 Stop = Literal["budget", "decided", "fail_fast", "interrupted"]
 
@@ -53,17 +53,33 @@ def with_missing(verdict: Verdict, missing: Sequence[str]) -> Verdict:
 def _missed(summary: RunSummary, gates: Gates, thresholds: dict[str, float]) -> list[str]:
     missed = []
     for name, target in summary.targets.items():
+        of_all = _of(target.scored, target)
         if gates.threshold is not None and (target.mean is None or round(target.mean, 12) < gates.threshold):
-            missed.append(f"{name}: mean {_shown(target.mean)} is below the threshold {gates.threshold}")
+            missed.append(f"{name}: {_below('mean', target.mean, of_all, gates.threshold)}")
         if gates.min_pass_rate is not None and (target.pass_rate is None or target.pass_rate < gates.min_pass_rate):
-            missed.append(f"{name}: pass rate {_shown(target.pass_rate)} is below {gates.min_pass_rate}")
+            missed.append(f"{name}: {_below('pass rate', target.pass_rate, of_all, gates.min_pass_rate)}")
         for evaluator, minimum in thresholds.items():
             found = target.evaluators.get(evaluator)
-            if found is None or found.mean is None or round(found.mean, 12) < minimum:
-                mean = _shown(found.mean if found else None)
-                missed.append(f"{name}: {evaluator} has mean {mean}, below its threshold {minimum}")
+            mean = None if found is None else found.mean
+            if mean is None or round(mean, 12) < minimum:
+                of_its = _of(0 if found is None else found.n, target)
+                missed.append(f"{name}: {_below(f'{evaluator}: mean', mean, of_its, minimum)}")
     return missed
 
 
-def _shown(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3f}"
+def _below(what: str, value: float | None, of: str, least: float) -> str:
+    if value is None:
+        return f"{what} is not known ({of}), so the threshold {least:g} is not reached"
+    return f"{what} {_shown(value, least)} ({of}) is below the threshold {least:g}"
+
+
+def _of(scored: int, target: TargetSummary) -> str:
+    """What a figure is of: so many scored jobs, and why the others are not among them."""
+    jobs = target.scored + target.errors + target.unscored
+    others = (f"{target.errors} errors" if target.errors != 1 else "1 error") if target.errors else ""
+    return f"{scored} of {jobs} jobs scored" + (f", {others}" if others else "")
+
+
+def _shown(value: float, least: float) -> str:
+    """With as many digits as it takes to look smaller than it should be."""
+    return next((text for digits in range(3, 13) if float(text := f"{value:.{digits}f}") < least), f"{value!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agentv.ranges import Range
     from agentv.testing.server import FaultyServer
 
 EVALS_HELP = "globs of datasets whose cases are collected as tests; empty for none"
@@ -20,10 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("agentv", "evaluations (agentv)")
     group.addoption("--agentv-evals", action="store_true", help="collect datasets as tests: those named, and *.eval.*")
     group.addoption("--agentv-target", action="append", default=[], metavar="NAME", help="who answers; repeatable")
-    group.addoption("--agentv-trials", type=int, metavar="N", help="how often each case is asked")
+    group.addoption("--agentv-trials", type=_trials, metavar="N", help="how often each case is asked")
     group.addoption(
         "--agentv-threshold",
-        type=float,
+        type=_threshold,
         metavar="X",
         help="the mean of each file and target must reach this; then single failures are expected ones",
     )
@@ -36,6 +38,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write a report besides: .html, .xml, .md, .csv or .parquet; repeatable",
     )
     parser.addini("agentv_evals", EVALS_HELP, type="linelist", default=[])
+
+
+def _threshold(text: str) -> float:
+    from agentv.ranges import SHARE  # late: most test runs give none
+
+    return _read(SHARE, text)
+
+
+def _trials(text: str) -> int:
+    from agentv.ranges import AT_LEAST_1  # late: likewise
+
+    return int(_read(AT_LEAST_1, text))
+
+
+def _read(allowed: Range, text: str) -> float:
+    try:
+        return allowed.read(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def pytest_configure(config: pytest.Config) -> None:
