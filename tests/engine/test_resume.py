@@ -352,6 +352,25 @@ def test_interrupted_twice_it_quits_at_once(project):
     process.communicate()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="signals")
+def test_interrupted_twice_it_quits_though_a_function_keeps_the_loop_busy(project):
+    blocking = "import time\nasync def answer(prompt):\n    open('started', 'w').close()\n    time.sleep(60)\n"
+    project.write("agent.py", blocking)
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
+    project.dataset("q")
+    with project.spawn("d.yaml", "--out", "out") as process:
+        while not (project.path / "started").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        deadline = time.monotonic() + 20
+        while process.poll() is None and time.monotonic() < deadline:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        ended = process.poll()
+        process.kill()
+    assert ended == 130
+
+
 STUBBORN = """
     open("started", "w").close()
     try:

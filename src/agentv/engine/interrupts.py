@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from agentv.errors import EXIT_INTERRUPTED
+
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def interruptible(call: Callable[[], None]) -> Iterator[None]:
-    """Inside the running loop, Ctrl-C means this call. Outside the main thread signals are not ours to handle."""
-    before: dict[signal.Signals, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        loop = asyncio.get_running_loop()
-        try:
-            for number in _NUMBERS:
-                handler = signal.getsignal(number)
-                loop.add_signal_handler(number, call)
-                before[number] = handler
-        except NotImplementedError:
-            pass  # Windows: KeyboardInterrupt reaches us another way
+    """Inside the running loop, Ctrl-C means this call, and a second one the end of the process, whatever is in flight.
+
+    Outside the main thread signals are not ours to handle.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def handle(*_: object) -> None:
+        # Not a handler of the loop's own: that one waits while somebody's function keeps the loop busy.
+        nonlocal asked
+        if asked:
+            os._exit(EXIT_INTERRUPTED)
+        asked = True
+        loop.call_soon_threadsafe(call)
+
+    before = {number: signal.signal(number, handle) for number in _NUMBERS}
     try:
         yield
     finally:
         for number, handler in before.items():
-            loop.remove_signal_handler(number)
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def in_a_loop(main: Callable[[], Coroutine[Any, Any, None]], interrupt: Callable[[], None]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import time
 from collections.abc import Awaitable, Iterator
 from contextlib import suppress
@@ -280,8 +279,6 @@ class Running:
         return math.fsum((*own, *map(self._judge_cost, found.evaluator_results)))
 
     def _interrupt(self) -> None:
-        if self.stopped == "interrupted":
-            os._exit(130)  # asked a second time: at once, whatever is in flight
         self.stopped = "interrupted"
         assert self._main is not None
         self._main.cancel()
