@@ -44,6 +44,7 @@ def code(gates=None, stopped=None, thresholds=None, **targets):
         (Gates(max_errors=1), target(errors=2), 3),
         (Gates(max_errors=0.1, errors_are_share=True), target(scored=9, errors=1), 0),
         (Gates(max_errors=0.1, errors_are_share=True), target(scored=8, errors=1), 3),
+        (Gates(max_errors=0.29, errors_are_share=True), target(scored=71, errors=29), 0),
     ],
 )
 def test_the_exit_code_says_which_gate_was_missed(gates, found, expected):

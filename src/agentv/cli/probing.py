@@ -14,7 +14,7 @@ from agentv.cli import output
 from agentv.datasets.entries import given_entries, specs_of
 from agentv.datasets.loading import case_source
 from agentv.datasets.reading import Options
-from agentv.engine.options import EvalOptions, parse_max_errors
+from agentv.engine.options import EvalOptions, number_of, parse_max_errors
 from agentv.engine.probing import KINDS, ORACLE, ProbeSession, chosen_kinds
 from agentv.engine.run import Observer
 from agentv.engine.session import unwatched
@@ -83,8 +83,7 @@ def _folder(out: str | None) -> Iterator[str]:
 
 def print_probing(found: Probed, given: dict[str, Any]) -> int:
     """The findings, and the exit code."""
-    allowed, is_share = parse_max_errors(given["max_fooled"], "--max-fooled")
-    allowed = allowed * found.judged_in_all if is_share else allowed
+    allowed = number_of(*parse_max_errors(given["max_fooled"], "--max-fooled"), found.judged_in_all)
     wrong = found.misjudged_in_all
     code = EXIT_FINDINGS if wrong > allowed else EXIT_OK
     if not found.judged_in_all:

@@ -31,7 +31,7 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.max_errors is None:
             gated = other_gates or self.threshold is not None or self.min_pass_rate is not None
             return 0 if gated else float("inf")
-        return self.max_errors * jobs if self.errors_are_share else self.max_errors
+        return number_of(self.max_errors, self.errors_are_share, jobs)
 
 
 class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -127,6 +127,12 @@ def parse_max_errors(text: str, option: str = "--max-errors") -> tuple[float, bo
     if not 0 <= value <= (1 if share else math.inf):
         raise UsageError(f"{option} takes a number or a share such as 5%, got {text!r}")
     return value, share
+
+
+def number_of(value: float, is_share: bool, total: int) -> float:
+    """The number that `parse_max_errors` read, of so many in all."""
+    # Rounded, for 29 % of 100 are 29, and as floats a little less.
+    return round(value * total, 6) if is_share else value
 
 
 def options_from_data(data: dict[str, Any], kind: type[Options]) -> Options:
