@@ -352,6 +352,25 @@ def test_interrupted_twice_it_quits_at_once(project):
     process.communicate()
 
 
+def test_an_evaluator_whose_file_changed_is_refused(project):
+    project.write("checks.py", "def good(context):\n    return 1.0\n")
+    project.write("other/checks.py", "def good(context):\n    return 1.0\n")
+    checks = [{"type": "python", "function": "checks.py:good"}]
+    project.targets({"name": "default", "provider": "mock"})
+    project.dataset("q", "r", evaluators=checks)
+    project.dataset("q", name="other/d.yaml", evaluators=checks)
+    assert project.command("eval", "d.yaml", "other/d.yaml", "--out", "out", "--quiet").code == 0
+    results = project.path / "out" / "results.jsonl"
+    results.write_bytes(results.read_bytes().splitlines(keepends=True)[0])
+    for place in ("checks.py", "other/checks.py"):
+        project.write(place, "def good(context):\n    return 0.0\n")
+        ended = project.command("eval", "--resume", "--out", "out")
+        assert ended.code == 2 and "cannot go on: the evaluator python changed since it began" in ended.stderr
+        project.write(place, "def good(context):\n    return 1.0\n")
+    assert project.command("eval", "--resume", "--out", "out", "--quiet").code == 0
+    assert project.summary()["mean"] == 1.0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="signals")
 def test_interrupted_twice_it_quits_though_a_function_keeps_the_loop_busy(project):
     blocking = "import time\nasync def answer(prompt):\n    open('started', 'w').close()\n    time.sleep(60)\n"

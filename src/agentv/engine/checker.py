@@ -16,9 +16,10 @@ from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
 from agentv.evaluators.base import NEEDS_CONTEXT, NO_CONTEXT_HINT, NO_REFERENCE_HINT, Evaluator, has_context
 from agentv.evaluators.build import build
 from agentv.evaluators.definitions import transform_problems
-from agentv.model.case import USER_TARGET, EvalCase, SimulatedUser
+from agentv.model.case import USER_TARGET, EvalCase, Origin, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.response import content_text
+from agentv.model.values import digest
 from agentv.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ class Checker:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._good: dict[EvaluatorSpec, _Entry] = {}
+        self._good: dict[tuple[EvaluatorSpec, str], _Entry] = {}
         self._last: tuple[EvaluatorSpec, ...] | None = None
+        self._origin: Origin | None = None
         self._needs: list[_Need] = []
         self._referring: list[str] = []
         self._reading: list[str] = []
@@ -76,8 +78,9 @@ class Checker:
         if case.user is not None:
             self._add_user(case, case.user)
         specs = case.evaluators if self._plan.evaluators is None else self._plan.evaluators
-        if specs is not self._last:
-            self._last = specs
+        origin = case.place.origin
+        if specs is not self._last or origin is not self._origin:
+            self._last, self._origin = specs, origin
             entries = [self._checked(spec, case) for spec in specs]
             self._needs = [need for entry in entries for need in entry.needs]
             named = [(spec.name, entry) for spec, entry in zip(specs, entries, strict=True)]
@@ -131,7 +134,9 @@ class Checker:
 
         `name` is the one that it has in results, where that is not its own.
         """
-        entry = self._good.get(spec)
+        named = name or spec.name
+        place = (spec, case.place.origin.base_dir)  # files that it names are looked for there
+        entry = self._good.get(place)
         if entry is None:
             evaluator = self._built(spec, case)
             needs = tuple(self._check_evaluator(spec, evaluator, case))
@@ -139,8 +144,10 @@ class Checker:
             entry = _Entry(needs, evaluator.needs_reference, evaluator.needs_context, fingerprint)
             if len(self._good) >= _REMEMBERED:
                 self._good.clear()  # cases may have evaluators of their own, and memory must not grow with them
-            self._good[spec] = entry
-        self.fingerprints[name or spec.name] = entry.fingerprint
+            self._good[place] = entry
+            if (known := self.fingerprints.get(named)) is not None:
+                self.fingerprints[named] = digest([known, entry.fingerprint])
+        self.fingerprints.setdefault(named, entry.fingerprint)
         return entry
 
     def _check_evaluator(

@@ -350,8 +350,6 @@ class RescoreSession(Session):
         link = earlier.rescored_from
         if link is not None and link.digest != self.answers.digest:
             raise UsageError("The run in progress cannot go on: the answers that it scores changed since it began")
-        if earlier.fingerprints != checked.evaluators:
-            raise UsageError("The run in progress cannot go on: its evaluators changed since it began")
 
 
 def _stopped_early(answers: StoredAnswers) -> dict[str, TargetSummary]:

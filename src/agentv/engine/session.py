@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -18,6 +17,7 @@ from agentv.engine.carry import Earlier, carried
 from agentv.engine.defaults import default_target, given_defaults, load_defaults
 from agentv.engine.evaluator_files import EvaluatorFiles
 from agentv.engine.gates import Stop, Verdict, judge, with_missing
+from agentv.engine.git import git_commit
 from agentv.engine.interrupts import in_a_loop
 from agentv.engine.job import Job, RunSpec
 from agentv.engine.job_files import PROMPTS, TRACES
@@ -348,7 +348,7 @@ class Session:
             fingerprints=checked.evaluators,
             defaults=given_defaults(self.defaults),
             seed=self.options.seed,
-            git_commit=_git_commit(self.root),
+            git_commit=git_commit(self.root),
             counts=Counts(cases=checked.cases, jobs=checked.total),
         )
 
@@ -363,6 +363,8 @@ class Session:
         changes = [f"the dataset {path} changed" for path in before if before[path] != after.get(path)]
         changes += filter(None, (self._change(entry) for entry in earlier.targets))
         changes += filter(None, (self._targets.change(entry, "judge") for entry in earlier.judges))
+        then, now = earlier.fingerprints, checked.evaluators
+        changes += [f"the evaluator {name} changed" for name in {**then, **now} if then.get(name) != now.get(name)]
         if earlier.defaults != given_defaults(self.defaults):
             changes.append("`execution` of .agentv/config.yaml changed")
         if changes:
@@ -389,12 +391,3 @@ def _counts(summary: RunSummary, checked: Checked) -> Counts:
         errors=sum(target.errors for target in targets),
         skipped=sum(target.skipped for target in targets),
     )
-
-
-def _git_commit(root: str) -> str | None:
-    try:
-        command = ["git", "-C", root, "rev-parse", "HEAD"]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None if found.returncode == 0 else None
