@@ -176,6 +176,13 @@ def test_targets_of_one_run_are_compared(tmp_path):
     assert agentv(f"{path}:new", f"{path}:old").returncode == 1
 
 
+def test_a_target_may_have_colons_in_its_name(tmp_path):
+    names = ("ollama:llama3:8b", "ollama:llama3:70b")
+    records = [record(n, float(number), target=name) for n in range(20) for number, name in enumerate(names)]
+    path = write_run(tmp_path / "a.jsonl", *records)
+    assert agentv(*(f"{path}:{name}" for name in names)).stdout.startswith("B is better by 1.000")
+
+
 def test_prompts_of_one_run_are_compared(tmp_path):
     records = [record(n, score, prompt=prompt) for n in range(20) for prompt, score in (("old", 0.0), ("new", 1.0))]
     path = write_run(tmp_path / "a.jsonl", *records)

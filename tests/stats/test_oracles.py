@@ -261,6 +261,12 @@ class TestPower:
             needed = normal_sample_size_one_tail(difference, 0.8, 0.025, std_null=0.4)
             assert cases_needed(difference, 0.16) == math.ceil(needed)
 
+    @pytest.mark.parametrize("difference", [0.02, 0.05, 0.1, 0.5])
+    def test_so_few_cases_as_are_needed_could_show_it(self, difference):
+        n = cases_needed(difference, 0.0004)
+        assert minimum_detectable_difference(0.02 / math.sqrt(n), n - 1) <= difference
+        assert n == 2 or minimum_detectable_difference(0.02 / math.sqrt(n - 1), n - 2) > difference
+
     def test_the_smallest_difference_is_the_inverse(self):
         smallest = minimum_detectable_difference(0.01)
         assert power_to_detect(smallest, 0.01) == pytest.approx(0.8, abs=1e-5)

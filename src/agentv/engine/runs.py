@@ -47,9 +47,13 @@ def named_run(given: str) -> tuple[str, str | None]:
     path = run_path(given)
     if os.path.exists(path):
         return path, None
-    run, colon, target = given.rpartition(":")
-    if colon and run and target and os.path.exists(run_path(run)):
-        return run_path(run), target
+    run, target = given, ""
+    # Names of targets have colons too, as those of models do.
+    while ":" in run:
+        run, _, further = run.rpartition(":")
+        target = f"{further}:{target}" if target else further
+        if run and target and os.path.exists(run_path(run)):
+            return run_path(run), target
     raise UsageError(
         f"No such run: {given}",
         hint=f"Runs are kept in {RESULTS_FOLDER}; RUN:target picks one target, RUN:prompt one prompt",

@@ -12,6 +12,8 @@ from agentv.stats.means import Estimate
 ALPHA = 0.05
 POWER = 0.8
 
+_MANY = 30
+
 Outcome = Literal["shown", "refuted", "inconclusive"]
 
 
@@ -51,7 +53,8 @@ def minimum_detectable_difference(
 def cases_needed(difference: float, variance: float, *, alpha: float = ALPHA, wanted: float = POWER) -> int:
     """How many paired cases find a difference: n = (z_{1-α/2} + z_{power})² · Var(d) / δ², rounded up.
 
-    Var(d) is the variance of a case's difference, see `variance_of_difference`. Miller (2024), arXiv:2411.00640,
+    Var(d) is the variance of a case's difference, see `variance_of_difference`. Below 30 the quantiles are Student's,
+    as those of the smallest difference are; from there on that would be two cases more. Miller (2024), arXiv:2411.00640,
     section 5.
     """
     if difference == 0:
@@ -59,7 +62,13 @@ def cases_needed(difference: float, variance: float, *, alpha: float = ALPHA, wa
     not_negative(abs(difference), "A difference without its sign")
     not_negative(variance, "A variance")
     total = normal_quantile(1 - alpha / 2) + normal_quantile(wanted)
-    return max(2, math.ceil(total**2 * variance / difference**2 - 1e-9))
+    cases = max(2, math.ceil(total**2 * variance / difference**2 - 1e-9))
+    while cases < _MANY:
+        error = math.sqrt(variance / cases)
+        if minimum_detectable_difference(error, cases - 1, alpha=alpha, wanted=wanted) <= abs(difference):
+            break
+        cases += 1
+    return cases
 
 
 def variance_of_difference(between: float, within_before: float, within_after: float, trials: int = 1) -> float:
