@@ -54,8 +54,9 @@ def cases_needed(difference: float, variance: float, *, alpha: float = ALPHA, wa
     """How many paired cases find a difference: n = (z_{1-α/2} + z_{power})² · Var(d) / δ², rounded up.
 
     Var(d) is the variance of a case's difference, see `variance_of_difference`. Below 30 the quantiles are Student's,
-    as those of the smallest difference are; from there on that would be two cases more. Miller (2024), arXiv:2411.00640,
-    section 5.
+    as those of the smallest difference are; from there on that would be two cases more.
+
+    Miller (2024), arXiv:2411.00640, section 5.
     """
     if difference == 0:
         raise ValueError("No number of cases shows a difference of 0")
