@@ -17,8 +17,9 @@ class Range(NamedTuple):
 
     def read(self, value: object) -> float:
         """The number that was given or typed. Raises ValueError with a sentence that goes on from its name."""
+        kind = int if self.whole else float
         try:
-            number = int(str(value)) if self.whole else float(str(value))
+            number = value if type(value) is kind else kind(str(value))
         except ValueError:
             raise ValueError(self._complaint(value)) from None
         too_low = self.least is not None and (number < self.least or (self.above and number == self.least))

@@ -203,3 +203,13 @@ def test_converting_there_and_back_is_the_identity(tmp_path, rows):
     convert(folder / "b.yaml", folder / "c.jsonl")
     written = (folder / "c.jsonl").read_text(encoding="utf-8").split("\n")
     assert [json.loads(line) for line in written[:-1]] == lines
+
+
+def test_a_place_that_cannot_be_written_to_is_said_in_words(folder, command):
+    folder.write("d.yaml", {"evalcases": [{"id": "a", "expected_outcome": "x", "input": "y"}]})
+    (folder.path / "copy.yaml").mkdir()
+    assert "Error: copy.yaml is a folder" in command("convert", "d.yaml", "copy.jsonl", "--force").stderr
+    (folder.path / "other.yaml").symlink_to("nowhere/other.yaml")
+    ended = command("convert", "d.yaml", "other.jsonl")
+    assert ended.code == 2 and "Error: Cannot write other.yaml" in ended.stderr
+    assert not (folder.path / "other.jsonl").exists()

@@ -59,3 +59,9 @@ def test_what_exists_is_replaced_when_that_is_asked_for(tmp_path):
 def test_running_it_twice_changes_nothing(tmp_path):
     run("init", tmp_path)
     assert "Wrote 0 files" in run("init", tmp_path).stdout
+
+
+def test_a_file_where_a_folder_is_needed_is_said_in_words(folder, command):
+    folder.write("mine/evals", "no folder")
+    ended = command("init", "mine")
+    assert ended.code == 2 and "Error: Cannot write mine/evals/" in ended.stderr

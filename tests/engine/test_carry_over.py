@@ -172,7 +172,7 @@ def test_a_run_is_named_by_its_folder_or_by_its_id(earlier):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--retry-errors", "nowhere"), "Not a run folder: nowhere"),
+        (("--retry-errors", "nowhere"), "No such run: nowhere"),
         (("--changed-since", "evals"), "Not a run folder: evals"),
         (("--retry-errors", "first", "--changed-since", "first"), "exclude each other"),
     ],

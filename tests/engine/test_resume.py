@@ -424,3 +424,54 @@ def test_on_a_folder_that_is_not_there_and_without_datasets_it_says_what_to_name
 @pytest.mark.parametrize("arguments", [("rescore", "nowhere"), ("judge", "label", "nowhere")])
 def test_a_run_that_is_not_there_is_named_as_it_was_typed(project, arguments):
     assert "No such run: nowhere\n" in project.command(*arguments).stderr
+
+
+def test_a_run_that_is_complete_says_so_when_it_is_to_go_on(project):
+    project.dataset("yes", "no")
+    assert "done already" not in project.eval("--out", "out").stderr
+    assert "Every job of this run was done already: nothing is asked" in project.eval("--resume", "--out", "out").stderr
+
+
+def test_a_run_that_ended_for_its_own_options_stands_in_nobodys_way(project):
+    project.write("agent.py", "def answer(prompt):\n    return prompt\n")
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
+    project.dataset("yes", "no")
+    ended = project.eval("--budget-usd", "1")
+    assert ended.code == 2 and "does not say what its answers cost" in ended.stderr
+    [run] = project.runs
+    assert "There is no unfinished run to go on with" in project.eval("--resume").stderr
+    ended = project.eval("--resume", "--out", f".agentv/results/{run}")
+    assert ended.code == 2 and f"The run in .agentv/results/{run} cannot go on" in ended.stderr
+
+
+PROGRAM = """
+import agentv
+
+def slow(prompt):
+    open("started", "w").close()
+    __import__("time").sleep(60)
+
+agentv.evaluate({dataset}, slow, [{{"type": "is_json"}}])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@pytest.mark.parametrize(
+    ("dataset", "why"),
+    [
+        ("[{'id': 'a', 'expected_outcome': 'x', 'input': 'y'}]", "Its cases were given by a program"),
+        ("'d.yaml'", "Its target 'slow' was given by a program"),
+    ],
+)
+def test_what_a_program_began_stands_in_nobodys_way_either(project, dataset, why):
+    project.dataset("yes")
+    project.write("program.py", PROGRAM.format(dataset=dataset))
+    with subprocess.Popen([sys.executable, "program.py"], cwd=project.path, stderr=subprocess.PIPE) as process:
+        while not (project.path / "started").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    [run] = project.runs
+    assert "There is no unfinished run to go on with" in project.eval("--resume").stderr
+    assert why in project.eval("--resume", "--out", f".agentv/results/{run}").stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from agentv.cli import output
+from agentv.errors import UsageError
 
 _FILES = {
     ".agentv/config.yaml": "agentv/config.yaml",
@@ -41,8 +42,11 @@ def command(folder: str, force: bool) -> None:
             output.note(f"{path} exists and was kept")
             kept += 1
             continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise UsageError(f"Cannot write {path}", error.strerror or str(error)) from None
         written += 1
     click.echo(f"Wrote {written} files{f', kept {kept}' if kept else ''} in {root}")
     where = "" if folder == "." else f"cd {folder} && "

@@ -14,7 +14,7 @@ class Whole(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return int(Range(self.min, self.max, whole=True).read(value))
+            return Range(self.min, self.max, whole=True).read(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,18 @@ class Conversion:
         try:
             self._write()
             return Converted(self._outputs, self._compare(before))
-        except BaseException:
-            for path in self._outputs:
-                Path(path).unlink(missing_ok=True)
-            for path, data in kept.items():
-                Path(path).write_bytes(data)
+        except BaseException as error:
+            self._put_back(kept)
+            if isinstance(error, OSError):
+                raise UsageError(f"Cannot write {error.filename or self._outputs[0]}", error.strerror or "") from error
             raise
+
+    def _put_back(self, kept: dict[str, bytes]) -> None:
+        for path in self._outputs:
+            with suppress(PermissionError):  # then nothing was written there
+                Path(path).unlink(missing_ok=True)
+                if path in kept:
+                    Path(path).write_bytes(kept[path])
 
     def _checked_cases(self) -> Callable[[], Iterator[EvalCase]]:
         """The cases to compare with, after all were read: a dataset with an error in it is not converted at all."""
@@ -84,6 +91,8 @@ class Conversion:
                 if path != self._outputs[0]:
                     hint += f", or --force to turn {path} into the sidecar of {self._outputs[0]}"
                 raise UsageError(f"Writing {self._outputs[0]} would replace what it is made from: {path}", hint=hint)
+            if os.path.isdir(path):
+                raise UsageError(f"{path} is a folder", hint="Choose another name")
             if not overwrite and os.path.exists(path):
                 what = f"{path} is the sidecar of {self._source.path}" if path == sidecar else f"{path} exists already"
                 raise UsageError(what, hint="Choose another name, or --force to replace it")

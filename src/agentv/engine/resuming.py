@@ -10,9 +10,9 @@ import msgspec
 from agentv.datasets.files import project_root
 from agentv.engine.carry import carried
 from agentv.engine.options import EvalOptions, Options, RescoreOptions, options_from_data
-from agentv.engine.runs import run_path
+from agentv.engine.runs import open_run
 from agentv.errors import UsageError
-from agentv.results.folder import RunFolder, last_unfinished
+from agentv.results.folder import RunFolder, last_unfinished, why_it_cannot_go_on
 
 
 def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]:
@@ -35,6 +35,10 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
     if (manifest.rescored_from is not None) != rescores:
         began = "eval" if rescores else "rescore"
         raise UsageError(f"The run in {out} was started with `agentv {began}`", hint=f"agentv {began} --resume --out …")
+    why = why_it_cannot_go_on(manifest)
+    if why:
+        hint = "Start a new run; --changed-since takes over what still holds"
+        raise UsageError(f"The run in {out} cannot go on", why, hint)
     options = options_from_data(manifest.options, type(given))
     different = options.contradicted_by(given)
     if different:
@@ -57,6 +61,6 @@ def options_of_earlier(given: EvalOptions) -> EvalOptions:
     run = given.only_from if chosen is None else chosen[0]
     if run is None:
         raise UsageError("No datasets were named")
-    earlier = options_from_data(RunFolder.open(run_path(run)).read_manifest().options, EvalOptions)
+    earlier = options_from_data(open_run(run).read_manifest().options, EvalOptions)
     both = msgspec.structs.replace(earlier, retry_errors=None, changed_since=None, only=None, only_from=None)
     return msgspec.structs.replace(both, **given.given())

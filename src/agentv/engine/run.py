@@ -56,6 +56,14 @@ class Observer:
         """A job is run, or an earlier record of it is carried over, for this reason."""
 
 
+class CostUnknown(AgentvError):
+    """A budget that turns out not to be holdable. The run cannot go on: it would find the same."""
+
+    def __init__(self, headline: str, noun: str) -> None:
+        detail = "A budget cannot be held without a price, so the run has ended; what was answered is kept"
+        super().__init__(headline, detail, f"Start a run without --budget-usd, or use a {noun} that reports its cost")
+
+
 class Running:
     """A run in progress: the state that its workers share, all in one event loop."""
 
@@ -142,6 +150,8 @@ class Running:
             self._spend(result)
             if self._stopping is not None:
                 self._stopping.known(result)
+        if len(self._done) >= self._checked.total:
+            self._observer.note("Every job of this run was done already: nothing is asked")
 
     def _work(self, job: Job) -> Awaitable[Result]:
         """What is done for one job."""
@@ -254,11 +264,7 @@ class Running:
         metrics = None if result.cached else result.execution_metrics
         is_unknown = result.status != "error" and not result.cached and (metrics is None or metrics.cost_usd is None)
         if is_unknown and not is_free(self._worker.targets.get(result.target).settings):
-            raise AgentvError(
-                f"The target '{result.target}' does not say what its answers cost",
-                "A budget cannot be held without a price",
-                "Leave --budget-usd out, or use a target that reports its cost",
-            )
+            raise CostUnknown(f"The target '{result.target}' does not say what its answers cost", "target")
         own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
         return own + _user_cost(result) + math.fsum(map(self._judge_cost, result.evaluator_results))
 
@@ -270,11 +276,7 @@ class Running:
         for call in (found.evaluator_provider_request or {}).get("calls", ()):
             settings = self._worker.targets.get(call["target"]).settings
             if "reply" in call and "cost_usd" not in call and not is_free(settings):
-                raise AgentvError(
-                    f"The judge '{call['target']}' does not say what its answers cost",
-                    "A budget cannot be held without a price",
-                    "Leave --budget-usd out, or use a judge that reports its cost",
-                )
+                raise CostUnknown(f"The judge '{call['target']}' does not say what its answers cost", "judge")
         own = [call.get("cost_usd", 0.0) for call in (found.evaluator_provider_request or {}).get("calls", ())]
         return math.fsum((*own, *map(self._judge_cost, found.evaluator_results)))
 
@@ -295,11 +297,7 @@ def _user_cost(result: Result) -> float:
     if metrics is None:
         return 0.0
     if metrics.cost_usd is None:
-        raise AgentvError(
-            f"The simulated user of '{result.eval_id}' does not say what its messages cost",
-            "A budget cannot be held without a price",
-            "Leave --budget-usd out, or use a target that reports its cost",
-        )
+        raise CostUnknown(f"The simulated user of '{result.eval_id}' does not say what its messages cost", "target")
     return metrics.cost_usd
 
 

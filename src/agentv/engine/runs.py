@@ -8,7 +8,7 @@ from typing import Literal
 from agentv.datasets.files import project_root
 from agentv.errors import UsageError
 from agentv.model.result import Result
-from agentv.results.folder import RESULTS_FOLDER
+from agentv.results.folder import RESULTS_FOLDER, RunFolder
 from agentv.results.reading import read_run
 
 Ended = Literal["failed", "borderline", "errors"]
@@ -40,6 +40,12 @@ def existing_run(given: str) -> str:
     if not os.path.exists(path):
         raise UsageError(f"No such run: {given}", hint=f"Runs are kept in {RESULTS_FOLDER}")
     return os.path.abspath(path)
+
+
+def open_run(given: str) -> RunFolder:
+    """The folder of a run that is named. Raises UsageError when there is none, or when it holds no run."""
+    existing_run(given)
+    return RunFolder.open(run_path(given))
 
 
 def named_run(given: str) -> tuple[str, str | None]:

@@ -27,9 +27,9 @@ from agentv.engine.options import EvalOptions
 from agentv.engine.partial import label
 from agentv.engine.plan import Cases, Checked, Plan, check, files_of
 from agentv.engine.prices import why_unpriced
-from agentv.engine.run import Observer, Running, milliseconds_since
+from agentv.engine.run import CostUnknown, Observer, Running, milliseconds_since
 from agentv.engine.run_targets import RunTargets, open_targets
-from agentv.engine.runs import run_path
+from agentv.engine.runs import open_run
 from agentv.engine.stopping import Stopping, parse_rule
 from agentv.engine.work import Worker, now
 from agentv.engine.workspace import FOLDER as WORKSPACES
@@ -185,6 +185,9 @@ class Session:
             folder.write_manifest(planned)
             manifest = planned
             return self._run(folder, manifest, worker, checked, observer, watch, earlier, stopping)
+        except CostUnknown as error:
+            folder.write_manifest(msgspec.structs.replace(planned, exit_code=error.exit_code))
+            raise
         finally:
             lock.close()
             if manifest is None:
@@ -231,8 +234,7 @@ class Session:
         def evaluators_fingerprint(job: Job) -> str:
             return files.fingerprint(job.case, self.plan.evaluators_of(job.case))
 
-        folder = RunFolder.open(run_path(run))
-        return Earlier(folder, keep, self._targets.change, evaluators_fingerprint, self.options.judge)
+        return Earlier(open_run(run), keep, self._targets.change, evaluators_fingerprint, self.options.judge)
 
     def _run(
         self,

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import EXIT_USAGE, AgentvError, UsageError
 from agentv.model.result import SCHEMA_VERSION
 from agentv.model.run import RunManifest, RunSummary
 from agentv.results.lock import LOCK_NAME, FolderLock, is_locked
@@ -136,12 +136,22 @@ def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | 
             manifest = folder.read_manifest()
         except AgentvError:
             continue  # a manifest of another version: not ours to go on with
-        unfinished = manifest.finished_at is None and (manifest.rescored_from is not None) == rescored
-        if unfinished and not is_locked(folder.path):
+        if (manifest.rescored_from is not None) != rescored or manifest.finished_at or why_it_cannot_go_on(manifest):
+            continue
+        if not is_locked(folder.path):
             return folder
-        if unfinished:
-            busy = busy or folder
+        busy = busy or folder
     return busy
+
+
+def why_it_cannot_go_on(manifest: RunManifest) -> str:
+    """Why no command can take a run up again; empty when one can."""
+    if manifest.exit_code == EXIT_USAGE:
+        return "It ended because of its own options"
+    if manifest.rescored_from is None and not manifest.paths:
+        return "Its cases were given by a program"
+    given = [entry.name for entry in manifest.targets if not entry.settings]
+    return f"Its target '{given[0]}' was given by a program" if given and manifest.rescored_from is None else ""
 
 
 def _read(path: Path, kind: type[Document]) -> Document:
