@@ -72,7 +72,7 @@ def test_an_answer_has_text_usage_id_model_and_why_it_stopped():
 
 
 def test_usage_that_is_missing_or_nonsense_does_not_cost_the_answer():
-    for usage in (None, {}, {"prompt_tokens": "many"}, {"prompt_tokens": -1}, "none", [1]):
+    for usage in (None, {}, {"prompt_tokens": "many"}, {"prompt_tokens": -1}, {"prompt_tokens": 10**23}, "none", [1]):
         body = {"choices": [{"message": {"content": "Paris"}}], "usage": usage}
         with FaultyServer(RawReply(json.dumps(body).encode())) as server:
             response = ask(server)
@@ -322,6 +322,16 @@ def test_a_question_that_a_filter_stopped_is_refused():
 def test_an_answer_of_another_shape_is_invalid(body):
     invalid = failure(RawReply(body))
     assert (invalid.error_class, invalid.status) == ("invalid_response", 200)
+
+
+def test_a_stream_that_nobody_asked_for_is_named():
+    streamed = failure(RawReply(b'data: {"choices": []}\n\ndata: [DONE]\n\n'))
+    assert streamed.error_class == "invalid_response"
+    assert "it is a stream of events, which was not asked for" in streamed.message
+
+
+def test_no_content_is_no_answer_that_was_cut_off():
+    assert failure(RawReply(b"", 204)).error_class == "invalid_response"
 
 
 def test_an_error_under_status_200_has_the_class_of_its_code():

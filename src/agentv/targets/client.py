@@ -46,6 +46,7 @@ CONNECT_TIMEOUT_S = 30.0
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for a body that is no JSON, or nested too deep."""
 
+_NO_CONTENT = 204
 _LARGE_BODY_BYTES = 2**20
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -64,7 +65,8 @@ class Reply(NamedTuple):
     @property
     def may_be_cut_off(self) -> bool:
         """Whether nothing but the end of the connection said where the body ends."""
-        return "content-length" not in self.headers and "transfer-encoding" not in self.headers
+        has_no_end = "content-length" not in self.headers and "transfer-encoding" not in self.headers
+        return has_no_end and self.status != _NO_CONTENT
 
 
 class HttpClient:

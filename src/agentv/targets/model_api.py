@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 
+_MOST_TOKENS = 2**53
+"""More is nonsense, and no number that every reader of JSON has."""
+
 
 class AnswerError(Exception):
     """An answer that is none: of another shape, an error under a good status (`error`), or a refusal."""
@@ -38,7 +41,9 @@ def decoded(decode: Callable[[bytes], Read], body: bytes, without: str) -> Read:
     try:
         return decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AnswerError(f"{without}: {error}") from None
+        streamed = body.lstrip().startswith((b"data:", b"event:"))
+        why = "it is a stream of events, which was not asked for" if streamed else error
+        raise AnswerError(f"{without}: {why}") from None
 
 
 def told(decode: Callable[[msgspec.Raw], Read], counts: msgspec.Raw) -> Read | None:
@@ -152,7 +157,8 @@ def sensible_usage(
     input: int, output: int, cached: int | None, reasoning: int | None = None, cache_write: int | None = None
 ) -> TokenUsage | None:
     """Counts as a usage; None when one of them makes no sense. That nothing was thought or written is not said."""
-    if min(input, output, cached or 0, reasoning or 0, cache_write or 0) < 0:
+    counts = (input, output, cached or 0, reasoning or 0, cache_write or 0)
+    if min(counts) < 0 or max(counts) > _MOST_TOKENS:
         return None
     return TokenUsage(input, output, cached, reasoning or None, cache_write or None)
 
