@@ -103,6 +103,19 @@ def test_the_table_is_as_wide_as_the_terminal(project, width, gone):
     assert all("400 of 400" in line and "0.800" in line for line in table.lines[1:])
 
 
+@pytest.mark.parametrize("summary", [None, "{}", '{"run_id": "x", "targets": {"echo": {}}}'])
+def test_a_finished_run_without_readable_figures_has_those_of_its_records(project, command, summary):
+    cases = [{"id": "a", "expected_outcome": "x", "input": "yes"}, {"id": "b", "expected_outcome": "x", "input": "no"}]
+    project.write("d.yaml", {"evaluators": [{"type": "contains", "value": "yes"}], "evalcases": cases})
+    project.write("targets.yaml", {"targets": [{"name": "echo", "provider": "mock"}]})
+    assert command("eval", "d.yaml", "--out", "kept/run", "--quiet").code == 0
+    (project.path / "kept/run/summary.json").unlink()
+    if summary is not None:
+        project.write("kept/run/summary.json", summary)
+    [entry] = command("runs", "--in", "kept", "--json").printed
+    assert (entry["targets"]["echo"]["mean"], entry["targets"]["echo"]["scored"]) == (0.5, 2)
+
+
 def test_no_runs_are_no_mistake(project, command):
     ended = command("runs")
     assert (ended.code, ended.stdout) == (0, "")

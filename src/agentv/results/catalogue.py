@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -22,7 +23,7 @@ State = Literal["finished", "unfinished", "running", "foreign", "unreadable"]
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run. `done` of its `jobs` have a record; figures are those of its summary, and of its records without one.
+    """One run. `done` of its `jobs` have a record; figures are those of its summary, of its records when it has none.
 
     `name` is what commands find it by: a folder may have any name, whatever id the run in it has.
     """
@@ -76,12 +77,7 @@ def _entry(run: FoundRun) -> RunEntry:
         return _foreign(run)
     folder = RunFolder(run.path)
     finished = manifest.finished_at is not None
-    targets: dict[str, TargetSummary] = {}
-    if folder.summary_path.is_file():
-        try:
-            targets = folder.read_summary().targets
-        except AgentvError:
-            targets = {}
+    targets = _targets(folder, finished)
     done = sum(target.scored + target.errors + target.unscored for target in targets.values())
     return RunEntry(
         run_id=manifest.run_id,
@@ -95,6 +91,15 @@ def _entry(run: FoundRun) -> RunEntry:
         datasets=tuple(entry.name for entry in manifest.datasets),
         targets=targets,
     )
+
+
+def _targets(folder: RunFolder, finished: bool) -> dict[str, TargetSummary]:
+    """The figures that a run kept; those of its records where it finished and they cannot be read."""
+    with suppress(AgentvError):
+        return folder.read_summary().targets
+    with suppress(AgentvError):
+        return OpenedRun(folder.path).figures().summary.targets if finished else {}
+    return {}
 
 
 def _foreign(run: FoundRun) -> RunEntry:
