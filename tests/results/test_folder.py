@@ -133,7 +133,7 @@ def test_a_killed_process_holds_nothing(tmp_path):
 def project_with(tmp_path, **runs):
     for name, finished in runs.items():
         folder = RunFolder.create(tmp_path / ".agentv" / "results" / name)
-        folder.write_manifest(manifest(name, finished_at=finished))
+        folder.write_manifest(manifest(name, finished_at=finished, paths=("d.yaml",)))
     return tmp_path
 
 
