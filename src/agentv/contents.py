@@ -25,6 +25,12 @@ def words_in(text: str) -> list[str]:
     return list(dict.fromkeys((text.removeprefix("file://"), *words, *values)))
 
 
+def short(path: str) -> str:
+    """A path as one would type it here; whole where it leads out of here."""
+    below = os.path.relpath(path)
+    return os.path.abspath(path) if below.startswith(os.pardir) else below
+
+
 def file_of(reference: str, folder: str) -> str | None:
     """The file that `file.py:name` or `module:name` names, looked up as they are imported, without importing it."""
     place = reference.rpartition(":")[0]

@@ -86,7 +86,7 @@ def test_targets_are_checked_by_name(project, command):
     lines = ended.stdout.split("\n")
     assert [line.split()[:2] for line in lines[:4]] == [["ok", "echo"], ["ok", "mine"], ["ok", "tool"], ["ok", "again"]]
     assert " ms  3 + 1 tokens  ok" in lines[1]
-    assert lines[2].endswith("Answer with the single word: ok")
+    assert lines[2].endswith("Answer with the single word: ok  (ran in .; in a run, in the folder of each dataset)")
 
 
 def test_a_check_that_fails_says_so_and_ends_with_1(project):

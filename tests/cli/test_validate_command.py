@@ -323,8 +323,15 @@ def test_a_finding_stands_at_the_evaluator_that_it_is_about(write):
     ]
 
 
-def test_a_threshold_for_no_evaluator_is_a_warning(write):
-    text = "execution: {thresholds: {eqals: 0.9}}\nevaluators: [{type: equals, value: x}]\n"
+def test_a_threshold_for_no_evaluator_is_an_error_where_it_stands(write):
+    text = "evaluators: [{type: equals, value: x}]\nexecution: {thresholds: {eqals: 0.9}}\n"
     path = write("d.yaml", text + "evalcases: [{id: a, expected_outcome: x, input: q}]\n")
-    ((severity, _, message),) = findings(path)
-    assert severity == "warning" and "names 'eqals'" in message
+    ((severity, line, message),) = findings(path)
+    assert (severity, line) == ("error", 2) and "names 'eqals'" in message
+
+
+def test_a_threshold_of_a_sidecar_stands_in_the_sidecar(write):
+    write("d.yaml", "evaluators: [{type: equals, value: x}]\nexecution:\n  thresholds:\n    eqals: 0.9\n")
+    path = write("d.jsonl", '{"id": "a", "expected_outcome": "x", "input": "q"}\n')
+    ((severity, line, _),) = findings(path)
+    assert (severity, line) == ("error", 4)

@@ -130,3 +130,26 @@ def test_the_first_error_of_each_class_is_shown_at_once_and_once(project):
         ended = project.eval("--out", "out")
     assert ended.stderr.count("First server error, in c0") == 1
     assert ended.stderr.count("First auth error, in c2") == 1
+
+
+def test_a_key_that_is_refused_from_the_start_ends_the_run_before_all_cases_are_asked(project):
+    with FaultyServer("yes", faults=["401"] * 400) as server:
+        project.targets(target(server, workers=4))
+        project.dataset(*(["q"] * 200))
+        ended = project.eval("--out", "out")
+        assert server.counts.requests < 40
+    assert ended.code == 3
+    assert "Ended: Stopped: every job so far was refused for its key (auth)" in ended.stderr
+    assert "agentv eval --retry-errors out" in ended.stdout
+    with FaultyServer("yes") as server:
+        project.targets(target(server))
+        assert project.eval("--retry-errors", "out", "--out", "again", "--quiet").code == 0
+    assert project.summary("again")["scored"] == 200
+
+
+def test_a_key_that_is_refused_later_or_now_and_then_ends_nothing(project):
+    with FaultyServer("yes", faults=[None, *["401"] * 60]) as server:
+        project.targets(target(server, workers=1))
+        project.dataset(*(["q"] * 60))
+        ended = project.eval("--out", "out", "--quiet")
+    assert ended.code == 0 and project.summary()["errors"] == 59

@@ -44,3 +44,29 @@ def test_a_name_that_is_not_there_is_one_with_a_suggestion(tmp_path, text):
 def test_a_file_that_is_no_python_is_one_with_its_line(tmp_path):
     ((message, _),) = problems(tmp_path, "def score(:")
     assert message.startswith("File 'w.py' is no Python: ") and message.endswith("line 2")
+
+
+UNFIT = {
+    "def score(): ...": "it takes no argument",
+    "def score(answer, reference): ...": "it asks for answer, reference",
+    "def score(answer, *, reference): ...": "it asks for answer, reference",
+}
+FIT = (
+    "def score(answer, reference=None): ...",
+    "def score(*answers): ...",
+    "def score(answer, /, **more): ...",
+    "@twice\ndef score(): ...",
+    "try:\n    def score(): ...\nfinally:\n    def score(answer): ...",
+)
+
+
+@pytest.mark.parametrize("text", UNFIT)
+def test_a_function_that_one_argument_does_not_fit_is_one(tmp_path, text):
+    assert problems(tmp_path, text) == [
+        (f"'score' in file 'w.py' cannot be called: {UNFIT[text]}", "It is given one argument")
+    ]
+
+
+@pytest.mark.parametrize("text", FIT)
+def test_a_function_that_it_fits_or_may_fit_is_none(tmp_path, text):
+    assert problems(tmp_path, text) == []

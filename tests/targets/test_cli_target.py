@@ -200,6 +200,12 @@ def test_a_command_that_fails_is_a_failure_of_its_class(ask, template, error_cla
     assert len(failure.message) < 2200
 
 
+def test_of_a_program_that_was_not_found_the_folder_is_named(ask, tmp_path):
+    (tmp_path / "there").mkdir()
+    message = failure_of(ask, cli("./agent.sh {PROMPT}", cwd="there")).message
+    assert f"ended with exit code 127 in {tmp_path}/there: " in message
+
+
 def test_a_folder_that_is_not_there_is_named(ask, tmp_path):
     assert f"{tmp_path}/nowhere': there is no such folder" in failure_of(ask, cli("true", cwd="nowhere")).message
 

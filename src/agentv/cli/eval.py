@@ -225,6 +225,8 @@ def _next_commands(outcome: Outcome) -> list[str]:
     if outcome.stopped == "budget":
         # The run itself keeps its budget; a new one takes over what is paid for.
         return [f"agentv eval --changed-since {folder} --budget-usd USD"]
+    if outcome.stopped == "auth":
+        return [f"agentv eval --retry-errors {folder}"]
     if outcome.stopped not in (None, "decided"):
         return [f"agentv eval --resume --out {folder}"]
     errors = sum(target.errors for target in outcome.summary.targets.values())

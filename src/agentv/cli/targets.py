@@ -121,7 +121,8 @@ def _line(each: Check, width: int) -> str:
         told = (click.style("ok ", fg="green"), each.name.ljust(width), took, tokens, said)
     else:
         told = (click.style("err", fg="red"), each.name.ljust(width), took, f"{each.error}:", _short(each.message, 500))
-    return "  ".join(filter(None, told)).rstrip()
+    note = f"({each.note})" if each.note else ""
+    return "  ".join(filter(None, (*told, note))).rstrip()
 
 
 def _short(text: str | None, most: int = 60) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from agentv.engine.options import Gates
 from agentv.model.run import RunSummary, TargetSummary
 
-Stop = Literal["budget", "decided", "fail_fast", "interrupted"]
+Stop = Literal["auth", "budget", "decided", "fail_fast", "interrupted"]
 
 EXIT_GATE, EXIT_ERRORS, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 3, 4, 130
 
@@ -29,6 +29,8 @@ def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresh
         return Verdict(EXIT_INTERRUPTED, ("Interrupted: what is done is kept",))
     if stopped == "budget":
         return Verdict(EXIT_BUDGET, ("Stopped: the budget is used up",))
+    if stopped == "auth":
+        return Verdict(EXIT_ERRORS, ("Stopped: every job so far was refused for its key (auth)",))
     jobs = sum(target.scored + target.errors + target.unscored for target in summary.targets.values())
     errors = sum(target.errors for target in summary.targets.values())
     if jobs and errors == jobs:

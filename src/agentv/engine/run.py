@@ -38,6 +38,8 @@ from agentv.results.summary import Snapshot, SummaryBuilder
 from agentv.results.writer import ResultWriter
 
 MOST_AT_ONCE = 1000
+REFUSED_AT_FIRST = 20
+"""Jobs that end in `auth` before any other has ended in another way: the rest would too."""
 _AHEAD = 64
 """Cases that are written down together, before the first of them is run."""
 _LARGE_BYTES = 16 * 1024
@@ -89,6 +91,7 @@ class Running:
         self.stopped: Stop | None = None
         self.summary = SummaryBuilder(worker.run_id, checked.most_per_case)
         self._cost = 0.0
+        self._refused: int | None = 0
         self._results = ResultWriter(folder.results_path)
         self._cases = ResultWriter(folder.cases_path, folder.redact)
         self._files = EvaluatorFiles()
@@ -246,6 +249,10 @@ class Running:
     def _emit(self, result: Result) -> None:
         result = self._keep(result)
         self._observer.result(result)
+        if self._refused is not None:
+            self._refused = self._refused + 1 if result.error and result.error.error_class == "auth" else None
+            if self._refused == REFUSED_AT_FIRST:
+                self.stopped = self.stopped or "auth"
         if self._options.fail_fast and (result.verdict == "fail" or result.status == "error"):
             self.stopped = self.stopped or "fail_fast"
         if self._options.budget_usd is not None:

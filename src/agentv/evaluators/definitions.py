@@ -23,7 +23,7 @@ def transform_problems(transform: Any, find_file: Callable[[str], str]) -> Probl
 
 
 def function_problems(reference: str, path: str) -> Problems:
-    """What is wrong with `file.py:name`, the file being at `path`: it is no Python, or has no such name."""
+    """What is wrong with `file.py:name`, the file being at `path`: no Python, no such name, no use for one argument."""
     problems = Problems()
     file, _, name = reference.rpartition(":")
     first = name.split(".")[0]
@@ -38,26 +38,45 @@ def function_problems(reference: str, path: str) -> Problems:
         if names is not None and first not in names:
             hint = did_you_mean(first, names) or f"It defines: {', '.join(sorted(names)) or 'nothing'}"
             problems.error((), f"There is no '{first}' in file '{file}'", hint)
+        elif names is not None and names[first] and first == name:
+            message = f"'{name}' in file '{file}' cannot be called: {names[first]}"
+            problems.error((), message, "It is given one argument")
     return problems
 
 
 @lru_cache(maxsize=256)
-def _defined(path: str, changed: int, size: int) -> frozenset[str] | None:  # noqa: ARG001 - another version is another
-    """The names that a file has once it is imported; None where only running it would tell."""
+def _defined(path: str, changed: int, size: int) -> dict[str, str] | None:  # noqa: ARG001 - another version is another
+    """The names that a file has once it is imported; None where only running it would tell.
+
+    Beside each name, why it cannot be called with one argument, as far as its text says so.
+    """
     tree = ast.parse(Path(path).read_bytes())
-    names: set[str] = set()
+    names: dict[str, str] = {}
     for node in _outside_functions(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names[node.name] = "" if node.name in names or node.decorator_list else _needs(node.args)
+        elif isinstance(node, ast.ClassDef):
+            names[node.name] = ""
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            names.update(alias.asname or alias.name.split(".")[0] for alias in node.names)
+            names.update(dict.fromkeys((alias.asname or alias.name.split(".")[0] for alias in node.names), ""))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
+            names[node.id] = ""
         elif isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name:
-            names.add(node.name)
+            names[node.name] = ""
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     made = any(isinstance(node, ast.Global) for node in ast.walk(tree))
-    return None if made or "*" in names or (names | used) & _DYNAMIC else frozenset(names)
+    return None if made or "*" in names or (names.keys() | used) & _DYNAMIC else names
+
+
+def _needs(arguments: ast.arguments) -> str:
+    """What a function wants besides the one argument that it gets; empty when it is content with that."""
+    by_place = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    required = by_place[: len(by_place) - len(arguments.defaults)]
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    required += [each.arg for each, default in named if default is None]
+    if not by_place and arguments.vararg is None:
+        return "it takes no argument"
+    return f"it asks for {', '.join(required)}" if len(required) > 1 else ""
 
 
 def _outside_functions(tree: ast.Module) -> Iterator[ast.AST]:

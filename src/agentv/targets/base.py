@@ -76,6 +76,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """
         return ()
 
+    def checked_where(self, home: str) -> str:  # noqa: ARG002
+        """What there is to know of the place that `agentv targets check` calls it in; mostly nothing."""
+        return ""
+
     @property
     def can_be_told_apart(self) -> bool:
         """Whether its settings, with the files they name, say all that shapes its answers."""

@@ -32,6 +32,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answer: str | None = None
     error: str | None = None
     message: str | None = None
+    note: str | None = None
 
 
 class TinyQuestion:
@@ -69,7 +70,8 @@ async def _check(targets: Targets, name: str) -> Check:
         message = f"Targets of provider '{provider}' cannot be called"
         return _failed(name, provider, "settings", message)
     try:
-        return await _call(settings, responder)
+        check = await _call(settings, responder)
+        return msgspec.structs.replace(check, note=settings.checked_where(targets.home) or None)
     finally:
         await responder.aclose()
 

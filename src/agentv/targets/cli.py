@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from agentv.contents import words_in
+from agentv.contents import short, words_in
 from agentv.environment import REFERENCE
 from agentv.model.response import Responder
 from agentv.suggest import did_you_mean
@@ -80,6 +80,10 @@ class Cli(Target, frozen=True, kw_only=True):
         words = [word for text in (self.command_template, *self.env.values()) for word in words_in(text)]
         files = (os.path.join(folder, word) for folder in where for word in words if word)
         return (path for path in files if os.path.isfile(path))
+
+    def checked_where(self, home: str) -> str:
+        """Without a `cwd`, a run calls the command elsewhere."""
+        return "" if self.cwd is not None else f"ran in {short(home)}; in a run, in the folder of each dataset"
 
     def complaints(self) -> list[str]:
         """A blank command, an unknown placeholder, a health check of no known form."""

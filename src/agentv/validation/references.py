@@ -69,13 +69,15 @@ class References:
         yield from self._check_needs(case)
 
     def unused_thresholds(self) -> Iterator[Finding]:
-        """Thresholds of evaluators that no case has; another dataset of the same run may have them."""
+        """Thresholds of evaluators that no case has: a run of this dataset is refused."""
         for name, case in self._thresholds.items():
             if name not in self._names:
                 message = f"'execution.thresholds' names '{name}', and no case here has an evaluator of that name"
-                yield self._finding(
-                    "warning", message, _Where(case), name, "execution.thresholds", did_you_mean(name, self._names)
+                hint = (
+                    did_you_mean(name, self._names) or f"Known evaluators: {', '.join(sorted(self._names)) or 'none'}"
                 )
+                place = ("execution", "thresholds", name)
+                yield self._finding("error", message, _Where(case), None, "execution.thresholds", hint, place)
 
     def _check_needs(self, case: EvalCase) -> Iterator[Finding]:
         """Evaluators that compare with a reference answer or with passages, where there are none."""
@@ -188,7 +190,14 @@ class References:
                 yield self._finding(problem.severity, problem.message, where, word, f"{field}.script")
 
     def _finding(
-        self, severity: Severity, message: str, where: _Where, value: str | None, field: str, hint: str = ""
+        self,
+        severity: Severity,
+        message: str,
+        where: _Where,
+        value: str | None,
+        field: str,
+        hint: str = "",
+        place: KeyPath | None = None,
     ) -> Finding:
         """A finding about a value, on the line where it is written: in the case, or in the settings around it.
 
@@ -199,12 +208,16 @@ class References:
             (where.case.path, self._rows.get(where.case.line)),
             (self._document.header_path, self._document.header),
         ):
-            found = _place_of(document, where.spec, value)
+            found = _place_of(document, where.spec, value) if place is None else _if_there(document, place)
             mark = None if found is None else locate(document, found)
             if mark is not None:
                 path, line, column = file or path, mark.line, mark.column
                 break
         return Finding(severity, path, message, line, column, field, hint)
+
+
+def _if_there(document: Any, place: KeyPath) -> KeyPath | None:
+    return place if any(path == place for path, _ in _nodes(document)) else None
 
 
 def _place_of(document: Any, spec: EvaluatorSpec | None, value: str | None) -> KeyPath | None:
