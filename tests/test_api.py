@@ -149,6 +149,7 @@ def test_a_function_with_values_of_its_own_is_asked_again(folder):
         ({"on_error": "ignore"}, "on_error"),
         ({"threshold": 80}, "'threshold' must be a number from 0 to 1, got '80'; write 0.8 for 80%"),
         ({"filter": 3}, "Option 'filter' has a wrong value"),
+        ({"out": 5}, "'out' must be a path, got int"),
         ({"max_errors": "some"}, "--max-errors takes a number"),
         ({"filter": "nobody"}, "No case matches"),
         ({"paths": ("x",)}, "Unknown option 'paths'"),

@@ -135,7 +135,9 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
     return compare_runs(*loaded, **options)
 
 
-def _executed(session: Session, out: str | os.PathLike[str] | None, watch: Watch) -> Outcome:
+def _executed(session: Session, out: Any, watch: Watch) -> Outcome:
+    if not isinstance(out, str | os.PathLike | None):
+        raise UsageError(f"'out' must be a path, got {type(out).__name__}")
     folder, file = places_of(None if out is None else os.fspath(out))
     session.keep_inputs(None if file is None else file[0])
     outcome = session.execute(session.check(), folder, resume=False, observer=Observer(), watch=watch)

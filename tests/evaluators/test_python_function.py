@@ -176,6 +176,13 @@ def test_a_function_cannot_change_what_others_see(scoring, checks):
     assert judgement.output_messages
 
 
+def test_a_call_that_does_not_fit_names_no_line_of_ours(scoring, tmp_path):
+    (tmp_path / "checks.py").write_text("def two(context, reference): return 1\nmine = two\n")
+    with pytest.raises(EvaluatorFailure) as failed:
+        scoring.score("python", {"function": "checks.py:mine"}, workdir=str(tmp_path))
+    assert str(failed.value).endswith("two() missing 1 required positional argument: 'reference'")
+
+
 def test_a_score_keeps_its_reasons(scoring, checks):
     score = scoring.score("python", {"function": "checks.py:score"}, workdir=str(checks))
     assert score == Score(0.5, hits=("found",), misses=("lost",), reasoning="why", details={"n": 1})

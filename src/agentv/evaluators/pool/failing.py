@@ -19,7 +19,9 @@ def failure_text(name: str, error: BaseException) -> str:
         for frame, line in walk_tb(error.__traceback__)
         if is_users_file(frame.f_code.co_filename)
     ]
-    first = f"{name} failed: {describe(error, frames[-1][0] if frames else '')}"
+    # What never reached the user's code has no place in it, and a line of ours would help nobody.
+    told = describe(error, frames[-1][0]) if frames else describe(error.with_traceback(None))
+    first = f"{name} failed: {told}"
     if len(frames) < 2:
         return first
     return "\n".join([first, *(_line(*each) for each in frames[-_MOST_FRAMES:])])
