@@ -53,6 +53,7 @@ class Checker:
         self._good: dict[tuple[EvaluatorSpec, str], _Entry] = {}
         self._last: tuple[EvaluatorSpec, ...] | None = None
         self._origin: Origin | None = None
+        self._counts: Mapping[str, int] | None = None
         self._needs: list[_Need] = []
         self._referring: list[str] = []
         self._reading: list[str] = []
@@ -69,16 +70,18 @@ class Checker:
 
     def check(self, case: EvalCase, counts: Mapping[str, int]) -> None:
         """Checks a case that its targets are asked so many times."""
-        for target in counts:
-            self._check_target(target, case, "execution.target")
-            self._check_transform(target, case)
+        origin = case.place.origin
+        if counts is not self._counts or origin is not self._origin:
+            self._counts = counts
+            for target in counts:
+                self._check_target(target, case, "execution.target")
+                self._check_transform(target, case)
         if case.execution.thresholds:
             self.thresholds.update(case.execution.thresholds)
             self._threshold_files.update(dict.fromkeys(case.execution.thresholds, case.path))
         if case.user is not None:
             self._add_user(case, case.user)
         specs = case.evaluators if self._plan.evaluators is None else self._plan.evaluators
-        origin = case.place.origin
         if specs is not self._last or origin is not self._origin:
             self._last, self._origin = specs, origin
             entries = [self._checked(spec, case) for spec in specs]

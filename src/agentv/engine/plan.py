@@ -19,6 +19,7 @@ from agentv.engine.job import Job
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.execution import Execution
 from agentv.model.run import DatasetEntry
 
 
@@ -40,6 +41,14 @@ class Cases(Protocol):
     def stream_again(self) -> Iterator[EvalCase]: ...
 
 
+class _LastCounts:
+    """What was counted last. The cases of a dataset mostly share their settings, and are many."""
+
+    execution: Execution | None = None
+    prompts = 0
+    counts: dict[str, int] = {}
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Cases crossed with targets, prompts and trials. What the command says replaces what files say.
 
@@ -59,6 +68,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     judge_target: Callable[[str], str | None] = _nothing
     transform: Callable[[str], Any] = _nothing
     whole: bool = True
+    _last: _LastCounts = msgspec.field(default_factory=lambda: _LastCounts())
 
     def jobs(self) -> Iterator[Job]:
         """Every job, in the order of the files; the jobs of one case stand together."""
@@ -77,9 +87,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def counts_of(self, case: EvalCase) -> dict[str, int]:
-        """How many jobs of a case each target has."""
-        per_target = self.trials_of(case) * max(1, len(case.prompts))
-        return dict.fromkeys(self.targets_of(case), per_target)
+        """How many jobs of a case each target has: the same object for neighbours of which the same holds."""
+        last = self._last
+        if last.execution is not case.execution or last.prompts != len(case.prompts):
+            last.execution, last.prompts = case.execution, len(case.prompts)
+            last.counts = dict.fromkeys(self.targets_of(case), self.trials_of(case) * max(1, last.prompts))
+        return last.counts
 
     @property
     def may_judge(self) -> tuple[str, ...]:

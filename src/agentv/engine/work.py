@@ -271,7 +271,7 @@ class Worker:
         failure = answered.failure
         assert failure is not None
         error = ErrorInfo(failure.error_class, failure.message, failure.stage)
-        return self._result(job, Grade("error", error=error), answered, **known)
+        return self._result(job, Grade("error", error=error), answered, known)
 
     def _record(
         self,
@@ -283,22 +283,19 @@ class Worker:
         **known: Any,
     ) -> Result:
         hits, misses, reasoning = _said(results)
-        return self._result(
-            job,
-            grade(results, specs, self.verdicts_of(job)),
-            answered,
-            hits=hits,
-            misses=misses,
-            reasoning=reasoning,
-            candidate_answer=judgement.candidate_answer,
-            output_messages=_output_messages(judgement, self._spec.include_trace),
-            evaluator_results=results,
-            trace_summary=judgement.trace_summary,
-            execution_metrics=judgement.execution_metrics,
-            **known,
-        )
+        known |= {
+            "hits": hits,
+            "misses": misses,
+            "reasoning": reasoning,
+            "candidate_answer": judgement.candidate_answer,
+            "output_messages": _output_messages(judgement, self._spec.include_trace),
+            "evaluator_results": results,
+            "trace_summary": judgement.trace_summary,
+            "execution_metrics": judgement.execution_metrics,
+        }
+        return self._result(job, grade(results, specs, self.verdicts_of(job)), answered, known)
 
-    def _result(self, job: Job, graded: Grade, answered: Answered, **known: Any) -> Result:
+    def _result(self, job: Job, graded: Grade, answered: Answered, known: dict[str, Any]) -> Result:
         case = job.case
         return Result(
             schema_version=SCHEMA_VERSION,

@@ -55,7 +55,12 @@ class Execution(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 def execution_to_data(execution: Execution) -> dict[str, Any]:
     """The settings as `agentv cases` prints them: the effective target is always there."""
-    data: dict[str, Any] = msgspec.to_builtins(execution)
-    if not execution.targets:
-        data = {"target": execution.target or DEFAULT_TARGET, **data}
-    return data
+    if _last[0] is not execution:  # the cases of a dataset mostly share theirs
+        data: dict[str, Any] = msgspec.to_builtins(execution)
+        if not execution.targets:
+            data = {"target": execution.target or DEFAULT_TARGET, **data}
+        _last[:] = (execution, data)
+    return dict(_last[1])
+
+
+_last: list[Any] = [None, {}]

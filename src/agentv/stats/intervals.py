@@ -27,47 +27,66 @@ class MeanAccumulator:
     """
 
     __slots__ = (
-        *("_alone", "_alone_mean", "_alone_squares", "_binary", "_counts"),
-        *("_highest", "_lowest", "_sums", "_total"),
+        *("_binary", "_counts", "_highest", "_lowest", "_ones", "_other_mean", "_other_squares", "_others"),
+        *("_sums", "_together", "_zeros"),
     )
 
     def __init__(self) -> None:
-        self._alone = 0
-        self._alone_mean = 0.0
-        self._alone_squares = 0.0
+        # Of scores that stand alone, 0 and 1 are only counted: most are one or the other, and that is quick.
+        self._zeros = self._ones = self._others = 0
+        self._other_mean = self._other_squares = 0.0
         self._binary = True
         self._lowest, self._highest = 1.0, 0.0
+        self._together = 0
         self._counts = array("q")
         self._sums = array("d")
-        self._total = 0
 
     def add(self, score: float, cluster: int | None = None) -> None:
         """One more score."""
-        if not 0 <= score <= 1:
-            raise ValueError(f"A score is from 0 to 1, got {score}")
-        self._total += 1
-        if score not in (0.0, 1.0):
-            self._binary = False
-        self._lowest = min(self._lowest, score)
-        self._highest = max(self._highest, score)
-        if cluster is None:
+        if cluster is not None:
+            self._add_to(cluster, score)
+        elif score == 1.0:
+            self._ones += 1
+        elif score == 0.0:
+            self._zeros += 1
+        else:
+            self._widen(score)
             # Welford's way: no difference of large sums.
-            self._alone += 1
-            off = score - self._alone_mean
-            self._alone_mean += off / self._alone
-            self._alone_squares += off * (score - self._alone_mean)
-            return
+            self._others += 1
+            off = score - self._other_mean
+            self._other_mean += off / self._others
+            self._other_squares += off * (score - self._other_mean)
+
+    def _add_to(self, cluster: int, score: float) -> None:
+        self._widen(score)
         if cluster >= len(self._counts):
             room = bytes(8 * (cluster + 1 - len(self._counts)))
             self._counts.frombytes(room)
             self._sums.frombytes(room)
+        self._together += 1
         self._counts[cluster] += 1
         self._sums[cluster] += score
+
+    def _widen(self, score: float) -> None:
+        if not 0 <= score <= 1:
+            raise ValueError(f"A score is from 0 to 1, got {score}")
+        if score not in (0.0, 1.0):
+            self._binary = False
+        self._lowest = min(self._lowest, score)
+        self._highest = max(self._highest, score)
 
     @property
     def n(self) -> int:
         """How many scores there are."""
-        return self._total
+        return self._alone + self._together
+
+    @property
+    def _alone(self) -> int:
+        return self._zeros + self._ones + self._others
+
+    @property
+    def _alone_sum(self) -> float:
+        return self._ones + self._others * self._other_mean
 
     @property
     def clusters(self) -> int:
@@ -77,18 +96,18 @@ class MeanAccumulator:
     @property
     def mean(self) -> float | None:
         """Their mean; None without any."""
-        if not self._total:
+        if not self.n:
             return None
-        mean = (self._alone * self._alone_mean + math.fsum(self._sums)) / self._total
+        mean = (self._alone_sum + math.fsum(self._sums)) / self.n
         return min(1.0, max(0.0, mean))
 
     @property
     def mean_of_clusters(self) -> float | None:
         """The mean of the clusters' own means: each counts once, however many scores it has. None without any."""
-        if not self._total:
+        if not self.n:
             return None
         pairs = zip(self._counts, self._sums, strict=True)
-        return (self._alone * self._alone_mean + math.fsum(total / n for n, total in pairs if n)) / self.clusters
+        return (self._alone_sum + math.fsum(total / n for n, total in pairs if n)) / self.clusters
 
     @property
     def ci95(self) -> Interval | None:
@@ -102,23 +121,29 @@ class MeanAccumulator:
         if mean is None:
             return None
         clusters = self.clusters
-        if self._binary and clusters == self._total:
-            return wilson(mean, self._total)
+        if self._binary and clusters == self.n:
+            return wilson(mean, self.n)
         if self._binary:
             return self._clustered_share(mean, clusters)
         if clusters < 2:
             return None
         error = math.sqrt(self._variance_of_mean(mean, clusters))
-        if error <= NO_ERROR or self._highest - self._lowest < ALIKE:
+        if error <= NO_ERROR or self._range < ALIKE:
             return of_equals(mean, clusters, (0.0, 1.0))
         half = t_quantile(0.5 + CONFIDENCE / 2, clusters - 1) * error
         return max(0.0, mean - half), min(1.0, mean + half)
 
+    @property
+    def _range(self) -> float:
+        """How far the scores are apart."""
+        return (1.0 if self._ones else self._highest) - (0.0 if self._zeros else self._lowest)
+
     def _variance_of_mean(self, mean: float, clusters: int) -> float:
         """The cluster-robust variance, with the correction for few clusters."""
-        squares = self._alone_squares + self._alone * (self._alone_mean - mean) ** 2
+        squares = self._other_squares + self._others * (self._other_mean - mean) ** 2
+        squares += self._ones * (1 - mean) ** 2 + self._zeros * mean**2
         squares += math.fsum((total - n * mean) ** 2 for n, total in zip(self._counts, self._sums, strict=True) if n)
-        return clusters / (clusters - 1) * squares / self._total**2
+        return clusters / (clusters - 1) * squares / self.n**2
 
     def _clustered_share(self, share: float, clusters: int) -> Interval | None:
         """Wilson's interval with as many scores as would have told as much, had they been independent."""
@@ -126,7 +151,7 @@ class MeanAccumulator:
         variance = self._variance_of_mean(share, clusters) if clusters > 1 else 0.0
         # All alike say nothing of how alike clusters are; then each counts as one score.
         if variance > 0 and 0 < share < 1:
-            worth = min(float(self._total), share * (1 - share) / variance)
+            worth = min(float(self.n), share * (1 - share) / variance)
         critical = t_quantile(0.5 + CONFIDENCE / 2, clusters - 1) if clusters > 1 else Z95
         return wilson(share, worth, critical)
 
