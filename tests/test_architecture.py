@@ -18,6 +18,7 @@ GROUND = {
     "problems",
     "suggest",
     "settings",
+    "folders",
     "globs",
     "registry",
     "environment",

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 LONGEST_NAME = 1000
 
@@ -69,8 +69,7 @@ def file_digest(path: str) -> bytes:
         if status.st_size > _READ_WHOLE_BYTES:
             digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
             return digest.digest()
-        for chunk in _chunks(path):
-            digest.update(chunk)
+        add_file(digest, path)
     except OSError:
         digest.update(b"unreadable")  # whoever uses it will say so
     return digest.digest()
@@ -102,14 +101,13 @@ def _entry_digest(path: str) -> bytes:
             digest.update(b"link " + os.fsencode(os.readlink(path)))
         elif os.path.isfile(path):
             digest.update(b"run " if os.access(path, os.X_OK) else b"file ")
-            for chunk in _chunks(path):
-                digest.update(chunk)
+            add_file(digest, path)
     except OSError:
         digest.update(b"unreadable")  # copying it will say so
     return digest.digest()
 
 
-def _chunks(path: str) -> Iterator[bytes]:
+def add_file(digest: hashlib.blake2b, path: str) -> None:
+    """Adds the bytes of a file to a hash, without holding them. Raises OSError."""
     with open(path, "rb") as stream:
-        while chunk := stream.read(1 << 20):
-            yield chunk
+        hashlib.file_digest(stream, lambda: digest)

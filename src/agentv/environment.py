@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentv.errors import AgentvError
+from agentv.folders import upward
 from agentv.problems import KeyPath, Problems, field_name
 from agentv.suggest import did_you_mean
 
@@ -96,7 +97,7 @@ class Reference(NamedTuple):
 
 def load_environment(folder: str, root: str) -> Environment:
     """The environment as a folder sees it: the nearest `.env` up to the root, then that of the working directory."""
-    for parent in dict.fromkeys((*folders_upward(folder, root), os.getcwd())):
+    for parent in dict.fromkeys((*upward(folder, root), os.getcwd())):
         path = os.path.join(parent, ".env")
         if os.path.isfile(path):
             return Environment(_read_file(path), path)
@@ -106,15 +107,6 @@ def load_environment(folder: str, root: str) -> Environment:
 def environment_of(home: str) -> Environment:
     """The environment that a home carries; for a plain folder, the one that is found there."""
     return home.environment if isinstance(home, Home) else load_environment(home, home)
-
-
-def folders_upward(folder: str, root: str) -> list[str]:
-    """A folder and its parents up to the root; the folder alone when the root is not above it."""
-    folder, root = os.path.realpath(folder), os.path.realpath(root)
-    found = [folder]
-    while found[-1] != root and os.path.dirname(found[-1]) != found[-1]:
-        found.append(os.path.dirname(found[-1]))
-    return found if found[-1] == root else [folder]
 
 
 def read_dotenv(text: str, path: str = ".env") -> dict[str, str]:

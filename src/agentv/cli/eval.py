@@ -20,6 +20,7 @@ from agentv.cli.options import (
     reading_options,
     selection_of,
     selection_options,
+    targets_option,
 )
 from agentv.errors import UsageError
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--target", "-t", "targets", multiple=True, metavar="NAME", help="Who answers; several make a matrix.")
-@click.option("--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file to read.")
+@targets_option
 @click.option("--judge", metavar="NAME", help="The target that judges, in the place of those that files name.")
 @click.option("--workers", type=AT_LEAST_1, metavar="N", help="Calls at once; without it, adapted.")
 @click.option("--trials", type=AT_LEAST_1, metavar="N", help="How often each case is asked.")

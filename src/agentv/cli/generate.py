@@ -9,13 +9,13 @@ import click
 
 from agentv.cli import output
 from agentv.cli.numbers import AT_LEAST_1
+from agentv.cli.options import targets_option
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from agentv.engine.generating import Done
 
 _target_option = click.option("--target", "-t", metavar="NAME", help="Who writes; without it, the target `judge`.")
-_targets_option = click.option("--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file.")
 _workers_option = click.option("--workers", type=AT_LEAST_1, metavar="N", help="Calls at once.")
 _cache_option = click.option("--cache", is_flag=True, help="Ask nothing that was answered before.")
 _quiet_option = click.option("--quiet", "-q", is_flag=True, help="Hide notes.")
@@ -44,7 +44,7 @@ def command() -> None:
 )
 @click.argument("file", type=click.Path())
 @_target_option
-@_targets_option
+@targets_option
 @click.option("--case", "cases", multiple=True, metavar="ID", help="Only these cases; an id or a glob.")
 @_workers_option
 @_cache_option
@@ -120,7 +120,7 @@ def _run_rubrics(folder: str, cases: Any, keep: Any, generate: Any, given: dict[
 @click.option("--limit", type=AT_LEAST_1, metavar="N", help="At most so many rows.")
 @click.option("--resume", is_flag=True, help="Add to the file what is missing in it.")
 @_target_option
-@_targets_option
+@targets_option
 @_workers_option
 @_cache_option
 @_dry_option

@@ -11,7 +11,15 @@ import click
 
 from agentv.cli import output
 from agentv.cli.numbers import AT_LEAST_0, AT_LEAST_1, POSITIVE, Real
-from agentv.cli.options import named_folder, reading_options, selection_of, selection_options
+from agentv.cli.options import (
+    evaluators_option,
+    judge_option,
+    named_folder,
+    reading_options,
+    selection_of,
+    selection_options,
+    targets_option,
+)
 from agentv.errors import EXIT_FINDINGS, UsageError
 
 if TYPE_CHECKING:
@@ -136,16 +144,9 @@ def calibrate(run: str, file: str | None, **given: Any) -> None:
     "agentv judge probe evals --max-fooled 5%",
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
-@click.option("--judge", metavar="NAME", help="The target that judges, in place of all others.")
-@click.option("--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file to read.")
-@click.option(
-    "--evaluator",
-    "-e",
-    "evaluators",
-    multiple=True,
-    metavar="TYPE|OBJECT|FILE",
-    help="Probe this, in place of the cases' own evaluators; may be repeated.",
-)
+@judge_option
+@targets_option
+@evaluators_option("Probe")
 @click.option("--probe", "kinds", multiple=True, metavar="KIND", help="Only this kind of answer; may be repeated.")
 @click.option("--workers", type=AT_LEAST_1, metavar="N", help="Calls to a judge at once.")
 @click.option("--timeout", "timeout_s", type=POSITIVE, metavar="SECONDS", help="For one attempt of a judge.")

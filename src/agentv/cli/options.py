@@ -15,6 +15,24 @@ from agentv.errors import UsageError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+targets_option = click.option(
+    "--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file to read."
+)
+judge_option = click.option("--judge", metavar="NAME", help="The target that judges, in place of all others.")
+
+
+def evaluators_option(verb: str) -> Callable[[Command], Command]:
+    """`--evaluator`: what is scored with, or otherwise done with, in the place of what files say."""
+    return click.option(
+        "--evaluator",
+        "-e",
+        "evaluators",
+        multiple=True,
+        metavar="TYPE|OBJECT|FILE",
+        help=f"{verb} this, in place of the cases' own evaluators; may be repeated.",
+    )
+
+
 def selection_options(command: Command) -> Command:
     """`--filter --tag --case --sample --seed --shard --limit`: which cases are wanted."""
     for option in reversed(

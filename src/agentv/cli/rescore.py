@@ -12,7 +12,16 @@ import click
 from agentv.cli import output
 from agentv.cli.eval import execute, gates_of, short
 from agentv.cli.numbers import AT_LEAST_0, AT_LEAST_1, POSITIVE
-from agentv.cli.options import gate_options, named_folder, reading_options, selection_of, selection_options
+from agentv.cli.options import (
+    evaluators_option,
+    gate_options,
+    judge_option,
+    named_folder,
+    reading_options,
+    selection_of,
+    selection_options,
+    targets_option,
+)
 from agentv.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,16 +40,9 @@ if TYPE_CHECKING:
 )
 @click.argument("run", required=False, type=click.Path())
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option(
-    "--evaluator",
-    "-e",
-    "evaluators",
-    multiple=True,
-    metavar="TYPE|OBJECT|FILE",
-    help="Score with this, in place of the cases' own evaluators; may be repeated.",
-)
-@click.option("--judge", metavar="NAME", help="The target that judges, in place of all others.")
-@click.option("--targets", "targets_file", metavar="FILE", type=click.Path(), help="The targets file to read.")
+@evaluators_option("Score with")
+@judge_option
+@targets_option
 @click.option("--all", "every_evaluator", is_flag=True, help="Run every evaluator, not only those that changed.")
 @click.option("--stored-cases", is_flag=True, help="Take the cases from the run's folder, not from its datasets.")
 @click.option("--workers", type=AT_LEAST_1, metavar="N", help="Calls to a judge at once.")

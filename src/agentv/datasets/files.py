@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from agentv import globs
 from agentv.contents import folder_digest
+from agentv.folders import upward
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 CONFIG_FILE = os.path.join(".agentv", "config.yaml")
@@ -61,15 +62,6 @@ def _project_root(folder: str) -> str:
         if any(os.path.isfile(os.path.join(parent, mark)) for mark in _PROJECT_MARKS):
             return parent
     return folder
-
-
-def upward(folder: str, root: str) -> list[str]:
-    """A folder and its parents up to the root."""
-    folder, root = os.path.realpath(folder), os.path.realpath(root)
-    found = [folder]
-    while found[-1] != root and os.path.dirname(found[-1]) != found[-1]:
-        found.append(os.path.dirname(found[-1]))
-    return found if found[-1] == root else [folder]
 
 
 class FileFinder:

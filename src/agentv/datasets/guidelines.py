@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from agentv.datasets.files import CONFIG_FILE, upward
+from agentv.datasets.files import CONFIG_FILE
 from agentv.datasets.yaml_document import parse_yaml_file
 from agentv.datasets.yaml_nodes import locate
 from agentv.errors import InvalidDatasetError
+from agentv.folders import upward
 from agentv.problems import Problems
 from agentv.settings import read_value
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from agentv.contents import add_file
 from agentv.datasets.jsonl import sidecar_of
 from agentv.datasets.loading import Stopping
 from agentv.datasets.source import Source
@@ -254,8 +254,6 @@ def digest_of(source: Source, contents: bytes = b"") -> str:
     """A hash of the bytes of a dataset, sidecar and shards included; `contents` stands for files that it names."""
     digest = hashlib.blake2b(contents, digest_size=16)
     for file in files_of(source):
-        with Path(file).open("rb") as stream:
-            while chunk := stream.read(1 << 20):
-                digest.update(chunk)
+        add_file(digest, file)
         digest.update(b"\0")
     return digest.hexdigest()

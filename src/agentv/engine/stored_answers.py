@@ -10,6 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from agentv.contents import add_file
 from agentv.engine.job import Job
 from agentv.engine.runs import existing_run
 from agentv.errors import UsageError
@@ -242,5 +243,6 @@ def _messages(record: Result) -> Iterator[Message]:
 
 
 def _digest(path: os.PathLike[str]) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    digest = hashlib.blake2b(digest_size=16)
+    add_file(digest, os.fspath(path))
+    return digest.hexdigest()

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from agentv.contents import contents, file_of
-from agentv.environment import folders_upward, is_secret_field
+from agentv.environment import is_secret_field
+from agentv.folders import upward
 from agentv.model.values import digest
 from agentv.problems import KeyPath
 from agentv.targets.base import Target
@@ -46,8 +47,8 @@ def files_of(settings: Target, home: str, folders: Iterable[str]) -> dict[str, s
     if ".py:" in settings.provider:
         named.append(file_of(settings.provider, home) or "")
     if settings.transform is not None and settings.transform.function is not None:
-        upward = dict.fromkeys(parent for folder in folders for parent in folders_upward(folder, home))
-        named += [file_of(settings.transform.function, folder) or "" for folder in upward]
+        parents = dict.fromkeys(parent for folder in folders for parent in upward(folder, home))
+        named += [file_of(settings.transform.function, parent) or "" for parent in parents]
     return contents(filter(None, named), home)
 
 

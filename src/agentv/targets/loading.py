@@ -12,13 +12,13 @@ from agentv.environment import (
     SHORTEST_SECRET,
     Environment,
     Home,
-    folders_upward,
     interpolate,
     is_secret_field,
     plain_value,
     references,
 )
 from agentv.errors import TargetsError, UsageError
+from agentv.folders import upward
 from agentv.model.execution import DEFAULT_TARGET
 from agentv.problems import KeyPath, Problem, Problems
 from agentv.registry import TARGETS
@@ -192,7 +192,7 @@ class Targets:
 
 def find_targets_file(folder: str, root: str) -> str | None:
     """The nearest targets file from a folder up to the root, then in the working directory."""
-    for parent in (*folders_upward(folder, root), os.getcwd()):
+    for parent in (*upward(folder, root), os.getcwd()):
         found = _in_folder(parent)
         if found is not None:
             return found
