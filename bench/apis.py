@@ -24,9 +24,9 @@ SDKS = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemi
 
 def target(api: str, url: str) -> Any:
     """Our target for an API."""
-    from agentv.targets.anthropic import Anthropic
-    from agentv.targets.gemini import Gemini
-    from agentv.targets.openai import OpenAI
+    from agentv.targets.apis.anthropic import Anthropic
+    from agentv.targets.apis.gemini import Gemini
+    from agentv.targets.apis.openai import OpenAI
 
     common = {"name": "bench", "model": "fake", "api_key": "bench-key"}
     if api == "anthropic":

@@ -76,7 +76,7 @@ def serve() -> None:
 
 async def ours(url: str, calls: int, at_once: int) -> Sample:
     """Our target, as a run asks it."""
-    from agentv.targets.openai import OpenAI
+    from agentv.targets.apis.openai import OpenAI
     from agentv.testing import SampleRequest
 
     target = OpenAI(name="bench", provider="openai", model="fake", base_url=url, api_key="bench-key").open(".")

@@ -22,9 +22,9 @@ def compare(before: str, after: str) -> Callable[[], Any]:
     """What `agentv compare` does: both runs read and joined, every table, the text for a terminal."""
 
     def work() -> int:
-        from agentv.comparison.compare import compare_runs
         from agentv.comparison.scores import RunScores
-        from agentv.report.comparison import comparison_lines
+        from agentv.comparison.two_runs import compare_runs
+        from agentv.report.comparison_text import comparison_lines
 
         found = compare_runs(RunScores(before, "before"), RunScores(after, "after"))
         comparison_lines(found)
@@ -73,7 +73,7 @@ def processor_ms(*arguments: str) -> float:
 def write_run(path: Path, records: int, name: str) -> Path:
     """Records of about 1 kB, with two evaluators, two tags, cost and time."""
     from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
-    from agentv.results.record import encode_record
+    from agentv.runs.record import encode_record
 
     def judged(evaluator: str, score: float) -> EvaluatorResult:
         return EvaluatorResult(

@@ -55,11 +55,11 @@ if __name__ == "__main__":
 
 def judged(folder: str, type_: str, settings: str, count: str, scores: str) -> Callable[[], Any]:
     """Answers judged as a run judges them, with processes and imports there before the clock starts."""
-    from agentv.environment import Environment
     from agentv.evaluators.build import build
-    from agentv.evaluators.host import JudgeHost
+    from agentv.evaluators.code.judge_host import JudgeHost
     from agentv.model.evaluator import EvaluatorSpec
     from agentv.model.values import freeze
+    from agentv.settings.environment import Environment
 
     on_one_core()
     evaluator = build(EvaluatorSpec(type=type_, name=type_, settings=freeze(json.loads(settings))))
@@ -89,7 +89,7 @@ def judged(folder: str, type_: str, settings: str, count: str, scores: str) -> C
 
 def judgement(number: int, folder: str, host: Any) -> Any:
     """One answered case; every one has an answer of its own."""
-    from agentv.engine.question import Question
+    from agentv.engine.job.request import Question
     from agentv.model.case import EvalCase
     from agentv.model.judgement import Judgement
     from agentv.model.message import Message
@@ -105,7 +105,7 @@ def bare(folder: str, count: str) -> Callable[[], Any]:
     """The least that a warm process can do: a payload there, a score back, one at a time."""
     import msgspec
 
-    from agentv.evaluators.payload import payload
+    from agentv.evaluators.code.programs import payload
 
     on_one_core()
     ours, theirs = socket.socketpair()

@@ -28,7 +28,7 @@ QUIET = ("--disable-background-networking", "--disable-component-update", "--dis
 def write_page(run: str, page: str) -> Callable[[], Any]:
     """The page, written as the command writes it."""
     from agentv.report.formats import write_report
-    from agentv.results.opened import OpenedRun
+    from agentv.runs.opened_run import OpenedRun
 
     def work() -> int:
         opened = OpenedRun(run)
@@ -41,7 +41,7 @@ def write_page(run: str, page: str) -> Callable[[], Any]:
 
 def read_and_sum(run: str) -> Callable[[], Any]:
     """Every record decoded and summed up, which any report has to do."""
-    from agentv.results.opened import OpenedRun
+    from agentv.runs.opened_run import OpenedRun
 
     return lambda: OpenedRun(run).figures().done
 

@@ -28,16 +28,16 @@ class Keys(msgspec.Struct):
 
 def scan(path: str) -> Callable[[], Any]:
     """What is done: hashes of the keys."""
-    from agentv.results.scan import scan as done_jobs
+    from agentv.runs.scan import scan as done_jobs
 
     return lambda: len(done_jobs(path))
 
 
 def take_up(path: str) -> Callable[[], Any]:
     """All that `--resume` reads of the records before its first call: what is done, and the figures so far."""
-    from agentv.results.reading import read_run
-    from agentv.results.scan import scan as done_jobs
-    from agentv.results.summary import SummaryBuilder
+    from agentv.runs.scan import scan as done_jobs
+    from agentv.runs.store import read_run
+    from agentv.runs.summary import SummaryBuilder
 
     def work() -> int:
         done = done_jobs(path)
@@ -79,7 +79,7 @@ def measurements(options: Options) -> Iterator[Measurement]:
 def write_records(path: Path, records: int) -> Path:
     """Records of about the size that runs have."""
     from agentv.model.result import Result
-    from agentv.results.record import encode_record
+    from agentv.runs.record import encode_record
 
     with path.open("wb") as stream:
         for number in range(records):

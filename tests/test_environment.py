@@ -5,7 +5,9 @@ import pickle
 
 import pytest
 
-from agentv.environment import (
+from agentv.errors import AgentvError
+from agentv.settings.diagnostics import Problems
+from agentv.settings.environment import (
     Environment,
     Home,
     child_environment,
@@ -18,8 +20,6 @@ from agentv.environment import (
     redacted,
     references,
 )
-from agentv.errors import AgentvError
-from agentv.problems import Problems
 
 SECRET = "sk-0123456789"
 

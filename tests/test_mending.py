@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentv.mending import mended_json
+from agentv.support.json_values import mended_json
 
 WHOLE = "\U0001f600"
 

@@ -5,7 +5,7 @@ import pytest
 
 from agentv.evaluators.base import RESERVED, Evaluator
 from agentv.registry import ELSEWHERE, EVALUATORS, TARGETS
-from agentv.targets.base import Target
+from agentv.targets.target import Target
 
 ROWS = [(EVALUATORS, name, Evaluator) for name in EVALUATORS.names()] + [
     (TARGETS, name, Target) for name in TARGETS.names()

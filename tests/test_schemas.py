@@ -6,13 +6,13 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from agentv.config import check_config
-from agentv.datasets.keys import CaseKeys
+from agentv.datasets.case.keys import CaseKeys
+from agentv.model.manifest import Counts, DatasetEntry, RunManifest, TargetEntry
 from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result, TokenUsage, TraceSummary
-from agentv.model.run import Counts, DatasetEntry, RunManifest, TargetEntry
 from agentv.registry import EVALUATORS, TARGETS
 from agentv.schemas import NAMES, schema, to_text, write
-from agentv.targets.file import check_targets
+from agentv.settings.config import check_config
+from agentv.targets.targets_file import check_targets
 
 CARRIED = Path(__file__).parent.parent / "schemas"
 VALIDATORS = {name: jsonschema_rs.Draft202012Validator(schema(name)) for name in NAMES}

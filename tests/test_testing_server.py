@@ -329,11 +329,10 @@ def test_the_public_names_are_there():
 
 
 def test_the_plug_in_costs_nothing_unless_it_is_used():
-    code = (
-        "import sys, pytest; before = set(sys.modules); import agentv.testing.plugin; print(*set(sys.modules) - before)"
-    )
+    code = "import sys, pytest; before = set(sys.modules); import agentv.pytest_plugin.plugin; "
+    code += "print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= {"agentv", "agentv.testing", "agentv.testing.plugin"}
+    assert set(done.stdout.split()) <= {"agentv", "agentv.pytest_plugin", "agentv.pytest_plugin.plugin"}
 
 
 def test_the_fixture_starts_servers_that_end_with_the_test(tmp_path):
@@ -353,7 +352,7 @@ def test_the_fixture_starts_servers_that_end_with_the_test(tmp_path):
         "pytest",
         "-q",
         "-p",
-        "agentv.testing.plugin",
+        "agentv.pytest_plugin.plugin",
         "-p",
         "no:cacheprovider",
         str(tmp_path),

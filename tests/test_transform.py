@@ -3,7 +3,7 @@
 import pytest
 
 from agentv.model.values import freeze
-from agentv.transform import Transform, apply_transform, transform_complaints
+from agentv.support.transform import Transform, apply_transform, transform_complaints
 
 THINKING, FENCES = {"strip": ["thinking"]}, {"strip": ["fences"]}
 

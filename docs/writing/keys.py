@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import fields
 
-from agentv.config import ProjectConfig, RunDefaults
-from agentv.datasets.keys import CASE_LIST_KEYS, CaseKeys, HeaderKeys
+from agentv.datasets.case.keys import CASE_LIST_KEYS, CaseKeys, HeaderKeys
 from agentv.model.message import PART_KINDS, ROLES
+from agentv.settings.config import ProjectConfig, RunDefaults
 from writing.markup import BLOCKS, Kind, Lines, code, key_cell, meanings_in, other_names, reasons, type_words
 
 

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
-from agentv.config import RunDefaults
-from agentv.datasets.keys import ExecutionKeys, PromptEntry, TurnKeys, UserKeys, WorkspaceKeys
+from agentv.datasets.case.keys import ExecutionKeys, PromptEntry, TurnKeys, UserKeys, WorkspaceKeys
 from agentv.model.execution import Verdicts
 from agentv.model.message import ToolCall
 from agentv.registry import Registry
-from agentv.settings import aliases_of
+from agentv.settings.config import RunDefaults
+from agentv.settings.settings_reader import aliases_of
 
 Kind = type[msgspec.Struct]
 Lines = Iterator[str]

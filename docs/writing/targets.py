@@ -14,10 +14,10 @@ from unittest.mock import patch
 from agentv.engine.session import open_targets
 from agentv.errors import AgentvError
 from agentv.registry import TARGETS
-from agentv.targets.agents.base import CodingAgent
-from agentv.targets.base import OTHER_TOOLS, ModelApi, Target
-from agentv.targets.cli import PLACEHOLDERS
-from agentv.targets.presets import PRESETS
+from agentv.targets.agents.agent import CodingAgent
+from agentv.targets.apis.openai import PRESETS
+from agentv.targets.programs.cli import PLACEHOLDERS
+from agentv.targets.target import OTHER_TOOLS, ModelApi, Target
 from writing.markup import (
     DOCS,
     MEANINGS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentv.api import Run, compare, evaluate, evaluate_async
-    from agentv.datasets.loading import load_cases, stream_cases
+    from agentv.datasets.loader import load_cases, stream_cases
     from agentv.errors import (
         AgentvError,
         DatasetError,
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
         UsageError,
     )
     from agentv.model.case import EvalCase
-    from agentv.model.evaluator import EvaluatorSpec
+    from agentv.model.evaluator import EvaluatorSpec, Score
     from agentv.model.execution import Execution, Verdicts
     from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
-    from agentv.model.score import Score
-    from agentv.testing.cases import cases
+    from agentv.pytest_plugin.case_tests import cases
 
 __version__ = "0.1.0"
 
@@ -57,13 +56,13 @@ __all__ = [
 
 _HOMES = {
     "Run": "agentv.api",
-    "Score": "agentv.model.score",
-    "cases": "agentv.testing.cases",
+    "Score": "agentv.model.evaluator",
+    "cases": "agentv.pytest_plugin.case_tests",
     "compare": "agentv.api",
     "evaluate": "agentv.api",
     "evaluate_async": "agentv.api",
-    "load_cases": "agentv.datasets.loading",
-    "stream_cases": "agentv.datasets.loading",
+    "load_cases": "agentv.datasets.loader",
+    "stream_cases": "agentv.datasets.loader",
     "EvalCase": "agentv.model.case",
     "EvaluatorSpec": "agentv.model.evaluator",
     "Execution": "agentv.model.execution",

@@ -12,31 +12,29 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from agentv.datasets.entries import specs_of
-from agentv.datasets.given import GivenCases
-from agentv.datasets.loading import CaseSource, case_source, warn_caller
-from agentv.datasets.reading import Options
-from agentv.engine.options import EvalOptions, parse_max_errors
+from agentv.datasets.case.evaluator_entries import specs_of
+from agentv.datasets.dataset import Options
+from agentv.datasets.in_memory import GivenCases
+from agentv.datasets.loader import CaseSource, case_source, warn_caller
+from agentv.engine.named_runs import named_run
 from agentv.engine.run import Observer, Running
-from agentv.engine.runs import named_run
+from agentv.engine.run_options import EvalOptions, parse_max_errors
 from agentv.engine.session import Outcome, Session, Watch, unwatched
 from agentv.errors import DatasetWarning, UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
-from agentv.model.run import RunSummary
-from agentv.problems import Problems
-from agentv.ranges import SHARE
 from agentv.registry import TARGETS
-from agentv.results.export import export_records, places_of
-from agentv.results.reading import read_run
-from agentv.settings import read_settings
-from agentv.suggest import did_you_mean
-from agentv.targets.base import Target
-from agentv.targets.python import GivenFunction
+from agentv.runs.store import read_run
+from agentv.runs.writer import export_records, places_of
+from agentv.settings.diagnostics import SHARE, Problems, did_you_mean
+from agentv.settings.settings_reader import read_settings
+from agentv.targets.programs.python import GivenFunction
+from agentv.targets.target import Target
 
 if TYPE_CHECKING:
-    from agentv.comparison.model import Comparison
+    from agentv.comparison.comparison import Comparison
 
 OPTIONS = (
     *(name for name in EvalOptions.__struct_fields__ if name not in ("paths", "filters", "gates")),
@@ -124,8 +122,8 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
     A run is what `evaluate` returned, or a path, an id, `RUN:target` or `RUN:prompt` as in the command. Options
     are `threshold`, `margin`, `changes` and `seed`.
     """
-    from agentv.comparison.compare import compare_runs  # late: it needs numpy, and `evaluate` does not
     from agentv.comparison.scores import RunScores
+    from agentv.comparison.two_runs import compare_runs  # late: it needs numpy, and `evaluate` does not
 
     loaded = []
     for given in (before, after):

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from agentv.errors import UsageError
-from agentv.suggest import did_you_mean
+from agentv.settings.diagnostics import did_you_mean
 
 
 class Registry:
@@ -81,15 +81,15 @@ def _is_path(name: str) -> bool:
 
 
 READERS: dict[str, tuple[tuple[str, ...], str]] = {
-    "yaml": ((".yaml", ".yml"), "agentv.datasets.yaml_document"),
-    "jsonl": ((".jsonl", ".ndjson"), "agentv.datasets.jsonl"),
+    "yaml": ((".yaml", ".yml"), "agentv.datasets.formats.yaml_dataset"),
+    "jsonl": ((".jsonl", ".ndjson"), "agentv.datasets.formats.jsonl"),
 }
 """Dataset formats: the extensions that mean them and the module that reads them."""
 
-_CONTAINS = "agentv.evaluators.contains"
-_JSON = "agentv.evaluators.json_checks"
-_LIMITS = "agentv.evaluators.limits"
-_JUDGE = "agentv.evaluators.llm_judge"
+_CONTAINS = "agentv.evaluators.checks.contains"
+_JSON = "agentv.evaluators.checks.json_checks"
+_LIMITS = "agentv.evaluators.checks.limits"
+_JUDGE = "agentv.evaluators.judges.llm_judge"
 
 _FUNCTION = "Use `python` with a function of yours"
 _NEARNESS = "Use `similarity` or `levenshtein`, or `python` with a function of yours"
@@ -130,17 +130,17 @@ EVALUATORS = Registry(
         "faithfulness": f"{_JUDGE}:Faithfulness",
         "answer_relevance": f"{_JUDGE}:AnswerRelevance",
         "context_recall": f"{_JUDGE}:ContextRecall",
-        "rubric": "agentv.evaluators.rubric:Rubric",
-        "code_judge": "agentv.evaluators.code_judge:CodeJudge",
-        "python": "agentv.evaluators.python:PythonFunction",
+        "rubric": "agentv.evaluators.judges.rubric:Rubric",
+        "code_judge": "agentv.evaluators.code.code_judge:CodeJudge",
+        "python": "agentv.evaluators.code.python_function:PythonFunction",
         "composite": "agentv.evaluators.composite:Composite",
-        "tool_trajectory": "agentv.evaluators.tool_trajectory:ToolTrajectory",
-        "field_accuracy": "agentv.evaluators.field_accuracy:FieldAccuracy",
+        "tool_trajectory": "agentv.evaluators.checks.tool_trajectory:ToolTrajectory",
+        "field_accuracy": "agentv.evaluators.checks.field_accuracy:FieldAccuracy",
         "latency": f"{_LIMITS}:Latency",
         "cost": f"{_LIMITS}:Cost",
         "token_usage": f"{_LIMITS}:TokenUsage",
         "execution_metrics": f"{_LIMITS}:ExecutionMetrics",
-        "equals": "agentv.evaluators.equals:Equals",
+        "equals": "agentv.evaluators.checks.contains:Equals",
         "contains": f"{_CONTAINS}:Contains",
         "contains_any": f"{_CONTAINS}:ContainsAny",
         "contains_all": f"{_CONTAINS}:ContainsAll",
@@ -149,11 +149,11 @@ EVALUATORS = Registry(
         "icontains_all": f"{_CONTAINS}:IContainsAll",
         "starts_with": f"{_CONTAINS}:StartsWith",
         "ends_with": f"{_CONTAINS}:EndsWith",
-        "regex": "agentv.evaluators.regex:Regex",
+        "regex": "agentv.evaluators.checks.regex:Regex",
         "is_json": f"{_JSON}:IsJson",
         "json_schema": f"{_JSON}:JsonSchema",
-        "levenshtein": "agentv.evaluators.levenshtein:Levenshtein",
-        "similarity": "agentv.evaluators.similarity:Similarity",
+        "levenshtein": "agentv.evaluators.checks.similarity:Levenshtein",
+        "similarity": "agentv.evaluators.checks.similarity:Similarity",
     },
     aliases={
         "llm_grader": "llm_judge",
@@ -174,17 +174,17 @@ EXECUTORS = Registry(
 )
 """Where jobs run. One that spreads them over machines is a package of its own that adds itself here."""
 
-_COMPATIBLE = "agentv.targets.presets:Compatible"
-_PYDANTIC_AI = "agentv.targets.pydantic_ai"
+_COMPATIBLE = "agentv.targets.apis.openai:Compatible"
+_PYDANTIC_AI = "agentv.targets.apis.pydantic_ai"
 
 TARGETS = Registry(
     "agentv.targets",
     noun="providers",
     rows={
-        "openai": "agentv.targets.openai:OpenAI",
-        "azure": "agentv.targets.azure:Azure",
-        "anthropic": "agentv.targets.anthropic:Anthropic",
-        "gemini": "agentv.targets.gemini:Gemini",
+        "openai": "agentv.targets.apis.openai:OpenAI",
+        "azure": "agentv.targets.apis.openai:Azure",
+        "anthropic": "agentv.targets.apis.anthropic:Anthropic",
+        "gemini": "agentv.targets.apis.gemini:Gemini",
         "openrouter": _COMPATIBLE,
         "groq": _COMPATIBLE,
         "deepseek": _COMPATIBLE,
@@ -201,18 +201,18 @@ TARGETS = Registry(
         "cohere": f"{_PYDANTIC_AI}:Cohere",
         "huggingface": f"{_PYDANTIC_AI}:HuggingFace",
         "pydantic_ai": f"{_PYDANTIC_AI}:PydanticAi",
-        "cli": "agentv.targets.cli:Cli",
+        "cli": "agentv.targets.programs.cli:Cli",
         "claude-code": "agentv.targets.agents.claude_code:ClaudeCode",
         "codex": "agentv.targets.agents.codex:Codex",
         "copilot-cli": "agentv.targets.agents.copilot_cli:CopilotCli",
         "gemini-cli": "agentv.targets.agents.gemini_cli:GeminiCli",
         "pi-coding-agent": "agentv.targets.agents.pi_coding_agent:PiCodingAgent",
         "opencode": "agentv.targets.agents.opencode:OpenCode",
-        "python": "agentv.targets.python:PythonFunction",
-        "http": "agentv.targets.http:Http",
-        "replay": "agentv.targets.replay:Replay",
-        "mock": "agentv.targets.mock:Mock",
-        "sentence-transformers": "agentv.targets.sentence_transformers:SentenceTransformers",
+        "python": "agentv.targets.programs.python:PythonFunction",
+        "http": "agentv.targets.programs.http:Http",
+        "replay": "agentv.targets.replay.replay:Replay",
+        "mock": "agentv.targets.programs.mock:Mock",
+        "sentence-transformers": "agentv.targets.apis.embeddings:SentenceTransformers",
     },
     aliases={
         "azure-openai": "azure",

@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from agentv.config import ProjectConfig
-from agentv.datasets.keys import CASE_LIST_KEYS, CaseKeys, HeaderKeys, TurnKeys
+from agentv.datasets.case.keys import CASE_LIST_KEYS, CaseKeys, HeaderKeys, TurnKeys
+from agentv.model.manifest import RunManifest
 from agentv.model.message import PART_KINDS, ROLES, ToolCall
 from agentv.model.result import Result
-from agentv.model.run import RunManifest
 from agentv.registry import EVALUATORS, TARGETS, Registry
-from agentv.settings import aliases_of
-from agentv.targets.agents.base import CodingAgent
-from agentv.targets.base import ModelApi, Target
-from agentv.targets.file import TargetsFile
+from agentv.settings.config import ProjectConfig
+from agentv.settings.settings_reader import aliases_of
+from agentv.targets.agents.agent import CodingAgent
+from agentv.targets.target import ModelApi, Target
+from agentv.targets.targets_file import TargetsFile
 
 Schema = dict[str, Any]
 Kind = type[msgspec.Struct]

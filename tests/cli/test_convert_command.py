@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import agentv
 from agentv.cli import cli
-from agentv.datasets.yaml_nodes import parse_yaml
-from agentv.datasets.yaml_writer import write_mapping
+from agentv.datasets.formats.yaml_parser import parse_yaml
+from agentv.datasets.formats.yaml_writer import write_mapping
 from agentv.errors import UsageError
 
 YAML = """\

@@ -50,7 +50,7 @@ def test_verbose_shows_errors_whole_and_what_targets_log_without_secrets(project
     done = command("eval", "cases.jsonl", "-v")
     assert done.code == 3
     assert "error one (t): process:" in done.stderr
-    assert "agentv.targets.command: one, in " in done.stderr
+    assert "agentv.targets.programs.command_call: one, in " in done.stderr
     assert "hush-hush-hush" not in done.stderr + done.stdout
 
 
@@ -61,7 +61,7 @@ def test_quiet_and_verbose_exclude_each_other(project, command):
 
 
 def test_a_provider_that_cannot_be_called_is_an_error_before_anything_runs(project, command):
-    project.write("own.py", "from agentv.targets.base import Target\nclass Silent(Target, frozen=True): pass\n")
+    project.write("own.py", "from agentv.targets.target import Target\nclass Silent(Target, frozen=True): pass\n")
     project.write("targets.yaml", {"targets": [{"name": "t", "provider": "own.py:Silent"}]})
     done = command("eval", "cases.jsonl", "-q")
     assert done.code == 2

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from agentv import load_cases
-from agentv.datasets.jsonl_insert import insert_into_jsonl
-from agentv.datasets.yaml_insert import CannotInsert, insert_into_yaml
+from agentv.datasets.formats.insertion import CannotInsert, insert_into_jsonl, insert_into_yaml
 
 WRITER = """
 import json, os, time
@@ -266,8 +265,8 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(project):
 
 
 def test_an_edit_made_meanwhile_is_not_lost(project):
-    from agentv.datasets.loading import case_source
-    from agentv.engine.generating import RubricFile
+    from agentv.datasets.loader import case_source
+    from agentv.generation.generator import RubricFile
 
     path = project.write("d.yaml", COMMENTED)
     source = case_source(path, warn=print, note=print).sources[0]

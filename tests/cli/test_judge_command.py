@@ -13,9 +13,9 @@ import time
 import msgspec
 import pytest
 
+from agentv.calibration.labels import AnswerKey, Label, Labels, answer_hash, read_labels
 from agentv.model.result import EvaluatorResult, Result
-from agentv.results.labels import AnswerKey, Label, Labels, answer_hash, read_labels
-from agentv.results.record import encode_record
+from agentv.runs.record import encode_record
 
 QUESTIONS = 12
 

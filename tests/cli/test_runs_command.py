@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentv.model.run import Counts, DatasetEntry, RunManifest, RunSummary, TargetSummary
-from agentv.report.run_list import run_list
-from agentv.results import catalogue
-from agentv.results.folder import RunFolder
+from agentv.model.manifest import Counts, DatasetEntry, RunManifest, RunSummary, TargetSummary
+from agentv.report.run_tables import run_list
+from agentv.runs import catalogue
+from agentv.runs.folder import RunFolder
 
 KEPT = Path(".agentv/results")
 
@@ -231,7 +231,7 @@ def test_a_run_that_is_written_to_is_never_removed(project, command):
 
 def test_a_run_that_begins_to_be_written_to_meanwhile_is_left_alone(project):
     from agentv import UsageError
-    from agentv.results.catalogue import entries, remove
+    from agentv.runs.catalogue import entries, remove
 
     busy = keep(1)
     [entry] = entries(KEPT)

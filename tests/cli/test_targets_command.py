@@ -133,7 +133,7 @@ def test_a_failure_is_reported_with_its_class_and_without_secrets(project, monke
 
 
 def test_a_provider_that_cannot_be_called_says_so(project):
-    project.write("own.py", "from agentv.targets.base import Target\nclass Silent(Target, frozen=True): pass\n")
+    project.write("own.py", "from agentv.targets.target import Target\nclass Silent(Target, frozen=True): pass\n")
     project.write("own.yaml", "targets:\n  - {name: far, provider: 'own.py:Silent'}\n")
     ended = check("--targets", "own.yaml")
     assert ended.exit_code == 1

@@ -1,7 +1,7 @@
 """Runs for comparisons, written record by record."""
 
 from agentv.model.result import ExecutionMetrics
-from agentv.results.record import encode_record
+from agentv.runs.record import encode_record
 from made_results import failed, made
 from made_results import judged as judged_by
 

@@ -8,18 +8,18 @@ import pytest
 from compared_runs import judged, record, used, write_run, write_scores
 
 import agentv
-from agentv.comparison.compare import compare_runs
-from agentv.comparison.matrix import compare_many
+from agentv.comparison.many_runs import compare_many
 from agentv.comparison.scores import RunScores
+from agentv.comparison.two_runs import compare_runs
 from agentv.errors import AgentvError, UsageError
-from agentv.report.comparison import method, notes, outcomes, sentence, use_rows
-from agentv.results.reading import read_run
-from agentv.results.record import encode_record
-from agentv.results.summary import SummaryBuilder
-from agentv.stats.comparison import compare_paired
+from agentv.report.comparison_text import method, notes, outcomes, sentence, use_rows
+from agentv.runs.record import encode_record
+from agentv.runs.store import read_run
+from agentv.runs.summary import SummaryBuilder
 from agentv.stats.means import clustered_mean
-from agentv.stats.multiplicity import holm
 from agentv.stats.paired import mcnemar_exact, share_difference, sign_flip_test
+from agentv.stats.paired_comparison import compare_paired
+from agentv.stats.power import holm
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from compared_runs import record, used, write_run
 from agentv.comparison.planning import plan
 from agentv.comparison.scores import RunScores
 from agentv.errors import UsageError
-from agentv.stats.comparison import compare_paired
+from agentv.stats.paired_comparison import compare_paired
 from agentv.stats.power import cases_needed
 
 

@@ -6,15 +6,15 @@ import pickle
 
 import pytest
 
-from agentv.engine.job import Job, RunSpec
-from agentv.engine.work import Worker
+from agentv.engine.job.run_job import Worker
+from agentv.engine.job.spec import Job, RunSpec
 from agentv.executors.local import LocalExecutor
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.result import Result
 from agentv.model.values import FrozenDict
-from agentv.targets.mock import Mock
-from agentv.targets.python import PythonFunction
+from agentv.targets.programs.mock import Mock
+from agentv.targets.programs.python import PythonFunction
 
 EXECUTORS = {"local": LocalExecutor}
 

@@ -6,8 +6,8 @@ from importlib import import_module
 import pytest
 
 import agentv
-from agentv.datasets.discover import find_datasets
-from agentv.datasets.yaml_writer import write_yaml
+from agentv.datasets.discovery import find_datasets
+from agentv.datasets.formats.yaml_writer import write_yaml
 from agentv.registry import READERS
 
 CASES = [

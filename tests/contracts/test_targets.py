@@ -11,20 +11,18 @@ from contextlib import ExitStack
 
 import pytest
 
-from agentv.engine.question import Question
-from agentv.environment import Environment, Home
+from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase
 from agentv.model.response import Response, TargetFailure
+from agentv.settings.environment import Environment, Home
 from agentv.targets.agents.claude_code import ClaudeCode
-from agentv.targets.anthropic import Anthropic
-from agentv.targets.azure import Azure
-from agentv.targets.cli import Cli
-from agentv.targets.gemini import Gemini
-from agentv.targets.mock import Mock
-from agentv.targets.openai import OpenAI
-from agentv.targets.presets import Compatible
-from agentv.targets.python import PythonFunction
-from agentv.targets.replay import Replay
+from agentv.targets.apis.anthropic import Anthropic
+from agentv.targets.apis.gemini import Gemini
+from agentv.targets.apis.openai import Azure, Compatible, OpenAI
+from agentv.targets.programs.cli import Cli
+from agentv.targets.programs.mock import Mock
+from agentv.targets.programs.python import PythonFunction
+from agentv.targets.replay.replay import Replay
 from agentv.testing import FaultyServer
 
 AGENT = """

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentv.datasets.keys import CaseKeys, HeaderKeys, WorkspaceKeys
+from agentv.datasets.case.keys import CaseKeys, HeaderKeys, WorkspaceKeys
 
 REQUIRED = "Required fields: id, expected_outcome, input"
 

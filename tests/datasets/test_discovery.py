@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from agentv.datasets.discover import find_datasets
+from agentv.datasets.discovery import find_datasets
 from agentv.datasets.source import base_of, kind_of, shard_of, suffix_of
 from agentv.errors import DatasetError
 

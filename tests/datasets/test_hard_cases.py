@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import agentv
-from agentv.datasets.lines import MAX_LINE_BYTES
+from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.model.case import case_to_data
 
 HARD = Path(__file__).parent.parent / "data" / "hard"

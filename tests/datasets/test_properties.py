@@ -14,18 +14,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import agentv
-from agentv import AgentvError, EvalCase, globs
-from agentv.datasets.compressed import open_for_writing
+from agentv import AgentvError, EvalCase
+from agentv.datasets.case.keys import CaseKeys, ExecutionKeys, HeaderKeys
+from agentv.datasets.case.prompts import resolved_data
+from agentv.datasets.case_ids import IdSet, PackedIds
 from agentv.datasets.files import is_guideline
-from agentv.datasets.ids import IdSet, PackedIds
-from agentv.datasets.keys import CaseKeys, ExecutionKeys, HeaderKeys
-from agentv.datasets.lines import TOO_LONG, line_batches
-from agentv.datasets.resolve import resolved_data
-from agentv.datasets.select import selection
-from agentv.datasets.yaml_nodes import YamlError, parse_yaml
+from agentv.datasets.formats.lines import TOO_LONG, line_batches, open_for_writing
+from agentv.datasets.formats.yaml_parser import YamlError, parse_yaml
+from agentv.datasets.selection import selection
 from agentv.model.case import case_to_data
 from agentv.model.values import freeze, to_json
 from agentv.registry import EVALUATORS
+from agentv.support import globs
 
 SECONDS = 20.0
 

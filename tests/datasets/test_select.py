@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentv.datasets.select import selection
+from agentv.datasets.selection import selection
 
 WAYS = ["load", "stream"]
 SAMPLE_OF_FIVE = ["even-14", "odd-37", "odd-41", "odd-93", "even-98"]

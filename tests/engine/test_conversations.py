@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agentv.engine.simulated_user import asked_of, read_said
+from agentv.engine.job.conversation import asked_of, read_said
 from agentv.model.case import SimulatedUser
 from agentv.model.message import Message, ToolCall
 from agentv.testing import Answer, FaultyServer

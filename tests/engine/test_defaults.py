@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from agentv.config import RunDefaults
-from agentv.engine.calls import API_TIMEOUT_S, PROCESS_TIMEOUT_S, LiveTarget, concurrency_of
-from agentv.engine.defaults import default_target, first_given, load_defaults
-from agentv.engine.job import RunSpec
-from agentv.engine.limits import Limiter
-from agentv.engine.question import Question
+from agentv.engine.calls.limiter import Limiter
+from agentv.engine.calls.open_targets import API_TIMEOUT_S, PROCESS_TIMEOUT_S, LiveTarget, concurrency_of
+from agentv.engine.job.request import Question
+from agentv.engine.job.spec import RunSpec
+from agentv.engine.run_options import default_target, first_given, load_defaults
 from agentv.errors import AgentvError, UsageError
 from agentv.model.case import EvalCase
 from agentv.model.response import answer
-from agentv.targets.http import Http
-from agentv.targets.mock import Mock
-from agentv.targets.openai import OpenAI
+from agentv.settings.config import RunDefaults
+from agentv.targets.apis.openai import OpenAI
+from agentv.targets.programs.http import Http
+from agentv.targets.programs.mock import Mock
 
 CASE = {"id": "one", "expected_outcome": "Answers", "input": "Hello"}
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import pytest
 from virtual_time import run
 
-from agentv.engine.calls import LiveTarget, Targets, concurrency_of
-from agentv.engine.job import RunSpec
-from agentv.engine.limits import Limiter
-from agentv.targets.cli import Cli
-from agentv.targets.http import Http
-from agentv.targets.mock import Mock
-from agentv.targets.openai import OpenAI
+from agentv.engine.calls.limiter import Limiter
+from agentv.engine.calls.open_targets import LiveTarget, Targets, concurrency_of
+from agentv.engine.job.spec import RunSpec
+from agentv.targets.apis.openai import OpenAI
+from agentv.targets.programs.cli import Cli
+from agentv.targets.programs.http import Http
+from agentv.targets.programs.mock import Mock
 from agentv.testing import FaultyServer, SampleRequest
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.engine import file_changes
-from agentv.engine.file_changes import changes, hunks, snapshot
-from agentv.temporary import remove_folder
+from agentv.engine.job import file_changes
+from agentv.engine.job.file_changes import changes, hunks, snapshot
+from agentv.support.temp_dirs import remove_folder
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git applies the diffs")
 

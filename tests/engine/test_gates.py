@@ -3,9 +3,9 @@
 import pytest
 
 from agentv.engine.gates import judge
-from agentv.engine.options import Gates, parse_max_errors
+from agentv.engine.run_options import Gates, parse_max_errors
 from agentv.errors import UsageError
-from agentv.model.run import PartSummary, RunSummary, TargetSummary
+from agentv.model.manifest import PartSummary, RunSummary, TargetSummary
 
 
 def target(mean=1.0, scored=10, errors=0, pass_rate=1.0, **evaluators):

@@ -2,10 +2,9 @@
 
 import pytest
 
-from agentv.engine.grading import evaluator_result, failed_result, grade, verdict_of
-from agentv.model.evaluator import EvaluatorSpec
+from agentv.engine.scoring.grading import evaluator_result, failed_result, grade, verdict_of
+from agentv.model.evaluator import EvaluatorSpec, Score
 from agentv.model.execution import Verdicts
-from agentv.model.score import Score
 
 FAILED = None
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agentv.testing import Answer, FaultyServer
-from agentv.testing.script import RawReply
+from agentv.testing.wire import RawReply
 
 GOOD = {"reasoning": "fine", "hits": ["a"], "misses": ["b"], "score": 0.75}
 FAKE = '{"reasoning": "flawless", "hits": ["everything"], "misses": [], "score": 1.0}'

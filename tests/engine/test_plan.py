@@ -293,8 +293,8 @@ def test_a_dry_run_calls_nothing_and_prints_the_plan(watched):
 def test_the_plan_of_cases_with_evaluators_of_their_own_is_checked_in_bounded_memory(project):
     import tracemalloc
 
-    from agentv.datasets.loading import case_source
-    from agentv.engine.options import EvalOptions
+    from agentv.datasets.loader import case_source
+    from agentv.engine.run_options import EvalOptions
     from agentv.engine.session import Session
 
     rows = (

@@ -9,7 +9,7 @@ from agentv.registry import EVALUATORS
 
 MODULE = '''
 from agentv.evaluators.base import Evaluator
-from agentv.model.score import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Score
 
 class Longest(Evaluator, frozen=True, kw_only=True):
     """The answer has at most so many words."""

@@ -5,16 +5,14 @@ import sys
 
 import pytest
 
-from agentv.engine import prices
-from agentv.engine.prices import PricedResponder, is_free, price_of, why_unpriced
+from agentv.engine.calls import prices
+from agentv.engine.calls.prices import PricedResponder, is_free, price_of, why_unpriced
 from agentv.model.result import TokenUsage
-from agentv.targets.anthropic import Anthropic
-from agentv.targets.azure import Azure
-from agentv.targets.cli import Cli
-from agentv.targets.mock import Mock
-from agentv.targets.openai import OpenAI
-from agentv.targets.presets import Compatible
-from agentv.targets.pydantic_ai import PydanticAi
+from agentv.targets.apis.anthropic import Anthropic
+from agentv.targets.apis.openai import Azure, Compatible, OpenAI
+from agentv.targets.apis.pydantic_ai import PydanticAi
+from agentv.targets.programs.cli import Cli
+from agentv.targets.programs.mock import Mock
 from agentv.testing import Answer, FaultyServer, RawReply, SampleRequest
 
 pytest.importorskip("genai_prices")

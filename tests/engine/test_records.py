@@ -7,8 +7,8 @@ import re
 import pytest
 from run_project import PASSING, jobs_of
 
-from agentv.datasets.loading import load_cases
-from agentv.datasets.resolve import resolved_data
+from agentv.datasets.case.prompts import resolved_data
+from agentv.datasets.loader import load_cases
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
 from agentv.testing import Answer
@@ -249,7 +249,7 @@ def test_records_go_to_a_file_besides_which_is_replaced(project, name):
     if name.endswith("jsonl"):
         assert [json.loads(line) for line in text.splitlines()] == kept
     else:
-        from agentv.results.reading import read_run
+        from agentv.runs.store import read_run
 
         assert text.count("\n---\n") + text.startswith("---\n") == 2 and "☃" in text
         assert [result.candidate_answer for result in read_run(project.path / name)] == [

@@ -10,7 +10,7 @@ import time
 import pytest
 from run_project import PASSING, jobs_of
 
-from agentv.evaluators import judge_prompt
+from agentv.evaluators.judges import judge_prompt
 
 AGENT = """
 def answer(prompt):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from run_project import jobs_of
 
-from agentv.results.folder import RunFolder
+from agentv.runs.folder import RunFolder
 from agentv.testing import FaultyServer
 
 JOBS = 360

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from agentv import compare, evaluate
-from agentv.datasets.given import GivenCases
-from agentv.datasets.select import Selection
-from agentv.engine.plan import Plan
-from agentv.engine.stopping import Stopping, parse_rule
+from agentv.datasets.in_memory import GivenCases
+from agentv.datasets.selection import Selection
+from agentv.engine.early_stop import Stopping, parse_rule
+from agentv.engine.run_plan import Plan
 from agentv.errors import UsageError
-from agentv.results.drawing import rank, unit_of
-from agentv.results.folder import RunFolder
+from agentv.runs.folder import RunFolder
+from agentv.runs.trials import rank, unit_of
 from agentv.stats.sequential import BettingMean
 
 CASES = 400

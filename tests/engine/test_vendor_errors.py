@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from agentv.engine.calls import Targets
-from agentv.engine.job import RunSpec
-from agentv.engine.question import Question
+from agentv.engine.calls.open_targets import Targets
+from agentv.engine.job.request import Question
+from agentv.engine.job.spec import RunSpec
 from agentv.model.case import EvalCase
-from agentv.targets.anthropic import Anthropic
+from agentv.targets.apis.anthropic import Anthropic
 from agentv.testing import FaultyServer, RawReply
 
 TARGETS = {

@@ -6,18 +6,17 @@ from typing import Any
 
 import pytest
 
-from agentv.engine.question import Question
-from agentv.environment import Environment
+from agentv.engine.job.request import Question
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.build import build
-from agentv.evaluators.host import JudgeHost
+from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.model.case import EvalCase
-from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
 from agentv.model.judgement import Judgement
 from agentv.model.message import Message
 from agentv.model.response import Response
-from agentv.model.score import EvaluatorFailure, Score
 from agentv.model.values import freeze
+from agentv.settings.environment import Environment
 
 NOTHING = object()
 

@@ -4,14 +4,14 @@ import pytest
 
 from agentv.errors import UsageError
 from agentv.evaluators.build import build
-from agentv.evaluators.contains import Contains
+from agentv.evaluators.checks.contains import Contains
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import freeze
 from agentv.registry import EVALUATORS
 
 OWN = '''
 from agentv.evaluators.base import Evaluator
-from agentv.model.score import Score
+from agentv.model.evaluator import Score
 
 class Longest(Evaluator, frozen=True, kw_only=True):
     """The answer has at most so many words."""

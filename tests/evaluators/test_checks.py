@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.evaluators.contains import Contains
-from agentv.evaluators.levenshtein import Levenshtein
-from agentv.evaluators.similarity import Similarity
+from agentv.evaluators.checks.contains import Contains
+from agentv.evaluators.checks.similarity import Levenshtein, Similarity
 
 NONE = object()
 RISK = {"risk": "high", "codes": [1, 2.0, True]}
@@ -229,7 +228,7 @@ def test_nearness_is_a_share_and_symmetric(scoring, one, other):
 
 @given(TEXTS.filter(str.strip), TEXTS)
 def test_a_negated_check_says_the_opposite(scoring, value, answer):
-    from agentv.engine.grading import evaluator_result
+    from agentv.engine.scoring.grading import evaluator_result
     from agentv.model.evaluator import EvaluatorSpec
 
     score = Contains(value=value).score(scoring.judgement(answer))

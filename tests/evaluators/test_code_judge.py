@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agentv.environment import Environment
 from agentv.errors import UsageError
 from agentv.model.case import CaseDetails
+from agentv.model.evaluator import Score
 from agentv.model.message import Message, ToolCall
 from agentv.model.result import ExecutionMetrics, TokenUsage, TraceSummary
-from agentv.model.score import Score
+from agentv.settings.environment import Environment
 
 KEYS = [
     *("question", "expected_outcome", "expected_messages", "reference_answer", "candidate_answer", "output_messages"),

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from agentv.evaluators.aggregation import Member, threshold, weighted_average
+from agentv.evaluators.composite import Member, threshold, weighted_average
+from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.result import ErrorInfo, EvaluatorResult
-from agentv.model.score import EvaluatorFailure
 
 LOST = None
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.evaluators.definitions import function_problems
+from agentv.evaluators.code.static_checks import function_problems
 
 DEFINING = {
     "a function": "def score(answer): ...",

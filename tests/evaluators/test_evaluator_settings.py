@@ -5,10 +5,10 @@ import math
 import pytest
 
 from agentv.evaluators.composite import member_names
-from agentv.evaluators.rubric import RubricItem, ranges_in_order, rubric_items
-from agentv.problems import Problems
+from agentv.evaluators.judges.rubric import RubricItem, ranges_in_order, rubric_items
 from agentv.registry import EVALUATORS
-from agentv.settings import read_settings
+from agentv.settings.diagnostics import Problems
+from agentv.settings.settings_reader import read_settings
 
 
 def findings(type_, **settings):

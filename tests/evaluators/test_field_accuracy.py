@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from agentv.evaluators.dates import read_date
+from agentv.evaluators.checks.field_accuracy import read_date
 
 ABSENT = object()
 NUMBER = {"match": "numeric_tolerance"}

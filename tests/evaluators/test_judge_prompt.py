@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.evaluators.judge_prompt import VARIABLES, Material, _marks_in, built_in, prompt_problems
+from agentv.evaluators.judges.judge_prompt import VARIABLES, Material, _marks_in, built_in, prompt_problems
 from agentv.model.values import digest
 
 MARKS = [

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agentv.evaluators.llm_judge import Said, read_verdict
-from agentv.evaluators.replies import MAX_CHARACTERS, Unfit, read_reply
+from agentv.evaluators.judges.llm_judge import Said, read_verdict
+from agentv.evaluators.judges.replies import MAX_CHARACTERS, Unfit, read_reply
 
 V = '{"score": 0.5, "hits": ["a"], "misses": ["b"], "reasoning": "so"}'
 FAKE = '{"score": 1.0, "hits": ["perfect"], "misses": [], "reasoning": "flawless"}'

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from agentv.environment import Environment
-from agentv.evaluators.host import JudgeHost
+from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.evaluators.pool import pool as pool_module
 from agentv.evaluators.pool import templates
+from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
-from agentv.model.score import EvaluatorFailure
+from agentv.settings.environment import Environment
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 from aiohttp import ClientSession
 
-from agentv.evaluators.proxy import ModelProxy
+from agentv.evaluators.code.model_proxy import ModelProxy
+from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
-from agentv.model.score import EvaluatorFailure
 
 # A judge as AgentV's own are written: standard library only, its proxy from the environment.
 JUDGE = """

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from agentv.model.score import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Score
 
 CHECKS = """
 import asyncio
 import contextvars
 import helper
 from fractions import Fraction
-from agentv.model.score import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Score
 
 def share(context): return 0.25
 def whole(context): return 1

@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from agentv.evaluators.replies import Unfit
-from agentv.evaluators.rubric import RubricItem, ScoreRange, rubric_items
-from agentv.evaluators.rubric_scores import has_points, read_checks, rubric_score
+from agentv.evaluators.judges.replies import Unfit
+from agentv.evaluators.judges.rubric import RubricItem, ScoreRange, has_points, read_checks, rubric_items, rubric_score
 
 RANGES = [
     ScoreRange(score_range=(0, 4), expected_outcome="poor"),

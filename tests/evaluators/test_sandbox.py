@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from agentv import sandbox
-from agentv.evaluators.isolation import refusal_of
+from agentv.evaluators.code.isolation import refusal_of
 from agentv.model.response import answer
-from agentv.sandbox import CannotIsolate
+from agentv.support.processes import sandbox
+from agentv.support.processes.sandbox import CannotIsolate
 
 
 def lacks_bubblewrap():

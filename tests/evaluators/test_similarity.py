@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentv.evaluators.similarity import cosine
-from agentv.model.score import EvaluatorFailure
+from agentv.evaluators.checks.similarity import cosine
+from agentv.model.evaluator import EvaluatorFailure
 
 REORDERED = "the blue house on the hill"
 ORDER = "on the hill the blue house"

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from agentv.evaluators.scripts import warm_script
-from agentv.model.score import EvaluatorFailure
+from agentv.evaluators.code.programs import warm_script
+from agentv.model.evaluator import EvaluatorFailure
 
 # As a program it prints what its function returns; `started` tells the two apart.
 BOTH = """

@@ -13,7 +13,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from agentv import AgentvError
 from agentv.report.formats import FORMATS, format_of, write_report, write_to
 from agentv.report.github import append_step_summary, notes_of
-from agentv.results.opened import OpenedRun
+from agentv.runs.opened_run import OpenedRun
 
 ACTING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 

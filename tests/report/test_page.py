@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentv.report.formats import write_report
-from agentv.report.html import page_file
-from agentv.report.modules import joined
-from agentv.results.opened import OpenedRun
+from agentv.report.html import joined, page_file
+from agentv.runs.opened_run import OpenedRun
 
 BLOCK = re.compile(r'<script type="text/plain" data-block="(\w+)" data-first="(\d+)">([A-Za-z0-9+/=]*)</script>')
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from agentv.report.progress import Pace, Progress, status_line
-from agentv.results.summary import Snapshot
+from agentv.cli.display import Pace, Progress, status_line
+from agentv.runs.summary import Snapshot
 
 FULL = Snapshot(
     done=142,

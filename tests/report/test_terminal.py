@@ -7,7 +7,7 @@ import pytest
 from agentv.model.result import ExecutionMetrics
 from agentv.report.figures import bars, counted, duration, fitting, usd
 from agentv.report.terminal import Ending, print_ending, summary_lines
-from agentv.results.summary import SummaryBuilder
+from agentv.runs.summary import SummaryBuilder
 from made_results import failed, judged, scored, unscored
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from agentv.report.text import cell, code, excerpt, fenced, lines, markdown, one_line, visible
+from agentv.report.figures import cell, code, excerpt, fenced, lines, markdown, one_line, visible
 
 HOSTILE = {
     "a script": "<script>alert(1)</script>",

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from agentv import AgentvError, UsageError
-from agentv.model.run import RunManifest, RunSummary, TargetEntry
-from agentv.results.folder import RunFolder, last_unfinished, new_run_id, run_folders, write_whole
-from agentv.results.redact import Redactor
+from agentv.model.manifest import RunManifest, RunSummary, TargetEntry
+from agentv.runs.folder import RunFolder, last_unfinished, new_run_id, run_folders, write_whole
+from agentv.runs.redaction import Redactor
 
 
 def manifest(run_id="r", **known):
@@ -99,7 +99,7 @@ def test_a_file_has_the_old_content_or_the_new_when_writing_fails(tmp_path, monk
 
 
 HOLDS = (
-    "import sys; from agentv.results.folder import RunFolder; l = RunFolder(sys.argv[1]).lock(); print(1, flush=True); "
+    "import sys; from agentv.runs.folder import RunFolder; l = RunFolder(sys.argv[1]).lock(); print(1, flush=True); "
 )
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 import agentv
-from agentv.results.folder import RunFolder
-from agentv.results.opened import OpenedRun
+from agentv.runs.folder import RunFolder
+from agentv.runs.opened_run import OpenedRun
 
 CASES = [
     {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result, TokenUsage, TraceSummary
-from agentv.results.record import RecordError, decode_record, encode_record
+from agentv.runs.record import RecordError, decode_record, encode_record
 from made_results import PLAIN, made, unscored
 
 ROWS = [

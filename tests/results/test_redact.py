@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv.model.result import ErrorInfo, EvaluatorResult, Result
-from agentv.results.record import decode_record, encode_record
-from agentv.results.redact import Redactor, secrets_in
+from agentv.runs.record import decode_record, encode_record
+from agentv.runs.redaction import Redactor, secrets_in
 from made_results import made
 
 SECRETS = [

@@ -6,12 +6,11 @@ import msgspec
 import pytest
 
 from agentv import AgentvError, UsageError
-from agentv.model.run import RunManifest
-from agentv.results.brief import brief_records
-from agentv.results.folder import RunFolder
-from agentv.results.opened import OpenedRun
-from agentv.results.reading import find_runs, read_run
-from agentv.results.record import encode_record
+from agentv.model.manifest import RunManifest
+from agentv.runs.folder import RunFolder
+from agentv.runs.opened_run import OpenedRun
+from agentv.runs.record import encode_record
+from agentv.runs.store import brief_records, find_runs, read_run
 from made_results import made
 
 RESULTS = [made(run_id="run", eval_id=name) for name in "abc"]

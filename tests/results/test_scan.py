@@ -7,8 +7,8 @@ import pytest
 
 from agentv import AgentvError
 from agentv.model.result import EvaluatorResult, ExecutionMetrics
-from agentv.results.record import encode_record
-from agentv.results.scan import DoneJobs, JobKey, _Keys, scan
+from agentv.runs.record import encode_record
+from agentv.runs.scan import DoneJobs, JobKey, _Keys, scan
 from made_results import made
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from agentv.model.result import ExecutionMetrics
-from agentv.results.summary import SHOWN, Snapshot, SummaryBuilder
+from agentv.runs.summary import SHOWN, Snapshot, SummaryBuilder
 from agentv.stats.distributions import t_quantile
 from agentv.stats.intervals import wilson
 from made_results import failed, scored, unscored

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from agentv import AgentvError
-from agentv.results import writer as writing
-from agentv.results.record import decode_record
-from agentv.results.redact import Redactor
-from agentv.results.writer import ResultWriter
+from agentv.runs import writer as writing
+from agentv.runs.record import decode_record
+from agentv.runs.redaction import Redactor
+from agentv.runs.writer import ResultWriter
 from made_results import made
 
 
@@ -91,7 +91,7 @@ def test_a_folder_that_is_not_there_is_a_clear_error(tmp_path):
 WRITES_UNTIL_FULL = """
 import resource, sys
 from agentv import AgentvError
-from agentv.results.writer import ResultWriter
+from agentv.runs.writer import ResultWriter
 
 limit = int(sys.argv[2])
 with ResultWriter(sys.argv[1]) as writer:
@@ -166,7 +166,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path):
 
 WRITES_FOR_EVER = """
 import os, sys
-from agentv.results.writer import ResultWriter
+from agentv.runs.writer import ResultWriter
 
 writer = ResultWriter(sys.argv[1])
 number = int(sys.argv[2])

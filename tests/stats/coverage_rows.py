@@ -9,10 +9,10 @@ import numpy as np
 
 from agentv.stats.agreement import cohen_kappa, krippendorff_alpha
 from agentv.stats.bootstrap import bca_interval
-from agentv.stats.comparison import compare_paired
 from agentv.stats.intervals import MeanAccumulator, clopper_pearson, wilson
 from agentv.stats.means import clustered_mean, paired_difference
 from agentv.stats.paired import mcnemar_exact, mcnemar_mid_p, sign_flip_test
+from agentv.stats.paired_comparison import compare_paired
 from agentv.stats.ranking import bradley_terry
 from agentv.stats.sequential import BettingMean, mcnemar_e_value, share_sequence
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from agentv.stats.agreement import cohen_kappa
-from agentv.stats.calibration import (
+from agentv.stats.judge_calibration import (
     Labelled,
     Stratum,
     accuracy,

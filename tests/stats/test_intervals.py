@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.stats.comparison import compare_paired
 from agentv.stats.distributions import Z95, t_cdf, t_quantile
 from agentv.stats.intervals import MeanAccumulator, clopper_pearson, wilson
 from agentv.stats.means import clustered_mean, paired_difference
+from agentv.stats.paired_comparison import compare_paired
 from agentv.stats.power import non_inferiority
 
 

@@ -24,19 +24,19 @@ from agentv.stats.distributions import (
     normal_quantile,
     t_p_value,
 )
-from agentv.stats.intervals import clopper_pearson, wilson
+from agentv.stats.intervals import clopper_pearson, pass_at_k, pass_hat_k, wilson
 from agentv.stats.means import Estimate, average_trials, clustered_mean, paired_difference, t_test
-from agentv.stats.multiplicity import benjamini_hochberg, holm
 from agentv.stats.paired import mcnemar_exact, mcnemar_mid_p, share_difference, sign_flip_test
 from agentv.stats.power import (
+    benjamini_hochberg,
     cases_needed,
+    holm,
     minimum_detectable_difference,
     non_inferiority,
     power_to_detect,
     variance_of_difference,
 )
 from agentv.stats.ranking import bradley_terry, rank
-from agentv.stats.trials import pass_at_k, pass_hat_k
 
 NEAR = {"rel": 1e-9, "abs": 1e-9}
 chance = np.random.default_rng(7)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentv.engine.question import Question
+from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase, Origin, Place
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from agentv.model.response import Response, TargetFailure
 from agentv.registry import TARGETS
-from agentv.targets.agents.transcript import Event, NoAnswer, failure_of
+from agentv.targets.agents.events import Event, NoAnswer, failure_of
 
 DATA = Path(__file__).parent.parent / "data" / "agents"
 FILES = sorted(DATA.glob("*.jsonl"))

@@ -10,11 +10,11 @@ from agentv.errors import AgentvError
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Response, answer
 from agentv.model.result import TokenUsage
-from agentv.targets.cache import ResponseCache, is_cacheable
-from agentv.targets.http import Http
-from agentv.targets.mock import Mock
-from agentv.targets.openai import OpenAI
-from agentv.targets.python import PythonFunction
+from agentv.targets.apis.openai import OpenAI
+from agentv.targets.programs.http import Http
+from agentv.targets.programs.mock import Mock
+from agentv.targets.programs.python import PythonFunction
+from agentv.targets.replay.cache import ResponseCache, is_cacheable
 from agentv.testing import FaultyServer
 
 KEY = "sk-very-secret-1"

@@ -15,15 +15,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentv import processes
-from agentv.environment import Environment, Home
 from agentv.model.case import Origin, Place
 from agentv.model.message import FilePart, Message, TextPart
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
-from agentv.targets import command as command_module
-from agentv.targets.cli import Cli, Healthcheck
-from agentv.targets.template import CommandTemplate
+from agentv.settings.environment import Environment, Home
+from agentv.support.processes import subprocesses as processes
+from agentv.targets.programs import command_call as command_module
+from agentv.targets.programs.cli import Cli, Healthcheck
+from agentv.targets.programs.command_template import CommandTemplate
 
 NASTY = 'it\'s "quoted" $(touch hacked) `touch hacked` $HOME \\ * ; | & \n second line é ✓'
 
@@ -268,7 +268,7 @@ def test_a_command_gets_the_environment_without_secrets(ask, tmp_path, monkeypat
     target = cli("echo $A_KEY,$B_KEY,$MINE,$PLAIN,$C_KEY,$FILE,$SET", pass_env=("B_KEY", "C_KEY"), env={"SET": "set"})
 
     async def answer():
-        from agentv.engine.question import Question
+        from agentv.engine.job.request import Question
         from agentv.model.case import EvalCase
 
         return (await target.open(home).respond(Question(EvalCase("one", input="x")))).text
@@ -290,7 +290,7 @@ def test_files_are_removed_after_a_failure_too(ask):
 def test_files_of_a_run_that_is_killed_are_removed(tmp_path, temporary, pids_in):
     """By the watchdog: nobody else is left."""
     program = (
-        "import asyncio, sys; from agentv.targets.cli import Cli; from agentv.testing import SampleRequest;"
+        "import asyncio, sys; from agentv.targets.programs.cli import Cli; from agentv.testing import SampleRequest;"
         "target = Cli(name='t', provider='cli', command_template='cat {PROMPT_FILE}; echo $$ >> pids; sleep 60');"
         "asyncio.run(target.open(sys.argv[1]).respond(SampleRequest()))"
     )

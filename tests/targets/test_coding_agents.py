@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from agentv.environment import Environment, Home
 from agentv.model.response import TargetFailure
 from agentv.registry import TARGETS
-from agentv.targets.agents.base import Call
+from agentv.settings.environment import Environment, Home
+from agentv.targets.agents.agent import Call
 from agentv.targets.agents.claude_code import ClaudeCode
-from agentv.targets.agents.stream import EventStream, summary_of
+from agentv.targets.agents.events import EventStream, summary_of
 from agentv.testing import SampleRequest
 
 SCRIPT = Path(__file__).parent / "scripted_agent.py"

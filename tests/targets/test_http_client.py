@@ -14,10 +14,9 @@ from multidict import CIMultiDict
 
 from agentv.errors import UsageError
 from agentv.model.response import TargetFailure
-from agentv.targets import client
-from agentv.targets.client import HttpClient, proxy_for
-from agentv.targets.failures import api_error, error_class_of
-from agentv.targets.retry_after import retry_after_s, seconds_until
+from agentv.targets.apis import http_client as client
+from agentv.targets.apis.api_errors import api_error, error_class_of, retry_after_s, seconds_until
+from agentv.targets.apis.http_client import HttpClient, proxy_for
 from agentv.testing import Fault, FaultyServer, RawReply
 
 BODY = json.dumps({"model": "gpt", "messages": [{"role": "user", "content": "Hello"}]}).encode()

@@ -2,16 +2,16 @@
 
 import pytest
 
-from agentv.datasets.yaml_nodes import locate, parse_yaml
-from agentv.environment import Environment
+from agentv.datasets.formats.yaml_parser import locate, parse_yaml
 from agentv.errors import AgentvError, TargetsError
-from agentv.targets.fingerprint import fingerprint_of
-from agentv.targets.loading import (
+from agentv.settings.environment import Environment
+from agentv.targets.catalog import (
     find_targets_file,
     load_targets,
     named_targets_file,
     without_targets,
 )
+from agentv.targets.fingerprint import fingerprint_of
 
 SECRET = "sk-0123456789"
 
@@ -98,7 +98,8 @@ def test_the_provider_goes_by_its_own_name():
 def test_a_target_may_be_a_class_of_the_users_own(folder):
     folder.write(
         "own.py",
-        "from agentv.targets.mock import Mock\nclass Echo(Mock, frozen=True, kw_only=True):\n    loud: bool = False\n",
+        "from agentv.targets.programs.mock import Mock\n"
+        "class Echo(Mock, frozen=True, kw_only=True):\n    loud: bool = False\n",
     )
     assert load(entry(provider="own.py:Echo", loud=True)).get("main").loud is True
     with pytest.raises(AgentvError, match="Unknown field"):

@@ -8,7 +8,7 @@ import pytest
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
-from agentv.targets.mock import Mock
+from agentv.targets.programs.mock import Mock
 
 
 def mock(**settings):

@@ -13,11 +13,9 @@ from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.registry import TARGETS
-from agentv.targets.anthropic import Anthropic
-from agentv.targets.azure import Azure
-from agentv.targets.gemini import Gemini
-from agentv.targets.openai import OpenAI
-from agentv.targets.presets import PRESETS, Compatible
+from agentv.targets.apis.anthropic import Anthropic
+from agentv.targets.apis.gemini import Gemini
+from agentv.targets.apis.openai import PRESETS, Azure, Compatible, OpenAI
 from agentv.testing import Answer, FaultyServer, RawReply, SampleRequest
 
 anthropic = pytest.importorskip("anthropic")

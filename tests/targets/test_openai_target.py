@@ -13,8 +13,8 @@ from agentv.errors import UsageError
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import TokenUsage
-from agentv.targets.chat_completions import wire_messages
-from agentv.targets.openai import OPENAI_URL, OpenAI
+from agentv.targets.apis.chat_completions import wire_messages
+from agentv.targets.apis.openai import OPENAI_URL, OpenAI
 from agentv.testing import Answer, FaultyServer, RawReply, SampleRequest
 
 KEY = "sk-planted-0123456789"
@@ -420,7 +420,8 @@ def test_a_large_body_is_sent_without_a_warning():
 
 
 def test_reading_settings_does_not_import_the_client():
-    code = "import sys, agentv.targets.openai, agentv.targets.http; print({'aiohttp', 'asyncio'} & set(sys.modules))"
+    code = "import sys, agentv.targets.apis.openai, agentv.targets.programs.http; "
+    code += "print({'aiohttp', 'asyncio'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

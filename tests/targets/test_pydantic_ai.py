@@ -12,8 +12,8 @@ from agentv.errors import UsageError
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
-from agentv.targets.openai import OpenAI
-from agentv.targets.pydantic_ai import Bedrock, Cohere, HuggingFace, PydanticAi
+from agentv.targets.apis.openai import OpenAI
+from agentv.targets.apis.pydantic_ai import Bedrock, Cohere, HuggingFace, PydanticAi
 from agentv.testing import Answer, Fault, FaultyServer, RawReply, SampleRequest
 
 KEY = "planted-key-0123456789"

@@ -14,7 +14,7 @@ from agentv.model.message import Message, TextPart, ToolCall
 from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import TokenUsage
 from agentv.model.values import FrozenDict
-from agentv.targets.python import GivenFunction, PythonFunction
+from agentv.targets.programs.python import GivenFunction, PythonFunction
 
 AGENT = """
 import asyncio
@@ -318,9 +318,9 @@ def test_a_function_that_takes_too_long_is_a_timeout(ask, kind):
 def test_a_function_that_never_returns_does_not_keep_the_program_from_ending(tmp_path):
     code = """
 import asyncio, threading
-from agentv.engine.question import Question
+from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase
-from agentv.targets.python import GivenFunction
+from agentv.targets.programs.python import GivenFunction
 
 async def main():
     responder = GivenFunction(name="p", provider="python", call=lambda: threading.Event().wait()).open(".")

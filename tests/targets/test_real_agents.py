@@ -10,10 +10,10 @@ import pytest
 from real_agents import AGENTS, ANSWER, COMMAND, KEY, SAID, USAGE, RealAgent, cleaned
 
 from agentv.model.message import ToolCall
-from agentv.process_tree import family
 from agentv.registry import TARGETS
+from agentv.support.processes.process_tree import family
+from agentv.support.processes.watchdog import new_mark
 from agentv.testing import Answer, FaultyServer
-from agentv.watchdog import new_mark
 
 EVENTS = Path(__file__).parent.parent / "data" / "agents"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agentv.engine.question import Question
+from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Response, answer
 from agentv.model.result import TokenUsage
-from agentv.targets.record import RecordingResponder
-from agentv.targets.replay import Replay
+from agentv.targets.replay.recorder import RecordingResponder
+from agentv.targets.replay.replay import Replay
 from agentv.testing import FaultyServer
 
 KEY = "sk-very-secret-1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.targets.file import check_targets, target_names
+from agentv.targets.targets_file import check_targets, target_names
 
 
 def entry(provider, **settings):

@@ -28,7 +28,7 @@ def project(folder):
 
 def run_pytest(*arguments, code):
     """What pytest prints, once it has ended with that code."""
-    plugin = [] if installed() else ["-p", "agentv.testing.plugin"]
+    plugin = [] if installed() else ["-p", "agentv.pytest_plugin.plugin"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *plugin, *arguments]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COLUMNS"))}
     done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=120, check=False)
@@ -39,7 +39,7 @@ def run_pytest(*arguments, code):
 def installed():
     from importlib.metadata import entry_points
 
-    return any(point.value == "agentv.testing.plugin" for point in entry_points(group="pytest11"))
+    return any(point.value == "agentv.pytest_plugin.plugin" for point in entry_points(group="pytest11"))
 
 
 def kept():
@@ -275,11 +275,11 @@ def test_unused_it_imports_next_to_nothing(project):
     )
     printed = run_pytest("test_plain.py", "-s", code=0)
     loaded = {word for word in printed.split() if word.startswith("agentv")}
-    assert loaded <= {"agentv", "agentv.testing", "agentv.testing.plugin"}
+    assert loaded <= {"agentv", "agentv.pytest_plugin", "agentv.pytest_plugin.plugin"}
 
 
 def test_a_report_of_an_unknown_kind_is_refused_at_once(project):
-    plugin = [] if installed() else ["-p", "agentv.testing.plugin"]
+    plugin = [] if installed() else ["-p", "agentv.pytest_plugin.plugin"]
     command = [sys.executable, "-m", "pytest", *plugin, "--agentv-report-to", "out.pdf"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
     assert done.returncode == 4

@@ -42,14 +42,14 @@ class LazyGroup(click.Group):
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
-        command = getattr(import_module(f"agentv.cli.{name}"), "command")  # noqa: B009
+        command = getattr(import_module(f"agentv.cli.commands.{name}"), "command")  # noqa: B009
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in (*COMMANDS, *ALIASES) and not args[0].startswith("-"):
-            from agentv.suggest import did_you_mean  # late: only a mistake needs it
+            from agentv.settings.diagnostics import did_you_mean  # late: only a mistake needs it
 
             hint = did_you_mean(args[0], COMMANDS) or f"Commands: {', '.join(COMMANDS)}"
             raise click.UsageError(f"No such command '{args[0]}'. {hint}", ctx)

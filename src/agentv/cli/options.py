@@ -8,9 +8,36 @@ from typing import Any, TypeVar
 
 import click
 
-from agentv.cli.numbers import AT_LEAST_1, SHARE
-from agentv.datasets.lines import MAX_LINE_BYTES
+from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.errors import UsageError
+from agentv.settings.diagnostics import Range
+
+
+class Whole(click.IntRange):
+    """A whole number in a range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return Range(self.min, self.max, whole=True).read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Real(click.FloatRange):
+    """A number in a range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return Range(self.min, self.max, above=self.min_open, below=self.max_open).read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+AT_LEAST_0 = Whole(min=0)
+AT_LEAST_1 = Whole(min=1)
+POSITIVE = Real(min=0, min_open=True)
+SHARE = Real(0, 1)
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -95,7 +122,7 @@ def reading_options(command: Command) -> Command:
 
 def named_folder(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
     """What `--out` names where it can only be a folder: a name that looks like a file's was meant as one."""
-    from agentv.results.export import places_of  # late: help needs none of it
+    from agentv.runs.writer import places_of  # late: help needs none of it
 
     folder, file = places_of(value)
     if file is not None:
@@ -190,7 +217,7 @@ def check_call_options(given: dict[str, Any]) -> None:
         raise UsageError("A recording cannot be added to while it is replayed", hint="Give --record another file")
     for name in ("dump_prompts", "dump_traces"):
         if given[name] and not given["resume"]:
-            from agentv.engine.job_files import check_job_folder  # late: most runs dump nothing
+            from agentv.engine.job.artifacts import check_job_folder  # late: most runs dump nothing
 
             check_job_folder(given[name], "--" + name.replace("_", "-"))
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agentv.comparison.compare import Joined
 from agentv.comparison.scores import Folded, RunScores, clusters_of
+from agentv.comparison.two_runs import Joined
 from agentv.errors import UsageError
 from agentv.stats.intervals import NO_ERROR
 from agentv.stats.means import clustered_mean
@@ -17,6 +17,7 @@ from agentv.stats.power import ALPHA, POWER, cases_needed, minimum_detectable_di
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 DIFFERENCES = (0.01, 0.02, 0.05, 0.1)
 TRIALS = (1, 2, 3, 5, 10)

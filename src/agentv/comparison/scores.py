@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentv.errors import UsageError
-from agentv.results.brief import BriefRecord, brief_records
-from agentv.suggest import did_you_mean
+from agentv.runs.store import BriefRecord, brief_records
+from agentv.settings.diagnostics import did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from agentv.model.result import Result
+
 
 NAN = float("nan")
 

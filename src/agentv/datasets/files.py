@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from agentv import globs
-from agentv.contents import folder_digest
-from agentv.folders import upward
+from agentv.support import globs
+from agentv.support.file_hashes import folder_digest
+from agentv.support.globs import upward
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 CONFIG_FILE = os.path.join(".agentv", "config.yaml")

@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from agentv.datasets import compressed
+from agentv.datasets.formats import lines as compressed
 from agentv.errors import DatasetNotFoundError
 from agentv.registry import READERS
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from agentv.engine.options import Gates
-from agentv.model.run import RunSummary, TargetSummary
+from agentv.engine.run_options import Gates
+from agentv.model.manifest import RunSummary, TargetSummary
 
 Stop = Literal["auth", "budget", "decided", "fail_fast", "interrupted"]
 

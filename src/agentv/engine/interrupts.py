@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -85,3 +86,13 @@ def _instead_of_the_loops_own(interrupt: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def git_commit(root: str) -> str | None:
+    """The hash of the commit that is checked out; None where there is no git, or no commit yet."""
+    try:
+        command = ["git", "-C", root, "rev-parse", "HEAD"]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None if found.returncode == 0 else None

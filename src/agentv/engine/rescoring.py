@@ -8,28 +8,28 @@ from typing import Any
 
 import msgspec
 
-from agentv.engine.carry import Asked, Earlier
-from agentv.engine.evaluator_files import EvaluatorFiles
-from agentv.engine.grading import regraded
-from agentv.engine.job import Job, RunSpec
-from agentv.engine.options import RescoreOptions
-from agentv.engine.plan import Cases, Checked, Plan
+from agentv.engine.answers.carried import Asked, Earlier
+from agentv.engine.answers.stored import StoredAnswer, StoredAnswers, StoredCase
+from agentv.engine.early_stop import Stopping, StopRule, parse_rule
+from agentv.engine.job.run_job import Worker
+from agentv.engine.job.spec import Job, RunSpec
 from agentv.engine.run import Observer, Running
+from agentv.engine.run_options import RescoreOptions
+from agentv.engine.run_plan import Cases, Checked, Plan
+from agentv.engine.scoring.fingerprints import EvaluatorFiles
+from agentv.engine.scoring.grading import regraded
 from agentv.engine.session import Session
-from agentv.engine.stopping import Stopping, StopRule, parse_rule
-from agentv.engine.stored_answers import StoredAnswer, StoredAnswers, StoredCase
-from agentv.engine.work import Worker
 from agentv.errors import AgentvError, UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Verdicts
+from agentv.model.manifest import RunLink, RunManifest, RunSummary, TargetEntry, TargetSummary
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult, Result
-from agentv.model.run import RunLink, RunManifest, RunSummary, TargetEntry, TargetSummary
-from agentv.results.brief import brief_records
-from agentv.results.folder import RunFolder
-from agentv.targets.base import Target
-from agentv.transform import apply_transform
+from agentv.runs.folder import RunFolder
+from agentv.runs.store import brief_records
+from agentv.support.transform import apply_transform
+from agentv.targets.target import Target
 
 JUDGEMENTS_AT_ONCE = 64
 

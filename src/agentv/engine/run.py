@@ -12,30 +12,30 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.resolve import resolved_data
-from agentv.engine.carry import Earlier
-from agentv.engine.evaluator_files import EvaluatorFiles
+from agentv.datasets.case.prompts import resolved_data
+from agentv.engine.answers.carried import Earlier
+from agentv.engine.calls.prices import is_free
+from agentv.engine.early_stop import Stopping
 from agentv.engine.gates import Stop
 from agentv.engine.interrupts import interruptible
-from agentv.engine.job import Job
-from agentv.engine.options import EvalOptions
-from agentv.engine.plan import Checked, Plan
-from agentv.engine.prices import is_free
-from agentv.engine.scorer import judge_cost
-from agentv.engine.stopping import Stopping
-from agentv.engine.work import Worker
+from agentv.engine.job.run_job import Worker
+from agentv.engine.job.spec import Job
+from agentv.engine.run_options import EvalOptions
+from agentv.engine.run_plan import Checked, Plan
+from agentv.engine.scoring.fingerprints import EvaluatorFiles
+from agentv.engine.scoring.scorer import judge_cost
 from agentv.errors import AgentvError
-from agentv.hashes import HashTable
 from agentv.model.case import EvalCase
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.values import to_json
 from agentv.registry import EXECUTORS
-from agentv.results.folder import RunFolder
-from agentv.results.reading import read_run
-from agentv.results.record import decode_record, encode_record
-from agentv.results.scan import DoneJobs, scan
-from agentv.results.summary import Snapshot, SummaryBuilder
-from agentv.results.writer import ResultWriter
+from agentv.runs.folder import RunFolder
+from agentv.runs.record import decode_record, encode_record
+from agentv.runs.scan import DoneJobs, scan
+from agentv.runs.store import read_run
+from agentv.runs.summary import Snapshot, SummaryBuilder
+from agentv.runs.writer import ResultWriter
+from agentv.support.hash_set import HashTable
 
 MOST_AT_ONCE = 1000
 REFUSED_AT_FIRST = 20

@@ -13,35 +13,32 @@ import msgspec
 
 from agentv import __version__
 from agentv.datasets.files import project_root
-from agentv.engine.carry import Earlier, carried
-from agentv.engine.defaults import default_target, given_defaults, load_defaults
-from agentv.engine.evaluator_files import EvaluatorFiles
+from agentv.engine.answers.carried import Earlier, carried
+from agentv.engine.calls.layers import LayerSettings
+from agentv.engine.calls.prices import why_unpriced
+from agentv.engine.calls.run_targets import RunTargets, open_targets
+from agentv.engine.early_stop import Stopping, label, parse_rule
 from agentv.engine.gates import Stop, Verdict, judge, with_missing
-from agentv.engine.git import git_commit
-from agentv.engine.interrupts import in_a_loop
-from agentv.engine.job import Job, RunSpec
-from agentv.engine.job_files import PROMPTS, TRACES
-from agentv.engine.layers import LayerSettings
-from agentv.engine.logs import FOLDER as LOGS
-from agentv.engine.options import EvalOptions
-from agentv.engine.partial import label
-from agentv.engine.plan import Cases, Checked, Plan, check, files_of
-from agentv.engine.prices import why_unpriced
+from agentv.engine.interrupts import git_commit, in_a_loop
+from agentv.engine.job.artifacts import FOLDER as LOGS
+from agentv.engine.job.artifacts import PROMPTS, TRACES
+from agentv.engine.job.run_job import Worker, now
+from agentv.engine.job.spec import Job, RunSpec
+from agentv.engine.job.workspace import FOLDER as WORKSPACES
+from agentv.engine.named_runs import open_run
 from agentv.engine.run import CostUnknown, Observer, Running, milliseconds_since
-from agentv.engine.run_targets import RunTargets, open_targets
-from agentv.engine.runs import open_run
-from agentv.engine.stopping import Stopping, parse_rule
-from agentv.engine.work import Worker, now
-from agentv.engine.workspace import FOLDER as WORKSPACES
+from agentv.engine.run_options import EvalOptions, default_target, given_defaults, load_defaults
+from agentv.engine.run_plan import Cases, Checked, Plan, check, files_of
+from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import AgentvError, UsageError
 from agentv.model.evaluator import EvaluatorSpec
-from agentv.model.run import Counts, RunManifest, RunSummary, TargetEntry, TargetSummary
+from agentv.model.manifest import Counts, RunManifest, RunSummary, TargetEntry, TargetSummary
 from agentv.registry import EXECUTORS
-from agentv.results.folder import RunFolder, new_run_id
-from agentv.results.redact import Redactor
-from agentv.results.summary import TargetDetails
-from agentv.targets.base import Target
-from agentv.targets.replay import Replay
+from agentv.runs.folder import RunFolder, new_run_id
+from agentv.runs.redaction import Redactor
+from agentv.runs.summary import TargetDetails
+from agentv.targets.replay.replay import Replay
+from agentv.targets.target import Target
 
 RESULTS = os.path.join(".agentv", "results")
 CACHE = os.path.join(".agentv", "cache")

@@ -8,10 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.evaluator import EvaluatorSpec, Score
 from agentv.model.judgement import Judgement
-from agentv.model.score import Score
-from agentv.problems import Problems
+from agentv.settings.diagnostics import Problems
 
 RESERVED = ("type", "name", "metric", "weight", "required", "min_score", "negate", "transform", "target")
 """Keys of an entry that every type has; the rest are the type's own."""

@@ -7,12 +7,12 @@ from typing import Any
 
 from agentv.errors import UsageError
 from agentv.evaluators.base import Evaluator
-from agentv.functions import FunctionError, load
 from agentv.model.evaluator import EvaluatorSpec
-from agentv.problems import Problems
 from agentv.registry import EVALUATORS
-from agentv.settings import field_of, read_settings
-from agentv.transform import transform_complaints
+from agentv.settings.diagnostics import Problems
+from agentv.settings.settings_reader import field_of, read_settings
+from agentv.support.transform import transform_complaints
+from agentv.support.user_code import FunctionError, load
 
 
 def build(spec: EvaluatorSpec, find_file: Callable[[str], str] = str) -> Evaluator:

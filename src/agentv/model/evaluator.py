@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.model.result import EvaluatorResult, TokenUsage, Verdict
 from agentv.model.values import FrozenDict, digest
 
 DEFAULT_TYPE = "llm_judge"
@@ -41,3 +42,32 @@ class EvaluatorSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 DEFAULT_EVALUATOR = EvaluatorSpec(type=DEFAULT_TYPE, name=DEFAULT_TYPE)
+
+
+class Score(msgspec.Struct, frozen=True, gc=False):
+    """How good an answer is, from 0 to 1, and why. A number outside that range is no score.
+
+    `verdict` is for types that decide it themselves, by a gate of their own; else the score does.
+    """
+
+    score: float
+    hits: tuple[str, ...] = ()
+    misses: tuple[str, ...] = ()
+    reasoning: str | None = None
+    details: Any = None
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    request: dict[str, Any] | None = None
+    members: tuple[EvaluatorResult, ...] = ()
+    verdict: Verdict | None = None
+
+
+class EvaluatorFailure(Exception):
+    """An evaluator that could not score. The job becomes an error; nothing is counted as a zero.
+
+    `members` are what the members of a composite found before one of them failed.
+    """
+
+    def __init__(self, message: str = "", members: tuple[EvaluatorResult, ...] = ()) -> None:
+        super().__init__(message)
+        self.members = members

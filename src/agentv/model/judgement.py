@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agentv.environment import Environment
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Request, Response, content_text
 from agentv.model.result import EvaluatorResult, ExecutionMetrics, TraceSummary
 from agentv.model.values import to_json
+from agentv.settings.environment import Environment
 
 _NO_FILE = Environment()
 

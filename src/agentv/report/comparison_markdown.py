@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agentv.comparison.model import Change, Comparison, Matrix, Side
-from agentv.report.comparison import (
+from agentv.comparison.comparison import Change, Comparison, Matrix, Side
+from agentv.report.comparison_text import (
     USE_HEAD,
     compared_cases,
     left_out,
@@ -23,8 +23,7 @@ from agentv.report.comparison import (
     sentence,
     use_rows,
 )
-from agentv.report.figures import interval, number, signed
-from agentv.report.text import cell, code, fenced, markdown
+from agentv.report.figures import cell, code, fenced, interval, markdown, number, signed
 
 _NAME = 60
 _ANSWER = 1_500

@@ -6,9 +6,9 @@ import csv
 import io
 from typing import BinaryIO
 
-from agentv.report.rows import columns, row_of
-from agentv.report.text import visible
-from agentv.results.opened import Figures, OpenedRun
+from agentv.report.figures import visible
+from agentv.report.tables import columns, row_of
+from agentv.runs.opened_run import Figures, OpenedRun
 
 _STARTS_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "|", "%")
 

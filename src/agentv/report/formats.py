@@ -11,8 +11,8 @@ from typing import BinaryIO
 import msgspec
 
 from agentv.errors import AgentvError, UsageError
-from agentv.results.opened import Figures, OpenedRun
-from agentv.suggest import did_you_mean
+from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.settings.diagnostics import did_you_mean
 
 Write = Callable[[OpenedRun, Figures, BinaryIO], None]
 

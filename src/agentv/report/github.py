@@ -8,13 +8,11 @@ from pathlib import Path
 
 from agentv.errors import AgentvError
 from agentv.model.result import Result
-from agentv.report.figures import number
+from agentv.report.figures import number, one_line
 from agentv.report.junit import job_name
-from agentv.report.markdown import markdown_lines
-from agentv.report.notable import notable
-from agentv.report.text import one_line
-from agentv.results.opened import Figures, OpenedRun
-from agentv.results.summary import reason_of
+from agentv.report.markdown import markdown_lines, notable
+from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.runs.summary import reason_of
 
 MOST_SHOWN = 10
 """GitHub shows ten errors and ten warnings of a step, and drops the rest in silence."""

@@ -10,10 +10,9 @@ from html import escape
 from typing import IO, BinaryIO
 
 from agentv.model.result import EvaluatorResult, Result
-from agentv.report.figures import number
-from agentv.report.text import excerpt, one_line, visible
-from agentv.results.opened import Figures, OpenedRun
-from agentv.results.summary import reason_of
+from agentv.report.figures import excerpt, number, one_line, visible
+from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.runs.summary import reason_of
 
 _LONGEST_MESSAGE = 300
 _LONGEST_ANSWER = 4_000

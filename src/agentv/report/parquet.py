@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from agentv.errors import UsageError
-from agentv.report.rows import COLUMNS, columns, row_of, score_column
-from agentv.results.opened import Figures, OpenedRun
+from agentv.report.tables import COLUMNS, columns, row_of, score_column
+from agentv.runs.opened_run import Figures, OpenedRun
 
 _ROWS_AT_ONCE = 10_000
 

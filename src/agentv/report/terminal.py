@@ -9,7 +9,7 @@ from typing import TextIO
 
 import msgspec
 
-from agentv.model.run import EarlyStop, PartSummary, RunSummary, TargetSummary
+from agentv.model.manifest import EarlyStop, PartSummary, RunSummary, TargetSummary
 from agentv.report.figures import (
     aligned,
     bars,
@@ -20,14 +20,14 @@ from agentv.report.figures import (
     fitting,
     interval,
     number,
+    one_line,
     percent,
     percent_interval,
     signed,
     signed_interval,
     usd,
 )
-from agentv.report.text import one_line
-from agentv.results.summary import CaseNote, TargetDetails
+from agentv.runs.summary import CaseNote, TargetDetails
 
 _LONGEST_NAME = 40
 _LONGEST_REASON = 100

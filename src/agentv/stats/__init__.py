@@ -1,6 +1,6 @@
 """What scores mean: pure functions and accumulators over numbers. Knows no result and no file.
 
-`distributions`, `intervals`, `sequential`, `trials`, `power` and `multiplicity` are plain Python, and runs use them;
+`distributions`, `intervals`, `sequential` and `power` are plain Python, and runs use them;
 the others work on arrays and import numpy when they are called. Every name is imported on first use.
 """
 
@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 NAMES = {
-    "intervals": ("wilson", "clopper_pearson", "MeanAccumulator"),
+    "intervals": ("wilson", "clopper_pearson", "MeanAccumulator", "pass_at_k", "pass_hat_k"),
     "means": ("clustered_mean", "paired_difference", "t_test", "average_trials"),
-    "comparison": ("compare_paired",),
+    "paired_comparison": ("compare_paired",),
     "paired": ("mcnemar_exact", "mcnemar_mid_p", "share_difference", "sign_flip_test"),
     "bootstrap": ("bca_interval",),
-    "trials": ("pass_at_k", "pass_hat_k"),
     "power": (
         "power_to_detect",
         "minimum_detectable_difference",
         "cases_needed",
         "variance_of_difference",
         "non_inferiority",
+        "holm",
+        "benjamini_hochberg",
     ),
-    "multiplicity": ("holm", "benjamini_hochberg"),
     "agreement": ("cohen_kappa", "krippendorff_alpha"),
     "ranking": ("bradley_terry", "rank"),
     "sequential": ("BettingMean", "mcnemar_e_value", "share_sequence"),

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from agentv.stats.checks import numbers
-from agentv.stats.distributions import Z95
+from agentv.stats.distributions import Z95, numbers
 from agentv.stats.intervals import Interval
 from agentv.stats.kappa import agreements, kappa_gradient, kappa_value, variance
 

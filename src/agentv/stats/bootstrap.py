@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from agentv.stats.checks import numbers
-from agentv.stats.distributions import normal_cdf, normal_quantile
+from agentv.stats.distributions import normal_cdf, normal_quantile, numbers
 from agentv.stats.intervals import CONFIDENCE, Interval
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ class Point(NamedTuple):
     high: float
 
 
-class Change(NamedTuple):
+class LevelChange(NamedTuple):
     """The position of the first mean after a change, the level before and after it, and the adjusted p-value."""
 
     position: int
@@ -40,7 +40,7 @@ class Change(NamedTuple):
     p_value: float
 
 
-def change_points(points: Sequence[Point], level: float = LEVEL) -> list[Change]:
+def change_points(points: Sequence[Point], level: float = LEVEL) -> list[LevelChange]:
     """The changes in a series, in its order; none where it is too short or too noisy to tell."""
     weights = [1 / _variance(point) for point in points]
     found: dict[int, float] = {}
@@ -48,7 +48,7 @@ def change_points(points: Sequence[Point], level: float = LEVEL) -> list[Change]
     bounds = [0, *sorted(found), len(points)]
     levels = [_mean(points[start:end], weights[start:end]) for start, end in pairwise(bounds) if end > start]
     return [
-        Change(position, levels[index], levels[index + 1], found[position])
+        LevelChange(position, levels[index], levels[index + 1], found[position])
         for index, position in enumerate(sorted(found))
     ]
 

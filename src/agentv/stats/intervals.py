@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from math import comb
 
 from agentv.stats.distributions import Z95, beta_quantile, t_quantile
 
@@ -198,3 +199,28 @@ def clopper_pearson(hits: int, n: int, confidence: float = CONFIDENCE) -> Interv
     low = beta_quantile(tail, hits, n - hits + 1) if hits else 0.0
     high = beta_quantile(1 - tail, hits + 1, n - hits) if hits < n else 1.0
     return low, high
+
+
+def pass_at_k(trials: int, passed: int, k: int) -> float:
+    """The chance that at least one of k trials passes: 1 - C(n-c, k) / C(n, k), without bias for n ≥ k trials.
+
+    Chen et al. (2021), Evaluating Large Language Models Trained on Code, arXiv:2107.03374.
+    """
+    _check(trials, passed, k)
+    return 1 - comb(trials - passed, k) / comb(trials, k)
+
+
+def pass_hat_k(trials: int, passed: int, k: int) -> float:
+    """The chance that all of k trials pass: C(c, k) / C(n, k), without bias for n ≥ k trials.
+
+    Yao et al. (2024), τ-bench, arXiv:2406.12045.
+    """
+    _check(trials, passed, k)
+    return comb(passed, k) / comb(trials, k)
+
+
+def _check(trials: int, passed: int, k: int) -> None:
+    if not 0 <= passed <= trials:
+        raise ValueError(f"0 to {trials} of {trials} trials can pass, got {passed}")
+    if not 1 <= k <= trials:
+        raise ValueError(f"k is from 1 to the number of trials, which is {trials}; got {k}")

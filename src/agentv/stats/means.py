@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentv.stats.checks import row
-from agentv.stats.distributions import t_p_value, t_quantile
+from agentv.stats.distributions import row, t_p_value, t_quantile
 from agentv.stats.intervals import ALIKE, CONFIDENCE, NO_ERROR, Interval, of_equals
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentv.stats.checks import not_negative, row
-from agentv.stats.distributions import Z95, binomial_cdf, binomial_pmf
+from agentv.stats.distributions import Z95, binomial_cdf, binomial_pmf, not_negative, row
 from agentv.stats.intervals import Interval
 from agentv.stats.means import cluster_sums
 

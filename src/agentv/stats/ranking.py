@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentv.stats.checks import not_negative, numbers
+from agentv.stats.distributions import not_negative, numbers
 from agentv.stats.intervals import Interval
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from array import array
 from collections.abc import Callable
 from typing import Literal
 
-from agentv.stats.checks import not_negative
-from agentv.stats.distributions import log_beta
+from agentv.stats.distributions import log_beta, not_negative
 from agentv.stats.intervals import CONFIDENCE, Interval
 
 ALPHA = 1 - CONFIDENCE

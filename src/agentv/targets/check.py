@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from agentv.environment import redacted
 from agentv.errors import AgentvError, TargetsError
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
 from agentv.model.response import OpenLog, Prepare, Responder, TargetFailure
 from agentv.model.result import TokenUsage
-from agentv.targets.base import Target
-from agentv.targets.loading import Targets
+from agentv.settings.environment import redacted
+from agentv.targets.catalog import Targets
+from agentv.targets.target import Target
 
 QUESTION = "Answer with the single word: ok"
 LONGEST_S = 60.0

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from agentv.contents import contents, file_of
-from agentv.environment import is_secret_field
-from agentv.folders import upward
 from agentv.model.values import digest
-from agentv.problems import KeyPath
-from agentv.targets.base import Target
+from agentv.settings.diagnostics import KeyPath
+from agentv.settings.environment import is_secret_field
+from agentv.support.file_hashes import contents, file_of
+from agentv.support.globs import upward
+from agentv.targets.target import Target
 
 MASK = "[secret]"
 

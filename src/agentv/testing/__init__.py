@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentv.testing.anthropic_messages import AnthropicMessages
     from agentv.testing.chat import ChatCompletions
     from agentv.testing.faults import Fault
-    from agentv.testing.gemini import GeminiContent
-    from agentv.testing.messages import AnthropicMessages
-    from agentv.testing.request import SampleRequest
-    from agentv.testing.responses import Responses
-    from agentv.testing.script import Answer, RawReply
+    from agentv.testing.gemini_content import GeminiContent
+    from agentv.testing.openai_responses import Responses
     from agentv.testing.server import Counts, FaultyServer
-    from agentv.testing.wire import Asked, WireFormat
+    from agentv.testing.wire import Answer, Asked, RawReply, SampleRequest, WireFormat
 
 __all__ = [
     "Answer",
@@ -31,17 +29,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "script",
-    "AnthropicMessages": "messages",
+    "Answer": "wire",
+    "AnthropicMessages": "anthropic_messages",
     "Asked": "wire",
     "ChatCompletions": "chat",
     "Counts": "server",
     "Fault": "faults",
     "FaultyServer": "server",
-    "GeminiContent": "gemini",
-    "RawReply": "script",
-    "Responses": "responses",
-    "SampleRequest": "request",
+    "GeminiContent": "gemini_content",
+    "RawReply": "wire",
+    "Responses": "openai_responses",
+    "SampleRequest": "wire",
     "WireFormat": "wire",
 }
 

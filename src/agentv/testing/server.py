@@ -13,15 +13,12 @@ from typing import Self
 import msgspec
 from aiohttp import web
 
+from agentv.testing.anthropic_messages import AnthropicMessages
 from agentv.testing.chat import ChatCompletions
-from agentv.testing.embeddings import Embeddings
-from agentv.testing.faults import Fault, FaultPlan, Faults, RequestCap
-from agentv.testing.gemini import GeminiContent
-from agentv.testing.messages import AnthropicMessages
-from agentv.testing.responses import Responses
-from agentv.testing.script import Answers, RawReply, answer_to
-from agentv.testing.sending import reset, send_stream, send_whole
-from agentv.testing.wire import Asked, NotUnderstood, WireFormat
+from agentv.testing.faults import Fault, FaultPlan, Faults, RequestCap, reset, send_stream, send_whole
+from agentv.testing.gemini_content import GeminiContent
+from agentv.testing.openai_responses import Embeddings, Responses
+from agentv.testing.wire import Answers, Asked, NotUnderstood, RawReply, WireFormat, answer_to
 
 _PATIENCE_S = 10.0
 _BACKLOG = 4096

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.yaml_nodes import locate
+from agentv.datasets.formats.yaml_parser import locate
 from agentv.errors import DatasetError, DatasetWarning
-from agentv.problems import Problem, Severity
+from agentv.settings.diagnostics import Problem, Severity
 
 MAX_PER_FILE = 1000
 """Findings kept of one file; the rest is counted. Nobody reads a thousand, and a million would not fit in memory."""

@@ -6,16 +6,16 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from agentv.config import check_config
-from agentv.datasets.discover import find_datasets, folders_in
-from agentv.datasets.jsonl import sidecar_of
-from agentv.datasets.reading import Options
+from agentv.datasets.dataset import Options
+from agentv.datasets.discovery import find_datasets, folders_in
+from agentv.datasets.formats.jsonl import sidecar_of
+from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
 from agentv.datasets.source import base_of, data_files, kind_of
-from agentv.datasets.yaml_document import case_list_key, parse_yaml_file
 from agentv.errors import DatasetError, DatasetNotFoundError
-from agentv.problems import Problems
-from agentv.targets.file import check_targets
-from agentv.validation.dataset import Collecting, check_dataset
+from agentv.settings.config import check_config
+from agentv.settings.diagnostics import Problems
+from agentv.targets.targets_file import check_targets
+from agentv.validation.dataset_check import Collecting, check_dataset
 from agentv.validation.finding import Finding, Report, from_error, from_problem
 
 _TARGETS_NAMES = ("targets.yaml", "targets.yml")

@@ -8,24 +8,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.datasets.evaluators import Needs, needs_of, read_entries
+from agentv.datasets.case.evaluator_entries import Needs, needs_of, read_entries
+from agentv.datasets.dataset import OpenDataset
 from agentv.datasets.files import FileError
-from agentv.datasets.reading import OpenDataset
-from agentv.datasets.yaml_document import parse_yaml_file
-from agentv.datasets.yaml_nodes import locate
+from agentv.datasets.formats.yaml_dataset import parse_yaml_file
+from agentv.datasets.formats.yaml_parser import locate
 from agentv.errors import DatasetError
 from agentv.evaluators.base import NEEDS_CONTEXT, NO_CONTEXT_HINT, NO_REFERENCE_HINT, has_context
+from agentv.evaluators.code.programs import script_problems
+from agentv.evaluators.code.static_checks import function_problems
 from agentv.evaluators.composite import RESULTS_NAMES
-from agentv.evaluators.definitions import function_problems
-from agentv.evaluators.judge_prompt import VARIABLES, prompt_problems
-from agentv.evaluators.scripts import script_problems
+from agentv.evaluators.judges.judge_prompt import VARIABLES, prompt_problems
 from agentv.model.case import USER_TARGET, EvalCase, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import FrozenDict
-from agentv.problems import KeyPath, Problems, Severity
-from agentv.suggest import did_you_mean
-from agentv.targets.file import target_names
-from agentv.targets.loading import find_targets_file
+from agentv.settings.diagnostics import KeyPath, Problems, Severity, did_you_mean
+from agentv.targets.catalog import find_targets_file
+from agentv.targets.targets_file import target_names
 from agentv.validation.finding import Finding
 
 _JUDGES = frozenset({"llm_judge", "rubric"})

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from agentv.evaluators.payload import payload
+from agentv.evaluators.code.programs import payload
 from agentv.evaluators.pool.judging import Asked
 from agentv.evaluators.pool.pool import WorkerPool
 from agentv.evaluators.pool.setup import Setup
 from agentv.evaluators.pool.wire import frame, framed
+from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.judgement import Judgement
 from agentv.model.message import PART_KINDS, Message
-from agentv.model.score import EvaluatorFailure, Score
 from agentv.model.values import freeze
 
 

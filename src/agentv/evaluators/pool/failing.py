@@ -7,7 +7,7 @@ import os
 from traceback import walk_tb
 
 from agentv.evaluators.pool.untouched import is_users_file
-from agentv.functions import describe
+from agentv.support.user_code import describe
 
 _MOST_FRAMES = 5
 

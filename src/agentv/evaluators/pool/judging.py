@@ -9,7 +9,7 @@ from collections import deque
 from typing import IO, Any, Protocol
 
 from agentv.evaluators.pool.lines import Line
-from agentv.processes import end_group, ending_of, tail_of
+from agentv.support.processes.subprocesses import end_group, ending_of, tail_of
 
 MOST_AHEAD = 8
 QUICK_S = 0.002

@@ -24,7 +24,7 @@ from agentv.evaluators.pool.setup import Limits, Setup
 from agentv.evaluators.pool.untouched import Untouched
 from agentv.evaluators.pool.wire import Frames, frame
 from agentv.evaluators.pool.worker import Channel, Worker, is_async
-from agentv.functions import FunctionError, load
+from agentv.support.user_code import FunctionError, load
 
 _CHUNK_BYTES = 64 * 1024
 
@@ -181,7 +181,10 @@ def _kill_group(pid: int) -> None:
 
 def _restricted(scratch: str, port: int | None) -> str:
     """Isolates this process; returns why it cannot be."""
-    from agentv.sandbox import CannotIsolate, restrict  # late: most are not isolated, and all it imports is forked
+    from agentv.support.processes.sandbox import (  # late: most are not isolated, and all it imports is forked
+        CannotIsolate,
+        restrict,
+    )
 
     try:
         restrict([scratch], port)

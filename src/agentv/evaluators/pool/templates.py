@@ -12,13 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from agentv.evaluators.isolation import prefix, scratch_folder
+from agentv.evaluators.code.isolation import prefix, scratch_folder
 from agentv.evaluators.pool.judging import Asked, WorkerProcess, end_of
 from agentv.evaluators.pool.lines import Line
 from agentv.evaluators.pool.setup import Limits, Setup
 from agentv.evaluators.pool.wire import frame
-from agentv.model.score import EvaluatorFailure
-from agentv.processes import GRACE_S, certain, end_group, ending_of, tail_of, when_ended
+from agentv.model.evaluator import EvaluatorFailure
+from agentv.support.processes.subprocesses import GRACE_S, certain, end_group, ending_of, tail_of, when_ended
 
 MOST_JUDGEMENTS = 1000
 """After so many a process is replaced: what no check can see does not pile up."""

@@ -14,16 +14,16 @@ from typing import Any
 
 import msgspec
 
-from agentv.evaluators.payload import with_names_of_4x
+from agentv.evaluators.code.programs import with_names_of_4x
+from agentv.evaluators.code.python_function import score_in, score_of
 from agentv.evaluators.pool.failing import failure_text
 from agentv.evaluators.pool.setup import Limits, Setup
 from agentv.evaluators.pool.untouched import Untouched, is_users_module
 from agentv.evaluators.pool.wire import LENGTH_BYTES, frame, length_of
-from agentv.evaluators.returned import score_in, score_of
+from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Response
 from agentv.model.result import ExecutionMetrics, TraceSummary
-from agentv.model.score import EvaluatorFailure, Score
 
 MAX_RESULT_BYTES = 4 * 1024 * 1024
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from agentv.model.response import Response
 from agentv.model.result import TokenUsage
-from agentv.targets.agents.base import Call, CodingAgent, Invocation
-from agentv.targets.agents.transcript import Event, NoAnswer, Transcript, added, failure_of, number, text_of, usage
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, failure_of, number, text_of, usage
 
 _MODEL_KEYS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 _USAGE_KEYS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from agentv.model.response import Response
-from agentv.targets.agents.base import Call, CodingAgent, Invocation
-from agentv.targets.agents.transcript import Event, NoAnswer, Transcript, failure_of, number, usage
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, failure_of, number, usage
 
 _OUTSIDE_THE_INPUT = frozenset(
     {"id", "type", "status", "aggregated_output", "exit_code", "result", "error", "server", "tool", "arguments"}

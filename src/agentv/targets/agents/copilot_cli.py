@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from agentv.model.response import Response, TargetFailure
-from agentv.targets.agents.base import Call, CodingAgent, Invocation, prefixed
-from agentv.targets.agents.transcript import Event, NoAnswer, Transcript, added, failure_of, milliseconds, number, usage
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation, prefixed
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, failure_of, milliseconds, number, usage
 
 
 class CopilotCli(CodingAgent, frozen=True, kw_only=True):

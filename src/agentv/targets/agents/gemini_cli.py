@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from agentv.model.response import Response
 from agentv.model.values import to_json
-from agentv.targets.agents.base import Call, CodingAgent, Invocation, prefixed
-from agentv.targets.agents.transcript import Event, NoAnswer, Transcript, failure_of, milliseconds, number, usage
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation, prefixed
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, failure_of, milliseconds, number, usage
 
 
 class GeminiCli(CodingAgent, frozen=True, kw_only=True):

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from agentv.model.response import Response
 from agentv.model.values import to_json
-from agentv.targets.agents.base import Call, CodingAgent, Invocation, prefixed
-from agentv.targets.agents.providers import keys_of
-from agentv.targets.agents.transcript import Event, NoAnswer, Transcript, added, amount, failure_of, number, usage
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation, keys_of, prefixed
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, amount, failure_of, number, usage
 
 
 class OpenCode(CodingAgent, frozen=True, kw_only=True):

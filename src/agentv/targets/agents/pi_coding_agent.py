@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from agentv.model.response import Response
-from agentv.targets.agents.base import Call, CodingAgent, Invocation
-from agentv.targets.agents.providers import keys_of
-from agentv.targets.agents.transcript import (
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation, keys_of
+from agentv.targets.agents.events import (
     Event,
     NoAnswer,
     Transcript,

@@ -1,0 +1,1 @@
+"""Check judges against people's labels and against probes."""

@@ -1,0 +1,154 @@
+"""What people say of answers: a file of labels that only grows, and what it comes to. Knows no judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from agentv.errors import AgentvError
+from agentv.model.result import Result
+from agentv.model.values import hash_of
+from agentv.runs.writer import ResultWriter
+
+LABELS_FILE = Path(".agentv", "labels.jsonl")
+
+Saying = Literal["pass", "fail", "skip"]
+Drawn = Literal["random", "suggested"]
+
+
+class AnswerKey(NamedTuple):
+    """An answer to a case. Who gave it, and in which run, does not matter: a label holds for the same words."""
+
+    dataset: str
+    eval_id: str
+    answer: str
+
+
+class Label(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the file. A `label` of null takes the labeller's last one of the answer back.
+
+    `answer` is a hash of the answer's text. `drawn` says how the case was chosen: figures depend on it.
+    """
+
+    schema_version: int = 1
+    timestamp: str
+    dataset: str
+    eval_id: str
+    answer: str
+    label: Saying | None
+    drawn: Drawn = "random"
+    labeller: str = ""
+    run_id: str = ""
+
+    @property
+    def key(self) -> AnswerKey:
+        return AnswerKey(self.dataset, self.eval_id, self.answer)
+
+
+def answer_key(result: Result) -> AnswerKey | None:
+    """What a label of a record's answer is known by; None for a record without an answer."""
+    if result.candidate_answer is None:
+        return None
+    return AnswerKey(result.dataset, result.eval_id, answer_hash(result.candidate_answer))
+
+
+def answer_hash(text: str) -> str:
+    """A hash that stands for an answer's text."""
+    return hash_of(text.encode("utf-8", "replace"))
+
+
+class Labels:
+    """The labels of a file, the last of each labeller for each answer."""
+
+    def __init__(self, labels: list[Label]) -> None:
+        self._said: dict[AnswerKey, dict[str, Label]] = {}
+        for label in labels:
+            self.add(label)
+
+    def add(self, label: Label) -> None:
+        """One more line."""
+        said = self._said.setdefault(label.key, {})
+        said.pop(label.labeller, None)
+        if label.label is not None:
+            said[label.labeller] = label
+
+    def of(self, key: AnswerKey, labeller: str) -> Label | None:
+        """What one labeller says of an answer."""
+        return self._said.get(key, {}).get(labeller)
+
+    def verdict(self, key: AnswerKey) -> Literal["pass", "fail", "disputed"] | None:
+        """What most labellers say of an answer; None when none says pass or fail."""
+        said = Counter(label.label for label in self._said.get(key, {}).values() if label.label in ("pass", "fail"))
+        if not said:
+            return None
+        if said["pass"] == said["fail"]:
+            return "disputed"
+        return "pass" if said["pass"] > said["fail"] else "fail"
+
+    def skipped(self, key: AnswerKey) -> bool:
+        """Whether somebody could not tell, and nobody else could."""
+        return bool(self._said.get(key)) and self.verdict(key) is None
+
+    def drawn(self, key: AnswerKey) -> Drawn:
+        """How an answer was chosen: at random, when anybody met it that way."""
+        ways = {label.drawn for label in self._said.get(key, {}).values()}
+        return "random" if "random" in ways else "suggested"
+
+    def counts(self, labeller: str) -> Counter[str]:
+        """How often one labeller said what."""
+        own = (said.get(labeller) for said in self._said.values())
+        return Counter(label.label for label in own if label is not None and label.label is not None)
+
+    @property
+    def keys(self) -> list[AnswerKey]:
+        """The answers that somebody passed or failed."""
+        return [key for key in self._said if self.verdict(key) is not None]
+
+
+def read_labels(path: Path | str) -> list[Label]:
+    """The lines of a file of labels; none when there is no file. A torn last line was never said."""
+    path = Path(path)
+    if not path.is_file():
+        return []
+    decode = msgspec.json.Decoder(Label).decode
+    found = []
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.isspace() or not line.endswith(b"\n"):
+                    continue
+                try:
+                    found.append(decode(line))
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    raise AgentvError(f"Not a label at line {number} in {path}", str(error)) from None
+    except OSError as error:
+        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+    return found
+
+
+class LabelFile:
+    """Labels that are on disk the moment they are said."""
+
+    def __init__(self, path: Path | str) -> None:
+        path = Path(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise AgentvError(f"Cannot create {path.parent}", error.strerror or str(error)) from error
+        self.labels = Labels(read_labels(path))
+        self._writer = ResultWriter(path, go_on="run the same command again")
+
+    def add(self, label: Label) -> None:
+        """One more line, for good."""
+        self._writer.write(msgspec.json.encode(label) + b"\n")
+        self._writer.sync()
+        self.labels.add(label)
+
+    def __enter__(self) -> LabelFile:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._writer.close()

@@ -1,0 +1,142 @@
+"""`agentv report`: a run as a page, as JUnit, Markdown, CSV or Parquet, for GitHub, or on the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentv.cli import output
+from agentv.errors import UsageError
+
+if TYPE_CHECKING:
+    from agentv.runs.opened_run import Figures, OpenedRun
+
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+STDOUT = "-"
+
+Wanted = tuple[str, str | None]
+"""A format and the file it goes to; None for stdout."""
+
+
+@click.command(
+    "report",
+    epilog="Examples:  agentv report RUN  ·  agentv report RUN --html  ·  agentv report RUN page.html junit.xml  ·  "
+    "agentv report RUN --csv > results.csv  ·  agentv report RUN --github",
+)
+@click.argument("run", metavar="RUN", type=click.Path())
+@click.argument("files", nargs=-1, type=click.Path())
+@click.option("--html", is_flag=True, help="One page that opens offline, with everything in it.")
+@click.option("--junit", is_flag=True, help="JUnit XML: a test case for each job, errors as errors.")
+@click.option("--markdown", is_flag=True, help="Figures and what did not pass, fit for a pull request.")
+@click.option("--csv", is_flag=True, help="One row a job, safe to open in a spreadsheet.")
+@click.option("--parquet", is_flag=True, help="One row a job, for data tools; needs pip install 'agentv[parquet]'.")
+@click.option("--github", is_flag=True, help="Notes at the cases' lines on stdout, and the summary of the step.")
+@click.option(
+    "--out", metavar="FILE|DIR", type=click.Path(), help="The file to write, the folder for several, or - for stdout."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="Do not say what was written.")
+def command(run: str, files: tuple[str, ...], **given: Any) -> None:
+    """Show a run: as a page, for CI, for spreadsheets and data tools.
+
+    RUN is a run's folder or id, or a file of results, AgentV's too. Each of FILES is written in the format of its
+    extension: .html, .xml (JUnit), .md, .csv, .parquet. A format without a file goes to stdout when it is the only one
+    and text, else to a file in the run's folder. Without any, the summary is printed.
+    """
+    from agentv.engine.named_runs import run_path
+    from agentv.runs.opened_run import OpenedRun
+
+    opened = OpenedRun(run_path(run))
+    wanted = list(_wanted(opened, files, given))
+    figures = opened.figures()
+    for name, file in wanted:
+        _write(name, opened, figures, file, given["quiet"])
+    if given["github"]:
+        _for_github(opened, figures, given["quiet"])
+    if given["as_json"]:
+        _print_json(opened, figures)
+    elif not wanted and not given["github"]:
+        _print_summary(opened, figures)
+
+
+def _wanted(run: OpenedRun, files: tuple[str, ...], given: dict[str, Any]) -> Iterator[Wanted]:
+    """What is to be written, and where."""
+    from agentv.report.formats import FORMATS, format_of
+
+    asked = [name for name in FORMATS if given[name]]
+    folder, files = _places(given["out"], files)
+    if len(asked) == 1 and len(files) == 1:
+        # An option says more than a name: `--junit --out results.txt` is JUnit.
+        yield asked[0], files[0]
+        return
+    named = [(format_of(file), file) for file in files]
+    yield from named
+    rest = [name for name in asked if name not in dict(named)]
+    to_stdout = given["out"] == STDOUT or (folder is None and not named)
+    if len(rest) == 1 and to_stdout and (FORMATS[rest[0]].is_text or given["out"] == STDOUT):
+        yield rest[0], None
+        return
+    home = folder or (str(run.path) if run.path.is_dir() else ".")
+    for name in rest:
+        yield name, os.path.join(home, FORMATS[name].file_name)
+
+
+def _places(out: str | None, files: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """The folder that `--out` names, if it does, and all files."""
+    if out is None or out == STDOUT:
+        return None, files
+    if os.path.isdir(out) or out.endswith(("/", os.sep)) or not os.path.splitext(out)[1]:
+        try:
+            os.makedirs(out, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"Cannot write to {out}", error.strerror or str(error)) from error
+        return out, files
+    return None, (*files, out)
+
+
+def _write(name: str, run: OpenedRun, figures: Figures, file: str | None, quiet: bool) -> None:
+    from agentv.report.formats import write_report, write_to
+
+    if file is None:
+        write_to(name, run, figures, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    parent = os.path.dirname(file) or "."
+    if not os.path.isdir(parent):
+        raise UsageError(f"Cannot write {file}", f"There is no folder {parent}")
+    write_report(name, run, figures, file)
+    if not quiet:
+        output.say(f"Written: {file}")
+
+
+def _for_github(run: OpenedRun, figures: Figures, quiet: bool) -> None:
+    from agentv.report.github import append_step_summary, notes_of
+
+    for line in notes_of(run):
+        click.echo(line)
+    file = os.environ.get(STEP_SUMMARY)
+    if file:
+        append_step_summary(run, figures, file)
+    elif not quiet:
+        output.note(f"{STEP_SUMMARY} is not set, so that there is no step to write a summary of")
+
+
+def _print_json(run: OpenedRun, figures: Figures) -> None:
+    from agentv.model.values import to_json
+
+    data = {"run": str(run.path), "jobs": figures.jobs, "done": figures.done, "summary": figures.summary}
+    sys.stdout.buffer.write(to_json({**data, "details": figures.details}) + b"\n")
+
+
+def _print_summary(run: OpenedRun, figures: Figures) -> None:
+    from agentv.report.terminal import Ending, print_ending
+
+    notes = [figures.standing] if figures.unfinished else []
+    print_ending(Ending(summary=figures.summary, details=figures.details, notes=notes), sys.stdout, sys.stdout.isatty())
+    sys.stdout.flush()
+    click.echo(f"\nResults: {run.path}")

@@ -1,0 +1,149 @@
+"""`agentv generate evals` at work: rows in, checked cases out, one line each in the order of the rows."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from agentv.cli import output
+from agentv.datasets.in_memory import GivenCases
+from agentv.errors import AgentvError, UsageError
+from agentv.generation.data_rows import read_rows
+from agentv.generation.generator import Done, RowTemplates, generate_cases
+from agentv.generation.model_client import Model
+from agentv.model.values import to_json
+from agentv.runs.writer import ResultWriter
+
+
+def make_cases(rows: str, out: str, given: dict[str, Any]) -> tuple[Done | None, int]:
+    """What came of it, or None when nothing was to be done yet; and how many rows there are."""
+    templates = RowTemplates(
+        id=given["id_template"],
+        input=given["input_template"],
+        expected_outcome=given["outcome_template"],
+        expected_output=given["output_template"],
+    )
+    if not out.lower().endswith((".jsonl", ".ndjson")):
+        raise UsageError(f"Cannot write {out}", "Cases are written as .jsonl", "Then: agentv convert A.jsonl B.yaml")
+    numbered = [row for row, _ in zip(read_rows(rows), range(given["limit"] or 1 << 62), strict=False)]
+    if not numbered:
+        raise UsageError(f"There are no rows in {rows}")
+    # A template that does not fit the rows is told before anybody is asked.
+    with _usage():
+        templates.rendered(numbered[0][1])
+    there, ids = _there(out, rows, given["resume"])
+    left = [(number, row) for number, row in numbered if number not in there]
+    if given["dry_run"]:
+        return None, len(left)
+    writer = _Writer(out, rows, dict(left), ids)
+    folder = os.path.dirname(out) or "."
+
+    async def run() -> Done:
+        if templates.are_enough:
+            return await generate_cases(None, left, templates, writer.keep, output.say)
+        async with Model(
+            folder, given["target"], given["targets_file"], workers=given["workers"], cache=given["cache"]
+        ) as model:
+            return await generate_cases(model, left, templates, writer.keep, output.say)
+
+    try:
+        done = asyncio.run(run())
+    finally:
+        writer.close()
+    failed = (*done.failed, *writer.failed)
+    made = done.made - len(writer.failed)
+    return msgspec.structs.replace(done, made=made, failed=failed, there_already=len(there)), len(numbered)
+
+
+class _usage:
+    """Turns a value that is wrong into wrong usage."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, ValueError):
+            raise UsageError(str(error)) from None
+
+
+class _Metadata(msgspec.Struct):
+    source: str = ""
+    row: int = 0
+
+
+class _Line(msgspec.Struct):
+    id: str = ""
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+def _there(out: str, rows: str, resume: bool) -> tuple[set[int], set[str]]:
+    """The rows that have a case in the file by now, and the ids that are taken."""
+    if not os.path.exists(out):
+        return set(), set()
+    if not resume:
+        raise UsageError(f"{out} exists", hint="Add what is missing in it with --resume, or name another file")
+    decoder = msgspec.json.Decoder(_Line)
+    found = []
+    with open(out, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.endswith(b"\n") and line.strip():
+                try:
+                    found.append(decoder.decode(line))
+                except msgspec.DecodeError as error:
+                    raise UsageError(f"{out}, line {number}: not a case that was made from rows", str(error)) from None
+    mine = {line.metadata.row for line in found if line.metadata.source == os.path.basename(rows)}
+    return mine, {line.id for line in found}
+
+
+class _Writer:
+    """Cases in the order of their rows: one that comes early waits for those before it."""
+
+    def __init__(self, out: str, rows: str, left: dict[int, dict[str, Any]], ids: set[str]) -> None:
+        folder = os.path.dirname(out)
+        with suppress(FileExistsError):
+            if folder:
+                os.makedirs(folder)
+        self._file = ResultWriter(out)
+        self._source = os.path.basename(rows)
+        self._rows = left
+        self._ids = ids
+        self._waiting: dict[int, dict[str, Any]] = {}
+        self._order = list(left)
+        self.failed: list[tuple[str, str]] = []
+
+    def keep(self, number: int, case: dict[str, Any]) -> None:
+        self._waiting[number] = case
+        while self._order and self._order[0] in self._waiting:
+            first = self._order.pop(0)
+            self._write(first, self._waiting.pop(first))
+
+    def close(self) -> None:
+        """Rows that failed keep nobody waiting any longer."""
+        for number in sorted(self._waiting):
+            self._write(number, self._waiting[number])
+        self._file.close()
+
+    def _write(self, number: int, case: dict[str, Any]) -> None:
+        id = self._free(case.pop("id", "") or str(self._rows[number].get("id") or f"row-{number}"))
+        line = {"id": id, **case, "metadata": {"source": self._source, "row": number}}
+        try:
+            GivenCases([line])
+        except AgentvError as error:
+            # The headline counts the cases that were given, and this is always the first: the row is its place.
+            self.failed.append((f"row {number}", error.detail or error.headline))
+            output.say(f"Row {number}: {'. '.join(filter(None, (error.detail or error.headline, error.hint)))}")
+            return
+        self._ids.add(id)
+        self._file.write(to_json(line) + b"\n")
+
+    def _free(self, id: str) -> str:
+        name, number = re.sub(r"\s+", " ", id).strip(), 2
+        found = name
+        while found in self._ids:
+            found, number = f"{name}-{number}", number + 1
+        return found

@@ -1,0 +1,142 @@
+"""The labelling loop: one answer at a time, one key a label, each on disk before the next is shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from typing import Literal
+
+import click
+
+from agentv.calibration.label_cards import Card
+from agentv.calibration.labels import Drawn, Label, LabelFile, Saying
+from agentv.report.figures import lines, one_line
+
+Key = Literal["pass", "fail", "skip", "undo", "quit"]
+
+_KEYS: dict[str, Key] = {
+    "p": "pass",
+    "f": "fail",
+    "s": "skip",
+    "u": "undo",
+    "q": "quit",
+    "\x03": "quit",
+    "\x04": "quit",
+}
+_PROMPT = "p pass   f fail   s skip   u undo   q quit > "
+_MOST_LINES, _LONGEST_LINE = 60, 400
+
+
+class Labelling:
+    """A person at work. `drawn` says how the cards were chosen."""
+
+    def __init__(self, file: LabelFile, *, labeller: str, drawn: Drawn, run_id: str) -> None:
+        self._file = file
+        self._labeller = labeller
+        self._drawn = drawn
+        self._run_id = run_id
+        self._interactive = sys.stdin.isatty() and sys.stdout.isatty()
+        self._read: Callable[[], str] = _line
+
+    def run(self, cards: list[Card]) -> None:
+        """Until all are labelled or the person quits. What was said is kept whatever happens."""
+        with _keys() if self._interactive else nullcontext(_line) as self._read:
+            self._go_through(cards)
+
+    def _go_through(self, cards: list[Card]) -> None:
+        place = 0
+        while place < len(cards):
+            self._show(cards[place], place, len(cards))
+            key = self._ask()
+            if key == "quit":
+                return
+            if key != "undo":
+                self._say(cards[place], key)
+                place += 1
+            elif place:
+                place -= 1
+                self._say(cards[place], None)
+            else:
+                click.echo("There is nothing to undo yet.")
+
+    def _ask(self) -> Key:
+        while True:
+            click.echo(_PROMPT, nl=False)
+            try:
+                typed = self._read()
+            except (EOFError, KeyboardInterrupt):
+                typed = "q"
+            key = _KEYS.get(typed[:1].lower())
+            click.echo(key or f"{typed!r} is none of these keys")
+            if key is not None:
+                return key
+
+    def _say(self, card: Card, saying: Saying | None) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self._file.add(
+            Label(
+                timestamp=now,
+                dataset=card.key.dataset,
+                eval_id=card.key.eval_id,
+                answer=card.key.answer,
+                label=saying,
+                drawn=self._drawn,
+                labeller=self._labeller,
+                run_id=self._run_id,
+            )
+        )
+
+    def _show(self, card: Card, place: int, total: int) -> None:
+        if self._interactive:
+            click.clear()
+        click.echo(f"\n{place + 1} of {total}   {one_line(card.key.eval_id, 60)}")
+        for title, text in _parts(card):
+            click.echo(click.style(f"\n{title}", bold=True) if self._interactive else f"\n{title}")
+            for line in lines(text, _MOST_LINES, _LONGEST_LINE):
+                click.echo(f"  {line}")
+        click.echo()
+
+
+def _parts(card: Card) -> Iterator[tuple[str, str]]:
+    """What is shown, in the order in which it is read; nothing of scores, judges or targets."""
+    if card.question:
+        yield "Question", card.question
+    if card.context:
+        yield "Context", "\n".join(card.context)
+    if card.expected_outcome:
+        yield "A good answer", card.expected_outcome
+    if card.reference:
+        yield "Reference", card.reference
+    if card.calls:
+        yield "Tool calls", "\n".join(card.calls)
+    yield "Answer", card.answer or "(the answer is empty)"
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[], str]]:
+    """One key at a time without Enter, from a terminal that is set back afterwards. Nothing that was typed is lost."""
+    try:
+        import termios
+        import tty
+    except ImportError:  # a system without them has a console of its own
+        yield click.getchar
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal, termios.TCSADRAIN)
+    try:
+        # All of what came: an arrow key is several characters, the last of which may look like one of ours.
+        yield lambda: os.read(terminal, 32).decode(errors="replace")
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _line() -> str:
+    """A line of a pipe or a file, for those who label with a program. A blank one is no key."""
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.strip() or " "

@@ -1,0 +1,331 @@
+"""Two runs held against each other: cases joined, trials averaged, every figure with what it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice, repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentv.comparison.comparison import Change, Comparison, Outcome, Pair, Part, Side, Use
+from agentv.comparison.scores import Column, Folded, RunScores, clusters_of
+from agentv.errors import AgentvError, UsageError
+from agentv.runs.folder import RunFolder
+from agentv.runs.store import read_run, whole_record
+from agentv.runs.summary import reason_of
+from agentv.runs.trials import rank, unit_of
+from agentv.stats.intervals import MeanAccumulator
+from agentv.stats.means import Estimate, paired_difference
+from agentv.stats.paired_comparison import Paired, compare_drawn, compare_paired
+from agentv.stats.power import holm, non_inferiority
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from agentv.model.result import Result
+
+
+THRESHOLD = 0.1
+CHANGES = 5
+
+_SHOWN_IDS = 10
+_FEWEST_OF_A_TAG = 3
+
+Name = tuple[str | None, ...]
+
+
+def compare_runs(
+    before: RunScores,
+    after: RunScores,
+    *,
+    threshold: float = THRESHOLD,
+    margin: float | None = None,
+    changes: int = CHANGES,
+    seed: int = 0,
+) -> Comparison:
+    """The second run against the first."""
+    joined = Joined(before, after)
+    if not joined.rows:
+        raise _nothing_in_common(before, after)
+    scores = joined.scores
+    paired = compare_paired(*scores, joined.clusters, seed=seed) if len(scores[0]) else None
+    pairs = Pairs(joined, threshold)
+    first, second = (
+        side_of(side, mean_of(values, joined.clusters)) for side, values in zip(joined.sides, scores, strict=True)
+    )
+    sides = first, second
+    if paired is not None and any(side.stopped_early for side in sides):
+        paired = _as_drawn(joined, paired)
+    return Comparison(
+        sides=sides,
+        paired=paired,
+        threshold=threshold,
+        wins=pairs.wins,
+        losses=pairs.losses,
+        ties=len(pairs) - pairs.wins - pairs.losses,
+        common=joined.rows,
+        pairs=pairs,
+        changes=tuple(_changes(joined, pairs, changes)),
+        evaluators=_evaluators(joined, seed),
+        tags=_tags(joined, seed),
+        cost=_use(joined, before.cost, after.cost),
+        duration=_use(joined, before.duration, after.duration),
+        unmatched=joined.unmatched,
+        unmatched_ids=joined.unmatched_ids,
+        unscored=joined.unscored,
+        non_inferiority=None if margin is None or paired is None else non_inferiority(paired.estimate, margin),
+        notes=tuple(joined.notes),
+    )
+
+
+class Joined:
+    """The cases of two runs under the same names, in the order of the first, and which of them both sides scored."""
+
+    def __init__(self, before: RunScores, after: RunScores) -> None:
+        import numpy as np  # late: see agentv.stats
+
+        self.notes: list[str] = []
+        self.parts = name_parts((before, after), self.notes)
+        self.sides = Folded(before, self.parts), Folded(after, self.parts)
+        if self.sides[0].names.keys().isdisjoint(self.sides[1].names):
+            self._join_by_id(before, after)
+        names, others = (side.names for side in self.sides)
+        common = [(row, other) for name, row in names.items() if (other := others.get(name)) is not None]
+        self._all = np.array(common, dtype=np.intp).reshape(-1, 2)
+        first = self.sides[0].means(before.scores)[self._all[:, 0]]
+        second = self.sides[1].means(after.scores)[self._all[:, 1]]
+        there = ~np.isnan(first) & ~np.isnan(second)
+        self.rows = len(common)
+        self.index = self._all[there]
+        self.scores = first[there], second[there]
+        self.unscored = int(np.isnan(first).sum()), int(np.isnan(second).sum())
+        self.unmatched = len(names) - self.rows, len(others) - self.rows
+        self.unmatched_ids = self._only_in(0), self._only_in(1)
+        self._names: list[Name] = list(names)
+        self.clusters = self._clusters(self.index)
+
+    def name(self, row: int) -> Name:
+        """What the case in a row of the scores is called."""
+        return self._names[int(self.index[row][0])]
+
+    def column(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        """Two columns over the cases of which both sides have a number, and the clusters of those."""
+        import numpy as np
+
+        first = self.sides[0].means(before)[self._all[:, 0]]
+        second = self.sides[1].means(after)[self._all[:, 1]]
+        there = ~np.isnan(first) & ~np.isnan(second)
+        return first[there], second[there], self._clusters(self._all[there])
+
+    def tags(self) -> dict[str, NDArray[Any]]:
+        """The rows of the scores that have each tag, of which either side may know."""
+        import numpy as np
+
+        if not len(self.index):
+            return {}
+        known, codes = [], []
+        for side, index in zip(self.sides, self.index.T, strict=True):
+            numbers = np.array(side.run.tags, dtype=np.intp)[np.array(side.first, dtype=np.intp)[index]]
+            known.append(list(side.run.tag_sets))
+            codes.append(numbers)
+        found, which = np.unique(codes[0] * len(known[1]) + codes[1], return_inverse=True)
+        rows = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
+        parts: dict[str, list[NDArray[Any]]] = {}
+        for code, part in zip(found.tolist(), rows, strict=True):
+            for tag in {*known[0][code // len(known[1])], *known[1][code % len(known[1])]}:
+                parts.setdefault(tag, []).append(part)
+        return {tag: np.sort(np.concatenate(parts[tag])) for tag in sorted(parts)}
+
+    def _join_by_id(self, before: RunScores, after: RunScores) -> None:
+        """Datasets that were renamed, or that one tool does not name: ids alone, where they are unique."""
+        by_id = Folded(before, (1,)), Folded(after, (1,))
+        unique = all(len(side.names) == len({key[:2] for key in side.run.cases}) for side in by_id)
+        if unique and not by_id[0].names.keys().isdisjoint(by_id[1].names):
+            self.sides, self.parts = by_id, (1,)
+            self.notes.append("No dataset is in both: cases are matched by their ids alone")
+
+    def _only_in(self, side: int) -> tuple[str, ...]:
+        if not self.unmatched[side]:
+            return ()
+        mine, other = self.sides[side].names, self.sides[1 - side].names
+        place = self.parts.index(1)
+        return tuple(islice((str(name[place]) for name in mine if name not in other), _SHOWN_IDS))
+
+    def _clusters(self, index: NDArray[Any]) -> NDArray[Any] | None:
+        return clusters_of(self.sides, index)
+
+
+def side_of(side: Folded, mean: Estimate | None) -> Side:
+    """A run as a comparison names it, with the mean of the cases that are compared."""
+    run = side.run
+    return Side(
+        label=run.label,
+        path=str(run.path),
+        targets=tuple(run.targets),
+        cases=len(side.names),
+        records=run.records,
+        errors=run.errors,
+        error_classes=dict(run.error_classes),
+        unscored=run.unscored,
+        mean=mean,
+        stopped_early=_stopped_early(run.path),
+    )
+
+
+def mean_of(scores: NDArray[Any], clusters: NDArray[Any] | None) -> Estimate | None:
+    """The mean of the cases of one side, trials averaged, with the interval that a run's summary would have."""
+    found = MeanAccumulator()
+    for value, cluster in zip(scores.tolist(), repeat(None) if clusters is None else clusters.tolist()):  # noqa: B905
+        found.add(value, cluster)
+    return None if found.mean is None else Estimate(found.mean, None, found.ci95, found.n, found.clusters)
+
+
+def name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
+    """What tells cases apart: dataset and id; target and prompt too where every side has several, and one in common."""
+    parts: tuple[int, ...] = (0, 1)
+    for place, plural in ((2, "targets"), (3, "prompts")):
+        found: list[list[Any]] = [run.targets if place == 2 else run.prompts for run in runs]
+        if all(len(each) > 1 for each in found) and set(found[0]).intersection(*found[1:]):
+            parts += (place,)
+            continue
+        for run, each in zip(runs, found, strict=True):
+            if len(each) > 1:
+                hint = f"; {run.label}:{each[0]} picks one" if place == 2 else ""
+                names = ", ".join(map(str, each))
+                notes.append(f"{run.label} has {len(each)} {plural} ({names}), averaged case by case{hint}")
+    return parts
+
+
+class Pairs(Sequence[Pair]):
+    """The cases that both sides scored; each is made when it is looked at, because most never are."""
+
+    def __init__(self, joined: Joined, threshold: float) -> None:
+        import numpy as np
+
+        self._joined = joined
+        self._threshold = threshold
+        first, second = joined.scores
+        # Without what rounding leaves: 0.9 - 0.8 is 0.1.
+        self.deltas = np.round(second - first, 12)
+        self.wins = int(((self.deltas >= threshold) & (self.deltas > 0)).sum())
+        self.losses = int(((self.deltas <= -threshold) & (self.deltas < 0)).sum())
+
+    def __len__(self) -> int:
+        return len(self.deltas)
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(len(self)))]
+        name = self._joined.name(row)
+        delta = float(self.deltas[row])
+        outcome: Outcome = "win" if delta >= self._threshold else "loss" if delta <= -self._threshold else "tie"
+        return Pair(
+            dataset=str(name[0]) if len(name) > 1 else "",
+            eval_id=str(name[1] if len(name) > 1 else name[0]),
+            target=name[2] if 2 in self._joined.parts else None,
+            prompt=name[-1] if 3 in self._joined.parts else None,
+            score1=float(self._joined.scores[0][row]),
+            score2=float(self._joined.scores[1][row]),
+            delta=delta,
+            outcome="tie" if delta == 0 else outcome,
+        )
+
+
+def _changes(joined: Joined, pairs: Pairs, most: int) -> Iterable[Change]:
+    """The largest changes, losses before wins of the same size."""
+    import numpy as np
+
+    order = np.lexsort((pairs.deltas, -np.abs(pairs.deltas)))
+    for row in [int(row) for row in order[:most] if pairs.deltas[row]]:
+        before, after = (_record(joined, side, int(joined.index[row][side])) for side in (0, 1))
+        reason = reason_of(after, before) or None if after else None
+        answers = [each.candidate_answer if each else None for each in (before, after)]
+        yield Change(pair=pairs[row], answer1=answers[0], answer2=answers[1], reason=reason)
+
+
+def _record(joined: Joined, side: int, row: int) -> Result | None:
+    folded = joined.sides[side]
+    case = folded.first[row]
+    start = folded.run.starts[case]
+    if start is not None:
+        return whole_record(folded.run.path, start)
+    key = next(key for key, number in folded.run.cases.items() if number == case)
+    found = (result for result in read_run(folded.run.path) if result.score is not None)
+    return next((each for each in found if (each.dataset, each.eval_id, each.target, each.prompt) == key), None)
+
+
+def _evaluators(joined: Joined, seed: int) -> tuple[Part, ...]:
+    before, after = joined.sides[0].run.evaluators, joined.sides[1].run.evaluators
+    found = []
+    for name in [name for name in before if name in after]:
+        first, second, clusters = joined.column(before[name], after[name])
+        if len(first):
+            found.append((name, compare_paired(first, second, clusters, seed=seed, test=False)))
+    return _adjusted(found)
+
+
+def _tags(joined: Joined, seed: int) -> tuple[Part, ...]:
+    found = []
+    tags = joined.tags()
+    if few := sum(len(rows) < _FEWEST_OF_A_TAG for rows in tags.values()):
+        joined.notes.append(f"{few:,} tags with fewer than {_FEWEST_OF_A_TAG} cases are not compared by themselves")
+    for tag, rows in tags.items():
+        if len(rows) < _FEWEST_OF_A_TAG:
+            continue
+        clusters = None if joined.clusters is None else joined.clusters[rows]
+        first, second = (side[rows] for side in joined.scores)
+        found.append((tag, compare_paired(first, second, clusters, seed=seed, test=False)))
+    return _adjusted(found)
+
+
+def _adjusted(found: Sequence[tuple[str, Paired]]) -> tuple[Part, ...]:
+    """With p-values that know how many questions were asked; a part without one asks none."""
+    asked = [paired.p_value for _, paired in found if paired.p_value is not None]
+    adjusted = iter(holm(asked))
+    return tuple(
+        Part(name=name, paired=paired, p_adjusted=None if paired.p_value is None else next(adjusted))
+        for name, paired in found
+    )
+
+
+def _use(joined: Joined, before: Column, after: Column) -> Use | None:
+    first, second, clusters = joined.column(before, after)
+    if not len(first):
+        return None
+    difference = paired_difference(first, second, clusters)
+    return Use(n=len(first), before=float(first.mean()), after=float(second.mean()), difference=difference.estimate)
+
+
+def _as_drawn(joined: Joined, paired: Paired) -> Paired:
+    """With an interval that holds for runs that were stopped early, where all of them drew in the same order."""
+    stopped = [side for side in joined.sides if _stopped_early(side.run.path)]
+    seeds = {RunFolder(side.run.path).read_manifest().seed or 0 for side in stopped}
+    if len(seeds) > 1:
+        return paired
+    (seed,), side = seeds, stopped[0]
+    place = joined.sides.index(side)
+    sums: dict[tuple[int, str], tuple[float, int]] = {}
+    deltas = (joined.scores[1] - joined.scores[0]).tolist()
+    keys = list(side.run.cases)
+    for row, delta in zip(joined.index[:, place].tolist(), deltas, strict=True):
+        case = side.first[row]
+        unit = unit_of(side.run.conversations[case], side.run.paths[case], keys[case][1])
+        total, count = sums.get((rank(seed, unit), unit), (0.0, 0))
+        sums[rank(seed, unit), unit] = total + delta, count + 1
+    return compare_drawn(paired, (sums[key] for key in sorted(sums)), max(count for _, count in sums.values()))
+
+
+def _stopped_early(path: Path | str) -> bool:
+    folder = RunFolder(path)
+    try:
+        return folder.manifest_path.is_file() and folder.read_manifest().stopped_early
+    except AgentvError:
+        return False  # a manifest of another version; the records are read all the same
+
+
+def _nothing_in_common(before: RunScores, after: RunScores) -> UsageError:
+    def example(run: RunScores) -> str:
+        return next((f"{key[0]}/{key[1]}" for key in run.cases), "no case")
+
+    detail = f"{before.label} has {example(before)}, {after.label} has {example(after)}"
+    return UsageError("The runs have no case in common", detail, "Cases are joined by dataset and id")

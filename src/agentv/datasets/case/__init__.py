@@ -1,0 +1,1 @@
+"""Build one case from one row."""

@@ -1,0 +1,361 @@
+"""A row → a case: aliases, required fields, shorthand, variables, evaluators, all in one place for every format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.case import evaluator_entries as evaluators
+from agentv.datasets.case.header import Header, read_execution
+from agentv.datasets.case.keys import CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
+from agentv.datasets.case.prompts import Prompt, PromptError, read_prompt
+from agentv.datasets.case.shorthand import MessageReader, is_message
+from agentv.datasets.case_ids import ItemNames
+from agentv.datasets.files import FileError, FileFinder
+from agentv.datasets.formats.yaml_scalars import WrittenInt
+from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn, Workspace
+from agentv.model.message import Message
+from agentv.model.values import FrozenDict, NestingError, freeze
+from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.settings.settings_reader import aliases_of, known_keys, read_settings, read_value
+
+_OUTCOMES = ("expected_outcome", "outcome", "criteria")
+_CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
+_TURN_KEYS = ("input", "expected_output", *evaluators.LIST_KEYS)
+_FOREIGN = {
+    "reference_answer": "expected_output",
+    "reference": "expected_output",
+    "expected": "expected_output",
+    "ideal": "expected_output",
+    "answer": "expected_output",
+    "question": "input",
+    "query": "input",
+    "messages": "input",
+    "inputs": "input",
+}
+"""What other tools call the same thing."""
+
+_DETAIL_KEYS = frozenset({"description", "context", "rubrics", "turns", "user", "workspace"})
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What the dataset around a row decides about it."""
+
+    header: Header
+    finder: FileFinder
+    agentmark: bool = False
+    outcome_optional: bool = False
+    settings_file: str = ""
+
+
+class CaseBuilder:
+    """Builds the cases of one dataset. Holds nothing of a case but the names AgentMark rows were given."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._header = rules.header
+        self._messages = MessageReader(rules.finder)
+        self._names = ItemNames()
+
+    def build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
+        """A case from any row. With errors in `problems` it is as much of the case as could be built, or None."""
+        try:
+            case = self._build(row, place, offset, problems)
+        except (NestingError, RecursionError):
+            problems.error((), f"The case is {NestingError()}")
+            case = None
+        return case
+
+    def _build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
+        self._check_keys(row, problems)
+        header = self._header
+        execution_keys = self._execution_keys(row, problems)
+        id = self._id(row, problems)
+        outcome = self._outcome(row, problems)
+        stored, variables, prompts = self._input(row, problems)
+        expected = self._expected_output(row, problems)
+        specs, rubric = self._evaluators(row, execution_keys, bool(expected), problems)
+        return EvalCase(
+            id,
+            outcome,
+            stored,
+            expected,
+            _typed(row, "conversation_id", str, problems),
+            self._metadata(row, problems),
+            self._tags(row, problems),
+            header.execution if execution_keys is None else read_execution(execution_keys).over(header.execution),
+            specs,
+            self._details(row, variables, prompts, rubric, problems),
+            place,
+            offset,
+        )
+
+    def _check_keys(self, row: dict[str, Any], problems: Problems) -> None:
+        if row.keys() <= _CASE_KEYS or _is_result(row):
+            return
+        for key in row:
+            if key in _CASE_KEYS:
+                continue
+            if key in CaseKeys.unsupported:
+                if row[key] is not None:
+                    problems.error((key,), f"Field '{key}' is not supported", CaseKeys.unsupported[key])
+                continue
+            meant = f"Did you mean '{_FOREIGN[key]}'?" if key in _FOREIGN else did_you_mean(key, _CASE_KEYS)
+            hint = meant or "Keep data of your own under 'metadata'"
+            problems.warning((key,), f"Unknown field '{key}'", hint)
+
+    def _id(self, row: dict[str, Any], problems: Problems) -> str:
+        id = row.get("id")
+        if isinstance(id, str):
+            if not id.strip():
+                problems.error(("id",), "Field 'id' must not be blank")
+            return id
+        if isinstance(id, int) and not isinstance(id, bool):
+            return id.written if isinstance(id, WrittenInt) else str(id)
+        if id is not None:
+            problems.wrong_type(("id",), "a string", id)
+        elif self._rules.agentmark:
+            return self._names.name(row.get("input"))
+        else:
+            problems.missing(("id",), self._required_fields(row))
+        return ""
+
+    def _outcome(self, row: dict[str, Any], problems: Problems) -> str:
+        given = [key for key in _OUTCOMES if row.get(key) is not None]
+        if not given:
+            if not self._may_lack_outcome(row):
+                problems.missing(("expected_outcome",), self._required_fields(row))
+            return ""
+        for key in given[1:]:
+            problems.warning((key,), f"Field '{key}' is ignored beside '{given[0]}'")
+        outcome = row[given[0]]
+        if not isinstance(outcome, str):
+            problems.wrong_type((given[0],), "a string", outcome)
+            return ""
+        return outcome
+
+    def _may_lack_outcome(self, row: dict[str, Any]) -> bool:
+        if self._rules.agentmark:
+            return True
+        if not self._rules.outcome_optional:
+            return False
+        execution = row.get("execution")
+        lists = isinstance(execution, dict) and execution.get("evaluators")
+        keys = ("expected_output", "expected_messages", "evaluator", "rubrics", "turns", *evaluators.LIST_KEYS)
+        return bool(lists) or any(row.get(key) for key in keys) or not self._header.evaluators.kind_only
+
+    def _required_fields(self, row: dict[str, Any]) -> str:
+        if self._rules.agentmark:
+            return "Required fields: input"
+        if self._rules.outcome_optional:
+            return "Required fields: id, input, and one of criteria, expected_output, assertions"
+        fields = "Required fields: id, expected_outcome, input"
+        if "id" in row and isinstance(row.get("input"), dict) and not is_message(row["input"]):
+            fields += (
+                f"\nRows of AgentMark may leave it out: write 'format: agentmark' into {self._rules.settings_file}"
+            )
+        if _is_result(row):
+            fields += "\nThis looks like a file of results, not of cases"
+        return fields
+
+    def _new_or_old(self, row: dict[str, Any], new: str, old: str, problems: Problems) -> tuple[str, Any]:
+        """The value under the new name, or else the old one, with what there is to say about the old one."""
+        value, former = row.get(new), row.get(old)
+        if former is None:
+            return new, value
+        if value is not None:
+            problems.warning((old,), f"Field '{old}' is ignored beside '{new}'", topic=f"ignored {old}")
+            return new, value
+        if not isinstance(former, list):
+            problems.wrong_type((old,), "an array", former)
+            return old, None
+        problems.warning((old,), f"Field '{old}' is deprecated: use '{new}'", topic=f"deprecated {old}")
+        return old, former
+
+    def _input(
+        self, row: dict[str, Any], problems: Problems
+    ) -> tuple[str | tuple[Message, ...], FrozenDict | None, tuple[PromptInput, ...]]:
+        before = len(problems.errors)
+        key, value = self._new_or_old(row, "input", "input_messages", problems)
+        if value is None or value == []:
+            if len(problems.errors) == before:
+                problems.missing((key,), self._required_fields(row))
+            return (), None, ()
+        prompts = self._prompts_for(row, problems)
+        if isinstance(value, dict) and not is_message(value):
+            return self._render(value, prompts, problems)
+        if prompts:
+            problems.warning(
+                (key,), "The prompt is ignored: it applies to an object of variables only", topic="prompt ignored"
+            )
+        return self._messages.input(value, (key,), problems), None, ()
+
+    def _prompts_for(self, row: dict[str, Any], problems: Problems) -> tuple[Prompt, ...]:
+        if row.get("prompt") is None:
+            return self._header.prompts
+        own = read_prompt(row["prompt"], ("prompt",), problems, self._rules.finder)
+        return () if own is None else (own,)
+
+    def _render(
+        self, variables: dict[str, Any], prompts: tuple[Prompt, ...], problems: Problems
+    ) -> tuple[str | tuple[Message, ...], FrozenDict | None, tuple[PromptInput, ...]]:
+        frozen: FrozenDict = freeze(variables)
+        if not prompts:
+            return self._user_message(variables, problems), frozen, ()
+        rendered = []
+        for prompt in prompts:
+            try:
+                rendered.append(PromptInput(prompt.id, prompt.render(frozen)))
+            except PromptError as error:
+                problems.error(("input",), error.message, error.hint)
+        if len(rendered) == 1 and not self._header.several_prompts:
+            return rendered[0].input, frozen, ()
+        return (), frozen, tuple(rendered)
+
+    def _user_message(self, variables: dict[str, Any], problems: Problems) -> str:
+        text = variables.get("userMessage")
+        if isinstance(text, str):
+            return text
+        if text is not None:
+            problems.wrong_type(("input", "userMessage"), "a string", text)
+        elif isinstance(variables.get("role"), str) and "content" in variables:
+            message = f"Role {variables['role']!r} is none of system, user, assistant, tool, so 'input' holds variables"
+            problems.error(
+                ("input",), message, did_you_mean(variables["role"], ("system", "user", "assistant", "tool"))
+            )
+        elif not problems.errors and not self._header.prompt_failed:
+            where = f" in {self._rules.settings_file}" if self._rules.settings_file else ""
+            hint = (
+                f"Add a string 'userMessage' to 'input', or give the dataset a 'prompt'{where} that uses the variables"
+            )
+            problems.error(("input",), "Field 'input' holds variables, and nothing says how to render them", hint)
+        return ""
+
+    def _expected_output(self, row: dict[str, Any], problems: Problems) -> str | tuple[Message, ...]:
+        key, value = self._new_or_old(row, "expected_output", "expected_messages", problems)
+        if value is None:
+            return ()
+        if key == "expected_messages":
+            return self._messages.messages(value, (key,), problems)
+        return self._messages.expected_output(value, (key,), problems)
+
+    def _execution_keys(self, row: dict[str, Any], problems: Problems) -> ExecutionKeys | None:
+        execution = row.get("execution")
+        return None if execution is None else _read_execution(execution, ("execution",), problems)
+
+    def _evaluators(
+        self, row: dict[str, Any], execution: ExecutionKeys | None, has_reference: bool, problems: Problems
+    ) -> tuple[tuple[Any, ...], Any]:
+        rubrics = row.get("rubrics")
+        rubric = None if rubrics is None else evaluators.read_rubrics(rubrics, ("rubrics",), problems)
+        own = evaluators.read_level(row, row.get("execution"), (), problems)
+        inherit = self._header.inherit_evaluators
+        if execution is not None and row["execution"].get("inherit_evaluators") is not None:
+            inherit = execution.inherit_evaluators
+        specs = evaluators.choose(own, self._header.evaluators, rubric, inherit=inherit)
+        if self._rules.agentmark and not has_reference:
+            # Without a reference only what was named and can do without one has anything to score.
+            by_default = own is None and rubric is None and self._header.evaluators is evaluators.DEFAULT
+            specs = () if by_default else tuple(spec for spec in specs if not evaluators.needs_of(spec).reference)
+        return specs, rubric
+
+    def _metadata(self, row: dict[str, Any], problems: Problems) -> FrozenDict:
+        metadata = _typed(row, "metadata", dict[str, Any], problems)
+        if metadata is None:
+            return self._header.metadata
+        return self._header.with_metadata(row["metadata"])
+
+    def _tags(self, row: dict[str, Any], problems: Problems) -> tuple[str, ...]:
+        tags = _typed(row, "tags", list[str], problems)
+        return self._header.tags if tags is None else self._header.with_tags(tags)
+
+    def _details(
+        self,
+        row: dict[str, Any],
+        variables: FrozenDict | None,
+        prompts: tuple[PromptInput, ...],
+        rubric: Any,
+        problems: Problems,
+    ) -> CaseDetails:
+        if variables is None and _DETAIL_KEYS.isdisjoint(row):
+            return NO_DETAILS
+        context = _typed(row, "context", str | list[str], problems)
+        user = _typed(row, "user", UserKeys, problems)
+        workspace = _typed(row, "workspace", WorkspaceKeys, problems)
+        details = CaseDetails(
+            description=_typed(row, "description", str, problems),
+            context=(context,) if isinstance(context, str) else tuple(context or ()),
+            rubrics=tuple(rubric.settings["rubrics"]) if rubric is not None else (),
+            variables=variables,
+            prompts=prompts,
+            turns=self._turns(row.get("turns"), problems),
+            user=None if user is None else SimulatedUser(**msgspec.structs.asdict(user)),
+            workspace=None if workspace is None else self._workspace(workspace, problems),
+        )
+        return NO_DETAILS if details == NO_DETAILS else details
+
+    def _workspace(self, keys: WorkspaceKeys, problems: Problems) -> Workspace:
+        digest = path = ""
+        if keys.template is not None:
+            try:
+                path, digest = self._rules.finder.find_folder(keys.template)
+            except FileError as error:
+                problems.error(("workspace", "template"), error.message, error.hint)
+        return Workspace(keys.template, _commands(keys.setup), _commands(keys.teardown), keys.keep, digest, path)
+
+    def _turns(self, turns: Any, problems: Problems) -> tuple[Turn, ...]:
+        if turns is None:
+            return ()
+        if not isinstance(turns, list):
+            problems.wrong_type(("turns",), "an array", turns)
+            return ()
+        return tuple(self._turn(turn, ("turns", index), problems) for index, turn in enumerate(turns))
+
+    def _turn(self, data: Any, path: KeyPath, problems: Problems) -> Turn:
+        if not isinstance(data, dict):
+            problems.wrong_type(path, 'an object such as {"input": "…"}', data)
+            return Turn(())
+        for key in data:
+            if key not in _TURN_KEYS:
+                problems.warning((*path, key), f"Unknown field '{key}' in a turn", did_you_mean(key, _TURN_KEYS))
+        if data.get("input") is None:
+            problems.missing((*path, "input"))
+            return Turn(())
+        given = self._messages.input(data["input"], (*path, "input"), problems)
+        if not isinstance(given, str) and given and given[-1].role not in ("user", "tool"):
+            name = field_name((*path, "input"))
+            problems.error((*path, "input"), f"Field '{name}' must end with a message of the user, or of a tool")
+        expected: Any = ()
+        if data.get("expected_output") is not None:
+            expected = self._messages.expected_output(data["expected_output"], (*path, "expected_output"), problems)
+        chosen = evaluators.read_level(data, None, path, problems)
+        return Turn(
+            (Message("user", given),) if isinstance(given, str) else given,
+            (Message("assistant", expected),) if isinstance(expected, str) else expected,
+            chosen.specs if chosen else (),
+        )
+
+
+def _is_result(row: dict[str, Any]) -> bool:
+    return "score" in row and ("eval_id" in row or "test_id" in row)
+
+
+def _execution_keys(execution: Any, path: KeyPath, problems: Problems) -> ExecutionKeys | None:
+    if not isinstance(execution, dict):
+        problems.wrong_type(path, "an object", execution)
+        return None
+    known = {key: value for key, value in execution.items() if key != "evaluators"}
+    return read_settings(ExecutionKeys, known, path, problems)
+
+
+_read_execution = Memo(_execution_keys)
+
+
+def _typed(row: dict[str, Any], key: str, type_: Any, problems: Problems) -> Any:
+    value = row.get(key)
+    return None if value is None else read_value(type_, value, (key,), problems)
+
+
+def _commands(value: str | list[str] | None) -> str | tuple[str, ...] | None:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,167 @@
+"""`input` and `expected_output` in every form users write them → messages. Nothing malformed passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentv.datasets.files import FileError, FileFinder, is_address
+from agentv.model.message import PART_KINDS, ROLES, FilePart, ImagePart, Message, Part, TextPart, ToolCall
+from agentv.model.values import freeze
+from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, type_word
+from agentv.settings.settings_reader import read_settings
+
+_MESSAGE_KEYS = ("role", "content", "tool_calls", "name")
+_PART_KEYS = ("type", "value")
+_ROLE_LIST = ", ".join(ROLES)
+_SHAPES = 'Write a string, or a list of messages such as [{"role": "user", "content": "…"}]'
+
+
+class MessageReader:
+    """Reads messages for one dataset; files they name are found and hashed on the way."""
+
+    def __init__(self, finder: FileFinder) -> None:
+        self._finder = finder
+
+    def expected_output(self, value: Any, path: KeyPath, problems: Problems) -> str | tuple[Message, ...]:
+        """The reference answer: text, messages, or any other JSON value as the content of one assistant message."""
+        if isinstance(value, str):
+            return value
+        if is_message(value):
+            return self.messages([value], path, problems, single=True)
+        if isinstance(value, list) and value and is_message(value[0]):
+            return self.messages(value, path, problems)
+        suspect = value[0] if isinstance(value, list) and value else value
+        if _looks_like_message(suspect):
+            read_as = "one assistant message with this data as its content"
+            problems.warning(path, f"Role {suspect['role']!r} is none of {_ROLE_LIST}; read as {read_as}")
+        return (Message("assistant", freeze(value)),)
+
+    def input(self, value: Any, path: KeyPath, problems: Problems) -> str | tuple[Message, ...]:
+        """The messages of an input that is text or messages; variables are not read here."""
+        if isinstance(value, str):
+            return value
+        if is_message(value):
+            return self.messages([value], path, problems, single=True)
+        if not isinstance(value, list):
+            problems.wrong_type(path, "a string, an array of messages or an object", value, _SHAPES)
+            return ()
+        return self.messages(value, path, problems)
+
+    def messages(
+        self, items: list[Any], path: KeyPath, problems: Problems, *, single: bool = False
+    ) -> tuple[Message, ...]:
+        """Every item as a message; one that is none is an error at its place."""
+        read = [self._message(item, path if single else (*path, index), problems) for index, item in enumerate(items)]
+        return tuple(message for message in read if message is not None)
+
+    def _message(self, data: Any, path: KeyPath, problems: Problems) -> Message | None:
+        if not isinstance(data, dict):
+            problems.wrong_type(path, "a message", data, _SHAPES)
+            return None
+        role = data.get("role")
+        if role not in ROLES:
+            _note_role(data, path, problems)
+            return None
+        for key in data:
+            if key not in _MESSAGE_KEYS:
+                hint = did_you_mean(key, _MESSAGE_KEYS) or f"A message has {', '.join(_MESSAGE_KEYS)}"
+                problems.warning((*path, key), f"Unknown field '{key}' in a message", hint, topic=f"message.{key}")
+        content, calls, name = data.get("content"), data.get("tool_calls"), data.get("name")
+        if content is None and calls is None:
+            problems.error(path, "A message needs 'content' or 'tool_calls'")
+        if name is not None and not isinstance(name, str):
+            problems.wrong_type((*path, "name"), "a string", name)
+        return Message(
+            role,
+            self._content(content, (*path, "content"), problems),
+            self._tool_calls(calls, (*path, "tool_calls"), problems),
+            name,
+        )
+
+    def _content(self, content: Any, path: KeyPath, problems: Problems) -> Any:
+        if isinstance(content, list):
+            parts = [self._part(item, (*path, index), problems) for index, item in enumerate(content)]
+            return tuple(part for part in parts if part is not None)
+        if content is not None and not isinstance(content, str | dict):
+            problems.wrong_type(path, "a string, an object or an array of parts", content)
+            return None
+        return freeze(content)
+
+    def _part(self, data: Any, path: KeyPath, problems: Problems) -> Part | None:
+        if isinstance(data, str):
+            return TextPart(data)
+        if not isinstance(data, dict):
+            problems.wrong_type(path, 'a string or an object such as {"type": "text", "value": "…"}', data)
+            return None
+        kind = PART_KINDS.get(data["type"]) if isinstance(data.get("type"), str) else None
+        if kind is None:
+            found = f"got {data['type']!r}" if "type" in data else "and is missing"
+            problems.error((*path, "type"), f"The type of a part must be one of {', '.join(PART_KINDS)}, {found}")
+            return None
+        if not isinstance(data.get("value"), str):
+            if data.get("value") is None:
+                problems.missing((*path, "value"), did_you_mean_value(data))
+            else:
+                problems.wrong_type((*path, "value"), "a string", data["value"])
+            return None
+        for key in data:
+            if key not in _PART_KEYS:
+                hint = did_you_mean(key, _PART_KEYS) or f"A part has {', '.join(_PART_KEYS)}"
+                problems.warning((*path, key), f"Unknown field '{key}' in a part", hint, topic=f"part.{key}")
+        return TextPart(data["value"]) if kind is TextPart else self._located(kind, data["value"], path, problems)
+
+    def _located(self, kind: type[Part], value: str, path: KeyPath, problems: Problems) -> Part | None:
+        if kind is ImagePart and is_address(value):
+            return ImagePart(value)
+        try:
+            found = self._finder.find(value)
+        except FileError as error:
+            problems.error((*path, "value"), error.message, error.hint)
+            return None
+        return (ImagePart if kind is ImagePart else FilePart)(value, found.digest, found.path)
+
+    def _tool_calls(self, calls: Any, path: KeyPath, problems: Problems) -> tuple[ToolCall, ...]:
+        if calls is None:
+            return ()
+        if not isinstance(calls, list):
+            problems.wrong_type(path, "an array", calls)
+            return ()
+        read = [_tool_call(call, (*path, index), problems) for index, call in enumerate(calls)]
+        return tuple(call for call in read if call is not None)
+
+
+def is_message(value: Any) -> bool:
+    """Whether a value is meant as a message: a known role, with content or tool calls beside it."""
+    return isinstance(value, dict) and value.get("role") in ROLES and ("content" in value or "tool_calls" in value)
+
+
+def did_you_mean_value(data: dict[str, Any]) -> str:
+    """What to say about a part without `value`."""
+    other = next((key for key in data if key not in _PART_KEYS), None)
+    return f"A part keeps its text or file name in 'value', not in '{other}'" if other else ""
+
+
+def _tool_call(data: Any, path: KeyPath, problems: Problems) -> ToolCall | None:
+    if not isinstance(data, dict):
+        problems.wrong_type(path, 'an object such as {"tool": "Read", "input": {…}}', data)
+        return None
+    if "tool" not in data and isinstance(data.get("function"), dict):
+        hint = 'Write {"tool": name, "input": arguments}'
+        problems.error(path, "A tool call names its tool in 'tool'; this one is in a chat API's form", hint)
+        return None
+    return read_settings(ToolCall, {key: freeze(value) for key, value in data.items()}, path, problems)
+
+
+def _note_role(data: dict[str, Any], path: KeyPath, problems: Problems) -> None:
+    role = data.get("role")
+    if role is None:
+        problems.missing((*path, "role"), _SHAPES)
+    elif isinstance(role, str):
+        hint = did_you_mean(role, ROLES)
+        problems.error((*path, "role"), f"The role of a message must be one of {_ROLE_LIST}, got {role!r}", hint)
+    else:
+        problems.error((*path, "role"), f"The role of a message must be one of {_ROLE_LIST}, got {type_word(role)}")
+
+
+def _looks_like_message(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("role"), str) and "content" in value

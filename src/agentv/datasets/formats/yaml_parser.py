@@ -1,0 +1,382 @@
+"""YAML text → plain data that knows its lines. YAML 1.2 core types; bounded depth and aliases; no tags that run code.
+
+PyYAML's C parser gives the events; everything that decides a value is here. Does not know what a dataset is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import yaml
+
+from agentv.datasets.formats.yaml_scalars import resolve
+from agentv.model.values import MAX_DEPTH
+from agentv.settings.diagnostics import KeyPath
+
+ALIAS_ALLOWANCE = 1_000_000
+"""Nodes that aliases may add to any document; ten times its written nodes are allowed besides."""
+
+
+class YamlError(Exception):
+    """Text that is not the YAML we take. Line and column count from 1."""
+
+    def __init__(self, what: str, line: int, column: int | None, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.line = line
+        self.column = column
+        self.hint = hint
+
+
+class Mark(NamedTuple):
+    """A place in the text, counted from 1."""
+
+    line: int
+    column: int
+
+
+class Map(dict[str, Any]):
+    """A mapping that knows where it starts and where each key stands."""
+
+    __slots__ = ("keys_at", "start")
+
+    start: Any
+    keys_at: dict[str, Any]
+
+
+class Seq(list[Any]):
+    """A sequence that knows where it starts and where each item stands."""
+
+    __slots__ = ("items_at", "start")
+
+    start: Any
+    items_at: list[Any]
+
+
+def locate(node: Any, path: KeyPath) -> Mark | None:
+    """Where the value at the end of `path` stands; the last step that exists, when the path leads nowhere."""
+    mark = getattr(node, "start", None)
+    for step in path:
+        if isinstance(node, Map) and step in node:
+            mark, node = node.keys_at[str(step)], node[str(step)]
+        elif isinstance(node, Seq) and isinstance(step, int) and step < len(node):
+            mark, node = node.items_at[step], node[step]
+        else:
+            break
+    return None if mark is None else Mark(mark.line + 1, mark.column + 1)
+
+
+def parse_yaml(data: bytes) -> Any:
+    """The one document in `data` as Map, Seq and scalars; None for an empty document. Raises YamlError."""
+    text = _decode(data)
+    guard = _BreakGuard(text)
+    try:
+        return _Builder(guard).build(guard.text)
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, guard.text) from None
+    except yaml.reader.ReaderError as error:
+        raise _character_error(error, guard.text) from None
+
+
+def composed(text: str) -> Any:
+    """The nodes of a text that was read before, with the places where each begins and ends in it."""
+    return yaml.compose(_BreakGuard(text).text, Loader=yaml.CSafeLoader)
+
+
+class _BreakGuard:
+    """Keeps U+0085, U+2028 and U+2029 as they are: the parser takes them for line breaks, as YAML 1.1 did."""
+
+    BREAKS = "\x85\u2028\u2029"
+
+    def __init__(self, text: str) -> None:
+        self.restore: dict[int, str] = {}
+        if any(char in text for char in self.BREAKS):
+            # A stand-in must be nowhere in the text, as itself or as an escape.
+            lower = text.lower()
+            free = (code for code in range(0xE000, 0xF900) if chr(code) not in text and f"{code:04x}" not in lower)
+            swap = dict(zip(map(ord, self.BREAKS), free, strict=False))
+            self.restore = {code: chr(char) for char, code in swap.items()}
+            text = text.translate(swap)
+        self.text = text
+
+
+class _Frame:
+    """A container that is still being read."""
+
+    __slots__ = ("anchor", "height", "key", "key_mark", "merges", "node", "nodes_before")
+
+    def __init__(self, node: Map | Seq, anchor: str | None, nodes_before: int) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.nodes_before = nodes_before
+        self.height = 1
+        self.key: str | None = None
+        self.key_mark: Any = None
+        self.merges: list[tuple[Map, Any]] | None = None
+
+
+class _Anchored(NamedTuple):
+    """A node that aliases may repeat, with what each repetition costs."""
+
+    value: Any
+    nodes: int
+    height: int
+
+
+class _Builder:
+    """Builds values from parser events on an explicit stack, so that no nesting can overflow Python's."""
+
+    def __init__(self, guard: _BreakGuard) -> None:
+        self._restore = guard.restore
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, _Anchored | None] = {}
+        self._nodes = 0
+        self._aliased = 0
+        self._root: Any = None
+
+    def build(self, text: str) -> Any:
+        parser = yaml.CSafeLoader(text)
+        try:
+            self._read(parser.get_event)
+        finally:
+            parser.dispose()
+        return self._root
+
+    def _read(self, next_event: Any) -> None:
+        documents = 0
+        while True:
+            event = next_event()
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                self._scalar(event)
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                self._open(event, kind is yaml.MappingStartEvent)
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                self._close()
+            elif kind is yaml.AliasEvent:
+                self._alias(event)
+            elif kind is yaml.DocumentStartEvent:
+                documents += 1
+                if documents > 1:
+                    raise _error(event, "found a second document", "Keep one document per file: split it at the `---`")
+            elif kind is yaml.StreamEndEvent:
+                return
+
+    def _scalar(self, event: Any) -> None:
+        value = event.value
+        if self._restore:
+            value = value.translate(self._restore)
+        self._nodes += 1
+        frame = self._stack[-1] if self._stack else None
+        if frame is not None and frame.key is None and type(frame.node) is Map:
+            self._key(frame, event, value)
+            if event.anchor:
+                self._anchors[event.anchor] = _Anchored(value, 1, 0)
+            return
+        if event.tag is not None:
+            value = _tagged_scalar(event, value)
+        elif event.style is None or event.style == "":
+            value = _resolve_plain(event, value)
+        if event.anchor:
+            self._anchors[event.anchor] = _Anchored(value, 1, 0)
+        self._put(value, event.start_mark)
+
+    def _key(self, frame: _Frame, event: Any, key: str) -> None:
+        """Keys are strings as written, whatever type they look like: JSON has no others."""
+        if event.tag is not None and event.tag not in ("!", _STR):
+            raise _error(event, f"found the tag {event.tag!r} on a key", "Keys are plain text: remove the tag")
+        node: Map = frame.node  # type: ignore[assignment]
+        if key in node.keys_at:
+            first = node.keys_at[key].line + 1
+            raise _error(event, f"found the key {key!r} a second time (first on line {first})", "Remove one of the two")
+        if key == "<<" and not event.style:
+            frame.merges = frame.merges or []
+        frame.key = key
+        frame.key_mark = event.start_mark
+        node.keys_at[key] = event.start_mark
+
+    def _open(self, event: Any, is_mapping: bool) -> None:
+        if event.tag is not None and event.tag not in ("!", _MAP if is_mapping else _SEQ):
+            raise _bad_tag(event)
+        if len(self._stack) >= MAX_DEPTH:
+            raise _error(event, f"nested more than {MAX_DEPTH} levels deep")
+        frame = self._stack[-1] if self._stack else None
+        if frame is not None and frame.key is None and type(frame.node) is Map:
+            raise _error(event, "found a mapping or list as a key", "Keys are plain text")
+        node: Map | Seq
+        if is_mapping:
+            node = Map()
+            node.keys_at = {}
+        else:
+            node = Seq()
+            node.items_at = []
+        node.start = event.start_mark
+        self._nodes += 1
+        if event.anchor:
+            self._anchors[event.anchor] = None
+        self._stack.append(_Frame(node, event.anchor, self._nodes + self._aliased))
+
+    def _close(self) -> None:
+        frame = self._stack.pop()
+        if frame.merges:
+            _merge(frame)
+        if frame.anchor:
+            nodes = self._nodes + self._aliased - frame.nodes_before + 1
+            self._anchors[frame.anchor] = _Anchored(frame.node, nodes, frame.height)
+        if self._stack and frame.height >= self._stack[-1].height:
+            self._stack[-1].height = frame.height + 1
+        self._put(frame.node, frame.node.start)
+
+    def _alias(self, event: Any) -> None:
+        name = event.anchor
+        if name not in self._anchors:
+            raise _error(event, f"found the alias *{name} with no anchor &{name} before it")
+        anchored = self._anchors[name]
+        if anchored is None:
+            raise _error(event, f"found the alias *{name} inside its own anchor")
+        self._aliased += anchored.nodes
+        if self._aliased > ALIAS_ALLOWANCE + 10 * self._nodes:
+            raise _error(event, "aliases expand to too much data", "Write the values out, or generate JSONL")
+        if len(self._stack) + anchored.height > MAX_DEPTH:
+            raise _error(event, f"nested more than {MAX_DEPTH} levels deep")
+        frame = self._stack[-1] if self._stack else None
+        if frame is not None:
+            frame.height = max(frame.height, anchored.height + 1)
+            if frame.key is None and type(frame.node) is Map:
+                if not isinstance(anchored.value, str):
+                    raise _error(event, "found an alias of something other than text as a key", "Keys are plain text")
+                self._key(frame, _AliasedKey(event), anchored.value)
+                return
+        self._put(anchored.value, event.start_mark)
+
+    def _put(self, value: Any, mark: Any) -> None:
+        if not self._stack:
+            self._root = value
+            return
+        frame = self._stack[-1]
+        node = frame.node
+        if type(node) is Seq:
+            node.append(value)
+            node.items_at.append(mark)
+        elif frame.key == "<<" and frame.merges is not None:
+            frame.merges.extend(_merge_sources(value, mark))
+            del node.keys_at["<<"]  # type: ignore[union-attr]
+            frame.key = None
+        else:
+            node[frame.key] = value  # type: ignore[index,call-overload]
+            frame.key = None
+
+
+class _AliasedKey(NamedTuple):
+    """An alias in the place of a key, read as the quoted text it stands for."""
+
+    event: Any
+    tag: None = None
+    style: str = '"'
+
+    @property
+    def start_mark(self) -> Any:
+        return self.event.start_mark
+
+
+def _merge_sources(value: Any, mark: Any) -> list[tuple[Map, Any]]:
+    sources = value if isinstance(value, Seq) else [value]
+    for source in sources:
+        if not isinstance(source, Map):
+            line, column = mark.line + 1, mark.column + 1
+            raise YamlError(
+                "found '<<' with something other than a mapping", line, column, "Merge a mapping: `<<: *name`"
+            )
+    return [(source, mark) for source in sources]
+
+
+def _merge(frame: _Frame) -> None:
+    node: Map = frame.node  # type: ignore[assignment]
+    for source, mark in frame.merges or ():
+        for key, value in source.items():
+            if key not in node:
+                node[key] = value
+                node.keys_at[key] = mark
+
+
+_STR = "tag:yaml.org,2002:str"
+_MAP = "tag:yaml.org,2002:map"
+_SEQ = "tag:yaml.org,2002:seq"
+
+
+def _resolve_plain(event: Any, text: str) -> Any:
+    try:
+        return resolve(text)
+    except ValueError as error:
+        raise _error(event, f"found {error}", "Quote it to make it text") from None
+
+
+def _tagged_scalar(event: Any, text: str) -> Any:
+    if event.tag in ("!", _STR):
+        return text
+    name = event.tag.removeprefix("tag:yaml.org,2002:")
+    wanted: Any = {"null": type(None), "bool": bool, "int": int, "float": (int, float)}.get(name)
+    if wanted is None or not event.tag.startswith("tag:yaml.org,2002:"):
+        raise _bad_tag(event)
+    value = _resolve_plain(event, text)
+    if not isinstance(value, wanted) or (name != "bool" and isinstance(value, bool)):
+        raise _error(event, f"found {text!r}, which is no {name}", "Remove the tag or mend the value")
+    return float(value) if name == "float" else value
+
+
+def _bad_tag(event: Any) -> YamlError:
+    tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+    return _error(event, f"found the tag {tag}", "Data is never code: only the core types are read; remove the tag")
+
+
+def _error(event: Any, what: str, hint: str = "") -> YamlError:
+    return YamlError(what, event.start_mark.line + 1, event.start_mark.column + 1, hint)
+
+
+def _decode(data: bytes) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise YamlError("the text is UTF-16", 1, 1, "Save the file as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        start = data.rfind(b"\n", 0, error.start) + 1
+        column = len(data[start : error.start].decode("utf-8", "replace")) + 1
+        line = data.count(b"\n", 0, error.start) + 1
+        what = f"the byte 0x{data[error.start]:02x} is not valid UTF-8"
+        raise YamlError(what, line, column, "Save the file as UTF-8") from None
+
+
+_BREAK = re.compile(r"\r\n?|\n")
+_NO_TABS = "Indent with spaces: YAML takes no tabs there"
+_SYNTAX_HINTS = {
+    "tab character": _NO_TABS,
+    "mapping values are not allowed": "Quote text that has a colon followed by a space",
+    "invalid Unicode character escape": "Write the character itself: YAML has no surrogate pairs",
+}
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
+    mark = error.problem_mark or error.context_mark
+    what = error.problem or error.context or "cannot be read"
+    hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in what), "")
+    if mark is None:
+        return YamlError(what, 1, None, hint)
+    if "cannot start any token" in what and _BREAK.split(text)[mark.line][mark.column :].startswith("\t"):
+        what, hint = "found a tab where no tab may stand", _NO_TABS
+    return YamlError(what, mark.line + 1, mark.column + 1, hint)
+
+
+def _character_error(error: yaml.reader.ReaderError, text: str) -> YamlError:
+    bad = next((i for i, char in enumerate(text) if not _printable(char)), 0)
+    line = text.count("\n", 0, bad) + 1
+    column = bad - text.rfind("\n", 0, bad)
+    what = f"found the character U+{ord(text[bad]):04X}" if text else str(error)
+    return YamlError(what, line, column, 'Write it escaped in double quotes, for example "\\x00"')
+
+
+def _printable(char: str) -> bool:
+    code = ord(char)
+    if code < 0x20:
+        return char in "\t\n\r"
+    return not (0x7F <= code < 0xA0 and code != 0x85) and code not in (0xFFFE, 0xFFFF)

@@ -1,0 +1,181 @@
+"""`load_cases` and `stream_cases`: datasets by path, whole or one case at a time."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from agentv.datasets.case_ids import IdSet, PackedIds
+from agentv.datasets.dataset import OpenDataset, Options, Quiet, Sink
+from agentv.datasets.discovery import find_datasets
+from agentv.datasets.selection import Selection, selection
+from agentv.datasets.source import Source
+from agentv.errors import DatasetError, DatasetWarning, UsageError
+from agentv.model.case import EvalCase
+
+OnError = Literal["stop", "skip"]
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+_ON_ERROR = ("stop", "skip")
+
+
+class Stopping:
+    """The strict way: the first thing wrong ends the load."""
+
+    wants_all = False
+    stops_at_first = True
+
+    def __init__(self, warn: Callable[[DatasetWarning], None]) -> None:
+        self.warning = warn
+        self.skipped_places: list[tuple[str, int]] = []
+
+    @property
+    def skipped(self) -> int:
+        """How many bad cases were left out."""
+        return len(self.skipped_places)
+
+    def bad_dataset(self, errors: list[DatasetError]) -> None:
+        raise errors[0]
+
+    def bad_case(self, errors: list[DatasetError], case: EvalCase | None) -> None:  # noqa: ARG002
+        raise errors[0]
+
+
+class Skipping(Stopping):
+    """The lenient way: a bad case is left out, with a warning that names it, and counted."""
+
+    stops_at_first = False
+
+    def bad_case(self, errors: list[DatasetError], case: EvalCase | None) -> None:  # noqa: ARG002
+        error = errors[0]
+        self.skipped_places.append((error.path or "", error.line or 0))
+        what = error.detail.split("\n", 1)[0].removeprefix(f"Line {error.line}: ")
+        message = f"Skipped a case at line {error.line} in {error.path}: {what}"
+        self.warning(DatasetWarning(message, path=error.path, line=error.line, column=error.column, field=error.field))
+
+
+class CaseSource(msgspec.Struct, frozen=True):
+    """Datasets that were found, and how to read them: what both functions and the commands work from."""
+
+    sources: tuple[Source, ...]
+    options: Options
+    selection: Selection
+    sink: Stopping
+
+    def stream(self) -> Iterator[EvalCase]:
+        """The selected cases, one at a time, in memory that does not grow with the files; all are read to the end."""
+        everything = self._all(self.sink)
+        yield from self.selection.apply(everything, lambda: self._all(Quiet()))
+        for _ in everything:
+            pass  # beyond a limit nothing is wanted, and everything is checked all the same
+
+    def stream_lazily(self) -> Iterator[EvalCase]:
+        """The same, reading no further than it has to."""
+        return self.selection.apply(self._all(self.sink), lambda: self._all(Quiet()))
+
+    def stream_again(self) -> Iterator[EvalCase]:
+        """The same cases once more, without a word about what was said the first time."""
+        return self.selection.apply(self._all(Quiet()), lambda: self._all(Quiet()))
+
+    def load(self) -> list[EvalCase]:
+        """The selected cases of files that were all read to the end."""
+        everything: list[EvalCase] = []
+        collecting = gc.isenabled()
+        # Nothing made here is garbage, and looking for it over and over takes half the time.
+        gc.disable()
+        try:
+            for source in self.sources:
+                seen = IdSet()
+                for batch in OpenDataset(source, self.options, self.sink).batches(seen):
+                    everything += batch
+        finally:
+            if collecting:
+                gc.enable()
+        if self.selection == Selection():
+            return everything
+        return list(self.selection.apply(everything, lambda: everything))
+
+    def _all(self, sink: Sink) -> Iterator[EvalCase]:
+        for source in self.sources:
+            for batch in OpenDataset(source, self.options, sink).batches(PackedIds()):
+                yield from batch
+
+
+def case_source(
+    path: Paths,
+    *,
+    warn: Callable[[DatasetWarning], None],
+    note: Callable[[str], None],
+    on_error: str = "stop",
+    options: Options = Options(),
+    selection: Selection = Selection(),
+) -> CaseSource:
+    """Finds the datasets at `path` and puts together what reads them."""
+    if on_error not in _ON_ERROR:
+        raise UsageError(f"on_error must be one of {', '.join(_ON_ERROR)}, got {on_error!r}")
+    sink = Skipping(warn) if on_error == "skip" else Stopping(warn)
+    return CaseSource(tuple(find_datasets(path, warn, note)), options, selection, sink)
+
+
+def load_cases(
+    path: Paths,
+    *,
+    filter: str | Sequence[str] | None = None,
+    sample: int | float | None = None,
+    seed: int = 0,
+    shard: tuple[int, int] | None = None,
+    limit: int | None = None,
+    on_error: OnError = "stop",
+    allow_outside_files: bool = False,
+    max_line_bytes: int = Options().max_line_bytes,
+) -> list[EvalCase]:
+    """The cases of a file, a folder, a glob or several of them, as a list: all of them checked, or an error.
+
+    `filter`, `sample`, `shard` and `limit` select, in that order; the files are read to the end all the same. With
+    `on_error="skip"` a bad case is left out with a DatasetWarning instead of ending the load.
+    """
+    options = Options(allow_outside_files, max_line_bytes)
+    wanted = selection(filter, sample, seed, shard, limit)
+    return case_source(
+        path, warn=warn_caller, note=_ignore, on_error=on_error, options=options, selection=wanted
+    ).load()
+
+
+def stream_cases(
+    path: Paths,
+    *,
+    filter: str | Sequence[str] | None = None,
+    sample: int | float | None = None,
+    seed: int = 0,
+    shard: tuple[int, int] | None = None,
+    limit: int | None = None,
+    on_error: OnError = "stop",
+    allow_outside_files: bool = False,
+    max_line_bytes: int = Options().max_line_bytes,
+) -> Iterator[EvalCase]:
+    """As `load_cases`, one case at a time: memory does not grow with the files, 16 bytes a case for its id aside.
+
+    An error may come after cases were given out. A `sample` reads the files twice. YAML is held whole, JSONL never.
+    """
+    options = Options(allow_outside_files, max_line_bytes)
+    wanted = selection(filter, sample, seed, shard, limit)
+    return case_source(
+        path, warn=warn_caller, note=_ignore, on_error=on_error, options=options, selection=wanted
+    ).stream_lazily()
+
+
+def warn_caller(warning: DatasetWarning) -> None:
+    """A Python warning that points at the caller's line, however deep in here it was noticed."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("agentv."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)
+
+
+def _ignore(note: str) -> None:
+    pass

@@ -1,0 +1,190 @@
+"""Which cases of a dataset are wanted: filter, sample, shard, limit, in that order. Pure; the same cases every time."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from heapq import nsmallest
+from typing import Any
+
+import msgspec
+
+from agentv.errors import UsageError
+from agentv.model.case import EvalCase
+from agentv.settings.diagnostics import did_you_mean
+
+Test = Callable[[EvalCase], bool]
+
+_MOST_LOOKED_AT = 10_000
+_MOST_SHOWN = 20
+"""Ids that are kept to find the one that was meant."""
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What the user asked for, checked. A case has one of the `ids`, where there are some, and every filter holds.
+
+    `named` are cases by dataset and id; it holds besides.
+    """
+
+    filters: tuple[str, ...] = ()
+    sample: int | float | None = None
+    seed: int = 0
+    shard: tuple[int, int] | None = None
+    limit: int | None = None
+    ids: tuple[str, ...] = ()
+    named: frozenset[tuple[str, str]] | None = None
+
+    @property
+    def needs_two_passes(self) -> bool:
+        """Whether all cases must be seen before the first can be given out."""
+        return self.sample is not None
+
+    def apply(self, cases: Iterable[EvalCase], again: Callable[[], Iterable[EvalCase]]) -> Iterator[EvalCase]:
+        """The wanted ones of `cases`; `again` gives the same cases a second time when a sample needs it."""
+        matched = self._matching(cases)
+        if self.sample is not None:
+            ranks = array("Q", (_rank(self.seed, case.id) for case in matched))
+            matched = self._sampled(self._matching(again()), _cut(ranks, self.sample))
+        if self.shard is not None:
+            index, count = self.shard
+            matched = (case for case in matched if _rank(0, case.id) % count == index - 1)
+        return matched if self.limit is None else _first(matched, self.limit)
+
+    def _matching(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
+        tests = [_test(filter) for filter in self.filters]
+        named = self.named
+        if named is not None:
+            tests.append(lambda case: (case.dataset, case.id) in named)
+        if self.ids:
+            cases = self._of_ids(cases)
+        if not tests:
+            yield from cases
+            return
+        found = False
+        tags: set[str] = set()
+        for case in cases:
+            if all(test(case) for test in tests):
+                found = True
+                yield case
+            elif case.tags and len(tags) < _MOST_LOOKED_AT:
+                tags.update(case.tags)
+        if not found:
+            shown = " and ".join(repr(filter) for filter in self.filters)
+            if self.named is not None:
+                among = f"The {len(self.named):,} wanted ones of the earlier run are not among them"
+                raise UsageError(f"No case matches{f' the filter {shown}' if shown else ''}", among)
+            raise UsageError(f"No case matches the filter {shown}", hint=_hint(self.filters, tags))
+
+    def _of_ids(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
+        """The cases of the ids. Every one of them must be there: one that is not was mistyped."""
+        missing = set(self.ids)
+        others: list[str] = []
+        for case in cases:
+            if case.id in self.ids:
+                missing.discard(case.id)
+                yield case
+            elif len(others) < _MOST_LOOKED_AT:
+                others.append(case.id)
+        for id in self.ids:
+            if id in missing:
+                hint = did_you_mean(id, others) or "`agentv cases` prints them; for a glob use --filter"
+                raise UsageError(f"No case has the id '{id}'", hint=hint)
+
+    def _sampled(self, cases: Iterable[EvalCase], cut: tuple[int, int]) -> Iterator[EvalCase]:
+        highest, ties = cut
+        for case in cases:
+            rank = _rank(self.seed, case.id)
+            if rank < highest:
+                yield case
+            elif rank == highest and ties:
+                ties -= 1
+                yield case
+
+
+def selection(
+    filter: str | Sequence[str] | None = None,
+    sample: int | float | None = None,
+    seed: int = 0,
+    shard: tuple[int, int] | None = None,
+    limit: int | None = None,
+    ids: Sequence[str] = (),
+) -> Selection:
+    """A Selection from what a caller gave. Raises UsageError for values that make no sense."""
+    filters = (filter,) if isinstance(filter, str) else tuple(filter or ())
+    if sample is not None and (isinstance(sample, bool) or sample <= 0 or (isinstance(sample, float) and sample > 1)):
+        raise UsageError(f"A sample is a number of cases, or a share above 0 and up to 1; got {sample!r}")
+    if shard is not None and not 1 <= shard[0] <= shard[1]:
+        raise UsageError(
+            f"There is no part {shard[0]} of {shard[1]}: the first of three parts is 1 of 3, the last 3 of 3"
+        )
+    if limit is not None and limit < 1:
+        raise UsageError(f"A limit is at least 1, got {limit!r}")
+    return Selection(filters, sample, seed, shard, limit, tuple(dict.fromkeys(ids)))
+
+
+def _test(filter: str) -> Test:
+    """`tag=x`, `metadata.k=v`, or a glob over ids."""
+    key, equals, wanted = filter.partition("=")
+    if equals and key == "tag":
+        return lambda case: any(fnmatchcase(tag, wanted) for tag in case.tags)
+    if equals and key.startswith("metadata."):
+        steps = key.split(".")[1:]
+        return lambda case: _holds(case.metadata, steps, wanted)
+    return lambda case: case.id == filter or fnmatchcase(case.id, filter)
+
+
+def _hint(filters: Sequence[str], tags: Collection[str]) -> str:
+    """What may be wrong with the first of the filters that tells."""
+    for filter in filters:
+        key, equals, wanted = filter.partition("=")
+        if equals and key == "tag":
+            if any(fnmatchcase(tag, wanted) for tag in tags):
+                continue
+            known = sorted(tags)[:_MOST_SHOWN]
+            return did_you_mean(wanted, tags) or (f"Tags: {', '.join(known)}" if known else "No case has a tag")
+        if equals and not key.startswith("metadata."):
+            return f"'{key}=' is no filter: tag=x and metadata.key=x are, and anything else is a glob over ids"
+    return "Ids are matched as globs: try '*part*'"
+
+
+def _holds(value: Any, steps: list[str], wanted: str) -> bool:
+    for position, step in enumerate(steps):
+        if not isinstance(value, dict):
+            return False
+        # A key may itself have a dot in it; the longest key that is there wins.
+        rest = ".".join(steps[position:])
+        if rest in value:
+            return _equals(value[rest], wanted)
+        if step not in value:
+            return False
+        value = value[step]
+    return _equals(value, wanted)
+
+
+def _equals(value: Any, wanted: str) -> bool:
+    if isinstance(value, list):
+        return any(_equals(item, wanted) for item in value)
+    if isinstance(value, str):
+        return fnmatchcase(value, wanted)
+    return not isinstance(value, dict) and msgspec.json.encode(value).decode() == wanted
+
+
+def _rank(seed: int, id: str) -> int:
+    """A case's place in the shuffle of a seed: a hash, so that it does not depend on the other cases."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{id}".encode(), digest_size=8).digest())
+
+
+def _cut(ranks: array[int], sample: int | float) -> tuple[int, int]:
+    """The highest rank that is still in, and how many cases of exactly that rank."""
+    wanted = sample if isinstance(sample, int) else max(1, round(sample * len(ranks)))
+    chosen = nsmallest(wanted, ranks)
+    return (chosen[-1], chosen.count(chosen[-1])) if chosen else (0, 0)
+
+
+def _first(cases: Iterator[EvalCase], limit: int) -> Iterator[EvalCase]:
+    for count, case in enumerate(cases, 1):
+        yield case
+        if count == limit:
+            return

@@ -1,0 +1,1 @@
+"""Calls to targets: opened targets and the wrappers applied to each of them."""

@@ -1,0 +1,334 @@
+"""Stopping early: cases in random order, bets against a claim after each, and an end as soon as the answer is known.
+
+Results count in the order in which their cases were drawn, whichever comes back first: the quick ones are not a sample.
+What belongs together (a conversation, the trials of a case) is one bet and is always finished. See
+`agentv.stats.sequential` for why one may look all the time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from agentv.engine.job.spec import Job, JobKey
+from agentv.engine.named_runs import named_run
+from agentv.engine.run_plan import Cases, Plan
+from agentv.errors import UsageError
+from agentv.model.case import EvalCase
+from agentv.model.manifest import EarlyStop, Interval, PartSummary, RunSummary, TargetSummary
+from agentv.model.result import Result
+from agentv.runs.store import BriefRecord, brief_records
+from agentv.runs.summary import TargetDetails
+from agentv.runs.trials import rank, unit_of
+from agentv.stats.sequential import BettingMean, Side
+
+Measure = Literal["mean", "pass_rate", "difference"]
+
+_AT_ONCE = 50_000
+"""Cases that are held at once to be shuffled; a larger dataset is read several times."""
+
+
+class StopRule(msgspec.Struct, frozen=True):
+    """What is to be known: on which side of `value` a measure is. A difference is from the run `baseline`."""
+
+    said: str
+    measure: Measure
+    value: float
+    baseline: str | None = None
+    baseline_target: str | None = None
+
+    @property
+    def claim(self) -> float:
+        """The value on the scale of bets, from 0 to 1."""
+        return (1 + self.value) / 2 if self.measure == "difference" else self.value
+
+
+def parse_rule(said: str | float) -> StopRule:
+    """`0.8` or `mean=0.8`, `pass-rate=0.9`, or a run to be better or worse than."""
+    text = str(said).strip()
+    name, equals, number = text.rpartition("=")
+    measures: dict[str, Measure] = {"": "mean", "mean": "mean", "pass-rate": "pass_rate", "pass_rate": "pass_rate"}
+    try:
+        value = float(number)
+    except ValueError:
+        value = None
+    if value is not None and name.strip() in measures and (equals or not name):
+        if not 0 < value < 1:
+            raise UsageError(f"--stop-when takes a value between 0 and 1, got {number}")
+        return StopRule(text, measures[name.strip()], value)
+    try:
+        path, target = named_run(text)
+    except UsageError as error:
+        hint = "It takes 0.8 or mean=0.8, pass-rate=0.9, or a run to compare with: its folder, id or file"
+        raise UsageError(f"Not understood: --stop-when {text}", error.headline, hint) from None
+    return StopRule(text, "difference", 0.0, path, target)
+
+
+class Baseline:
+    """The mean score of each case in an earlier run."""
+
+    def __init__(self, rule: StopRule) -> None:
+        assert rule.baseline is not None
+        self._scores: dict[tuple[str, str, str], tuple[float, int]] = {}
+        self._targets: set[str] = set()
+        for _, record in brief_records(rule.baseline):
+            if record.score is not None and rule.baseline_target in (None, record.target):
+                key = (record.target, record.dataset, record.eval_id)
+                total, count = self._scores.get(key, (0.0, 0))
+                self._scores[key] = total + record.score, count + 1
+                self._targets.add(record.target)
+
+    def check(self, rule: StopRule, targets: list[str]) -> None:
+        """Raises UsageError when it does not say what a target is to be held against."""
+        if not self._targets:
+            raise UsageError(f"--stop-when {rule.said}: there is no score in that run")
+        if len(self._targets) > 1 and (missing := [name for name in targets if name not in self._targets]):
+            known = ", ".join(sorted(self._targets))
+            hint = f"Pick one with {rule.said}:TARGET, of {known}"
+            raise UsageError(f"--stop-when {rule.said}: it has several targets, and no '{missing[0]}'", hint=hint)
+
+    def score(self, target: str, dataset: str, id: str) -> float | None:
+        """What the case scored there; None when it was not there."""
+        other = target if len(self._targets) > 1 else next(iter(self._targets))
+        total, count = self._scores.get((other, dataset, id), (0.0, 0))
+        return total / count if count else None
+
+
+class Stopping:
+    """Watches a run for what its rule wants to know, for each target."""
+
+    def __init__(self, rule: StopRule, seed: int, plan: Plan, at_once: int = _AT_ONCE) -> None:
+        self.rule = rule
+        self._at_once = at_once
+        self.seed = seed
+        self._cases, self.largest, targets = _counted(plan)
+        self._baseline = Baseline(rule) if rule.measure == "difference" else None
+        if self._baseline is not None:
+            self._baseline.check(rule, targets)
+        self.bets = {name: BettingMean(rule.claim, largest=self.largest) for name in targets}
+        self._begun: dict[tuple[str, str], _Unit] = {}
+        self._order: dict[str, deque[_Unit]] = {name: deque() for name in targets}
+        self._known: dict[JobKey, float | None] = {}
+        self._spared: Mapping[str, int] | None = None
+        self.open = frozenset(targets)
+
+    @property
+    def decided(self) -> bool:
+        """Whether all was known of every target before the last unit, and nothing of a resumed run is left to count."""
+        return not self.open and not self._known
+
+    def side(self, target: str) -> Side | None:
+        """On which side a target is, once that is known."""
+        return self.bets[target].decided
+
+    def not_needed(self, target: str, skipped: int) -> int:
+        """How many of the jobs that were skipped were not needed."""
+        if self._spared is not None:
+            return self._spared.get(target, 0)
+        return skipped if self.bets[target].decided else 0
+
+    def units(self, cases: Cases) -> Iterator[list[EvalCase]]:
+        """The cases in random order, those of a conversation together; the same order whenever a run goes on."""
+        passes = -(-self._cases // self._at_once)
+        for turn in range(passes):
+            chosen: dict[tuple[int, str], list[EvalCase]] = {}
+            for case in cases.stream_again():
+                name = unit_of(case.conversation_id, case.path, case.id)
+                place = rank(self.seed, name)
+                if place * passes >> 64 == turn:
+                    chosen.setdefault((place, name), []).append(case)
+            for key in sorted(chosen):
+                yield chosen.pop(key)
+
+    def begin(self, jobs: list[Job]) -> None:
+        """The jobs of a unit are about to be run, for the targets that are still `open`.
+
+        A unit that had begun before the run was resumed counts and is finished, whatever was known by then.
+        """
+        self.open = frozenset(name for name, bet in self.bets.items() if bet.decided is None)
+        self.open |= {job.target for job in jobs if job.key in self._known}
+        for job in jobs:
+            if job.target not in self.open:
+                continue
+            name = unit_of(job.case.conversation_id, job.case.path, job.case.id)
+            unit = self._begun.get((job.target, name))
+            if unit is None:
+                unit = self._begun[job.target, name] = _Unit(name)
+                self._order[job.target].append(unit)
+            if job.key in self._known:
+                unit.add(self._known.pop(job.key))
+            else:
+                unit.missing += 1
+        for target in self.open:
+            self._take_in(target)
+
+    def known(self, result: Result) -> None:
+        """A result of this run from before it was resumed."""
+        key = (result.dataset_path, result.eval_id, result.target, result.prompt, result.trial)
+        self._known[key] = self.worth(result)
+
+    def result(self, result: Result) -> None:
+        """A job that has begun is done."""
+        unit = self._begun[result.target, unit_of(result.conversation_id, result.dataset_path, result.eval_id)]
+        unit.missing -= 1
+        unit.add(self.worth(result))
+        self._take_in(result.target)
+
+    def rescored(self, records: Iterable[BriefRecord | Result], spared: Mapping[str, int]) -> None:
+        """All that was drawn, scored again: bet on in the order in which it was drawn.
+
+        The bets hold, whichever scores ended the run: when to stop was decided by what had been drawn by then. `spared`
+        are the jobs of each target that were not needed.
+        """
+        self._spared = spared
+        units: dict[tuple[str, int, str], _Unit] = {}
+        for record in records:
+            name = unit_of(record.conversation_id, record.dataset_path, record.eval_id)
+            key = record.target, rank(self.seed, name), name
+            units.setdefault(key, _Unit(name)).add(self.worth(record))
+        for key in sorted(units):
+            self.bets[key[0]].add(units[key].total, units[key].count)
+
+    def worth(self, result: Result | BriefRecord) -> float | None:
+        """What a result counts for in a bet, from 0 to 1; None when there is nothing to bet on."""
+        if result.score is None or result.status == "error":
+            return None
+        if self.rule.measure == "mean":
+            return result.score
+        if self._baseline is None:
+            return float(result.verdict == "pass")
+        before = self._baseline.score(result.target, result.dataset, result.eval_id)
+        return None if before is None else (1 + result.score - before) / 2
+
+    def _take_in(self, target: str) -> None:
+        """Whatever is done of the units that were drawn first is bet on, in their order."""
+        units = self._order[target]
+        while units and units[0].missing == 0:
+            unit = units.popleft()
+            del self._begun[target, unit.name]
+            self.bets[target].add(unit.total, unit.count)
+
+
+class _Unit:
+    """What belongs together, of one target: results so far, and how many are missing."""
+
+    __slots__ = ("count", "missing", "name", "total")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.total, self.count, self.missing = 0.0, 0, 0
+
+    def add(self, worth: float | None) -> None:
+        if worth is not None:
+            self.total += worth
+            self.count += 1
+
+
+def _counted(plan: Plan) -> tuple[int, int, list[str]]:
+    """How many cases there are, the most jobs that one target has in one unit, and the targets."""
+    together: Counter[str] = Counter()
+    cases, largest = 0, 1
+    targets: dict[str, None] = {}
+    for case in plan.cases.stream_again():
+        cases += 1
+        counts = plan.counts_of(case)
+        jobs = max([plan.trials_of(case) * max(1, len(case.prompts)), *counts.values()])
+        largest = max(largest, jobs)
+        targets.update(dict.fromkeys(counts))
+        if case.conversation_id is not None:
+            together[case.conversation_id] += jobs
+    return cases, max([largest, *together.values()]), list(targets)
+
+
+Sums = dict[tuple[int, str], tuple[float, int]]
+_Intervals = dict[tuple[str, str], Interval]
+
+
+def label(
+    summary: RunSummary, details: dict[str, TargetDetails], stopping: Stopping, folder: Path
+) -> tuple[RunSummary, dict[str, TargetDetails]]:
+    """The same figures, with intervals that hold at every moment and what was found out about each target."""
+    found = _intervals(stopping, folder)
+    targets, further = {}, dict(details)
+    for name, target in summary.targets.items():
+        targets[name] = msgspec.structs.replace(
+            target,
+            ci95=found.get((name, "score")),
+            evaluators=_parts(found, name, "evaluator", target.evaluators),
+            prompts=_parts(found, name, "prompt", target.prompts),
+            trials=tuple(
+                msgspec.structs.replace(each, pass_at_k_ci95=None, pass_hat_k_ci95=None) for each in target.trials
+            ),
+            early_stop=_early_stop(stopping, name, target),
+        )
+        if name in further:
+            further[name] = msgspec.structs.replace(further[name], pass_ci95=found.get((name, "pass")))
+    return msgspec.structs.replace(summary, targets=targets), further
+
+
+def _parts(found: _Intervals, target: str, what: str, parts: Mapping[str, PartSummary]) -> dict[str, PartSummary]:
+    return {
+        name: msgspec.structs.replace(part, ci95=found.get((target, f"{what} {name}"))) for name, part in parts.items()
+    }
+
+
+def _early_stop(stopping: Stopping, name: str, target: TargetSummary) -> EarlyStop | None:
+    bet, rule = stopping.bets.get(name), stopping.rule
+    if bet is None:
+        return None
+    low, high = bet.interval
+    scaled = rule.measure == "difference"
+
+    def shown(value: float) -> float:
+        return 2 * value - 1 if scaled else value
+
+    return EarlyStop(
+        rule=rule.said,
+        measure=rule.measure,
+        value=rule.value,
+        answer=bet.decided,
+        n=bet.n,
+        units=bet.groups,
+        estimate=None if bet.mean is None else shown(bet.mean),
+        ci95=(shown(low), shown(high)),
+        e_value=round(bet.e_value, 6) if math.isfinite(bet.e_value) else bet.e_value,
+        not_needed=stopping.not_needed(name, target.skipped),
+    )
+
+
+def _intervals(stopping: Stopping, folder: Path) -> _Intervals:
+    """Of scores, passes, evaluators and prompts of each target, from the records in the order of the draw."""
+    sums: dict[tuple[str, str], Sums] = {}
+
+    def add(target: str, measure: str, unit: tuple[int, str], value: float) -> None:
+        known = sums.setdefault((target, measure), {})
+        total, count = known.get(unit, (0.0, 0))
+        known[unit] = total + value, count + 1
+
+    for _, record in brief_records(folder):
+        if record.status == "error":
+            continue
+        name = unit_of(record.conversation_id, record.dataset_path, record.eval_id)
+        unit = rank(stopping.seed, name), name
+        if record.score is not None:
+            add(record.target, "score", unit, record.score)
+            add(record.target, "pass", unit, float(record.verdict == "pass"))
+            if record.prompt is not None:
+                add(record.target, f"prompt {record.prompt}", unit, record.score)
+        for each in record.evaluator_results:
+            if each.score is not None:
+                add(record.target, f"evaluator {each.name}", unit, each.score)
+    return {key: _interval(known, stopping.largest) for key, known in sums.items()}
+
+
+def _interval(sums: Sums, largest: int) -> Interval:
+    # A case may have several evaluators of one name, and then more scores than jobs.
+    mean = BettingMean(largest=max(largest, *(count for _, count in sums.values())))
+    for unit in sorted(sums):
+        mean.add(*sums[unit])
+    return mean.interval

@@ -1,0 +1,1 @@
+"""One job: build the request, call the target, score the answer, make the record."""

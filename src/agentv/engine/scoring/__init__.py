@@ -1,0 +1,1 @@
+"""Score one answer with the evaluators of its case."""

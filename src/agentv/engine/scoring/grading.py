@@ -1,0 +1,135 @@
+"""Scores → a verdict. Pure: an evaluator that failed leaves the job without a score, never with a zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from agentv.model.evaluator import EvaluatorSpec, Score
+from agentv.model.execution import Verdicts
+from agentv.model.result import ErrorInfo, EvaluatorResult, Status, Verdict
+
+_DEFAULT = Verdicts()
+
+
+class Grade(msgspec.Struct, frozen=True, gc=False):
+    """What the evaluators of one job come to."""
+
+    status: Status
+    score: float | None = None
+    verdict: Verdict | None = None
+    partial_score: float | None = None
+    error: ErrorInfo | None = None
+
+
+def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | None) -> EvaluatorResult:
+    """One evaluator's score, negated where the entry says so, with its own verdict.
+
+    Negated, the score alone decides: a gate that was missed says nothing of the opposite.
+    """
+    value = 1.0 - score.score if spec.negate else score.score
+    hits, misses = (score.misses, score.hits) if spec.negate else (score.hits, score.misses)
+    verdict = verdict_of(value, verdicts)
+    if score.verdict is not None and not spec.negate:
+        verdict = score.verdict
+    if _misses_required(spec, value, verdict):
+        verdict = "fail"
+    return EvaluatorResult(
+        name=spec.name,
+        type=spec.type,
+        score=value,
+        weight=spec.weight,
+        verdict=verdict,
+        hits=hits,
+        misses=misses,
+        reasoning=score.reasoning,
+        details=score.details,
+        token_usage=score.token_usage,
+        cost_usd=score.cost_usd,
+        evaluator_provider_request=score.request,
+        evaluator_results=score.members,
+    )
+
+
+def regraded(
+    result: EvaluatorResult, spec: EvaluatorSpec, verdicts: Verdicts | None, before: Verdicts | None
+) -> EvaluatorResult:
+    """A score of an earlier run under the weight and limits of now; a verdict that was not the limits' own stays."""
+    assert result.score is not None and result.verdict is not None
+    verdict = result.verdict
+    if verdict == verdict_of(result.score, before):
+        verdict = verdict_of(result.score, verdicts)
+    if _misses_required(spec, result.score, verdict):
+        verdict = "fail"
+    return msgspec.structs.replace(result, weight=spec.weight, verdict=verdict)
+
+
+def failed_result(spec: EvaluatorSpec, message: str, members: tuple[EvaluatorResult, ...] = ()) -> EvaluatorResult:
+    """An evaluator that could not score: an error in the place of a score, whatever `negate` says."""
+    return EvaluatorResult(
+        name=spec.name,
+        type=spec.type,
+        score=None,
+        weight=spec.weight,
+        verdict=None,
+        error=ErrorInfo("evaluator", message, "evaluator"),
+        evaluator_results=members,
+    )
+
+
+def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], verdicts: Verdicts | None) -> Grade:
+    """The weighted mean of the scores; an error when one that counts is missing; unscored when nothing counts.
+
+    A required evaluator counts whatever its weight: without its score nobody knows whether the answer passes.
+    """
+    if len(results) == 1 and results[0].score is not None and results[0].weight > 0:
+        # One evaluator, as most cases have: its score and its verdict are those of the case.
+        return Grade("ok", results[0].score, results[0].verdict)
+    weights, weighted, failed = [], [], []
+    counts = False
+    for spec, result in zip(specs, results, strict=True):
+        counts = counts or result.weight > 0
+        if result.score is not None:
+            weights.append(result.weight)
+            weighted.append(result.weight * result.score)
+        elif result.weight > 0 or spec.required is not False:
+            failed.append(result)
+    if not counts:
+        return Grade("unscored")
+    weight = math.fsum(weights)
+    mean = math.fsum(weighted) / weight if weight else None
+    if failed or mean is None:
+        return Grade("error", partial_score=mean, error=_error_of(failed))
+    gated = any(misses_gate(spec, result, verdicts) for spec, result in zip(specs, results, strict=True))
+    return Grade("ok", mean, "fail" if gated else verdict_of(mean, verdicts))
+
+
+def _error_of(failed: Sequence[EvaluatorResult]) -> ErrorInfo:
+    names = ", ".join(result.name for result in failed)
+    first = failed[0].error
+    return ErrorInfo("evaluator", f"{names}: {first.message if first else ''}", "evaluator")
+
+
+def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:
+    """Pass, borderline or fail, by the limits of the case."""
+    limits = verdicts or _DEFAULT
+    # A mean of weighted scores may miss its exact value by the last bit; that bit decides nothing.
+    rounded = round(score, 12)
+    return "pass" if rounded >= limits.passing else "borderline" if rounded >= limits.borderline else "fail"
+
+
+def misses_gate(spec: EvaluatorSpec, result: EvaluatorResult, verdicts: Verdicts | None) -> bool:
+    """Whether a required evaluator misses its minimum, or one that counts failed by a gate in spite of its score."""
+    if result.score is None or result.verdict is None:
+        return False
+    own_gate = result.verdict == "fail" and result.weight > 0 and verdict_of(result.score, verdicts) != "fail"
+    return own_gate or _misses_required(spec, result.score, result.verdict)
+
+
+def _misses_required(spec: EvaluatorSpec, score: float, verdict: Verdict) -> bool:
+    """`required: true` asks for a pass, a number for that score."""
+    if isinstance(spec.required, bool):
+        return spec.required and verdict != "pass"
+    return round(score, 12) < spec.required

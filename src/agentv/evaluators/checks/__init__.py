@@ -1,0 +1,1 @@
+"""Evaluators that need no model and no user code."""

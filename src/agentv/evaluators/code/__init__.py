@@ -1,0 +1,1 @@
+"""Evaluators that run the user's code."""

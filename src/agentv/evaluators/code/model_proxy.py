@@ -1,0 +1,192 @@
+"""A way to a model for judges' programs: an HTTP server on loopback, one token a judgement, so many calls a token.
+
+Calls go through the run's own limits, retries, records and costs. The wire format is AgentV's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from agentv.model.evaluator import EvaluatorFailure
+from agentv.model.judgement import Judgement
+from agentv.model.message import Message, message_to_data
+from agentv.model.response import Response
+
+HOST = "127.0.0.1"
+MAX_BODY_BYTES = 16 * 1024 * 1024
+
+
+class Refused(Exception):
+    """A request that is not answered: its status, and why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Grant:
+    """What one token is good for: so many calls on behalf of one judgement."""
+
+    def __init__(self, judgement: Judgement, max_calls: int) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self.judgement = judgement
+        self.max_calls = max_calls
+        self.calls = 0
+        self.running: set[asyncio.Task[Any]] = set()
+
+    def take(self, calls: int) -> None:
+        """Counts calls; all of a batch or none of it."""
+        if self.calls + calls > self.max_calls:
+            raise Refused(429, f"This judgement may make {self.max_calls} calls; {self.calls} are made")
+        self.calls += calls
+
+    async def revoke(self) -> None:
+        """Ends what is still under way: nobody waits for it."""
+        for task in self.running:
+            task.cancel()
+        await asyncio.gather(*self.running, return_exceptions=True)
+
+
+class ModelProxy:
+    """The server. `targets` are the names that may be asked for."""
+
+    def __init__(self, targets: tuple[str, ...] = ()) -> None:
+        self._targets = targets
+        self._grants: dict[str, Grant] = {}
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listens on a free port of loopback."""
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_get("/info", self._answering(self._info))
+        app.router.add_post("/invoke", self._answering(self._invoke))
+        app.router.add_post("/invokeBatch", self._answering(self._invoke_batch))
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, HOST, 0)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def aclose(self) -> None:
+        """Stops listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @asynccontextmanager
+    async def granted(self, judgement: Judgement, max_calls: int) -> AsyncIterator[dict[str, str]]:
+        """The variables by which a program finds the proxy while it judges; afterwards they are good for nothing."""
+        grant = Grant(judgement, max_calls)
+        self._grants[grant.token] = grant
+        url = f"http://{HOST}:{self.port}"
+        try:
+            yield {
+                "AGENTV_TARGET_PROXY_URL": url,
+                "AGENTV_TARGET_PROXY_TOKEN": grant.token,
+                "AGENTV_PROVIDER_PROXY_URL": url,
+                "AGENTV_PROVIDER_PROXY_TOKEN": grant.token,
+            }
+        finally:
+            del self._grants[grant.token]
+            await grant.revoke()
+
+    def _answering(
+        self, handle: Callable[[Grant, dict[str, Any]], Awaitable[dict[str, Any]]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def answer(request: web.Request) -> web.Response:
+            try:
+                grant = self._grant_of(request)
+                task = asyncio.ensure_future(handle(grant, await _body_of(request)))
+                grant.running.add(task)
+                task.add_done_callback(grant.running.discard)
+                data, status = await task, 200
+            except Refused as refused:
+                data, status = {"error": str(refused)}, refused.status
+            return web.Response(body=msgspec.json.encode(data), status=status, content_type="application/json")
+
+        return answer
+
+    def _grant_of(self, request: web.Request) -> Grant:
+        # A page in a browser can be led to loopback under another name; it cannot choose this one.
+        if request.host not in (f"{HOST}:{self.port}", f"localhost:{self.port}"):
+            raise Refused(403, "This server answers on loopback, under its own name only")
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        for known, grant in self._grants.items():
+            if kind.lower() == "bearer" and hmac.compare_digest(known.encode(), token.strip().encode()):
+                return grant
+        raise Refused(401, "Unknown token: send AGENTV_TARGET_PROXY_TOKEN as `Authorization: Bearer …`")
+
+    async def _info(self, grant: Grant, _: dict[str, Any]) -> dict[str, Any]:
+        judges = grant.judgement.judges
+        return {
+            "targetName": judges[0] if judges else "",
+            "maxCalls": grant.max_calls,
+            "callCount": grant.calls,
+            "availableTargets": self._targets or judges,
+        }
+
+    async def _invoke(self, grant: Grant, body: dict[str, Any]) -> dict[str, Any]:
+        target, messages = self._read(body)
+        grant.take(1)
+        try:
+            return _answered(await self._ask(grant, target, messages))
+        except EvaluatorFailure as failure:
+            raise Refused(500, str(failure)) from None
+
+    async def _invoke_batch(self, grant: Grant, body: dict[str, Any]) -> dict[str, Any]:
+        requests = body.get("requests")
+        if not isinstance(requests, list) or not all(isinstance(each, dict) for each in requests):
+            raise Refused(400, "'requests' must be a list of objects")
+        read = [self._read(each) for each in requests]
+        grant.take(len(read))
+        return {"responses": await asyncio.gather(*(self._one_of(grant, *each) for each in read))}
+
+    async def _one_of(self, grant: Grant, target: str | None, messages: tuple[Message, ...]) -> dict[str, Any]:
+        """One answer of a batch: what goes wrong with it takes its place, and the others are answered."""
+        try:
+            return _answered(await self._ask(grant, target, messages))
+        except EvaluatorFailure as failure:
+            return {"outputMessages": [], "rawText": f"Error: {failure}"}
+
+    async def _ask(self, grant: Grant, target: str | None, messages: tuple[Message, ...]) -> Response:
+        if grant.judgement.ask is None:
+            raise EvaluatorFailure("There is no model to ask")
+        return await grant.judgement.ask(target, messages)
+
+    def _read(self, body: dict[str, Any]) -> tuple[str | None, tuple[Message, ...]]:
+        question, target = body.get("question"), body.get("target")
+        system = body.get("systemPrompt", body.get("system_prompt"))
+        if not isinstance(question, str) or not question:
+            raise Refused(400, "'question' must be a text")
+        if system is not None and not isinstance(system, str):
+            raise Refused(400, "'systemPrompt' must be a text")
+        if target is not None and (not isinstance(target, str) or (self._targets and target not in self._targets)):
+            raise Refused(400, f"Unknown target {target!r}; there are: {', '.join(self._targets)}")
+        before = (Message("system", system),) if system else ()
+        return target, (*before, Message("user", question))
+
+
+def _answered(response: Response) -> dict[str, Any]:
+    return {"outputMessages": [message_to_data(each) for each in response.messages], "rawText": response.text}
+
+
+async def _body_of(request: web.Request) -> dict[str, Any]:
+    if request.method != "POST":
+        return {}
+    try:
+        body = msgspec.json.decode(await request.read())
+    except web.HTTPRequestEntityTooLarge:
+        raise Refused(413, f"A request may have {MAX_BODY_BYTES} bytes") from None
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"The request is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refused(400, "The request must be a JSON object")
+    return body

@@ -1,0 +1,290 @@
+"""What a judge is sent: a prompt of ours or the user's, with the answer and all around it put in as material.
+
+In our own prompts every text stands in a block whose marks carry a code that is made from all the texts and occurs in
+none of them, so that nothing inside can end its block. In a user's prompt the marks are the user's: where a text that
+is put in has one of them, it is broken up.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agentv.evaluators.base import Prompt, PromptProgram
+from agentv.model.evaluator import EvaluatorFailure
+from agentv.model.judgement import Judgement
+from agentv.model.message import Message
+from agentv.model.values import digest
+from agentv.settings.diagnostics import Problems, did_you_mean
+from agentv.support.templates import TemplateProblem, is_file_name, names_in, render
+
+VARIABLES = (
+    "question",
+    "candidate_answer",
+    "reference_answer",
+    "expected_outcome",
+    "context",
+    "input_messages",
+    "expected_messages",
+    "output_messages",
+    "rubrics",
+)
+"""What a prompt can use."""
+
+OF_THE_ANSWER = frozenset({"candidate_answer", "output_messages"})
+
+_OTHER_NAMES = {
+    "criteria": "expected_outcome",
+    "input": "question",
+    "output": "candidate_answer",
+    "output_text": "candidate_answer",
+    "answer": "candidate_answer",
+    "expected_output": "reference_answer",
+}
+"""What AgentV 4.x calls the same in a judge's prompt."""
+
+PROMPTS = Path(__file__).parent / "prompts"
+_PLACE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_MARK = re.compile(r"(?=.{3}).*[^\w\s].*[^\w\s]", re.DOTALL)
+_BREAK = "\u200b"
+"""A space without width: what it stands in reads the same and is no mark any more."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The messages for a judge, and the texts in them that others wrote."""
+
+    messages: tuple[Message, ...]
+    quoted: tuple[str, ...]
+
+
+class Material(msgspec.Struct, frozen=True):
+    """What there is to judge, by the names that prompts use; `trace` is what led to the answer, when it is wanted."""
+
+    values: dict[str, Any]
+    trace: str | None = None
+
+    @property
+    def code(self) -> str:
+        """What marks the blocks. Nobody can write a text that holds a hash of itself; to be sure, it is looked for."""
+        code = digest([self.values, self.trace])[:12]
+        while any(code in text for text in self.texts):
+            code = digest(code)[:12]
+        return code
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every text in it."""
+        return tuple(_texts_in([self.values, self.trace]))
+
+    def quoted(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The texts behind some of the names."""
+        return tuple(_texts_in([*(self.values.get(name) for name in names), self.trace]))
+
+
+def material_of(
+    judgement: Judgement, *, rubrics: Any = (), reference: str | None = None, include_trace: bool = False
+) -> Material:
+    """What there is to judge. `reference` stands in the place of the reference answer."""
+    return Material(
+        {
+            "question": judgement.question,
+            "candidate_answer": judgement.candidate_answer,
+            "reference_answer": judgement.reference_answer if reference is None else reference,
+            "expected_outcome": judgement.expected_outcome,
+            "context": list(judgement.context),
+            "input_messages": judgement.input_messages,
+            "expected_messages": judgement.expected_messages,
+            "output_messages": judgement.output_messages,
+            "rubrics": msgspec.to_builtins(rubrics),
+        },
+        _trace(judgement) if include_trace else None,
+    )
+
+
+def built_in(name: str, form: str, material: Material) -> Asked:
+    """One of our own prompts. `form` is the file that says what the reply must look like."""
+    code = material.code
+    blocks = {key: _block(key, value, code) for key, value in material.values.items()}
+    text = render(own_text(f"{name}.md"), blocks).strip()
+    if material.trace:
+        text += "\n\n" + render(own_text("trace.md"), {"trace": _block("trace", material.trace, code)}).strip()
+    return Asked((_system(form, code), Message("user", text)), material.texts)
+
+
+async def asked_by_user(prompt: Prompt, form: str, material: Material, judgement: Judgement) -> Asked:
+    """A prompt of the user's, whatever form it has. What must be replied is told before it, in a message of ours."""
+    names: frozenset[str] = frozenset(material.values)
+    if isinstance(prompt, PromptProgram) or not _is_template(prompt):
+        messages: tuple[Message, ...] = (Message("user", await _printed(prompt, judgement)),)
+    else:
+        templates = _templates(prompt, judgement.find_file)
+        messages = tuple(_rendered(message, material.values) for message in templates)
+        names = frozenset(name for message in templates for name in names_in(str(message.content)))
+    if material.trace:
+        block = _block("trace", material.trace, material.code)
+        messages = (*messages, Message("user", render(own_text("trace.md"), {"trace": block}).strip()))
+    return Asked((_system(form, ""), *messages), material.quoted(names))
+
+
+def repair_message(reason: str) -> Message:
+    """What a judge is told whose reply cannot be used."""
+    return Message("user", render(own_text("repair.md"), {"reason": reason}).strip())
+
+
+def own_words(name: str | None, form: str, *, include_trace: bool) -> tuple[str, ...]:
+    """Our part of what a judge may be sent: scores depend on it, and another version may say it otherwise.
+
+    `name` is the prompt, None where it is the user's.
+    """
+    parts = (name, "trace" if include_trace else None, "system", form, "repair")
+    return tuple(own_text(f"{part}.md") for part in parts if part is not None)
+
+
+def prompt_problems(
+    prompt: Prompt | None, find_file: Callable[[str], str], known: Iterable[str] = VARIABLES
+) -> Problems:
+    """What is wrong with a prompt before it is used; what `find_file` raises for a file that is not there, it raises.
+
+    `known` are the names it can use; those of the answer, or those besides ours, it ought to use.
+    """
+    problems = Problems()
+    if prompt is None or isinstance(prompt, PromptProgram) or not _is_template(prompt):
+        return problems
+    known = tuple(known)
+    used: set[str] = set()
+    for message in _templates(prompt, find_file):
+        try:
+            used |= names_in(str(message.content))
+        except TemplateProblem as error:
+            problems.error(("prompt",), f"The prompt is no valid template: {error}")
+            return problems
+    for name in sorted(used - set(known)):
+        meant = f"Here it is '{_OTHER_NAMES[name]}'" if name in _OTHER_NAMES else did_you_mean(name, known)
+        hint = meant or f"Known: {', '.join(known)}"
+        problems.error(("prompt",), f"The prompt uses an unknown variable '{name}'", hint)
+    if not used & (OF_THE_ANSWER | set(known) - set(VARIABLES)):
+        hint = "Put {{ candidate_answer }} where the judge is to read it"
+        problems.warning(("prompt",), "The prompt does not use the answer, so the judge will not see it", hint)
+    return problems
+
+
+def _is_template(prompt: Prompt) -> bool:
+    return isinstance(prompt, str) or all(isinstance(item, dict) for item in prompt)  # type: ignore[union-attr]
+
+
+def _templates(prompt: Any, find_file: Callable[[str], str]) -> tuple[Message, ...]:
+    if isinstance(prompt, str):
+        name = prompt.strip().removeprefix("file://")
+        text = _read(find_file(name)) if is_file_name(prompt) else prompt
+        return (Message("user", text),)
+    return tuple(Message(item["role"], item["content"]) for item in prompt)
+
+
+def _read(path: str) -> str:
+    return _read_at(path, os.stat(path).st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _read_at(path: str, _changed_ns: int) -> str:
+    with open(path, encoding="utf-8-sig") as file:
+        return file.read()
+
+
+@lru_cache(maxsize=64)
+def own_text(name: str) -> str:
+    """One of our own prompts, or a part of one, as its file has it."""
+    return (PROMPTS / name).read_text(encoding="utf-8")
+
+
+def _system(form: str, code: str) -> Message:
+    return Message(
+        "system", render(own_text("system.md"), {"form": own_text(f"{form}.md").strip(), "code": code}).strip()
+    )
+
+
+def _block(name: str, value: Any, code: str) -> Any:
+    """A text between marks; a list of texts as a list of such blocks; nothing for nothing."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return [_block(f"{name}_{number}", item, code) for number, item in enumerate(value, 1)]
+    if not value:
+        return ""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return f"<<<{name} {code}\n{text}\n{name} {code}>>>"
+
+
+def _rendered(template: Message, values: Mapping[str, Any]) -> Message:
+    text = str(template.content)
+    marks = _marks_in(text)
+    try:
+        rendered = render(text, {name: _without_marks(value, marks) for name, value in values.items()})
+    except TemplateProblem as error:
+        raise EvaluatorFailure(f"The judge's prompt cannot be rendered: {error}") from None
+    return Message(template.role, rendered)
+
+
+def _marks_in(template: str) -> tuple[str, ...]:
+    """What stands right before and after the places of a template, and is no word or label: its marks.
+
+    That is the line beside a place, and the end of it that touches the place.
+    """
+    literals = _PLACE.split(template)
+    before = [line for literal in literals[:-1] for line in literal.strip().splitlines()[-1:]]
+    after = [line for literal in literals[1:] for line in literal.strip().splitlines()[:1]]
+    marks = {*before, *after, *(line.split()[-1] for line in before), *(line.split()[0] for line in after)}
+    return tuple(mark for mark in sorted(marks, key=len, reverse=True) if _MARK.search(mark))
+
+
+def _without_marks(value: Any, marks: tuple[str, ...]) -> Any:
+    if isinstance(value, str):
+        for mark in marks:
+            # In whichever case: a model takes </ANSWER> for the end of <answer> all the same.
+            value = re.sub(re.escape(mark), _broken_up, value, flags=re.IGNORECASE)
+        return value
+    if isinstance(value, dict):
+        return {key: _without_marks(item, marks) for key, item in value.items()}
+    return [_without_marks(item, marks) for item in value] if isinstance(value, list) else value
+
+
+def _broken_up(mark: re.Match[str]) -> str:
+    return mark[0][0] + _BREAK + mark[0][1:]
+
+
+async def _printed(prompt: Any, judgement: Judgement) -> str:
+    """What the user's program prints; it is told what a code judge is told."""
+    from agentv.evaluators.code.programs import (
+        Program,  # late: it needs asyncio, and settings are read without it
+        payload,
+        with_names_of_4x,
+    )
+
+    given = prompt if isinstance(prompt, PromptProgram) else PromptProgram(script=prompt)
+    program = Program(
+        script=given.script,
+        cwd=os.path.join(judgement.workdir, given.cwd or ""),
+        timeout_s=given.timeout_seconds,
+        environment=judgement.environment,
+    )
+    text = await program.run(msgspec.json.encode(with_names_of_4x(payload(judgement, given.config))))
+    if not text.strip():
+        raise EvaluatorFailure("The program that makes the judge's prompt printed nothing")
+    return text
+
+
+def _trace(judgement: Judgement) -> str:
+    """The tool calls of an answer, one a line, as JSON."""
+    calls = [call for message in judgement.output_messages for call in message.get("tool_calls", ())]
+    return "\n".join(msgspec.json.encode(call).decode() for call in calls) or "No tool was called."
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(item)

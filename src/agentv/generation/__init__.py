@@ -1,0 +1,1 @@
+"""Write rubrics and cases with a model."""

@@ -1,0 +1,308 @@
+"""Rubrics for cases that have none, and cases out of rows: a model writes, and what it wrote is checked first."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import minijinja
+import msgspec
+
+from agentv.datasets.formats.insertion import CannotInsert, insert_into_jsonl, insert_into_yaml
+from agentv.datasets.loader import case_source
+from agentv.datasets.source import Source
+from agentv.engine.interrupts import interruptible
+from agentv.engine.job.request import Question
+from agentv.errors import AgentvError, UsageError
+from agentv.evaluators.judges.replies import Form, Unfit
+from agentv.evaluators.judges.rubric import RubricItem, rubric_complaints
+from agentv.executors.local import LocalExecutor
+from agentv.generation.model_client import Model
+from agentv.model.case import EvalCase
+from agentv.model.evaluator import EvaluatorFailure
+from agentv.model.judgement import Judgement
+from agentv.model.response import answer
+from agentv.model.values import freeze, to_json
+from agentv.runs.folder import write_whole
+from agentv.settings.diagnostics import did_you_mean
+from agentv.support.templates import environment, first_line, missing_name, names_in
+
+RUBRICS = "rubrics"
+MOST_ITEMS = 10
+WRITTEN_EVERY_S = 5.0
+
+Item = TypeVar("Item")
+Rubric = list[dict[str, Any]]
+
+_ITEM = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "expected_outcome": {"type": "string"},
+        "weight": {"type": "number"},
+        "required": {"type": "boolean"},
+    },
+    "required": ["id", "expected_outcome", "weight", "required"],
+    "additionalProperties": False,
+}
+_RUBRICS_SCHEMA = {
+    "title": "rubrics",
+    "type": "object",
+    "properties": {"rubrics": {"type": "array", "items": _ITEM}},
+    "required": ["rubrics"],
+    "additionalProperties": False,
+}
+_CASE_SCHEMA = {
+    "title": "case",
+    "type": "object",
+    "properties": {
+        "input": {"type": "string"},
+        "expected_outcome": {"type": "string"},
+        "expected_output": {"type": ["string", "null"]},
+    },
+    "required": ["input", "expected_outcome", "expected_output"],
+    "additionalProperties": False,
+}
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a request to generate something. `failed` are names with the reason of each."""
+
+    made: int
+    there_already: int
+    failed: tuple[tuple[str, str], ...] = ()
+    interrupted: bool = False
+
+
+class RubricFile:
+    """One dataset file whose cases get rubrics. What is written is what the file holds then, and the new lines."""
+
+    def __init__(self, source: Source) -> None:
+        if len(source.files) != 1 or source.files[0].lower().endswith((".gz", ".zst")):
+            hint = "Write them into one plain file: agentv convert"
+            raise UsageError(f"Rubrics cannot be put into {source.path}", "It is compressed, or several files", hint)
+        self.path = os.path.realpath(source.files[0])
+        self._kind = source.kind
+
+    def write(self, rubrics: Mapping[str, Rubric]) -> bytes:
+        """The file with these rubrics in it, by the ids of cases; cases that have some by now are left alone."""
+        with open(self.path, "rb") as file:
+            data = file.read()
+        try:
+            if self._kind == "yaml":
+                return insert_into_yaml(data, RUBRICS, rubrics.get)
+            return insert_into_jsonl(data, RUBRICS, lambda row: rubrics.get(str(row.get("id"))))
+        except CannotInsert as error:
+            raise AgentvError(f"Rubrics cannot be put into {self.path}", str(error)) from None
+
+    def replace(self, rubrics: Mapping[str, Rubric]) -> None:
+        """Writes the file, whole or not at all, with the rights that it has."""
+        mode = os.stat(self.path).st_mode & 0o7777
+        write_whole(Path(self.path), self.write(rubrics))
+        os.chmod(self.path, mode)
+
+
+def cases_without_rubrics(cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
+    """Cases that say what a good answer does and have no rubric of any kind."""
+    for case in cases:
+        has_items = any(spec.type == "rubric" and spec.settings.get("rubrics") for spec in case.evaluators)
+        if case.expected_outcome.strip() and not case.rubrics and not has_items:
+            yield case
+
+
+async def generate_rubrics(
+    model: Model, cases: list[EvalCase], keep: Callable[[Mapping[str, Rubric]], None], said: Callable[[str], None]
+) -> Done:
+    """Asks for a rubric for each case; `keep` is given those that are new every few seconds, and at the end."""
+    made: dict[str, Rubric] = {}
+    failed: list[tuple[str, str]] = []
+    written = [time.monotonic()]
+
+    async def work(case: EvalCase) -> tuple[EvalCase, Rubric | str]:
+        question = Question(case, prompt_id=case.prompts[0].id if case.prompts else None)
+        text = _case_text(case, question)
+        try:
+            return case, await model.ask(case, "rubrics", text, _RUBRIC_FORM, quoted=(text,))
+        except EvaluatorFailure as failure:
+            return case, str(failure)
+
+    def emit(found: tuple[EvalCase, Rubric | str]) -> None:
+        case, rubric = found
+        if isinstance(rubric, str):
+            failed.append((case.id, rubric))
+            said(f"{case.id}: {rubric}")
+            return
+        made[case.id] = rubric
+        if time.monotonic() - written[0] > WRITTEN_EVERY_S:
+            keep(made)
+            written[0] = time.monotonic()
+
+    interrupted = await _all(cases, work, emit, model.most_at_once)
+    if made:
+        keep(made)
+    return Done(made=len(made), there_already=0, failed=tuple(failed), interrupted=interrupted)
+
+
+class RowTemplates(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a case is made from a row by templates; the model makes the rest."""
+
+    id: str | None = None
+    input: str | None = None
+    expected_outcome: str | None = None
+    expected_output: str | None = None
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether no model is needed."""
+        return self.input is not None and self.expected_outcome is not None
+
+    def rendered(self, row: Mapping[str, Any]) -> dict[str, str]:
+        """The fields of a case that there are templates for. Raises ValueError for a template that does not fit."""
+        found = {}
+        for name in self.__struct_fields__:
+            template = getattr(self, name)
+            if template is not None:
+                try:
+                    found[name] = environment().render_str(template, **row).strip()
+                except minijinja.TemplateError as error:
+                    raise ValueError(f"--{name.replace('_', '-')}: {_explained(error, template, row)}") from None
+        return found
+
+
+def _explained(error: minijinja.TemplateError, template: str, row: Mapping[str, Any]) -> str:
+    """What is wrong with a template of a row; for a column that is not there, which ones are."""
+    missing = None if error.kind == "SyntaxError" else missing_name(error, names_in(template), row)
+    if missing is None:
+        return first_line(error)
+    hint = did_you_mean(missing, row) or f"The row has: {', '.join(row)}"
+    return f"there is no column '{missing}'. {hint}"
+
+
+async def generate_cases(
+    model: Model | None,
+    rows: list[tuple[int, dict[str, Any]]],
+    templates: RowTemplates,
+    keep: Callable[[int, dict[str, Any]], None],
+    said: Callable[[str], None],
+) -> Done:
+    """Makes a case of each row, by templates, by a model, or by both; `keep` is given each with its row's number."""
+    failed: list[tuple[str, str]] = []
+    made = [0]
+
+    async def work(numbered: tuple[int, dict[str, Any]]) -> tuple[int, dict[str, Any] | str]:
+        number, row = numbered
+        try:
+            fields: dict[str, Any] = templates.rendered(row)
+            if model is not None and not templates.are_enough:
+                text = to_json(row).decode()
+                asked = EvalCase(f"row-{number}", input=text)
+                written: dict[str, Any] = await model.ask(asked, "evals", text, _CASE_FORM, quoted=(text,))
+                fields = written | fields
+            return number, {key: value for key, value in fields.items() if value}
+        except (EvaluatorFailure, ValueError) as failure:
+            return number, str(failure)
+
+    def emit(found: tuple[int, dict[str, Any] | str]) -> None:
+        number, case = found
+        if isinstance(case, str):
+            failed.append((f"row {number}", case))
+            said(f"Row {number}: {case}")
+        else:
+            made[0] += 1
+            keep(number, case)
+
+    interrupted = await _all(rows, work, emit, 1 if model is None else model.most_at_once)
+    return Done(made=made[0], there_already=0, failed=tuple(failed), interrupted=interrupted)
+
+
+async def _all(
+    items: list[Item], work: Callable[[Item], Awaitable[Any]], emit: Callable[[Any], None], at_once: int
+) -> bool:
+    """Works through all; whether Ctrl-C ended it early. What was done is handed on in both cases."""
+    task = asyncio.ensure_future(LocalExecutor(min(at_once, len(items)) or 1).run(iter(items), work, emit))
+
+    def stop() -> None:
+        task.cancel()
+
+    with interruptible(stop):
+        try:
+            await task
+        except asyncio.CancelledError:
+            return True
+    return False
+
+
+def one_dataset(path: str, note: Callable[[str], None]) -> tuple[Source, list[EvalCase]]:
+    """The dataset of a file and all its cases, checked."""
+    found = case_source(path, warn=lambda _: None, note=note)
+    if len(found.sources) != 1:
+        raise UsageError(f"{path} holds {len(found.sources)} datasets", hint="Name one file")
+    return found.sources[0], found.load()
+
+
+def _case_text(case: EvalCase, question: Question) -> str:
+    reference = Judgement(question, answer(""), candidate_answer="").reference_answer
+    parts = [("What was asked", question.prompt), ("What a good answer does", case.expected_outcome)]
+    parts += [("A reference answer", reference)] if reference else []
+    return "\n\n".join(f"{title}:\n{text}" for title, text in parts)
+
+
+def _read_rubric(data: dict[str, Any]) -> Rubric:
+    """The items as a dataset writes them: ids as words, one line each, defaults left out. Raises Unfit."""
+    items = data.get("rubrics")
+    if not isinstance(items, list) or not 1 <= len(items) <= MOST_ITEMS:
+        raise Unfit(f"it needs 'rubrics', a list of 1 to {MOST_ITEMS} items")
+    written = [_read_item(item, number) for number, item in enumerate(items, 1)]
+    _tell_apart(written)
+    complaints = rubric_complaints([msgspec.convert(item, RubricItem) for item in written])
+    if complaints:
+        raise Unfit(complaints[0])
+    return written
+
+
+def _read_item(item: Any, number: int) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise Unfit(f"item {number} of 'rubrics' is no object")
+    text = item.get("expected_outcome") or item.get("description")
+    if not isinstance(text, str) or not text.strip():
+        raise Unfit(f"item {number} of 'rubrics' has no 'expected_outcome'")
+    weight, required = item.get("weight", 1), item.get("required", False)
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= 100:
+        raise Unfit(f"'weight' of item {number} is no number above 0")
+    if not isinstance(required, bool):
+        raise Unfit(f"'required' of item {number} is neither true nor false")
+    name = re.sub(r"[^a-z0-9]+", "-", str(item.get("id") or "").lower()).strip("-") or f"item-{number}"
+    found: dict[str, Any] = {"id": name, "expected_outcome": " ".join(text.split())}
+    if weight != 1:
+        found["weight"] = int(weight) if float(weight).is_integer() else weight
+    # Said in either case: in a checklist an item is required unless it says that it is not.
+    found["required"] = required
+    return found
+
+
+def _tell_apart(items: Rubric) -> None:
+    seen: set[str] = set()
+    for item in items:
+        name, number = item["id"], 2
+        while item["id"] in seen:
+            item["id"], number = f"{name}-{number}", number + 1
+        seen.add(item["id"])
+
+
+def _read_case(data: dict[str, Any]) -> dict[str, Any]:
+    for name in ("input", "expected_outcome"):
+        if not isinstance(data.get(name), str) or not data[name].strip():
+            raise Unfit(f"'{name}' must be a text")
+    reference = data.get("expected_output")
+    if reference is not None and not isinstance(reference, str):
+        raise Unfit("'expected_output' must be a text or null")
+    return {"input": data["input"], "expected_outcome": data["expected_outcome"], "expected_output": reference}
+
+
+_RUBRIC_FORM: Form[Rubric] = Form(freeze(_RUBRICS_SCHEMA), _read_rubric, "model", "rubric")
+_CASE_FORM: Form[dict[str, Any]] = Form(freeze(_CASE_SCHEMA), _read_case, "model", "case")

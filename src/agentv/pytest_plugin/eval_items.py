@@ -1,0 +1,233 @@
+"""Datasets as pytest's test files: an item a case, a failure where it fails, an error where it could not be scored."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from agentv.datasets.loader import case_source
+from agentv.datasets.selection import Selection
+from agentv.engine.gates import judge
+from agentv.engine.run import Observer
+from agentv.engine.run_options import EvalOptions, Gates
+from agentv.engine.session import Session, unwatched
+from agentv.errors import AgentvError
+from agentv.model.case import EvalCase
+from agentv.model.result import Result
+from agentv.registry import READERS
+from agentv.report.figures import number, visible
+from agentv.report.junit import headline, story
+from agentv.runs.store import read_run
+from agentv.runs.summary import SummaryBuilder
+
+NAMED = ("*.eval.yaml", "*.eval.yml", "*.eval.jsonl")
+THRESHOLDS = "thresholds"
+
+
+class Collecting:
+    """Collects datasets: those named on the command line, and those that the patterns fit."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._patterns = [*config.getini("agentv_evals")] or list(NAMED)
+        self._root = config.rootpath
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
+        """A dataset, or nothing for a file that is none of ours."""
+        if not file_path.name.lower().endswith(_suffixes()) or _is_sidecar(file_path):
+            return None
+        if parent.session.isinitpath(file_path) or self._fits(file_path):
+            return EvalFile.from_parent(parent, path=file_path)
+        return None
+
+    def _fits(self, path: Path) -> bool:
+        try:
+            from_root = path.relative_to(self._root).as_posix()
+        except ValueError:
+            from_root = path.as_posix()
+        return any(fnmatch(from_root, pattern) or fnmatch(path.name, pattern) for pattern in self._patterns)
+
+
+class EvalFile(pytest.File):
+    """A dataset. Its cases are run together when the first of them is due; in a worker of xdist, each on its own."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        self._results: dict[str, list[Result]] = {}
+        self._lines: dict[str, bytes] = {}
+        self._failed = ""
+        try:
+            cases = case_source([self._shown], warn=self.warn, note=_ignore).load()
+        except AgentvError as error:
+            raise self.CollectError(str(error)) from error
+        self.thresholds = {name: least for case in cases for name, least in (case.execution.thresholds or {}).items()}
+        self.gates = Gates(threshold=self.config.getoption("--agentv-threshold"))
+        for case in cases:
+            yield self._grouped(EvalItem.from_parent(self, name=_name(case), case=case))
+        if self.has_threshold:
+            taken = any(case.id == THRESHOLDS for case in cases)
+            name = f"{THRESHOLDS} of all cases" if taken else THRESHOLDS
+            yield self._grouped(ThresholdItem.from_parent(self, name=name))
+
+    @property
+    def _shown(self) -> str:
+        """The path as a user would name it from here."""
+        path = os.path.relpath(self.path)
+        return str(self.path) if path.startswith(os.pardir) else path
+
+    @property
+    def has_threshold(self) -> bool:
+        """Whether the file as a whole has something to reach."""
+        return bool(self.thresholds) or self.gates.threshold is not None
+
+    def _grouped(self, item: pytest.Item) -> pytest.Item:
+        """With thresholds, all of a file belongs to one worker."""
+        if self.has_threshold and self.config.pluginmanager.hasplugin("xdist"):
+            item.add_marker(pytest.mark.xdist_group(self.nodeid))
+        return item
+
+    def results_of(self, item: EvalItem) -> list[Result]:
+        """The results of a case: those of all its targets, prompts and trials."""
+        if item.case.id not in self._results:
+            alone = hasattr(self.config, "workerinput")
+            self._run([item] if alone else [each for each in self._chosen() if each.case.id not in self._results])
+        return self._results[item.case.id]
+
+    def case_line(self, item: EvalItem) -> bytes:
+        """The case as the run kept it."""
+        return self._lines.get(item.case.id, b"")
+
+    def all_results(self) -> list[Result]:
+        """The results of every case that was chosen; an error where another worker has some of them."""
+        missing = [item for item in self._chosen() if item.case.id not in self._results]
+        if missing and hasattr(self.config, "workerinput"):
+            _fail("The cases of this file ran in several workers; use --dist loadfile or --dist loadgroup")
+        if missing:
+            self.results_of(missing[0])
+        return [result for results in self._results.values() for result in results]
+
+    def _chosen(self) -> list[EvalItem]:
+        return [item for item in self.session.items if isinstance(item, EvalItem) and item.parent is self]
+
+    def _run(self, items: list[EvalItem]) -> None:
+        names = frozenset((item.case.dataset, item.case.id) for item in items)
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                if not self._failed:
+                    self._evaluate(names, folder)
+            except AgentvError as error:
+                self._failed = str(error)  # what is wrong with a target or an evaluator is wrong for every case
+            if self._failed:  # outside of the handler: pytest would show the error itself as well
+                _fail(self._failed)
+            for result in read_run(folder):
+                self._results.setdefault(result.eval_id, []).append(result)
+            for line in Path(folder, "cases.jsonl").read_bytes().splitlines(keepends=True):
+                self._lines[_id_in(line)] = line
+
+    def _evaluate(self, names: frozenset[tuple[str, str]], folder: str) -> None:
+        option = self.config.getoption
+        cases = case_source([self._shown], warn=_ignore, note=_ignore, selection=Selection(named=names))
+        options = EvalOptions(
+            paths=(self._shown,), targets=tuple(option("--agentv-target")), trials=option("--agentv-trials")
+        )
+        session = Session(options, cases)
+        outcome = session.execute(session.check(), folder, resume=False, observer=Observer(), watch=unwatched)
+        if outcome.stopped == "interrupted":
+            raise KeyboardInterrupt
+
+
+class EvalItem(pytest.Item):
+    """A case. Errors come up in `setup`, where pytest counts them as errors, failures in `runtest`."""
+
+    def __init__(self, *, case: EvalCase, **given: Any) -> None:
+        super().__init__(**given)
+        self.case = case
+
+    @property
+    def file(self) -> EvalFile:
+        """The dataset."""
+        assert isinstance(self.parent, EvalFile)
+        return self.parent
+
+    def setup(self) -> None:
+        self.results = self.file.results_of(self)
+        for result in self.results:
+            self.user_properties.append((f"score {result.target}", number(result.score)))
+        errors = [result for result in self.results if result.status == "error"]
+        if errors:
+            _fail("\n\n".join(map(_told, errors)))
+
+    def runtest(self) -> None:
+        failed = [result for result in self.results if result.verdict == "fail"]
+        if failed and self.file.has_threshold:
+            pytest.xfail(f"scored {', '.join(number(result.score) for result in failed)}; the file's threshold decides")
+        if failed:
+            _fail("\n\n".join(map(_told, failed)))
+        if all(result.status == "unscored" for result in self.results):
+            pytest.skip("nothing scores this case")
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, self.case.line - 1 if self.case.line else None, f"case {self.name}"
+
+
+class ThresholdItem(pytest.Item):
+    """What a file as a whole must reach: the mean of each target, and of each evaluator that has a threshold."""
+
+    def setup(self) -> None:
+        assert isinstance(self.parent, EvalFile)
+        self._file = self.parent
+        self._found = self._file.all_results()
+
+    def runtest(self) -> None:
+        summary = SummaryBuilder(self.name, jobs_per_case=2).add_all(self._found).build()
+        verdict = judge(summary, self._file.gates, None, self._file.thresholds)
+        if verdict.exit_code:
+            _fail("\n".join(verdict.reasons))
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+def _name(case: EvalCase) -> str:
+    """The id on one line, without characters that act where names of tests are printed."""
+    return visible(case.id).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _told(result: Result) -> str:
+    return f"{headline(result)}\n{story(result)}"
+
+
+def _fail(text: str) -> NoReturn:
+    """Ends an item in our words, without a traceback: as an error in `setup`, as a failure in `runtest`."""
+    pytest.fail(text, pytrace=False)
+
+
+def _suffixes() -> tuple[str, ...]:
+    return tuple(
+        suffix + packed for suffixes, _ in READERS.values() for suffix in suffixes for packed in ("", ".gz", ".zst")
+    )
+
+
+def _is_sidecar(path: Path) -> bool:
+    """Whether a YAML file stands beside the JSON Lines that it belongs to."""
+    if path.suffix.lower() not in (".yaml", ".yml"):
+        return False
+    lines = READERS["jsonl"][0]
+    return any(
+        path.with_name(path.stem + suffix + packed).exists() for suffix in lines for packed in ("", ".gz", ".zst")
+    )
+
+
+def _id_in(line: bytes) -> str:
+    import msgspec
+
+    found: dict[str, Any] = msgspec.json.decode(line)
+    return str(found["id"])
+
+
+def _ignore(said: object) -> None:
+    """Collecting the file has said it."""

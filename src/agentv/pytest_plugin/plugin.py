@@ -1,0 +1,98 @@
+"""The pytest plug-in: fixtures, options, and what they switch on. Imports nothing: pytest loads it everywhere."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentv.settings.diagnostics import Range
+    from agentv.testing.server import FaultyServer
+
+
+EVALS_HELP = "globs of datasets whose cases are collected as tests; empty for none"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options; nothing else is done here, because most test runs want none of it."""
+    group = parser.getgroup("agentv", "evaluations (agentv)")
+    group.addoption("--agentv-evals", action="store_true", help="collect datasets as tests: those named, and *.eval.*")
+    group.addoption("--agentv-target", action="append", default=[], metavar="NAME", help="who answers; repeatable")
+    group.addoption("--agentv-trials", type=_trials, metavar="N", help="how often each case is asked")
+    group.addoption(
+        "--agentv-threshold",
+        type=_threshold,
+        metavar="X",
+        help="the mean of each file and target must reach this; then single failures are expected ones",
+    )
+    group.addoption("--agentv-report", action="store_true", help="keep the results as a run, with its page")
+    group.addoption(
+        "--agentv-report-to",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write a report besides: .html, .xml, .md, .csv or .parquet; repeatable",
+    )
+    parser.addini("agentv_evals", EVALS_HELP, type="linelist", default=[])
+
+
+def _threshold(text: str) -> float:
+    from agentv.settings.diagnostics import SHARE  # late: most test runs give none
+
+    return _read(SHARE, text)
+
+
+def _trials(text: str) -> int:
+    from agentv.settings.diagnostics import AT_LEAST_1  # late: likewise
+
+    return int(_read(AT_LEAST_1, text))
+
+
+def _read(allowed: Range, text: str) -> float:
+    try:
+        return allowed.read(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Brings in what was asked for."""
+    if config.getoption("--agentv-evals") or config.getini("agentv_evals"):
+        from agentv.pytest_plugin.eval_items import Collecting  # late: it brings the engine with it
+
+        config.pluginmanager.register(Collecting(config), "agentv-evals")
+    if config.getoption("--agentv-report") or config.getoption("--agentv-report-to"):
+        from agentv.pytest_plugin.recorded_tests import Recording  # late: likewise
+
+        config.pluginmanager.register(Recording(config), "agentv-recording")
+
+
+@pytest.fixture
+def agentv_server() -> Iterator[Callable[..., FaultyServer]]:
+    """Starts model servers: `server = agentv_server(answers="Paris")`. They stop at the end of the test."""
+    from contextlib import ExitStack
+
+    from agentv.testing.server import FaultyServer
+
+    with ExitStack() as servers:
+
+        def start(*args: Any, **options: Any) -> FaultyServer:
+            return servers.enter_context(FaultyServer(*args, **options))
+
+        yield start
+
+
+@pytest.fixture
+def agentv_answer(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Notes what was answered, for the report of a test that `agentv.cases` made; gives the answer back."""
+
+    def note(answer: str) -> str:
+        request.node.agentv_answer = answer
+        return answer
+
+    return note

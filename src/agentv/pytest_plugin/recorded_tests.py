@@ -1,0 +1,196 @@
+"""What tests came to, kept as a run: of datasets that were collected, and of tests that `agentv.cases` made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agentv import __version__
+from agentv.datasets.case.prompts import resolved_data
+from agentv.datasets.files import project_root
+from agentv.errors import AgentvError
+from agentv.model.case import EvalCase
+from agentv.model.manifest import Counts, DatasetEntry, RunManifest, TargetEntry
+from agentv.model.result import ErrorInfo, ExecutionMetrics, Result, Stage
+from agentv.model.values import to_json
+from agentv.report.figures import visible
+from agentv.report.formats import format_of, write_report
+from agentv.runs.folder import RESULTS_FOLDER, RunFolder, new_run_id
+from agentv.runs.opened_run import OpenedRun
+from agentv.runs.record import decode_record, encode_record
+from agentv.runs.redaction import Redactor
+from agentv.settings.environment import load_environment
+
+_LONGEST_REASON = 2_000
+_NOTES = "agentv_notes"
+
+
+class Recording:
+    """Takes notes where tests run, and writes the run where they are reported; under xdist those are two processes."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._files = list(config.getoption("--agentv-report-to"))
+        try:
+            for file in self._files:
+                format_of(file)  # a wrong extension is said before the tests, not behind them
+        except AgentvError as error:
+            raise pytest.UsageError(str(error)) from error
+        self._started = datetime.now(UTC)
+        self._by_test: dict[str, list[str]] = {}
+        self._cases: dict[tuple[str, str], str] = {}
+        self._path: Path | None = None
+        self._problem: AgentvError | None = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Puts what is known of a case on its report, as text that goes from process to process."""
+        report = yield
+        notes = _notes(item, call, report)
+        if notes is not None:
+            setattr(report, _NOTES, notes)
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collects the notes."""
+        notes: dict[str, Any] | None = getattr(report, _NOTES, None)
+        if notes is not None:
+            self._by_test[report.nodeid] = notes["records"]  # of a test that is tried again, the last time counts
+            self._cases.setdefault(tuple(notes["key"]), notes["case"])
+
+    def pytest_sessionfinish(self) -> None:
+        """Writes the run and the reports, once, where the reports come together."""
+        if hasattr(self._config, "workerinput") or not self._by_test:
+            return
+        try:
+            self._path = self._written()
+        except AgentvError as error:
+            self._problem = error
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Says where the run is."""
+        if self._problem is not None:
+            terminalreporter.write_line(f"agentv: {self._problem}", red=True)
+        if self._path is not None:
+            count = sum(map(len, self._by_test.values()))
+            terminalreporter.write_line(f"agentv: {count} results in {os.path.relpath(self._path)}")
+
+    def _written(self) -> Path:
+        root = project_root(str(self._config.rootpath))
+        run_id = new_run_id(self._started)
+        redact = Redactor(load_environment(root, root).secrets).redact_line
+        folder = RunFolder.create(Path(root) / RESULTS_FOLDER / run_id, redact)
+        results = [msgspec.structs.replace(result, run_id=run_id) for result in self._results()]
+        folder.write_manifest(self._manifest(run_id, results))
+        folder.cases_path.write_bytes(b"".join(redact(line.encode()) for line in self._cases.values()))
+        folder.results_path.write_bytes(b"".join(redact(encode_record(result)) for result in results))
+        opened = OpenedRun(folder.path)
+        figures = opened.figures()
+        folder.write_summary(figures.summary)
+        for file in self._files or [str(folder.path / "report.html")]:
+            write_report(format_of(file), opened, figures, file)
+        return folder.path
+
+    def _results(self) -> Iterator[Result]:
+        """The results of all tests; what stands for the same job again is a further trial of it."""
+        taken: dict[tuple[Any, ...], set[int]] = {}
+        for line in (line for lines in self._by_test.values() for line in lines):
+            result = decode_record(line.encode())
+            job = (result.dataset_path, result.dataset, result.eval_id, result.target, result.prompt)
+            trials = taken.setdefault(job, set())
+            trial = max(trials) + 1 if result.trial in trials else result.trial
+            trials.add(trial)
+            yield msgspec.structs.replace(result, trial=trial)
+
+    def _manifest(self, run_id: str, results: list[Result]) -> RunManifest:
+        datasets = {result.dataset_path: result.dataset for result in results}
+        return RunManifest(
+            run_id=run_id,
+            started_at=self._started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            finished_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            versions={"agentv": __version__, "pytest": pytest.__version__},
+            datasets=tuple(
+                DatasetEntry(path=path, name=name, digest="", cases=sum(key[0] == path for key in self._cases))
+                for path, name in datasets.items()
+            ),
+            targets=tuple(
+                TargetEntry(name=name, provider="pytest", fingerprint="")
+                for name in dict.fromkeys(result.target for result in results)
+            ),
+            counts=Counts(cases=len(self._cases), jobs=len(results)),
+        )
+
+
+def _notes(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> dict[str, Any] | None:
+    """The records and the case of a phase that says how a test came out; None for any other."""
+    decisive = report.when == "call" or (report.when == "setup" and report.failed)
+    if not decisive:
+        return None
+    if hasattr(item, "case") and hasattr(item, "results"):
+        records = [encode_record(result).decode() for result in item.results]
+        line = item.file.case_line(item).decode()  # type: ignore[attr-defined]
+        return (
+            {"records": records, "case": line, "key": (item.results[0].dataset_path, item.case.id)} if records else None
+        )
+    case = _case_of(item)
+    if case is None or report.skipped:
+        return None
+    data = {**resolved_data(case), "dataset_path": case.path, "line": case.line}
+    record = encode_record(_result(item, case, call, report)).decode()
+    return {"records": [record], "case": to_json(data).decode() + "\n", "key": (case.path, case.id)}
+
+
+def _further(item: pytest.Item, case: EvalCase) -> str:
+    """The parameters of a test besides the case, named as pytest does."""
+    spec = item.callspec  # type: ignore[attr-defined]
+    names = []
+    for name, value in spec.params.items():
+        if isinstance(value, EvalCase):
+            names += [] if value is case else [value.id]
+        else:
+            plain = isinstance(value, str | int | float | bool | None)
+            called = getattr(value, "__name__", f"{name}{spec.indices[name]}")
+            names.append(visible(str(value) if plain else called))
+    return f"[{'-'.join(names)}]" if names else ""
+
+
+def _case_of(item: pytest.Item) -> EvalCase | None:
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return next((value for value in params.values() if isinstance(value, EvalCase)), None)
+
+
+def _result(item: pytest.Item, case: EvalCase, call: pytest.CallInfo[None], report: pytest.TestReport) -> Result:
+    """A test as a result of the target that it stands for: passed is 1, a failed assertion 0, all else an error."""
+    raised = call.excinfo
+    asserted = raised is not None and raised.errisinstance((AssertionError, pytest.fail.Exception))
+    reason = "" if raised is None else visible(raised.exconly(tryshort=True))[:_LONGEST_REASON]
+    stage: Stage = "setup" if report.when == "setup" else "target"
+    error = None if raised is None or (asserted and report.when == "call") else ErrorInfo("process", reason, stage)
+    score = None if error else 0.0 if raised else 1.0
+    return Result(
+        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        run_id="",
+        eval_id=case.id,
+        dataset=case.dataset,
+        dataset_path=case.path,
+        conversation_id=case.conversation_id,
+        target=item.nodeid.split("[", 1)[0] + _further(item, case),
+        trial=1,
+        status="error" if error else "ok",
+        score=score,
+        verdict=None if score is None else "pass" if score else "fail",
+        misses=(reason,) if raised and not error else (),
+        candidate_answer=getattr(item, "agentv_answer", None),
+        error=error,
+        execution_metrics=ExecutionMetrics(duration_ms=round(call.duration * 1000, 3)),
+        tags=case.tags,
+        metadata=dict(case.metadata),
+    )

@@ -1,0 +1,276 @@
+"""Runs as lines of a table, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from agentv.calibration.calibrate import Calibration, Figure
+from agentv.model.manifest import TargetSummary
+from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, percent, usd, visible
+from agentv.runs.catalogue import RunEntry
+from agentv.runs.delta import Delta, MeanChange
+from agentv.stats.changes import LevelChange, Point, change_points
+
+_HEAD = ["run", "began", "state", "datasets", "target", "mean", "95 % interval", "passed", "scored", "errors", "cost"]
+_SPARE = ("cost", "began", "passed", "errors", "datasets", "state", "95 % interval")
+"""What goes first where there is no room: `began` is in most runs' ids, and a mean keeps what it stands on."""
+
+_LONGEST_NAME, _SHORT_NAME = 30, 14
+
+
+def run_list(runs: Sequence[RunEntry], width: int | None = None) -> Table:
+    """A head, and a line for each run and target, as wide as there is room; None: as they are."""
+    for longest in (_LONGEST_NAME, _SHORT_NAME):
+        table = fitted(_rows(runs, longest), width, _SPARE)
+        if not table.left_out:
+            break
+    return table
+
+
+def _rows(runs: Sequence[RunEntry], longest: int) -> list[list[str]]:
+    """What a run says once stands on its first line. Its name is never cut: it is there to be typed."""
+    rows = [_HEAD]
+    for run in runs:
+        about = [visible(run.name), _began(run), _state(run), _datasets(run, longest)]
+        targets: list[tuple[str, TargetSummary | None]] = [*run.targets.items()] or [(NONE, None)]
+        for number_, (name, target) in enumerate(targets):
+            rows.append([*(about if not number_ else [""] * len(about)), one_line(name, longest), *_figures(target)])
+    return rows
+
+
+def _began(run: RunEntry) -> str:
+    return (run.started_at or NONE)[:16].replace("T", " ")
+
+
+def _state(run: RunEntry) -> str:
+    if run.state in ("unfinished", "running") and run.jobs:
+        return f"{run.state}, {run.done or 0:,} of {run.jobs:,}"
+    return run.state
+
+
+def _datasets(run: RunEntry, longest: int) -> str:
+    if len(run.datasets) > 2:
+        return f"{len(run.datasets):,} datasets"
+    return one_line(", ".join(run.datasets), longest) or NONE
+
+
+def _figures(target: TargetSummary | None) -> list[str]:
+    if target is None:
+        return [NONE] * 6
+    return [
+        number(target.mean),
+        interval(target.ci95),
+        percent(target.pass_rate),
+        f"{target.scored:,} of {target.jobs:,}",
+        f"{target.errors:,}",
+        usd(target.cost_usd),
+    ]
+
+
+_WIDTH = 25
+_LONGEST_NAME = 60
+_DRAWN, _PLAIN = ("·", "─", "●"), (".", "-", "*")
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs of the same datasets and the same target, the oldest first, and where their level changed."""
+
+    datasets: tuple[str, ...]
+    target: str
+    runs: tuple[tuple[RunEntry, TargetSummary], ...]
+    changes: tuple[LevelChange, ...] = ()
+
+
+def series_of(runs: Sequence[RunEntry]) -> list[Series]:
+    """Runs by what they ran. A run without scores has no place in a trend."""
+    found: dict[tuple[tuple[str, ...], str], list[tuple[RunEntry, TargetSummary]]] = {}
+    for run in sorted(runs, key=lambda run: (run.started_at or "", run.run_id)):
+        for name, target in run.targets.items():
+            if target.mean is not None:
+                found.setdefault((tuple(sorted(run.datasets)), name), []).append((run, target))
+    return [
+        Series(datasets=datasets, target=target, runs=tuple(members), changes=tuple(_changes(members)))
+        for (datasets, target), members in found.items()
+    ]
+
+
+def _changes(members: Sequence[tuple[RunEntry, TargetSummary]]) -> list[LevelChange]:
+    """Changes among the runs that have an interval; one without tells nothing of how sure it is."""
+    known = [
+        (position, Point(target.mean, *target.ci95))
+        for position, (_, target) in enumerate(members)
+        if target.mean is not None and target.ci95 is not None
+    ]
+    changes = change_points([point for _, point in known])
+    return [change._replace(position=known[change.position][0]) for change in changes]
+
+
+def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
+    """A series as lines of text."""
+    yield f"{one_line(', '.join(series.datasets) or 'no dataset', _LONGEST_NAME)} · {one_line(series.target, 40)}"
+    changes = {change.position: change for change in series.changes}
+    for position, (run, target) in enumerate(series.runs):
+        if position in changes:
+            change = changes[position]
+            direction = "up" if change.after > change.before else "down"
+            levels = f"from {number(change.before)} to {number(change.after)}"
+            yield f"  went {direction} here: {levels} ({_p_value(change.p_value)})"
+        yield (
+            f"  {(run.started_at or '')[:16].replace('T', ' '):16}  {number(target.mean)}  "
+            f"{_line(target, drawn)}  {interval(target.ci95):14}  n = {target.scored:<6} "
+            f"{visible(run.name)}{_commit(run)}"
+        ).rstrip()
+    if len(series.runs) > 1 and not changes:
+        yield f"  no change shown in {len(series.runs)} runs"
+
+
+def _line(target: TargetSummary, drawn: bool) -> str:
+    blank, range_, point = _DRAWN if drawn else _PLAIN
+    cells = [blank] * _WIDTH
+    if target.ci95 is not None:
+        for cell in range(_cell(target.ci95[0]), _cell(target.ci95[1]) + 1):
+            cells[cell] = range_
+    cells[_cell(target.mean or 0.0)] = point
+    return "".join(cells)
+
+
+def _cell(value: float) -> int:
+    return min(_WIDTH - 1, int(value * _WIDTH))
+
+
+def _p_value(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def _commit(run: RunEntry) -> str:
+    return f"  {run.git_commit[:10]}" if run.git_commit else ""
+
+
+_LONGEST_NAME = 40
+
+
+def delta_lines(deltas: Mapping[str, Delta], source: str) -> list[str]:
+    """All of it, line by line."""
+    lines = [f"Compared with {source}"]
+    for target, delta in deltas.items():
+        lines += ["", one_line(target, _LONGEST_NAME), *(f"  {line}" for line in _target(delta))]
+    return lines
+
+
+def _target(delta: Delta) -> Iterator[str]:
+    scored = delta.scores
+    yield f"mean        {_change(scored)}, over the {scored.n} of {delta.jobs} jobs scored both times"
+    if scored.n:
+        yield f"passed      {delta.passed[0]} → {delta.passed[1]} of {scored.n}"
+    errors = f"errors      {delta.errors[0]} → {delta.errors[1]} of {delta.jobs}"
+    yield errors + (f" ({delta.mended} mended, {delta.broken} new)" if delta.mended or delta.broken else "")
+    if delta.carried:
+        yield f"kept        {delta.carried} of {delta.jobs} records as they were"
+    flips = ", ".join(f"{count} {kind}" for kind, count in delta.flips.items())
+    yield f"flipped     {sum(delta.flips.values())} of {scored.n} verdicts" + (f": {flips}" if flips else "")
+    for flip in delta.flipped:
+        name = one_line(flip.eval_id, _LONGEST_NAME) + (f" (trial {flip.trial})" if flip.trial > 1 else "")
+        yield f"  {name}: {flip.before} {number(flip.score_before)} → {flip.after} {number(flip.score_after)}"
+    hidden = sum(delta.flips.values()) - len(delta.flipped)
+    if hidden > 0:
+        yield f"  and {hidden} more"
+    width = max(map(len, delta.evaluators), default=0)
+    if delta.evaluators:
+        yield "evaluators"
+    for name, change in delta.evaluators.items():
+        yield f"  {one_line(name, _LONGEST_NAME):<{min(width, _LONGEST_NAME)}}  {_change(change)}, n = {change.n}"
+
+
+def _change(change: MeanChange) -> str:
+    if change.before is None or change.after is None:
+        return "unknown"
+    return f"{number(change.before)} → {number(change.after)} ({change.after - change.before:+.3f})"
+
+
+_LONGEST_NAME = 40
+_LONGEST_REASON = 100
+
+
+def calibration_lines(found: Calibration) -> list[str]:
+    """All of it, line by line."""
+    return [*_basis(found), *_agreement(found), *_pass_rate(found), *_disagreements(found), *_next(found)]
+
+
+def _basis(found: Calibration) -> Iterator[str]:
+    yield f"Judge       {found.judge}"
+    how = f", {found.suggested} of them suggested" if found.suggested else ""
+    yield f"Labels      {found.labelled} of {found.answers} answers{how}"
+    left_out = {
+        "on which labellers do not agree": found.disputed,
+        "skipped by those who saw them": found.skipped,
+        "of answers of this run that are not among these": found.unjudged,
+        "of answers that are not in this run": found.unmatched,
+    }
+    for what, count in left_out.items():
+        if count:
+            yield f"            {count} more {what}"
+    if found.unscored:
+        yield f"            {found.unscored} answers have no verdict of this judge and are left out"
+    for note in found.notes:
+        yield f"Note: {note}"
+
+
+def _agreement(found: Calibration) -> Iterator[str]:
+    if not found.labelled:
+        return
+    (both, missed), (let_through, caught) = found.confusion
+    yield ""
+    yield "                judge: pass   judge: not pass"
+    yield f"person: pass    {both:>11}   {missed:>15}"
+    yield f"person: fail    {let_through:>11}   {caught:>15}"
+    yield ""
+    yield f"accuracy        {_shown(found.accuracy)}"
+    yield f"Cohen's kappa   {_shown(found.kappa)}"
+    yield f"passes good     {both} of {both + missed} answers that a person passed"
+    yield f"fails bad       {caught} of {let_through + caught} answers that a person failed"
+
+
+def _pass_rate(found: Calibration) -> Iterator[str]:
+    yield ""
+    yield "Pass rate"
+    yield f"  judge         {percent(found.judge_pass_rate)} of {found.answers} answers, taken at its word"
+    for name, figure in (
+        ("labels alone", found.labels_alone),
+        ("Rogan-Gladen", found.rogan_gladen),
+        ("PPI++", found.ppi),
+    ):
+        if figure is not None:
+            low, high = figure.ci95
+            yield f"  {name:<13} {percent(figure.value)} (95 % interval {low * 100:.1f} to {high * 100:.1f} %)"
+        elif found.labelled:
+            yield f"  {name:<13} -"
+
+
+def _disagreements(found: Calibration) -> Iterator[str]:
+    if not found.disagreements:
+        return
+    yield ""
+    yield "Not agreed, the surest mistakes first"
+    for each in found.disagreements:
+        said = f"person {each.person}, judge {each.judge} {number(each.score)}"
+        reason = one_line(each.reason, _LONGEST_REASON)
+        yield f"  {one_line(each.eval_id, _LONGEST_NAME)}: {said}" + (f": {reason}" if reason else "")
+
+
+def _next(found: Calibration) -> Iterator[str]:
+    if not found.next:
+        return
+    yield ""
+    yield f"Label these {len(found.next)} next"
+    for why in dict.fromkeys(each.why for each in found.next):
+        names = [one_line(each.eval_id, _LONGEST_NAME) for each in found.next if each.why == why]
+        yield f"  {len(names)}: {why}"
+        yield f"     {', '.join(names)}"
+
+
+def _shown(figure: Figure | None) -> str:
+    if figure is None:
+        return "unknown"
+    return f"{number(figure.value)} (95 % interval {interval(figure.ci95)}, n = {figure.n})"

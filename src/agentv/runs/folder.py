@@ -1,0 +1,271 @@
+"""The folder of a run: its files, its name, its manifest written whole or not at all, and who may write to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from agentv.errors import EXIT_USAGE, AgentvError, UsageError
+from agentv.model.manifest import RunManifest, RunSummary
+from agentv.model.result import SCHEMA_VERSION
+from agentv.runs.writer import Redact
+
+LOCK_NAME = ".lock"
+
+
+class FolderLock:
+    """Taken when made; released by `close` or by the end of the process. The file in the folder names the process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_NAME
+        self._file = -1
+        while self._file < 0:
+            self._file = self._take()
+        os.ftruncate(self._file, 0)
+        os.write(self._file, str(os.getpid()).encode())
+
+    def close(self) -> None:
+        """Lets others in; a second time does nothing."""
+        if self._file < 0:
+            return
+        with suppress(OSError):
+            self._path.unlink()
+        os.close(self._file)
+        self._file = -1
+
+    def __enter__(self) -> FolderLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _take(self) -> int:
+        """The locked file, or -1 when it was removed by its last holder in the meantime."""
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise AgentvError(f"Cannot write to {self._path.parent}", error.strerror or str(error)) from error
+        if not _try_lock(file):
+            holder = os.read(file, 32).decode(errors="replace").strip()
+            os.close(file)
+            raise UsageError(
+                f"The run folder is in use: {self._path.parent}",
+                f"Process {holder or 'unknown'} is writing to it",
+                "Wait until it ends, or end it; then go on with --resume",
+            )
+        try:
+            if os.path.samestat(os.fstat(file), os.stat(self._path)):
+                return file
+        except OSError:
+            pass
+        os.close(file)
+        return -1
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process is writing to a folder."""
+    try:
+        file = os.open(folder / LOCK_NAME, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(file)
+    finally:
+        os.close(file)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(file: int) -> bool:
+        # Locked bytes cannot be read there, so it is one far behind the number of the process.
+        os.lseek(file, 1 << 20, os.SEEK_SET)
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(file, 0, os.SEEK_SET)
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(file: int) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # a file system without locks: better a run without one than none
+        return True
+
+
+RESULTS_FOLDER = Path(".agentv", "results")
+
+_TEMPORARY = ".tmp"
+Document = TypeVar("Document", RunManifest, RunSummary)
+
+
+def new_run_id(now: datetime | None = None) -> str:
+    """A name for a run: the time in UTC, so that names sort as runs began, and four hex digits."""
+    moment = now or datetime.now(UTC)
+    return f"{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+
+
+class RunFolder:
+    """One run on disk. `redact` is applied to everything that is written through it."""
+
+    def __init__(self, path: Path | str, redact: Redact | None = None) -> None:
+        self.path = Path(path)
+        self.redact = redact
+
+    @classmethod
+    def create(cls, path: Path | str, redact: Redact | None = None) -> RunFolder:
+        """A new folder, parents included. An empty one may be there already, anything else is refused."""
+        folder = cls(path, redact)
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            # A lock and half a manifest are what a process leaves that was killed before its run began.
+            taken = any(name != LOCK_NAME and not name.endswith(_TEMPORARY) for name in os.listdir(folder.path))
+        except FileExistsError:
+            raise UsageError(f"Not a folder: {folder.path}", hint="Name another place with --out") from None
+        except OSError as error:
+            raise AgentvError(f"Cannot create the run folder {folder.path}", error.strerror or str(error)) from error
+        if taken:
+            hint = "Go on with the run that is there with --resume, or name another folder with --out"
+            raise UsageError(f"The run folder exists already: {folder.path}", hint=hint)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path | str, redact: Redact | None = None) -> RunFolder:
+        """A folder that holds a run."""
+        folder = cls(path, redact)
+        if not folder.manifest_path.is_file():
+            raise UsageError(f"Not a run folder: {folder.path}", f"There is no {folder.manifest_path.name} in it")
+        return folder
+
+    @property
+    def manifest_path(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def cases_path(self) -> Path:
+        return self.path / "cases.jsonl"
+
+    @property
+    def results_path(self) -> Path:
+        return self.path / "results.jsonl"
+
+    @property
+    def summary_path(self) -> Path:
+        return self.path / "summary.json"
+
+    def lock(self) -> FolderLock:
+        """The right to write here, until it is closed. Raises UsageError when another process has it."""
+        return FolderLock(self.path)
+
+    def read_manifest(self) -> RunManifest:
+        return _read(self.manifest_path, RunManifest)
+
+    def write_manifest(self, manifest: RunManifest) -> None:
+        self._write(self.manifest_path, manifest)
+
+    def read_summary(self) -> RunSummary:
+        return _read(self.summary_path, RunSummary)
+
+    def write_summary(self, summary: RunSummary) -> None:
+        self._write(self.summary_path, summary)
+
+    def _write(self, path: Path, document: RunManifest | RunSummary) -> None:
+        data = msgspec.json.encode(document)
+        if self.redact is not None:
+            data = self.redact(data)
+        write_whole(path, msgspec.json.format(data, indent=2) + b"\n")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file so that it has the old content or the new one at any moment, a power cut included."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{_TEMPORARY}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
+
+
+def run_folders(root: Path | str) -> Iterator[RunFolder]:
+    """The runs under `.agentv/results` of a project, the newest first."""
+    results = Path(root) / RESULTS_FOLDER
+    names = sorted(os.listdir(results), reverse=True) if results.is_dir() else []
+    for name in names:
+        if (results / name / "run.json").is_file():
+            yield RunFolder(results / name)
+
+
+def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | None:
+    """The newest run that has not ended; one that a process is writing to only when there is no other.
+
+    `rescored` are runs that score the answers of others.
+    """
+    busy = None
+    for folder in run_folders(root):
+        try:
+            manifest = folder.read_manifest()
+        except AgentvError:
+            continue  # a manifest of another version: not ours to go on with
+        if (manifest.rescored_from is not None) != rescored or manifest.finished_at or why_it_cannot_go_on(manifest):
+            continue
+        if not is_locked(folder.path):
+            return folder
+        busy = busy or folder
+    return busy
+
+
+def why_it_cannot_go_on(manifest: RunManifest) -> str:
+    """Why no command can take a run up again; empty when one can."""
+    if manifest.exit_code == EXIT_USAGE:
+        return "It ended because of its own options"
+    if manifest.rescored_from is None and not manifest.paths:
+        return "Its cases were given by a program"
+    given = [entry.name for entry in manifest.targets if not entry.settings]
+    return f"Its target '{given[0]}' was given by a program" if given and manifest.rescored_from is None else ""
+
+
+def _read(path: Path, kind: type[Document]) -> Document:
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise AgentvError(f"Cannot read {path}", str(error)) from error
+    if document.schema_version > SCHEMA_VERSION:
+        detail = f"schema_version is {document.schema_version}, and this agentv reads {SCHEMA_VERSION}"
+        raise AgentvError(f"Cannot read {path}", detail, "Update agentv")
+    return document
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return  # elsewhere a folder cannot be opened
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,357 @@
+"""The figures of a run, kept up to date one result at a time: memory grows with targets and evaluators, not results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from heapq import heappush, heappushpop
+
+import msgspec
+
+from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary
+from agentv.model.result import EvaluatorResult, Result
+from agentv.runs.trials import Trials
+from agentv.stats.intervals import MeanAccumulator
+
+BINS = 10
+SHOWN = 5
+LONGEST_REASON = 300
+_SAME = 0.0005
+"""Means that look the same are not shown twice."""
+
+
+class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A case worth looking at, and why."""
+
+    eval_id: str
+    dataset: str
+    prompt: str | None
+    trial: int
+    score: float | None
+    duration_ms: float | None
+    reason: str
+
+
+class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What people want to know of a target beyond `summary.json`; each count is the denominator of a figure there.
+
+    `case_mean` is the mean of the cases' own means, as comparisons have it, where it is another than that of the jobs:
+    of some cases more trials were scored than of others. `priced`, `judge_priced` and `timed` are the jobs whose cost
+    and time is known. `bins` counts scores by tenths. The first error of each class stands in `errors`.
+    """
+
+    passed: int
+    pass_ci95: Interval | None
+    case_mean: float | None
+    priced: int
+    judge_priced: int
+    timed: int
+    error_classes: dict[str, int]
+    bins: tuple[int, ...]
+    worst: tuple[CaseNote, ...]
+    slowest: tuple[CaseNote, ...]
+    errors: dict[str, CaseNote]
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stands at one moment. `total` and `concurrency` are None where nobody knows them.
+
+    `waits_s` is how long an endpoint has asked to be left alone.
+    """
+
+    done: int
+    total: int | None = None
+    scored: int = 0
+    passed: int = 0
+    errors: dict[str, int] = {}
+    cost_usd: float | None = None
+    concurrency: int | None = None
+    waits_s: float = 0.0
+
+
+class SummaryBuilder:
+    """Takes results in any order.
+
+    `jobs_per_case` is how often a target is asked each case: trials times prompts. Above 1, the results of a case are
+    one cluster of the statistics, as those of a conversation always are; that takes memory for each case.
+    """
+
+    def __init__(self, run_id: str, jobs_per_case: int = 1) -> None:
+        self._run_id = run_id
+        self._by_case = jobs_per_case > 1
+        self._targets: dict[str, _Target] = {}
+
+    def add(self, result: Result) -> None:
+        target = self._targets.get(result.target)
+        if target is None:
+            target = self._targets[result.target] = _Target(self._by_case)
+        target.add(result)
+
+    def add_all(self, results: Iterable[Result]) -> SummaryBuilder:
+        for result in results:
+            self.add(result)
+        return self
+
+    def build(self, planned: Mapping[str, int] | None = None, asked: Mapping[str, int] | None = None) -> RunSummary:
+        """What goes into `summary.json`. Of the `planned` jobs of each target, those without a result were skipped.
+
+        `asked` are the cases that each target has; without them, those that there are results of.
+        """
+        planned, asked = planned or {}, asked or {}
+        names = [*planned, *(name for name in self._targets if name not in planned)]
+        found = {name: self._targets.get(name) or _Target(False) for name in names}
+        return RunSummary(
+            run_id=self._run_id,
+            targets={
+                name: target.summary(planned.get(name, target.done), asked.get(name)) for name, target in found.items()
+            },
+        )
+
+    def details(self) -> dict[str, TargetDetails]:
+        """What the terminal shows besides, by target."""
+        return {name: target.details() for name, target in self._targets.items()}
+
+    def snapshot(self, total: int | None = None, concurrency: int | None = None, waits_s: float = 0.0) -> Snapshot:
+        """The figures so far. Cheap, and may be called from another thread."""
+        targets = list(self._targets.values())
+        errors: Counter[str] = Counter()
+        for target in targets:
+            errors.update(dict(target.error_classes))
+        costs = [target.cost + target.judge_cost for target in targets if target.priced or target.judge_priced]
+        return Snapshot(
+            done=sum(target.done for target in targets),
+            total=total,
+            scored=sum(target.scores.n for target in targets),
+            passed=sum(target.passed for target in targets),
+            errors=dict(errors),
+            cost_usd=sum(costs) if costs else None,
+            concurrency=concurrency,
+            waits_s=waits_s,
+        )
+
+
+class _Target:
+    """The running figures of one target."""
+
+    def __init__(self, by_case: bool) -> None:
+        self.done = self.errors = self.unscored = self.passed = 0
+        self.priced = self.judge_priced = self.timed = 0
+        self.cost = self.judge_cost = self.duration_ms = 0.0
+        self.scores = MeanAccumulator()
+        self._passes = MeanAccumulator()
+        self.evaluators: dict[str, MeanAccumulator] = {}
+        self._prompts: dict[str, MeanAccumulator] = {}
+        self.error_classes: dict[str, int] = {}
+        self._first_errors: dict[str, CaseNote] = {}
+        self._bins = [0] * BINS
+        self._worst = _Ranking()
+        self._slowest = _Ranking()
+        self._by_case = by_case
+        self._cases: dict[int, int] = {}
+        self._case_scores = MeanAccumulator()
+        self._clusters: dict[object, int] = {}
+        self._trials = Trials()
+
+    def add(self, result: Result) -> None:
+        self.done += 1
+        if self._by_case:
+            case = self._cases.setdefault(_case_key(result), len(self._cases))
+            if result.score is not None:
+                self._case_scores.add(result.score, case)
+        self._add_use(result)
+        if result.status == "error":
+            self._add_error(result)
+            return
+        cluster = self._cluster(result)
+        score = result.score
+        if score is None:
+            self.unscored += 1
+        else:
+            self.scores.add(score, cluster)
+            if result.prompt is not None:
+                _accumulator(self._prompts, result.prompt).add(score, cluster)
+            self._bins[min(int(score * BINS), BINS - 1)] += 1
+            self._passes.add(float(result.verdict == "pass"), cluster)
+            if self._by_case and cluster is not None:
+                self._trials.add(_case_key(result), result.prompt, cluster, result.verdict == "pass")
+            if result.verdict == "pass":
+                self.passed += 1
+            elif self._worst.wants(-score):
+                self._worst.add(-score, _note(result, reason_of(result)))
+        for found in result.evaluator_results:
+            if found.score is not None:
+                _accumulator(self.evaluators, found.name).add(found.score, cluster)
+
+    def _add_use(self, result: Result) -> None:
+        metrics = result.execution_metrics
+        if metrics is not None:
+            if metrics.cost_usd is not None:
+                self.priced += 1
+                self.cost += metrics.cost_usd
+            if metrics.duration_ms is not None:
+                self.timed += 1
+                self.duration_ms += metrics.duration_ms
+                if self._slowest.wants(metrics.duration_ms):
+                    self._slowest.add(metrics.duration_ms, _note(result, ""))
+        judged = judge_cost(result)
+        if judged is not None:
+            self.judge_priced += 1
+            self.judge_cost += judged
+
+    def _add_error(self, result: Result) -> None:
+        self.errors += 1
+        error = result.error
+        name = error.error_class if error else "unknown"
+        self.error_classes[name] = self.error_classes.get(name, 0) + 1
+        if name not in self._first_errors:
+            self._first_errors[name] = _note(result, error.message if error else "")
+
+    def _cluster(self, result: Result) -> int | None:
+        if result.conversation_id is not None:
+            key: object = result.conversation_id
+        elif self._by_case:
+            key = _case_key(result)
+        else:
+            return None
+        return self._clusters.setdefault(key, len(self._clusters))
+
+    def summary(self, planned: int, asked: int | None = None) -> TargetSummary:
+        skipped = max(0, planned - self.done)
+        scored = self.scores.n
+        return TargetSummary(
+            cases=self._cases_of(planned) if asked is None else asked,
+            jobs=self.done + skipped,
+            scored=scored,
+            errors=self.errors,
+            unscored=self.unscored,
+            skipped=skipped,
+            mean=self.scores.mean,
+            ci95=self.scores.ci95,
+            pass_rate=self.passed / scored if scored else None,
+            cost_usd=self.cost if self.priced else None,
+            judge_cost_usd=self.judge_cost if self.judge_priced else None,
+            duration_ms=self.duration_ms if self.timed else None,
+            evaluators=_parts(self.evaluators),
+            prompts=_parts(self._prompts),
+            trials=self._trials.summary(),
+        )
+
+    def _cases_of(self, planned: int) -> int:
+        """As many as there are jobs, unless a case may have several: then those that there are results of."""
+        return len(self._cases) if self._by_case else max(planned, self.done)
+
+    def _case_mean(self) -> float | None:
+        mean, of_cases = self.scores.mean, self._case_scores.mean_of_clusters
+        return None if mean is None or of_cases is None or abs(mean - of_cases) < _SAME else of_cases
+
+    def details(self) -> TargetDetails:
+        return TargetDetails(
+            passed=self.passed,
+            pass_ci95=self._passes.ci95,
+            case_mean=self._case_mean(),
+            priced=self.priced,
+            judge_priced=self.judge_priced,
+            timed=self.timed,
+            error_classes=dict(sorted(self.error_classes.items(), key=lambda item: (-item[1], item[0]))),
+            bins=tuple(self._bins),
+            worst=self._worst.notes(),
+            slowest=self._slowest.notes(),
+            errors=dict(self._first_errors),
+        )
+
+
+def _accumulator(found: dict[str, MeanAccumulator], name: str) -> MeanAccumulator:
+    scores = found.get(name)
+    if scores is None:
+        scores = found[name] = MeanAccumulator()
+    return scores
+
+
+def _parts(found: Mapping[str, MeanAccumulator]) -> dict[str, PartSummary]:
+    return {name: PartSummary(n=scores.n, mean=scores.mean, ci95=scores.ci95) for name, scores in found.items()}
+
+
+def _case_key(result: Result) -> int:
+    return hash((result.dataset_path, result.dataset, result.eval_id))
+
+
+class _Ranking:
+    """The few highest by a measure; of equals, the first that came."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, CaseNote]] = []
+        self._order = 0
+
+    def wants(self, measure: float) -> bool:
+        return len(self._heap) < SHOWN or measure > self._heap[0][0]
+
+    def add(self, measure: float, note: CaseNote) -> None:
+        self._order -= 1
+        entry = (measure, self._order, note)
+        if len(self._heap) < SHOWN:
+            heappush(self._heap, entry)
+        else:
+            heappushpop(self._heap, entry)
+
+    def notes(self) -> tuple[CaseNote, ...]:
+        return tuple(note for _, _, note in sorted(self._heap, key=lambda entry: entry[:2], reverse=True))
+
+
+def _note(result: Result, reason: str) -> CaseNote:
+    metrics = result.execution_metrics
+    return CaseNote(
+        eval_id=result.eval_id,
+        dataset=result.dataset,
+        prompt=result.prompt,
+        trial=result.trial,
+        score=result.score,
+        duration_ms=metrics.duration_ms if metrics else None,
+        reason=reason[:LONGEST_REASON],
+    )
+
+
+def reason_of(result: Result, before: Result | None = None) -> str:
+    """Why a result is no pass: its error, what was missed, else what the evaluators say. Empty where nobody says.
+
+    Held against one from `before`, those evaluators speak whose scores went the way of the whole.
+    """
+    if result.error is not None:
+        return result.error.message
+    change = 0.0 if before is None else (result.score or 0.0) - (before.score or 0.0)
+    moved = [] if before is None else _moved(before, result, change)
+    if moved:
+        found = next((each for found in moved for each in (found.misses if change < 0 else found.hits)), None)
+        said = next((found.reasoning for found in moved if found.reasoning), None)
+        return found or said or ", ".join(found.name for found in moved)
+    if result.misses:
+        return result.misses[0]
+    low = [found for found in result.evaluator_results if found.verdict not in (None, "pass")]
+    missed = next((found.misses[0] for found in low if found.misses), None)
+    said = next((found.reasoning for found in low if found.reasoning), None)
+    return missed or result.reasoning or said or ", ".join(found.name for found in low)
+
+
+def _moved(before: Result, result: Result, change: float) -> list[EvaluatorResult]:
+    """The evaluators whose scores changed in the same direction."""
+    then = {found.name: found.score for found in before.evaluator_results if found.score is not None}
+    known = [(found, found.score) for found in result.evaluator_results if found.score is not None]
+    return [found for found, score in known if (score - then.get(found.name, score)) * change > 0]
+
+
+def judge_cost(result: Result) -> float | None:
+    """What measuring cost: the evaluators and a simulated user, who is no part of what is measured either."""
+    judged = _evaluators_cost(result.evaluator_results)
+    talked = None if result.conversation is None else result.conversation.user_metrics
+    if talked is None or talked.cost_usd is None:
+        return judged
+    return talked.cost_usd + (judged or 0.0)
+
+
+def _evaluators_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
+    """What evaluators cost; a composite that names no cost of its own costs what its members do."""
+    total = None
+    for found in results:
+        cost = found.cost_usd if found.cost_usd is not None else _evaluators_cost(found.evaluator_results)
+        if cost is not None:
+            total = cost + (total or 0.0)
+    return total

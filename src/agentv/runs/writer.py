@@ -1,0 +1,198 @@
+"""A file that only grows, by one whole line at a time. What was written survives a kill; a torn line is cut off."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import NoReturn
+
+import msgspec
+import yaml
+
+from agentv.errors import AgentvError, UsageError
+from agentv.model.result import Result
+from agentv.runs.record import encode_record
+
+SYNC_INTERVAL_S = 1.0
+"""How much of the last work a power cut can take. A killed process loses nothing that was written."""
+
+Redact = Callable[[bytes], bytes]
+
+_BLOCK = 64 * 1024
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+class ResultWriter:
+    """Appends lines of JSON to one file, which is made when it is not there. One writer a file: hold the folder's lock.
+
+    `cut_bytes` is the length of a torn last line that was there and was cut off; its job has no record. `go_on` is how
+    whoever writes goes on after a failure, for the message.
+    """
+
+    def __init__(self, path: Path | str, redact: Redact | None = None, *, go_on: str = "go on with --resume") -> None:
+        self.path = Path(path)
+        self._go_on = go_on
+        self._redact = redact
+        self._torn = False
+        self._synced_at = monotonic()
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+            self._file = os.open(self.path, flags, 0o666)
+        except OSError as error:
+            raise AgentvError(f"Cannot write {self.path}", error.strerror or str(error)) from error
+        try:
+            self.cut_bytes = self._cut_torn_line()
+        except OSError as error:
+            os.close(self._file)
+            self._fail(error)
+
+    def emit(self, result: Result) -> None:
+        """Adds a record."""
+        self.write(encode_record(result))
+
+    def write(self, line: bytes) -> None:
+        """Adds a line that ends in a newline. Raises AgentvError when it could not; then nothing of it is there."""
+        self._append(line if self._redact is None else self._redact(line))
+
+    def write_all(self, lines: list[bytes]) -> None:
+        """Adds lines with one call of the system. When that fails, the lines that are there are whole."""
+        self._append(b"".join(lines if self._redact is None else map(self._redact, lines)))
+
+    def _append(self, line: bytes) -> None:
+        try:
+            if self._torn:
+                self._cut_torn_line()
+            written = os.write(self._file, line)
+            if written < len(line):
+                self._write_rest(line[written:])
+        except OSError as error:
+            self._torn = True
+            with suppress(OSError):
+                self._cut_torn_line()
+            self._fail(error)
+        if monotonic() - self._synced_at >= SYNC_INTERVAL_S:
+            self.sync()
+
+    def sync(self) -> None:
+        """Sees to it that what was written survives a power cut too."""
+        self._synced_at = monotonic()
+        try:
+            _sync(self._file)
+        except OSError as error:
+            self._fail(error)
+
+    def close(self) -> None:
+        """Syncs and closes; a second time does nothing."""
+        if self._file < 0:
+            return
+        try:
+            self.sync()
+        finally:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> ResultWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write_rest(self, rest: bytes) -> None:
+        self._torn = True
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        self._torn = False
+
+    def _cut_torn_line(self) -> int:
+        """Takes off what follows the last newline, and says how much. While that fails, nothing more is added."""
+        size = os.fstat(self._file).st_size
+        end = end_of_last_line(self._file, size)
+        if end < size:
+            os.ftruncate(self._file, end)
+        self._torn = False
+        return size - end
+
+    def _fail(self, error: OSError) -> NoReturn:
+        raise AgentvError(
+            f"Cannot write {self.path}",
+            error.strerror or str(error),
+            f"What was written before is whole; make room or mend the cause, then {self._go_on}",
+        ) from error
+
+
+def end_of_last_line(file: int, size: int) -> int:
+    """The offset behind the last newline; 0 when there is none."""
+    end = size
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        os.lseek(file, start, os.SEEK_SET)
+        block = os.read(file, end - start)
+        found = block.rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+_FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".yaml": "yaml", ".yml": "yaml"}
+_REPORTS = (".csv", ".html", ".md", ".parquet", ".xml")
+_OTHER_FILES = (".gz", ".json", ".log", ".tsv", ".txt", ".xlsx", ".zst")
+
+
+def places_of(out: str | None, said: str | None = None) -> tuple[str | None, tuple[str, str] | None]:
+    """The run folder that `--out` names, or the file of records and its format: by `--format`, else by extension."""
+    extension = os.path.splitext(out or "")[1].lower()
+    file_format = said or _FORMATS.get(extension)
+    if out is None or (file_format is None and (os.path.isdir(out) or extension not in (*_REPORTS, *_OTHER_FILES))):
+        return out, None
+    if file_format is None:
+        hint = f"Run first, then: agentv report RUN {out}" if extension in _REPORTS else "Say which with --format"
+        raise UsageError(f"Cannot write {out}", "A file of records ends in .jsonl or .yaml; else it is a folder", hint)
+    if os.path.isdir(out):
+        raise UsageError(f"Cannot write {out}", "It is a folder")
+    if not os.path.isdir(os.path.dirname(out) or "."):
+        raise UsageError(f"Cannot write {out}", f"There is no folder {os.path.dirname(out)}")
+    return None, (out, file_format)
+
+
+def export_records(results: Path, target: str, file_format: str) -> None:
+    """Writes all records to a file: as `jsonl` as they are, as `yaml` one document each.
+
+    A file that is there is replaced by a whole one; what is no file, such as a pipe, is written to.
+    """
+    path = Path(os.path.realpath(target))
+    in_place = path.exists() and not path.is_file()
+    written = path if in_place else path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        _write(results, written, file_format)
+        if not in_place:
+            os.replace(written, path)
+    except OSError as error:
+        if not in_place:
+            with suppress(OSError):
+                written.unlink(missing_ok=True)
+        raise AgentvError(f"Cannot write {target}", error.strerror or str(error)) from None
+
+
+def _write(results: Path, path: Path, file_format: str) -> None:
+    with results.open("rb") as lines, path.open("wb") as stream:
+        if file_format == "jsonl":
+            shutil.copyfileobj(lines, stream)
+            return
+        for line in lines:
+            yaml.dump(
+                msgspec.json.decode(line),
+                stream,
+                Dumper=yaml.CSafeDumper,
+                encoding="utf-8",
+                explicit_start=True,
+                allow_unicode=True,
+                sort_keys=False,
+            )

@@ -1,0 +1,1 @@
+"""Read settings into typed structs, and report problems in them."""

@@ -1,0 +1,232 @@
+"""The environment: variables of the process and of `.env`, which are secret, what child processes get."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agentv.errors import AgentvError
+from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.support.globs import upward
+
+SECRET_ENDINGS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+SHORTEST_SECRET = 8
+"""Anything shorter is too common a text to be taken out of answers wherever it occurs."""
+
+REFERENCE = re.compile(r"\$\{\{\s*(?P<variable>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+"""`${{ VAR }}`: the value of a variable, anywhere in a text."""
+
+_SECRET_FIELD = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|AUTHORIZATION|COOKIE)$")
+_ENTRY = re.compile(
+    r"""[ \t]*
+    (?: (?:export[ \t]+)? (?P<name>[A-Za-z_][\w.\-]*) [ \t]*
+        (?: = [ \t]* (?P<value> '[^']*' | "(?:[^"\\]|\\.)*" | (?!['"])[^\n]*? ) )?
+    )?
+    [ \t]* (?: (?:(?<=[ \t])|(?<![^\n])) \#[^\n]* )? (?:\n|\Z)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([nrt\"\\$])")
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """What `${{ VAR }}` is looked up in. Plain data: it travels, and meets the process environment where it is used.
+
+    `file` holds the variables of `path`, the `.env` that was read; `secret_names` are variables that are secret
+    because of what they are used for.
+    """
+
+    file: dict[str, str] = {}
+    path: str | None = None
+    secret_names: frozenset[str] = frozenset()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """All variables; the process wins over the file."""
+        return {**self.file, **os.environ}
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The values that must not be written anywhere."""
+        return frozenset(self.secret_variables)
+
+    @property
+    def secret_variables(self) -> dict[str, str]:
+        """Secret values, each with the name of a variable that holds it."""
+        # A value of the file counts even where the process overrides it: it is as secret as it was.
+        both = [*self.file.items(), *os.environ.items()]
+        # The end of a line behind a key is not sent, and so not repeated by whoever got the key.
+        held = ((form, name) for name, value in both if self._is_secret(name) for form in (value, value.strip()))
+        return {form: name for form, name in held if len(form) >= SHORTEST_SECRET}
+
+    def with_secret_names(self, names: Iterable[str]) -> Environment:
+        """The same environment, with more variables known to be secret."""
+        return msgspec.structs.replace(self, secret_names=self.secret_names | frozenset(names))
+
+    def _is_secret(self, name: str) -> bool:
+        return name in self.secret_names or name.upper().endswith(SECRET_ENDINGS)
+
+
+class Home(str):
+    """The folder that paths in a target's settings start from, with the environment that holds there."""
+
+    environment: Environment
+
+    def __new__(cls, folder: str, environment: Environment) -> Home:
+        home = super().__new__(cls, os.path.abspath(folder))
+        home.environment = environment
+        return home
+
+    def __reduce__(self) -> tuple[type[Home], tuple[str, Environment]]:
+        return Home, (str(self), self.environment)
+
+
+class Reference(NamedTuple):
+    """One `${{ VAR }}` in a structure. `whole`: it is all there is at its place."""
+
+    path: KeyPath
+    variable: str
+    whole: bool
+
+
+def load_environment(folder: str, root: str) -> Environment:
+    """The environment as a folder sees it: the nearest `.env` up to the root, then that of the working directory."""
+    for parent in dict.fromkeys((*upward(folder, root), os.getcwd())):
+        path = os.path.join(parent, ".env")
+        if os.path.isfile(path):
+            return Environment(_read_file(path), path)
+    return Environment()
+
+
+def environment_of(home: str) -> Environment:
+    """The environment that a home carries; for a plain folder, the one that is found there."""
+    return home.environment if isinstance(home, Home) else load_environment(home, home)
+
+
+def read_dotenv(text: str, path: str = ".env") -> dict[str, str]:
+    """The variables in the text of a `.env`: `KEY=VALUE`, `export`, quotes over several lines, comments.
+
+    Values are taken as they stand: no variable is put into another. `KEY` alone sets nothing.
+    """
+    text = text.replace("\r\n", "\n")
+    values: dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        entry = _ENTRY.match(text, position)
+        if entry is None:
+            # The line itself is not shown: it may hold a secret.
+            line = text.count("\n", 0, position) + 1
+            hint = "Write KEY=VALUE, with quotes around a value that has spaces, and end every quote"
+            raise AgentvError(f"Invalid line {line} in {path}", "Expected KEY=VALUE", hint)
+        if entry["value"] is not None:
+            values[entry["name"]] = _unquoted(entry["value"])
+        position = entry.end()
+    return values
+
+
+def references(value: Any, path: KeyPath = ()) -> Iterator[Reference]:
+    """Every `${{ VAR }}` in the texts of a nested structure; keys are not looked at."""
+    if isinstance(value, str):
+        for found in REFERENCE.finditer(value):
+            yield Reference(path, found["variable"], found.group() == value.strip())
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from references(item, (*path, key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from references(item, (*path, index))
+
+
+def interpolate(value: Any, variables: Mapping[str, str], path: KeyPath, problems: Problems, of: str) -> Any:
+    """The structure with the value of each `${{ VAR }}` in its place. `of` names whose settings these are in errors.
+
+    Notes an error for a variable that is unset or empty. What is put in is not looked at again.
+    """
+    if isinstance(value, str):
+        return _interpolated(value, variables, path, problems, of)
+    if isinstance(value, dict):
+        return {key: interpolate(item, variables, (*path, key), problems, of) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [interpolate(item, variables, (*path, index), problems, of) for index, item in enumerate(value)]
+    return value
+
+
+def plain_value(text: str) -> Any:
+    """A number or a boolean for a text that is one, else the text: what a variable means where no text is wanted."""
+    try:
+        value = msgspec.json.decode(text.strip().lower())
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return text
+    return value if isinstance(value, bool | int | float) else text
+
+
+def is_secret_field(path: KeyPath) -> bool:
+    """Whether the value at a path is secret by the name of its key: `api_key`, `headers.Authorization`."""
+    name = next((step for step in reversed(path) if isinstance(step, str)), "")
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").upper()
+    return _SECRET_FIELD.search(words) is not None
+
+
+def child_environment(
+    pass_env: Iterable[str] = (), env: Mapping[str, str] = {}, environment: Environment | None = None
+) -> dict[str, str]:
+    """What a child process inherits: everything but the secrets, those that `pass_env` names, and what `env` sets."""
+    environment = Environment() if environment is None else environment
+    variables, secrets, passed = environment.variables, environment.secrets, frozenset(pass_env)
+    kept = {name: value for name, value in variables.items() if name in passed or value not in secrets}
+    return {**kept, **env}
+
+
+def judge_environment(environment: Environment) -> dict[str, str]:
+    """What a judge's program inherits: no secret, neither by its value nor by a name that secrets have."""
+    named = environment.secret_names
+    return {
+        name: value
+        for name, value in child_environment((), {}, environment).items()
+        if name not in named and not name.upper().endswith(SECRET_ENDINGS)
+    }
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """A text without secrets, for a message. Longest first: one secret may be the beginning of another."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "[redacted]")
+    return text
+
+
+def _read_file(path: str) -> dict[str, str]:
+    try:
+        return read_dotenv(Path(path).read_text(encoding="utf-8-sig"), path)
+    except OSError as error:
+        raise AgentvError(f"Cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise AgentvError(f"Cannot read {path}", "It is not UTF-8 text") from None
+
+
+def _unquoted(value: str) -> str:
+    if value[:1] == "'":
+        return value[1:-1]
+    if value[:1] == '"':
+        return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), value[1:-1])
+    return value
+
+
+def _interpolated(text: str, variables: Mapping[str, str], path: KeyPath, problems: Problems, of: str) -> str:
+    def value_of(found: re.Match[str]) -> str:
+        variable = found["variable"]
+        value = variables.get(variable, "")
+        if not value:
+            state = "is empty" if variable in variables else "is not set"
+            similar = did_you_mean(variable, variables) if variable not in variables else ""
+            hint = f"Set {variable} in the environment or in .env"
+            problems.error(
+                path, f"{of}: '{field_name(path)}' uses ${{{{ {variable} }}}}, which {state}", similar or hint
+            )
+        return value
+
+    return REFERENCE.sub(value_of, text)

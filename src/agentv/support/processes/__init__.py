@@ -1,0 +1,1 @@
+"""Run, watch, end and sandbox child processes."""

@@ -1,0 +1,328 @@
+"""Runs a program of the user's in a process group of its own, and leaves nothing of it behind, however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
+from typing import Any, Literal, NamedTuple
+
+from agentv.support.processes.process_tree import MARK, Member, end_family, family
+from agentv.support.processes.watchdog import new_mark
+
+MAX_OUTPUT_BYTES = 16 * 1024 * 1024
+GRACE_S = 2.0
+"""How long a group that was told to end may take before it is killed."""
+
+_DRAIN_S = 1.0
+"""How long output may stay open after the program: only a process that left the group can hold it open."""
+
+_CHUNK_BYTES = 64 * 1024
+_STDERR_BYTES = 64 * 1024
+_TAIL_CHARACTERS = 2000
+_TRACEBACK = "Traceback (most recent call last):"
+
+Ending = Literal["start", "timeout", "output", "exit"]
+
+
+class Ended(NamedTuple):
+    """A program that ended by itself with code 0: what it printed."""
+
+    stdout: str
+    stderr: str
+
+
+class ProcessFailure(Exception):
+    """Any other end than code 0 in time and within the limit of output: which, in a sentence."""
+
+    def __init__(self, ending: Ending, message: str, cause: Exception | None = None) -> None:
+        super().__init__(message)
+        self.ending = ending
+        self.message = message
+        self.cause = cause
+
+
+async def run_process(  # noqa: PLR0913 - each is a thing of its own, and all are given by name
+    command: str | Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    timeout_s: float,
+    stdin: bytes | None = None,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
+    grace_s: float | None = None,
+    noun: str = "The command",
+    started: Callable[[int], None] | None = None,
+    take: Callable[[bytes], bool] | None = None,
+    leaves_nothing: bool = False,
+) -> Ended:
+    """Runs a list of arguments, or a string with the shell. Raises ProcessFailure, whose messages begin with `noun`.
+
+    The program is named behind a noun that does not name it itself, in quotes.
+    `started` is told the process id at once. With a `grace_s` of 0 a group that is still there is killed unasked.
+    `take` gets what is printed as it comes, in the place of the limit: nothing is kept then, and the process is ended
+    when it says false. When a process has to be ended, so is everything that it started, whatever group it is in;
+    with `leaves_nothing` also when it ends by itself.
+    """
+    # Nothing is awaited between the start and `try`: there is no moment in which a cancellation could lose a process.
+    mark = new_mark()
+    # `PWD` as a shell would set it: there are programs that believe it more than the system.
+    process = _popen(command, cwd, {**env, "PWD": os.path.abspath(cwd), MARK: mark}, stdin is not None, noun)
+    running = _Running(process, stdin, max_output_bytes, take)
+    try:
+        if started is not None:
+            started(process.pid)
+        running.watch()
+        # `wait`, because it leaves the future alone: it is needed again below.
+        await asyncio.wait([running.done], timeout=timeout_s)
+        timed_out = not running.done.done()
+    finally:
+        await running.end(GRACE_S if grace_s is None else grace_s, mark, leaves_nothing)
+    if timed_out:
+        raise ProcessFailure("timeout", f"{noun} did not end within {timeout_s:g} s and was ended{_said(running)}")
+    if running.overflowed:
+        limit = f"{max_output_bytes / 1024 / 1024:g} MiB"
+        raise ProcessFailure("output", f"{noun} printed more than {limit} and was ended")
+    code = process.returncode
+    if code != 0:
+        raise ProcessFailure("exit", f"{noun} {ending_of(code)}{_said(running)}")
+    return Ended(running.stdout.decode(errors="replace"), running.stderr.decode(errors="replace"))
+
+
+def ending_of(code: int | None) -> str:
+    """How a process ended, by its return code."""
+    if code is None:
+        return "did not end"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def tail_of(printed: bytes) -> str:
+    """The end of what was printed, behind a colon; nothing when nothing was printed."""
+    text = printed[-4 * _TAIL_CHARACTERS :].decode(errors="replace").strip()
+    last = text.rpartition("\n")[2] if _TRACEBACK in text else ""
+    if len(text) > _TAIL_CHARACTERS:
+        text = "…" + text[1 - _TAIL_CHARACTERS :]
+    if last:
+        # What went wrong stands at the end of it, and many places show the first line of a message only.
+        text = f"{last}\n{text}"
+    return f": {text}" if text else ""
+
+
+def end_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Sends a signal to a process and everything it started that stayed in its group."""
+    with suppress(ProcessLookupError, PermissionError):  # nobody is left in it; macOS says so with the second
+        os.killpg(pid, number)
+
+
+async def certain(future: asyncio.Future[Any], timeout_s: float) -> None:
+    """Waits, cancelled or not: it is a matter of a moment, and a process would be left behind."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done() and (left_s := deadline - loop.time()) > 0:
+        try:
+            await asyncio.wait([future], timeout=left_s)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+def when_ended(process: subprocess.Popen[bytes], call: Callable[[], None]) -> Callable[[], None]:
+    """Has the event loop call when a process has ended. Returns what takes that back.
+
+    The process is not reaped, where the system allows it: its id, and that of its group, stay its own till then.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        # Not Linux, or an old one: a thread that waits. It ends with the process.
+        Thread(target=_wait_in_thread, args=(process, loop, call), daemon=True).start()
+        return lambda: None
+
+    def stop() -> None:
+        nonlocal descriptor
+        if descriptor >= 0:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            descriptor = -1
+
+    def ended() -> None:
+        stop()
+        call()
+
+    loop.add_reader(descriptor, ended)
+    return stop
+
+
+class _Running:
+    """A process that was started: what it reads and prints, and how it is ended. Futures are set, never cancelled."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        stdin: bytes | None,
+        max_output_bytes: int,
+        take: Callable[[bytes], bool] | None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._process = process
+        self._stdin = memoryview(stdin or b"")
+        self._limit = max_output_bytes
+        self._take = take
+        self._open: set[int] = set()
+        self._stop_waiting: Callable[[], None] = lambda: None
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.overflowed = False
+        self.exited: asyncio.Future[None] = self._loop.create_future()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self.done: asyncio.Future[None] = self._loop.create_future()
+
+    def watch(self) -> None:
+        """Feeds the process and takes what it prints, as both come: it may print first, or read nothing at all."""
+        for pipe, keep in ((self._process.stdout, self._keep_output), (self._process.stderr, self._keep_error)):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+            self._open.add(pipe.fileno())
+            self._loop.add_reader(pipe.fileno(), self._read, pipe.fileno(), keep)
+        if self._process.stdin is not None:
+            os.set_blocking(self._process.stdin.fileno(), False)
+            self._loop.add_writer(self._process.stdin.fileno(), self._write)
+        self._stop_waiting = when_ended(self._process, self._ended)
+
+    async def end(self, grace_s: float, mark: str, leaves_nothing: bool) -> None:
+        """Ends what is left of the group: asked first when its leader still runs, killed in any case."""
+        process = self._process
+        members: set[Member] | None = None
+        try:
+            try:
+                if leaves_nothing or not self.exited.done():
+                    # Before anything is ended: afterwards nobody knows any more whose child a process was.
+                    members = family(process.pid, mark)
+                if not self.exited.done() and grace_s > 0:
+                    end_group(process.pid, signal.SIGTERM)
+                    await asyncio.wait([self.exited], timeout=grace_s)
+            finally:
+                # Whatever the leader did: a child may outlive it, and a second cancellation may cut the wait short.
+                end_group(process.pid)
+                if members is not None:
+                    end_family(members, mark)
+                await certain(self.exited, GRACE_S)
+                await certain(self.closed, _DRAIN_S)
+        finally:
+            self._close()
+            process.poll()
+
+    def _keep_output(self, data: bytes) -> None:
+        if self._take is not None:
+            if not self.overflowed and not self._take(data):
+                self.overflowed = True
+                _set(self.done)
+        elif len(self.stdout) + len(data) <= self._limit:
+            self.stdout += data
+        else:
+            self.overflowed = True
+            _set(self.done)
+
+    def _keep_error(self, data: bytes) -> None:
+        self.stderr += data
+        del self.stderr[:-_STDERR_BYTES]
+
+    def _read(self, descriptor: int, keep: Callable[[bytes], None]) -> None:
+        try:
+            data = os.read(descriptor, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            keep(data)
+            return
+        self._loop.remove_reader(descriptor)
+        self._open.discard(descriptor)
+        if not self._open:
+            _set(self.closed)
+
+    def _write(self) -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        try:
+            written = os.write(pipe.fileno(), self._stdin[:_CHUNK_BYTES]) if self._stdin else 0
+        except BlockingIOError:
+            return
+        except OSError:
+            written = len(self._stdin)  # nobody reads any more
+        self._stdin = self._stdin[written:]
+        if not self._stdin:
+            self._loop.remove_writer(pipe.fileno())
+            pipe.close()
+
+    def _ended(self) -> None:
+        _set(self.exited)
+        _set(self.done)
+
+    def _close(self) -> None:
+        self._stop_waiting()
+        for pipe in (self._process.stdout, self._process.stderr, self._process.stdin):
+            if pipe is not None and not pipe.closed:
+                self._loop.remove_reader(pipe.fileno())
+                self._loop.remove_writer(pipe.fileno())
+                pipe.close()
+
+
+def _popen(
+    command: str | Sequence[str], cwd: str, env: Mapping[str, str], takes_input: bool, noun: str
+) -> subprocess.Popen[bytes]:
+    if not os.path.isdir(cwd):
+        raise ProcessFailure("start", f"{noun} cannot be run in '{cwd}': there is no such folder")
+    # A shell is a program like another; not the user's login shell, whose files could bring secrets back.
+    arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+    try:
+        return subprocess.Popen(  # noqa: S603 - the user's own program
+            arguments,
+            stdin=subprocess.PIPE if takes_input else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            cwd=cwd,
+            env=env,
+            # A session of its own makes one group of the program and all it starts.
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        named = noun if noun.endswith("'") else f"{noun} '{arguments[0]}'"
+        raise ProcessFailure("start", f"{named} {_not_started(arguments[0], error)}", error) from None
+
+
+def _not_started(program: str, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        gone = not os.path.exists(program)
+        return "was not found" if gone else "cannot be started: the interpreter in its first line was not found"
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return f"cannot be started: {why}"
+
+
+def _wait_in_thread(
+    process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, call: Callable[[], None]
+) -> None:
+    process.wait()
+    with suppress(RuntimeError):  # the loop is closed: nobody is waiting any more
+        loop.call_soon_threadsafe(call)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _said(running: _Running) -> str:
+    return tail_of(bytes(running.stderr)) or tail_of(bytes(running.stdout[-_STDERR_BYTES:]))

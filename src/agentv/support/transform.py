@@ -1,0 +1,160 @@
+"""Cleans an answer before it is scored: takes off what is not the answer, picks out what is.
+
+The steps that are given are applied in the order `strip`, `regex`, `json_path`, `function`. A pattern that does not
+match and a path that leads nowhere leave an empty answer: they say where the answer stands, and there is none. An error
+would take the answers that miss the form out of the mean, and in the whole text a check may hit by luck.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+from agentv.settings.diagnostics import Problems
+from agentv.settings.settings_reader import read_settings
+from agentv.support.json_values import MISSING, steps_of, value_at
+from agentv.support.regex_timeout import search
+from agentv.support.user_code import describe, load
+
+_THINKING = re.compile(r"<(?P<closing>/?)(?P<name>think|thinking|thought)>", re.IGNORECASE)
+_FENCED = re.compile(r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<text>.*?)\n?[ \t]*(?P=fence)", re.DOTALL)
+
+
+class Transform(msgspec.Struct, frozen=True, kw_only=True):
+    """What cleans an answer before it is scored; what is given is applied in the order of these fields."""
+
+    strip: tuple[Literal["thinking", "fences"], ...] = ()
+    regex: str | None = None
+    json_path: str | None = None
+    function: str | None = None
+
+
+def apply_transform(text: str, transform: Any, find_file: Callable[[str], str] = str) -> str:
+    """The text after every step of `transform`, a mapping or a struct of these fields; None leaves it as it is.
+
+    Raises ValueError, in one sentence, for a malformed transform and for a function that fails.
+    """
+    if transform is None:
+        return text
+    steps = _steps_of(transform)
+    for name in steps.strip:
+        text = _without_thinking(text) if name == "thinking" else _without_fences(text)
+    if steps.regex is not None:
+        text = _picked(text, steps.regex)
+    if steps.json_path is not None:
+        text = _at_path(text, steps.json_path)
+    if steps.function is not None:
+        text = _called(text, steps.function, find_file)
+    return text
+
+
+def transform_complaints(transform: Any) -> list[str]:
+    """What is wrong with a transform, as sentences; none when it can be applied."""
+    try:
+        if transform is not None:
+            _steps_of(transform)
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
+def _steps_of(transform: Any) -> Transform:
+    try:
+        return _remembered_steps(transform)
+    except TypeError:
+        # A plain dict cannot be remembered; those of datasets and targets are frozen and can.
+        return _read(transform)
+
+
+def _read(transform: Any) -> Transform:
+    if isinstance(transform, msgspec.Struct):
+        transform = {name: getattr(transform, name) for name in transform.__struct_fields__}
+        transform["strip"] = list(transform.get("strip") or ())
+    if not isinstance(transform, Mapping):
+        raise ValueError("'transform' must be an object with strip, regex, json_path or function")
+    problems = Problems()
+    steps = read_settings(Transform, transform, ("transform",), problems, strict=True)
+    if steps is None:
+        problem = problems.errors[0]
+        raise ValueError(f"{problem.message}. {problem.hint}" if problem.hint else problem.message)
+    if steps.regex is not None:
+        _compiled(steps.regex)
+    if steps.json_path is not None:
+        try:
+            steps_of(steps.json_path)
+        except ValueError as error:
+            raise ValueError(f"'transform.json_path': {error}") from None
+    return steps
+
+
+_remembered_steps = lru_cache(maxsize=256)(_read)
+
+
+def _without_thinking(text: str) -> str:
+    """Blocks of thinking taken out: also one whose opening stood in the prompt, and one that was never closed."""
+    kept: list[str] = []
+    start, opening = 0, None
+    for tag in _THINKING.finditer(text):
+        if tag["closing"] and opening is None:
+            kept.clear()
+            start = tag.end()
+        elif opening is None:
+            kept.append(text[start : tag.start()])
+            start, opening = tag.start(), tag
+        elif tag["closing"] and tag["name"].lower() == opening["name"].lower():
+            start, opening = tag.end(), None
+    # A tag that nothing closes is thinking cut short where the answer would begin, and a word of the answer elsewhere.
+    if opening is None or "".join(kept).strip():
+        kept.append(text[start:])
+    return "".join(kept).strip()
+
+
+def _without_fences(text: str) -> str:
+    """The text inside a code fence that holds the whole answer; any other answer as it is."""
+    stripped = text.strip()
+    found = _FENCED.fullmatch(stripped)
+    return found["text"] if found and found["fence"] not in found["text"] else text
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"'transform.regex' is no regular expression: {error}") from None
+
+
+def _picked(text: str, pattern: str) -> str:
+    """The first group of the first match that took part in it, the whole match when there are no groups."""
+    found = search(_compiled(pattern), text)
+    if found is None:
+        return ""
+    if found.re.groups == 0:
+        return found[0]
+    return next((group for group in found.groups() if group is not None), "")
+
+
+def _at_path(text: str, path: str) -> str:
+    try:
+        value = value_at(msgspec.json.decode(text), path)
+    except (ValueError, RecursionError):
+        return ""
+    if value is MISSING or value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _called(text: str, function: str, find_file: Callable[[str], str]) -> str:
+    called = load(function, find_file)
+    try:
+        returned = called(text)
+    except (Exception, SystemExit) as error:
+        path = getattr(getattr(called, "__code__", None), "co_filename", "")
+        raise ValueError(f"'transform.function' {function} failed: {describe(error, path)}") from error
+    if not isinstance(returned, str):
+        raise ValueError(f"'transform.function' {function} must return a text, got {type(returned).__name__}")
+    return returned

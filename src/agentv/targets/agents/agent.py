@@ -1,0 +1,180 @@
+"""What every coding agent shares: its settings, how it is called, and what it gets of the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from agentv.model.message import Message, ToolCall
+from agentv.model.response import Responder, Response
+from agentv.model.values import MAX_DEPTH
+from agentv.support.file_hashes import words_in
+from agentv.targets.agents.events import Event
+from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target
+
+GIT_CONFIG = "[user]\n\tname = agentv\n\temail = agentv@localhost\n"
+"""In a home of its own an agent has no name to commit under."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent is asked. `home` is its own home folder, or None when it works in the user's; `scratch` is a folder
+    for files that it writes besides, gone after the call."""
+
+    prompt: str
+    home: str | None
+    scratch: str
+    environment: Mapping[str, str]
+    folders: tuple[str, ...] = ()
+
+
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a call is made: arguments behind the program's name, what it reads, variables, files in its home.
+
+    `report` is a JSON file that the agent writes besides its events; it is read as one more event.
+    """
+
+    arguments: tuple[str, ...]
+    stdin: str
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+    report: str | None = None
+
+
+class CodingAgent(Target, frozen=True, kw_only=True):
+    """Settings every coding agent takes. `log_dir` is where its events are written, in `log_format`."""
+
+    aliases: ClassVar[dict[str, str]] = {
+        **COMMON_ALIASES,
+        "command": "executable",
+        "binary": "executable",
+        "arguments": "args",
+        "log_directory": "log_dir",
+        "log_output_format": "log_format",
+    }
+    unsupported: ClassVar[dict[str, str]] = {
+        **OTHER_TOOLS,
+        "max_turns": "Give the agent its own flag in `args`",
+        "temperature": "Coding agents choose it themselves",
+    }
+    secrets: ClassVar[tuple[str, ...]] = ()
+    """The variables with keys that the agent gets: its vendor's."""
+    package: ClassVar[str] = ""
+    """What `npm install -g` installs."""
+    passed_over: ClassVar[tuple[bytes, ...]] = ()
+    """How lines begin that repeat what later ones say; they are neither kept nor logged."""
+
+    executable: str
+    args: tuple[str, ...] = ()
+    model: str | None = None
+    system_prompt: str | None = None
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    pass_env: tuple[str, ...] = ()
+    home_template: str | None = None
+    user_settings: bool = False
+    log_dir: str | None = None
+    log_format: Literal["summary", "json"] = "summary"
+
+    def open(self, home: str) -> Responder:
+        """The agent, started once for each case."""
+        from agentv.targets.agents.agent_process import AgentResponder  # late: settings are checked without asyncio
+
+        return AgentResponder(self, home)
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """A program that is not on the PATH, the template of its home, and files that arguments and variables name."""
+        program, template = os.path.expanduser(self.executable), os.path.expanduser(self.home_template or "")
+        work = os.path.join(home, os.path.expanduser(self.cwd)) if self.cwd is not None else None
+        words = [word for text in (*self.args, *self.env.values()) for word in words_in(text)]
+        files = [os.path.join(work or "", word) for word in words if work is not None or os.path.isabs(word)]
+        own = [os.path.join(home, program)] if os.sep in program else []
+        templates = [os.path.join(home, template)] if template else []
+        return [*(path for path in (*own, *files) if os.path.isfile(path)), *templates]
+
+    def complaints(self) -> list[str]:
+        """A blank program, or a home of its own and the user's at once."""
+        complaints = [] if self.executable.strip() else ["'executable' is blank"]
+        if self.user_settings and self.home_template is not None:
+            complaints.append("'user_settings' and 'home_template' do not go together: the agent has one home")
+        return complaints
+
+    @property
+    def works_in_a_folder(self) -> bool:
+        """Whether each job gets a folder of its own, when the case has none."""
+        return self.cwd is None
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """The variables with keys that these settings need."""
+        return self.secrets
+
+    def invocation(self, call: Call) -> Invocation:
+        """How the agent is called. Pure."""
+        raise NotImplementedError
+
+    @staticmethod
+    def answer_of(events: Iterable[Event]) -> Response:
+        """The answer in an agent's events, or the failure that they report. Pure."""
+        raise NotImplementedError
+
+
+def prefixed(system_prompt: str | None, prompt: str) -> str:
+    """The system prompt before the prompt, for an agent that has no other place for it."""
+    return f"{system_prompt}\n\n{prompt}" if system_prompt else prompt
+
+
+def from_there(response: Response, folder: str) -> Response:
+    """The same answer with `src/a.py` for `/tmp/…/src/a.py`, and with `.` for the folder itself."""
+    names = tuple(dict.fromkeys((folder, os.path.realpath(folder))))
+    return msgspec.structs.replace(response, messages=tuple(_message(each, names) for each in response.messages))
+
+
+def _message(message: Message, names: tuple[str, ...]) -> Message:
+    calls = tuple(_call(call, names) for call in message.tool_calls)
+    return Message(message.role, _shortened(message.content, names), calls, message.name)
+
+
+def _call(call: ToolCall, names: tuple[str, ...]) -> ToolCall:
+    return msgspec.structs.replace(call, input=_shortened(call.input, names), output=_shortened(call.output, names))
+
+
+def _shortened(value: Any, names: tuple[str, ...], depth: int = 0) -> Any:
+    if isinstance(value, str):
+        for name in names:
+            if name in value:
+                value = value.replace(name + os.sep, "").replace(name, ".")
+        return value
+    if depth > MAX_DEPTH:
+        return value
+    if isinstance(value, dict):
+        return {_shortened(key, names): _shortened(item, names, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shortened(item, names, depth + 1) for item in value]
+    return value
+
+
+_KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN"),
+    "openai": ("OPENAI_API_KEY",),
+    "azure-openai": ("AZURE_OPENAI_API_KEY",),
+    "azure": ("AZURE_API_KEY",),
+    "google": ("GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"),
+    "github-copilot": ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "groq": ("GROQ_API_KEY",),
+    "xai": ("XAI_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "cerebras": ("CEREBRAS_API_KEY",),
+    "fireworks": ("FIREWORKS_API_KEY",),
+    "opencode": ("OPENCODE_API_KEY",),
+    "vercel-ai-gateway": ("AI_GATEWAY_API_KEY",),
+}
+
+
+def keys_of(provider: str) -> tuple[str, ...]:
+    """The variables of one model API; none for one that is not known, whose variable goes into `pass_env`."""
+    return _KEYS.get(provider, ())

@@ -1,0 +1,1 @@
+"""Model APIs, called over HTTP."""

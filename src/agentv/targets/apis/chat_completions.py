@@ -1,0 +1,275 @@
+"""OpenAI's chat completions on the wire: messages and settings to a request, an answer to a response. Makes no call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentv.model.message import ImagePart, Message, ToolCall
+from agentv.model.response import Request, Response, content_text
+from agentv.model.result import TokenUsage
+from agentv.model.values import to_json
+from agentv.targets.apis.api_messages import AnswerFormat, answer_format, folded, function_of, media_of, read_arguments
+from agentv.targets.apis.model_api import (
+    AnswerError,
+    WireApi,
+    decoded,
+    given_only,
+    merged,
+    sensible_usage,
+    spoken,
+    told,
+)
+from agentv.targets.target import ModelApi
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str
+    arguments: Any = None
+
+
+class _Custom(msgspec.Struct, gc=False):
+    """A tool that takes any text."""
+
+    name: str
+    input: str = ""
+
+
+class _Call(msgspec.Struct, gc=False):
+    id: str | None = None
+    function: _Function | None = None
+    custom: _Custom | None = None
+
+
+class _ChatMessage(msgspec.Struct, gc=False):
+    content: Any = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    message: _ChatMessage | None = None
+    finish_reason: str | None = None
+    logprobs: Any = None
+    error: Any = None
+
+
+class _Completion(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    id: str | None = None
+    model: str | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    error: Any = None
+
+
+class _PromptDetails(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _CompletionDetails(msgspec.Struct, gc=False):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: int
+    completion_tokens: int = 0
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cost: Any = None
+
+
+_decode_completion = msgspec.json.Decoder(_Completion).decode
+_decode_usage = msgspec.json.Decoder(_Usage, strict=False).decode
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """Where servers that speak this API differ: the names of the limit of tokens and of the seed."""
+
+    output_limit: str = "max_tokens"
+    seed: str = "seed"
+
+
+def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None = None) -> WireApi:
+    """Chat completions as a target asks for them."""
+    constant = _constant_body(settings, dialect) | _logprobs(logprobs)
+    first = (Message("system", settings.system_prompt),) if settings.system_prompt else ()
+
+    def body(request: Request) -> dict[str, Any]:
+        return merged({**constant, "messages": wire_messages(first + request.messages)}, settings.extra_body)
+
+    return WireApi(body, read_completion)
+
+
+def _constant_body(settings: ModelApi, dialect: Dialect) -> dict[str, Any]:
+    """Everything of a request but its messages."""
+    return given_only(
+        {
+            "model": settings.model,
+            "temperature": settings.temperature,
+            dialect.output_limit: settings.max_output_tokens,
+            dialect.seed: settings.seed,
+            "tools": [_tool(tool) for tool in settings.tools] or None,
+            "response_format": _response_format(answer_format(settings.response_format)),
+            **_reasoning(settings.reasoning),
+        }
+    )
+
+
+def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    """Chat messages as the API takes them. Every tool call has an id and exactly one result behind it."""
+    wire: list[dict[str, Any]] = []
+    for message in folded(messages):
+        wire.append(_said(message))
+        for call in message.tool_calls:
+            wire.append({"role": "tool", "tool_call_id": call.id, "content": content_text(call.output)})
+    return wire
+
+
+def read_completion(body: bytes, _: Request) -> Response:
+    """The response in an answer's body. Raises AnswerError for anything that is no answer."""
+    completion = decoded(_decode_completion, body, "The answer is no chat completion")
+    if completion.error is not None:
+        raise AnswerError("The answer is an error", error=completion.error)
+    if not completion.choices:
+        raise AnswerError("The answer has no choices")
+    choice = completion.choices[0]
+    if choice.error is not None:
+        raise AnswerError("The answer is an error", error=choice.error)
+    message = choice.message
+    if message is not None and message.refusal:
+        raise AnswerError(f"The model refused: {message.refusal}", refused=True)
+    if choice.finish_reason == "content_filter":
+        raise AnswerError("A content filter stopped the answer", refused=True)
+    if message is None:
+        raise AnswerError("The answer has no message")
+    usage, cost_usd = _usage(completion.usage)
+    return Response(
+        messages=(spoken(_text(message.content), _tool_calls(message)),),
+        usage=usage,
+        cost_usd=cost_usd,
+        id=completion.id,
+        model=completion.model,
+        stop_reason=choice.finish_reason,
+        logprobs=choice.logprobs,
+    )
+
+
+def _tool_calls(message: _ChatMessage) -> tuple[ToolCall, ...]:
+    calls = message.tool_calls or ()
+    if not calls and message.function_call is not None:  # how calls were written before there could be several
+        calls = [_Call(function=message.function_call)]
+    return tuple(map(_tool_call, calls))
+
+
+def _tool_call(call: _Call) -> ToolCall:
+    if call.custom is not None:
+        return ToolCall(call.custom.name, call.custom.input, id=call.id)
+    if call.function is None:
+        raise AnswerError("The answer has a tool call without a function")
+    return ToolCall(call.function.name, read_arguments(call.function.arguments), id=call.id)
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool in the API's form; one in another form that is a function is put into it."""
+    function = function_of(tool)
+    if function is None or "function" in tool:
+        return tool
+    return {"type": "function", "function": given_only(msgspec.structs.asdict(function))}
+
+
+def _response_format(value: AnswerFormat | dict[str, Any] | None) -> dict[str, Any] | None:
+    if not isinstance(value, AnswerFormat):
+        return value
+    if value.schema is None:
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": given_only(msgspec.structs.asdict(value))}
+
+
+def _reasoning(value: dict[str, Any] | str | None) -> dict[str, Any]:
+    """An effort under OpenAI's name; an object with more in it under the name that gateways have for one."""
+    if isinstance(value, dict) and value.keys() != {"effort"}:
+        return {"reasoning": value}
+    return {"reasoning_effort": value["effort"] if isinstance(value, dict) else value}
+
+
+def _logprobs(value: bool | int | None) -> dict[str, Any]:
+    """The logarithms of the tokens that were chosen, and of as many others as a number says."""
+    if value is None or value is False:
+        return {}
+    return {"logprobs": True} if value is True else {"logprobs": True, "top_logprobs": value}
+
+
+def _said(message: Message) -> dict[str, Any]:
+    content = _content(message)
+    calls = message.tool_calls
+    wire: dict[str, Any] = {"role": message.role, "content": "" if content is None and not calls else content}
+    if message.name is not None:
+        wire["name"] = message.name
+    if calls:
+        wire["tool_calls"] = [_wire_call(call) for call in calls]
+    return wire
+
+
+def _wire_call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments_text(call)}}
+
+
+def arguments_text(call: ToolCall) -> str:
+    """The arguments of a call as OpenAI writes them: JSON in a text."""
+    given = {} if call.input is None else call.input
+    return given if isinstance(given, str) else to_json(given).decode()
+
+
+def _content(message: Message) -> str | list[dict[str, Any]] | None:
+    content = message.content
+    if content is None or isinstance(content, str):
+        return content
+    # Only what holds an image is sent as parts: many servers take nothing but text from anyone but the user.
+    if not any(isinstance(part, ImagePart) for part in message.parts):
+        return content_text(content)
+    return [
+        _media(part.value) if isinstance(part, ImagePart) else {"type": "text", "text": part.value}
+        for part in message.parts
+    ]
+
+
+def _media(value: str) -> dict[str, Any]:
+    media = media_of(value)
+    if media.is_image:
+        return {"type": "image_url", "image_url": {"url": media.address}}
+    return {"type": "file", "file": {"filename": media.file_name, "file_data": media.address}}
+
+
+def _usage(raw: msgspec.Raw) -> tuple[TokenUsage | None, float | None]:
+    """Tokens and cost as reported."""
+    usage = told(_decode_usage, raw)
+    if usage is None:
+        return None, None
+    details, more = usage.prompt_tokens_details, usage.completion_tokens_details
+    cached = details.cached_tokens if details else usage.prompt_cache_hit_tokens
+    written = details.cache_write_tokens if details else None
+    reasoning = more.reasoning_tokens if more else None
+    return sensible_usage(usage.prompt_tokens, usage.completion_tokens, cached, reasoning, written), _cost(usage.cost)
+
+
+def _cost(told: Any) -> float | None:
+    """What a gateway says that the call cost; some say it part by part, with the sum."""
+    cost = told.get("total_cost") if isinstance(told, dict) else told
+    if isinstance(cost, bool) or not isinstance(cost, int | float):
+        return None
+    return float(cost) if cost >= 0 else None
+
+
+def _text(content: Any) -> str:
+    """The text of an answer: a string, or the text parts of a list."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    if content is None:
+        return ""
+    raise AnswerError("The answer is no chat completion: its content is neither text nor a list of parts")

@@ -1,0 +1,290 @@
+"""Google's Gemini API: its settings, its requests and its answers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import msgspec
+
+from agentv.model.message import ImagePart, Message, ToolCall
+from agentv.model.response import Request, Responder, Response, content_text
+from agentv.model.result import TokenUsage
+from agentv.targets.apis.api_messages import (
+    AnswerFormat,
+    answer_format,
+    arguments_object,
+    folded,
+    function_of,
+    media_of,
+)
+from agentv.targets.apis.model_api import (
+    AnswerError,
+    WireApi,
+    decoded,
+    given_only,
+    key_of,
+    merged,
+    open_api,
+    overlaid,
+    sensible_usage,
+    spoken,
+    told,
+)
+from agentv.targets.target import Count, ModelApi, address_complaints, without
+
+GEMINI_URL = "https://generativelanguage.googleapis.com"
+
+_VERSIONED = re.compile(r"/v\d\w*(/|$)")
+_STOP_REASONS = {"STOP": "stop", "MAX_TOKENS": "length"}
+_REFUSED = frozenset(
+    {
+        "SAFETY",
+        "RECITATION",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT",
+        "IMAGE_RECITATION",
+    }
+)
+_NO_SIGNATURE = "skip_thought_signature_validator"
+"""What Gemini 3 takes for the signature of a thought in a conversation that it did not have itself."""
+
+
+class Gemini(ModelApi, frozen=True, kw_only=True):
+    """Google's Gemini API.
+
+    Where no `api_key` is written, `GEMINI_API_KEY` is taken, else `GOOGLE_API_KEY`. `reasoning` is a level (`low`,
+    `high`), or an object that is sent as `thinkingConfig`. `base_url` may lead to Vertex AI:
+    `…/v1/projects/…/publishers/google`.
+    """
+
+    aliases: ClassVar[dict[str, str]] = {
+        **ModelApi.aliases,
+        "deployment": "model",
+        "variant": "model",
+        "endpoint": "base_url",
+    }
+
+    model: str | None = "gemini-2.5-flash"
+    base_url: str | None = None
+    api_key: str | None = None
+    thinking_budget: Count | None = None
+
+    def complaints(self) -> list[str]:
+        """A blank model, or an address that is none."""
+        return without(self, "model") + address_complaints("base_url", self.base_url)
+
+    def open(self, home: str) -> Responder:
+        """The endpoint, ready to be asked."""
+        names = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+        key = key_of(self, home, *names, given=self.api_key) if self.base_url is None else self.api_key or None
+        base = (self.base_url or GEMINI_URL).rstrip("/")
+        versioned = base if _VERSIONED.search(base) else f"{base}/v1"
+        model = quote(str(self.model).removeprefix("models/"))
+        headers = {"x-goog-api-key": key} if key else {}
+        url = f"{versioned}/models/{model}:generateContent"
+        return open_api(url, key, overlaid(headers, self.headers), content_wire(self), base=base)
+
+
+class _FunctionCall(msgspec.Struct, gc=False):
+    name: str = ""
+    args: Any = None
+    id: str | None = None
+
+
+class _Part(msgspec.Struct, gc=False, rename="camel"):
+    text: str | None = None
+    thought: bool = False
+    function_call: _FunctionCall | None = None
+
+
+class _Content(msgspec.Struct, gc=False):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(msgspec.Struct, gc=False, rename="camel"):
+    content: _Content | None = None
+    finish_reason: str | None = None
+    finish_message: str | None = None
+
+
+class _Feedback(msgspec.Struct, gc=False, rename="camel"):
+    block_reason: str | None = None
+
+
+class _Answer(msgspec.Struct, gc=False, rename="camel"):
+    candidates: list[_Candidate] | None = None
+    prompt_feedback: _Feedback | None = None
+    usage_metadata: msgspec.Raw = msgspec.Raw(b"null")
+    model_version: str | None = None
+    response_id: str | None = None
+    error: Any = None
+
+
+class _Usage(msgspec.Struct, gc=False, rename="camel"):
+    prompt_token_count: int
+    candidates_token_count: int = 0
+    thoughts_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    tool_use_prompt_token_count: int = 0
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_usage = msgspec.json.Decoder(_Usage, strict=False).decode
+
+
+def content_wire(settings: Gemini) -> WireApi:
+    """Content as a target asks for it."""
+    constant = _constant_body(settings)
+    signed = str(settings.model).removeprefix("models/").startswith("gemini-3")
+
+    def body(request: Request) -> dict[str, Any]:
+        system = [settings.system_prompt] if settings.system_prompt else []
+        system += [content_text(message.content) for message in request.messages if message.role == "system"]
+        made = {**constant, "contents": wire_contents(request.messages, signed)}
+        if system:
+            made["systemInstruction"] = {"parts": [{"text": text} for text in system]}
+        return merged(made, settings.extra_body)
+
+    return WireApi(body, read_answer)
+
+
+def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[dict[str, Any]]:
+    """What user and model said. The responses of functions stand in the user's content behind their calls.
+
+    `signed` puts a mark on calls where Gemini would expect the signature of its own thought.
+    """
+    wire: list[dict[str, Any]] = []
+    for message in folded(messages):
+        if message.role == "system":
+            continue
+        parts = _parts(message)
+        if not message.tool_calls:
+            if parts or message.role == "user":  # a model that said nothing cannot be quoted
+                wire.append({"role": "model" if message.role == "assistant" else "user", "parts": parts})
+            continue
+        calls: list[dict[str, Any]] = [{"functionCall": _call(call)} for call in message.tool_calls]
+        if signed:
+            calls[0]["thoughtSignature"] = _NO_SIGNATURE
+        wire.append({"role": "model", "parts": [*parts, *calls]})
+        wire.append({"role": "user", "parts": [{"functionResponse": _result(call)} for call in message.tool_calls]})
+    return wire
+
+
+def read_answer(body: bytes, _: Request) -> Response:
+    """The response in an answer's body. Raises AnswerError for anything that is no answer."""
+    answer = decoded(_decode_answer, body, "The answer is no generated content")
+    if answer.error is not None:
+        raise AnswerError("The answer is an error", error=answer.error)
+    if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:
+        raise AnswerError(f"A filter stopped the question: {answer.prompt_feedback.block_reason}", refused=True)
+    if not answer.candidates:
+        raise AnswerError("The answer has no candidates")
+    candidate = answer.candidates[0]
+    parts = (candidate.content and candidate.content.parts) or []
+    calls = tuple(
+        ToolCall(part.function_call.name, part.function_call.args or {}, id=part.function_call.id)
+        for part in parts
+        if part.function_call is not None
+    )
+    text = "".join(part.text or "" for part in parts if not part.thought)
+    return Response(
+        messages=(spoken(text, calls),),
+        usage=_usage(answer.usage_metadata),
+        id=answer.response_id,
+        model=answer.model_version,
+        stop_reason=_stop_reason(candidate, bool(text or calls), bool(calls)),
+    )
+
+
+def _constant_body(settings: Gemini) -> dict[str, Any]:
+    declared = answer_format(settings.response_format)
+    config = {
+        "temperature": settings.temperature,
+        "maxOutputTokens": settings.max_output_tokens,
+        "seed": settings.seed,
+        "thinkingConfig": _thinking(settings),
+        **({} if declared is None else _format(declared)),
+    }
+    return given_only({"generationConfig": given_only(config) or None, "tools": _tools(settings.tools) or None})
+
+
+def _thinking(settings: Gemini) -> dict[str, Any] | None:
+    given = settings.reasoning
+    thinking: dict[str, Any] = {"thinkingLevel": given} if isinstance(given, str) else dict(given or {})
+    if thinking.keys() == {"effort"}:
+        thinking = {"thinkingLevel": thinking["effort"]}
+    if settings.thinking_budget is not None:
+        thinking["thinkingBudget"] = settings.thinking_budget
+    return thinking or None
+
+
+def _tools(tools: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
+    """Functions in one declaration; a tool of Google's own goes as it is."""
+    functions = [(tool, function_of(tool)) for tool in tools]
+    declared = [
+        given_only({"name": found.name, "description": found.description, "parametersJsonSchema": found.parameters})
+        for _, found in functions
+        if found is not None
+    ]
+    own = [tool for tool, found in functions if found is None]
+    return [*([{"functionDeclarations": declared}] if declared else []), *own]
+
+
+def _format(value: AnswerFormat | dict[str, Any]) -> dict[str, Any]:
+    """The fields of `generationConfig` that ask for JSON; an object of Gemini's own goes in as it is."""
+    if not isinstance(value, AnswerFormat):
+        return value
+    return given_only({"responseMimeType": "application/json", "responseJsonSchema": value.schema})
+
+
+def _parts(message: Message) -> list[dict[str, Any]]:
+    content = message.content
+    if isinstance(content, tuple):
+        return [_media(part.value) if isinstance(part, ImagePart) else {"text": part.value} for part in content]
+    return [{"text": content_text(content)}] if content not in (None, "") else []
+
+
+def _media(value: str) -> dict[str, Any]:
+    media = media_of(value)
+    if media.data is not None:
+        return {"inlineData": {"mimeType": media.media_type, "data": media.data}}
+    return {"fileData": {"fileUri": media.address, "mimeType": media.media_type or "image/jpeg"}}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"name": call.tool, "args": arguments_object(call)}
+
+
+def _result(call: ToolCall) -> dict[str, Any]:
+    """A function's response, which must be an object; anything else stands in one."""
+    output = call.output
+    return {"name": call.tool, "response": dict(output) if isinstance(output, dict) else {"result": output}}
+
+
+def _stop_reason(candidate: _Candidate, said: bool, called: bool) -> str | None:
+    reason = candidate.finish_reason
+    why = f"{reason}: {candidate.finish_message}" if candidate.finish_message else str(reason)
+    if reason in _REFUSED:
+        raise AnswerError(f"A filter stopped the answer: {why}", refused=True)
+    if reason not in (None, *_STOP_REASONS) and not said:
+        raise AnswerError(f"The model gave no answer: {why}")
+    if called and reason == "STOP":
+        return "tool_calls"
+    return None if reason is None else _STOP_REASONS.get(reason, reason.lower())
+
+
+def _usage(raw: msgspec.Raw) -> TokenUsage | None:
+    """Tokens as reported; thoughts, which Gemini counts apart, are output as with other APIs."""
+    usage = told(_decode_usage, raw)
+    if usage is None:
+        return None
+    if min(usage.prompt_token_count, usage.candidates_token_count, usage.thoughts_token_count or 0) < 0:
+        return None
+    input = usage.prompt_token_count + usage.tool_use_prompt_token_count
+    output = usage.candidates_token_count + (usage.thoughts_token_count or 0)
+    return sensible_usage(input, output, usage.cached_content_token_count, usage.thoughts_token_count)

@@ -1,0 +1,352 @@
+"""Every other model API, through the package pydantic-ai (an extra): Bedrock, Cohere, Hugging Face and what it adds."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any, ClassVar
+
+import msgspec
+
+from agentv.errors import UsageError
+from agentv.model.message import ImagePart, Message, TextPart, ToolCall
+from agentv.model.response import Request, Responder, Response, TargetFailure, content_text
+from agentv.model.result import ErrorClass, TokenUsage
+from agentv.model.values import digest
+from agentv.settings.environment import environment_of, redacted
+from agentv.targets.apis.api_errors import reported_failure
+from agentv.targets.apis.api_messages import (
+    AnswerFormat,
+    answer_format,
+    arguments_object,
+    folded,
+    function_of,
+    media_of,
+    read_arguments,
+)
+from agentv.targets.apis.model_api import answered_something, given_only, key_of, sensible_usage, spoken
+from agentv.targets.target import ModelApi, address_complaints, without
+
+INSTALL = "pip install 'agentv[pydantic-ai]'"
+
+_NO_KEY = "no-key"
+"""Said to another address than the vendor's where no key is written: the package would send that of its variable.
+Bedrock is sent signatures, and no key."""
+
+_REFUSED_ARGUMENT = re.compile(r"unexpected keyword argument ('\w+')")
+
+_STOP_REASONS = {"tool_call": "tool_calls"}
+_ERROR_CLASSES: tuple[tuple[str, ErrorClass], ...] = (
+    ("ContentFilterError", "refused"),
+    ("ModelTimeoutError", "timeout"),
+    ("ModelRequestTimeout", "timeout"),
+    ("ModelConnectionError", "network"),
+    ("ModelQuotaExceededError", "auth"),
+    ("ModelAuthenticationError", "auth"),
+    ("ModelRateLimitError", "rate_limit"),
+    ("ModelRequestRejectedError", "invalid_response"),
+    ("UnexpectedModelBehavior", "invalid_response"),
+    ("ModelAPIError", "server"),
+    # Those of AWS's own client come as they are.
+    ("NoCredentialsError", "auth"),
+    ("PartialCredentialsError", "auth"),
+    ("CredentialRetrievalError", "auth"),
+    ("SSOError", "auth"),
+)
+"""The package's errors that come without a status, the particular ones first."""
+
+
+class PydanticAi(ModelApi, frozen=True, kw_only=True):
+    """Any model that pydantic-ai knows. Needs `pip install 'agentv[pydantic-ai]'`.
+
+    `model` is `PROVIDER:MODEL` in its words. Keys come from where it takes them, or from `api_key`. The package's own
+    retries are off, so that those of the target count.
+    """
+
+    prefix: ClassVar[str] = ""
+    base_url: str | None = None
+    api_key: str | None = None
+
+    def complaints(self) -> list[str]:
+        """No model, one without a provider, or an address that is none."""
+        found = without(self, "model") + address_complaints("base_url", self.base_url)
+        if self.model and not self.prefix and ":" not in self.model and "${{" not in self.model:
+            found.append(f"'model' must be PROVIDER:MODEL, for example zai:glm-4.6, got '{self.model}'")
+        return found
+
+    def open(self, home: str) -> Responder:
+        """The model, ready to be asked. Importing the package takes seconds."""
+        package = _imported("pydantic_ai.models", self)
+        given = given_only({"base_url": self.base_url, "api_key": self.api_key, **self.provider_settings(home)})
+        try:
+            model = package.infer_model(f"{self.prefix}{self.model}", lambda name: self._provider(name, given))
+        except ImportError as error:
+            raise UsageError(f"Target '{self.name}' needs a package that is not installed", str(error)) from None
+        except (RuntimeError, TypeError, ValueError) as error:
+            refused = _REFUSED_ARGUMENT.search(str(error))
+            why = f"its provider takes no {refused[1]}" if refused else str(error)
+            raise UsageError(f"Target '{self.name}' cannot be opened", why) from None
+        except Exception as error:
+            if not _is_of_aws(error):
+                raise
+            raise UsageError(f"Target '{self.name}' cannot be opened", str(error)) from None
+        return _PydanticModel(self, model, f"{model.system}:{model.base_url}#{digest(given)[:8]}")
+
+    def provider_settings(self, home: str) -> dict[str, Any]:  # noqa: ARG002
+        """What else the provider takes, under the package's names."""
+        return {}
+
+    def _provider(self, name: str, given: dict[str, Any]) -> Any:
+        kind = import_module("pydantic_ai.providers").infer_provider_class(name)
+        if self.base_url is not None and not self.api_key and name != "bedrock":
+            given = {**given, "api_key": _NO_KEY}
+        if name == "cohere" and "base_url" in given:
+            # Its provider takes an address from the environment only.
+            client = import_module("cohere").AsyncClientV2
+            return kind(cohere_client=client(api_key=given.get("api_key"), base_url=given["base_url"]))
+        return kind(**given)
+
+
+class Bedrock(PydanticAi, frozen=True, kw_only=True):
+    """AWS Bedrock. Needs `pip install 'agentv[pydantic-ai]'`.
+
+    Credentials come from where AWS's own tools take them, or `api_key` is a key of Bedrock's own.
+    """
+
+    prefix: ClassVar[str] = "bedrock:"
+    aliases: ClassVar[dict[str, str]] = {
+        **ModelApi.aliases,
+        "aws_region": "region",
+        "region_name": "region",
+        "aws_profile": "profile",
+    }
+
+    region: str | None = None
+    profile: str | None = None
+
+    def provider_settings(self, home: str) -> dict[str, Any]:
+        """Region and profile; those of the environment where none is given."""
+        region = self.region or environment_of(home).variables.get("AWS_REGION")
+        return {"region_name": region, "profile_name": self.profile}
+
+
+class Cohere(PydanticAi, frozen=True, kw_only=True):
+    """Cohere's API. Needs `pip install 'agentv[pydantic-ai]'`.
+
+    Where no `api_key` is written, `CO_API_KEY` is taken.
+    """
+
+    prefix: ClassVar[str] = "cohere:"
+
+    def provider_settings(self, home: str) -> dict[str, Any]:
+        """The key, which may stand in the nearest `.env`: the package does not read that."""
+        return _key(self, home, "CO_API_KEY")
+
+
+class HuggingFace(PydanticAi, frozen=True, kw_only=True):
+    """Hugging Face's inference providers. Needs `pip install 'agentv[pydantic-ai]'`.
+
+    Where no `api_key` is written, `HF_TOKEN` is taken.
+    """
+
+    prefix: ClassVar[str] = "huggingface:"
+
+    def provider_settings(self, home: str) -> dict[str, Any]:
+        """The key, which may stand in the nearest `.env`: the package does not read that."""
+        return _key(self, home, "HF_TOKEN")
+
+
+class _PydanticModel:
+    """A model of the package that is alive."""
+
+    def __init__(self, settings: PydanticAi, model: Any, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._model = model
+        self._messages = import_module("pydantic_ai.messages")
+        self._errors = import_module("pydantic_ai.exceptions")
+        self._request = import_module("pydantic_ai.direct").model_request
+        self._system_prompt = settings.system_prompt
+        self._parameters = _parameters(settings, model)
+        self._settings = _model_settings(settings, model)
+        self._secrets = [settings.api_key] if settings.api_key else []
+        self._is_entered = False
+
+    async def respond(self, request: Request) -> Response:
+        """One call. Raises TargetFailure."""
+        import asyncio  # late: settings are checked without it
+
+        if not self._is_entered:
+            self._is_entered = True
+            await self._model.__aenter__()
+        try:
+            async with asyncio.timeout(request.timeout_s):
+                answer = await self._request(
+                    self._model,
+                    self._wire(request),
+                    model_settings=self._settings,
+                    model_request_parameters=self._parameters,
+                )
+        except TimeoutError:
+            raise TargetFailure("timeout", f"No answer within {request.timeout_s:g} s") from None
+        except (self._errors.AgentRunError, self._errors.UserError) as error:
+            raise self._failure(error) from None
+        except Exception as error:
+            if not _is_of_aws(error):
+                raise
+            raise self._failure(error) from None
+        return answered_something(_response(answer))
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        if self._is_entered:
+            self._is_entered = False
+            await self._model.__aexit__(None, None, None)
+
+    def _failure(self, error: Exception) -> TargetFailure:
+        status = getattr(error, "status_code", None)
+        if status is not None:
+            body, headers = getattr(error, "body", None) or str(error), getattr(error, "headers", None) or {}
+            return reported_failure(_read_body(body), status, headers, self._secrets)
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        known: list[ErrorClass] = [found for name, found in _ERROR_CLASSES if name in kinds]
+        return TargetFailure(known[0] if known else "invalid_response", redacted(str(error), self._secrets))
+
+    def _wire(self, request: Request) -> list[Any]:
+        """The conversation in the package's messages."""
+        parts = self._messages
+        wire: list[Any] = []
+        if self._system_prompt:
+            wire.append(parts.ModelRequest([parts.SystemPromptPart(self._system_prompt)]))
+        for message in folded(request.messages):
+            if message.role == "system":
+                wire.append(parts.ModelRequest([parts.SystemPromptPart(content_text(message.content))]))
+            elif message.role == "user":
+                wire.append(parts.ModelRequest([parts.UserPromptPart(self._content(message))]))
+            else:
+                said = [] if not message.content else [parts.TextPart(content_text(message.content))]
+                calls = [parts.ToolCallPart(call.tool, arguments_object(call), call.id) for call in message.tool_calls]
+                wire.append(parts.ModelResponse([*said, *calls]))
+                results = [parts.ToolReturnPart(call.tool, call.output, call.id) for call in message.tool_calls]
+                wire += [parts.ModelRequest(results)] if results else []
+        return wire
+
+    def _content(self, message: Message) -> Any:
+        if not any(isinstance(part, ImagePart) for part in message.parts):
+            return content_text(message.content)
+        return [part.value if isinstance(part, TextPart) else self._media(part.value) for part in message.parts]
+
+    def _media(self, value: str) -> Any:
+        media = media_of(value)
+        if media.data is not None:
+            return self._messages.BinaryContent.from_data_uri(media.address)
+        return self._messages.ImageUrl(value) if media.is_image else self._messages.DocumentUrl(value)
+
+
+def _imported(module: str, settings: ModelApi) -> Any:
+    try:
+        return import_module(module)  # late: the package takes a second or more to import
+    except ImportError:
+        headline = f"Target '{settings.name}' needs a package that is not installed"
+        raise UsageError(headline, hint=INSTALL) from None
+
+
+def _is_of_aws(error: Exception) -> bool:
+    """Whether AWS's client raised it, whose errors the package hands on; its module is not imported to ask."""
+    return any(kind.__name__ == "BotoCoreError" for kind in type(error).__mro__)
+
+
+def _read_body(body: Any) -> Any:
+    """The body of an error as data; some of the package's clients hand it on as it came."""
+    if not isinstance(body, bytes):
+        return body
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return body.decode(errors="replace")
+
+
+def _key(settings: PydanticAi, home: str, variable: str) -> dict[str, Any]:
+    if settings.base_url is not None:
+        return {}
+    return {"api_key": key_of(settings, home, variable, given=settings.api_key)}
+
+
+def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
+    """The settings in the package's names. One that the model would pass over is refused, and not forgotten."""
+    given = given_only(
+        {
+            "temperature": settings.temperature,
+            "max_tokens": settings.max_output_tokens,
+            "seed": settings.seed,
+            "thinking": settings.reasoning,
+            "extra_headers": settings.headers or None,
+            "extra_body": settings.extra_body or None,
+        }
+    )
+    names = {"extra_headers": "headers", "thinking": "reasoning", "max_tokens": "max_output_tokens"}
+    refused = [names.get(name, name) for name in given if name in model.unsupported_settings]
+    if refused:
+        raise UsageError(f"Target '{settings.name}': this model takes no {', '.join(refused)}")
+    own = {} if "max_retries" in model.unsupported_settings else {"max_retries": 0}
+    return {**given, **own}
+
+
+def _parameters(settings: PydanticAi, model: Any) -> Any:
+    tools = import_module("pydantic_ai.tools")
+    functions = [function_of(tool) for tool in settings.tools]
+    if None in functions:
+        raise UsageError(f"Target '{settings.name}': a tool must be a function with 'name' and 'parameters'")
+    defined = [
+        tools.ToolDefinition(
+            **given_only(
+                {
+                    "name": function.name,
+                    "description": function.description,
+                    "parameters_json_schema": function.parameters,
+                    "strict": function.strict,
+                }
+            )
+        )
+        for function in functions
+        if function is not None
+    ]
+    form = _output(answer_format(settings.response_format), model)
+    return import_module("pydantic_ai.models").ModelRequestParameters(function_tools=defined, **form)
+
+
+def _output(form: AnswerFormat | dict[str, Any] | None, model: Any) -> dict[str, Any]:
+    """Asks for JSON by the API's own means where the model has them, else in words."""
+    if not isinstance(form, AnswerFormat):
+        return {}
+    kind = import_module("pydantic_ai.output").OutputObjectDefinition
+    schema = form.schema or {"type": "object"}
+    definition = kind(json_schema=schema, name=form.name, description=form.description, strict=form.strict)
+    native = form.schema is not None and model.profile.get("supports_json_schema_output", False)
+    return {"output_mode": "native" if native else "prompted", "output_object": definition}
+
+
+def _response(answer: Any) -> Response:
+    if answer.finish_reason == "content_filter":
+        raise TargetFailure("refused", "A content filter stopped the answer")
+    text = "".join(part.content for part in answer.parts if part.part_kind == "text")
+    calls = tuple(
+        ToolCall(part.tool_name, read_arguments(part.args), id=part.tool_call_id)
+        for part in answer.parts
+        if part.part_kind == "tool-call"
+    )
+    return Response(
+        messages=(spoken(text, calls),),
+        usage=_usage(answer.usage),
+        id=answer.provider_response_id,
+        model=answer.model_name,
+        stop_reason=_STOP_REASONS.get(answer.finish_reason, answer.finish_reason),
+    )
+
+
+def _usage(usage: Any) -> TokenUsage | None:
+    if not usage.has_values():
+        return None
+    thought = (usage.details or {}).get("reasoning_tokens")
+    return sensible_usage(
+        usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, thought, usage.cache_write_tokens
+    )

@@ -1,0 +1,1 @@
+"""Targets that run code: commands, Python functions, HTTP services, the mock."""

@@ -1,0 +1,181 @@
+"""The HTTP target: any endpoint that takes a request made from a template and answers with text or JSON."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from agentv.errors import UsageError
+from agentv.model.message import Message
+from agentv.model.response import Request, Responder, Response
+from agentv.model.values import to_json
+from agentv.support.json_values import MISSING, steps_of, value_at
+from agentv.targets.programs.request_templates import (
+    NAMES,
+    RenderError,
+    is_template,
+    names_in,
+    render_address,
+    render_data,
+    render_text,
+    template_complaints,
+)
+from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target, address_complaints
+
+if TYPE_CHECKING:
+    from agentv.targets.apis.http_client import Reply
+
+
+_CHARSET = re.compile(r"charset=[\"']?([\w.:-]+)", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+class Http(Target, frozen=True, kw_only=True):
+    """Any address.
+
+    `body` is a template, as text or as JSON with templates in its strings; `response_path` leads to the answer.
+    """
+
+    aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "endpoint": "url"}
+    unsupported: ClassVar[dict[str, str]] = {
+        **OTHER_TOOLS,
+        "transform_response": "Use `response_path`, or a target of provider `python`",
+        "transform_request": "Use `body`, or a target of provider `python`",
+        "query_params": "Write them into `url`",
+    }
+
+    url: str
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
+    headers: dict[str, str] = {}
+    body: str | dict[str, Any] | list[Any] | None = None
+    response_path: str | None = None
+
+    def complaints(self) -> list[str]:
+        """An address that is none, a body on a request that has none, a template or a path that cannot be read."""
+        complaints = address_complaints("url", self.url)
+        if self.method == "GET" and self.body is not None:
+            complaints.append("A GET request has no 'body'; use another 'method'")
+        complaints += _path_complaints(self.response_path)
+        for field in ("url", "headers", "body"):
+            complaints += template_complaints(field, getattr(self, field))
+        return complaints
+
+    def open(self, home: str) -> Responder:  # noqa: ARG002  # the signature of the seam
+        """The endpoint, ready to be asked."""
+        complaints = self.complaints()
+        if complaints:
+            raise UsageError(f"Target '{self.name}': {complaints[0]}")
+        return HttpResponder(self)
+
+
+class HttpResponder:
+    """An HTTP endpoint that is alive."""
+
+    def __init__(self, settings: Http) -> None:
+        from agentv.targets.apis.http_client import HttpClient  # late: aiohttp takes a quarter of a second to import
+
+        parts = urlsplit(settings.url)
+        self.endpoint = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self._method, self._url = settings.method, settings.url
+        self._body = _body(settings)
+        self._path = settings.response_path
+        self._rendered_headers = {name: value for name, value in settings.headers.items() if is_template(value)}
+        self._names = names_in([self._url, self._body, self._rendered_headers])
+        fixed = {name: value for name, value in settings.headers.items() if name not in self._rendered_headers}
+        headers = fixed if self._body is None or _has(settings.headers, "content-type") else _typed(self._body) | fixed
+        # An address may hold a password or a key in its query, and a server may repeat what it was sent.
+        secrets = [parts.password or "", *(value for _, value in parse_qsl(parts.query) if not is_template(value))]
+        self._client = HttpClient(settings.url, headers, secrets)
+
+    async def respond(self, request: Request) -> Response:
+        """One request. Raises TargetFailure."""
+        url, headers, body = self._rendered(request)
+        start = time.perf_counter()
+        reply = await self._client.send(self._method, url, body, request.timeout_s, headers)
+        duration_ms = (time.perf_counter() - start) * 1000
+        return Response(messages=(Message("assistant", self._answer(reply)),), duration_ms=duration_ms)
+
+    def sends(self, request: Request) -> dict[str, Any]:
+        """The call: its address without a password, the headers that are made for it, its body as text."""
+        url, headers, body = self._rendered(request)
+        scheme, _, rest = url.partition("://")
+        place, slash, path = rest.partition("/")
+        sent = {"method": self._method, "url": f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"}
+        return {**sent, "headers": headers, "body": None if body is None else body.decode(errors="replace")}
+
+    def _rendered(self, request: Request) -> tuple[str, dict[str, str], bytes | None]:
+        names = {name: NAMES[name](request) for name in self._names}
+        try:
+            url = render_address(self._url, names)
+            headers = {name: _one_line(render_text(value, names)) for name, value in self._rendered_headers.items()}
+            body = None if self._body is None else _encoded(self._body, names)
+        except RenderError as error:
+            raise self._client.failure("invalid_response", f"The request cannot be made: {error}") from None
+        return url, headers, body
+
+    def _answer(self, reply: Reply) -> Any:
+        if self._path is None:
+            return _text(reply)
+        try:
+            data = msgspec.json.decode(reply.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self._client.unreadable(reply, f"The answer is no JSON: {error}") from None
+        value = value_at(data, self._path)
+        if value is MISSING or value is None:
+            what = "nothing" if value is MISSING else "null"
+            raise self._client.unreadable(reply, f"The answer has {what} at '{self._path}'{_keys(data)}")
+        return value
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
+
+
+def _path_complaints(path: str | None) -> list[str]:
+    try:
+        steps_of(path or "$")
+    except ValueError as error:
+        return [f"'response_path': {error}"]
+    return []
+
+
+def _body(settings: Http) -> str | dict[str, Any] | list[Any] | None:
+    """The body that is written, else the prompt in an object, unless the address is where the question goes."""
+    if settings.body is not None or settings.method in ("GET", "DELETE") or is_template(settings.url):
+        return settings.body
+    return {"prompt": "{{ prompt }}"}
+
+
+def _encoded(body: str | dict[str, Any] | list[Any], names: Mapping[str, Any]) -> bytes:
+    return render_text(body, names).encode() if isinstance(body, str) else to_json(render_data(body, names))
+
+
+def _typed(body: str | dict[str, Any] | list[Any]) -> dict[str, str]:
+    is_text = isinstance(body, str) and not body.lstrip().startswith(("{", "["))
+    return {"Content-Type": "text/plain; charset=utf-8" if is_text else "application/json"}
+
+
+def _has(headers: Mapping[str, str], name: str) -> bool:
+    return name in {header.lower() for header in headers}
+
+
+def _one_line(value: str) -> str:
+    """A line break in a header would begin another one."""
+    return _CONTROL.sub(" ", value)
+
+
+def _text(reply: Reply) -> str:
+    charset = _CHARSET.search(reply.headers.get("content-type", ""))
+    try:
+        return reply.body.decode(charset[1] if charset else "utf-8", errors="replace")
+    except LookupError:
+        return reply.body.decode(errors="replace")
+
+
+def _keys(data: Any) -> str:
+    return f"; its keys are: {', '.join(list(data)[:10])}" if isinstance(data, dict) and data else ""

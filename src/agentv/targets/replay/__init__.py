@@ -1,0 +1,1 @@
+"""Record responses, replay them, and cache them."""

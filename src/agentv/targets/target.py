@@ -1,0 +1,158 @@
+"""What every target shares: the settings around a provider's own, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from agentv.errors import UsageError
+from agentv.model.judgement import Wanted
+from agentv.model.response import Responder
+from agentv.settings.environment import REFERENCE
+from agentv.support.transform import Transform
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
+
+COMMON_ALIASES = {"grader_target": "judge_target", "grader": "judge_target"}
+OTHER_TOOLS = {
+    "use_target": "Write the settings of that target out, or name it where this one is named",
+    "fallback_targets": "A target that fails is retried and then recorded as an error",
+    "provider_batching": "Only provider `cli` answers many cases with one call",
+    "subagent_mode_allowed": "The setting has no counterpart",
+    "stream_log": "Use `log_dir` and `log_format` of a coding agent, or `agentv eval --dump-traces`",
+    "max_budget_usd": "Use `agentv eval --budget-usd`",
+    "workspace_template": "Give the case a `workspace` with a `template`",
+    "label": "A target's name is its `name`",
+    "config": "The provider's settings stand beside `name` and `provider`",
+    "prompts": "Prompts belong to the dataset",
+    "delay": "Use `workers` to send fewer requests at a time",
+}
+"""Keys of AgentV 4.x, 5.x and promptfoo that no provider has unless it declares them itself."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings every provider takes. `aliases` and `unsupported` as `agentv.settings.settings_reader` reads them.
+
+    `cache` says whether `agentv eval --cache` keeps its answers; unset, it does for model APIs and `http` only.
+    """
+
+    aliases: ClassVar[dict[str, str]] = COMMON_ALIASES
+    unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
+
+    name: str
+    provider: str
+    judge_target: str | None = None
+    workers: Annotated[int, Meta(ge=1)] | None = None
+    timeout_seconds: Positive | None = None
+    transform: Transform | None = None
+    cache: bool | None = None
+    max_retries: Count | None = None
+    retry_initial_delay_ms: Count = 1000
+    retry_max_delay_ms: Count = 60000
+    retry_backoff_factor: Positive = 2.0
+    retry_status_codes: tuple[int, ...] = (408, 429, 500, 502, 503, 504)
+
+    def open(self, home: str) -> Responder:
+        """The target alive, ready to answer. `home` is the folder of the targets file, for paths in its settings."""
+        raise NotImplementedError
+
+    def open_embeddings(self, home: str) -> Responder:  # noqa: ARG002
+        """What makes vectors of texts; see `agentv.targets.apis.embeddings`. Most providers make none."""
+        message = f"Target '{self.name}': provider '{self.provider}' makes no embeddings"
+        raise UsageError(
+            message, hint="Providers that do: openai (and what speaks its API), azure, python, sentence-transformers"
+        )
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """Where files and folders lie, or may lie, that the settings name and that shape the answers.
+
+        `home` is as for `open`, `folders` are those of the datasets. What is not there is passed over.
+        """
+        return ()
+
+    def checked_where(self, home: str) -> str:  # noqa: ARG002
+        """What there is to know of the place that `agentv targets check` calls it in; mostly nothing."""
+        return ""
+
+    @property
+    def can_be_told_apart(self) -> bool:
+        """Whether its settings, with the files they name, say all that shapes its answers."""
+        return True
+
+    @property
+    def works_in_a_folder(self) -> bool:
+        """Whether each job gets a folder of its own, when the case has none."""
+        return False
+
+    def complaints(self) -> list[str]:
+        """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""
+        return []
+
+    def wanting(self, wanted: Wanted) -> Target:  # noqa: ARG002
+        """The same target for calls that want something special; unchanged where its provider has no such settings."""
+        return self
+
+
+class ModelApi(Target, frozen=True, kw_only=True):
+    """Settings every model API takes. `response_format` may be a JSON Schema, by itself or in OpenAI's form."""
+
+    aliases: ClassVar[dict[str, str]] = {
+        **COMMON_ALIASES,
+        "max_tokens": "max_output_tokens",
+        "reasoning_effort": "reasoning",
+    }
+
+    model: str | None = None
+    system_prompt: str | None = None
+    temperature: NonNegative | None = None
+    max_output_tokens: Count | None = None
+    seed: int | None = None
+    tools: tuple[dict[str, Any], ...] = ()
+    response_format: dict[str, Any] | str | None = None
+    reasoning: dict[str, Any] | str | None = None
+    headers: dict[str, str] = {}
+    extra_body: dict[str, Any] = {}
+
+    def wanting(self, wanted: Wanted) -> Target:
+        """With the model and temperature that are wanted, and the schema where the user asks for no form himself."""
+        changes: dict[str, Any] = {
+            name: value
+            for name, value in (("model", wanted.model), ("temperature", wanted.temperature))
+            if value is not None
+        }
+        own_form = self.response_format is not None or "response_format" in self.extra_body
+        if wanted.schema is not None and not own_form:
+            changes["response_format"] = dict(wanted.schema)
+        return msgspec.structs.replace(self, **changes) if changes else self
+
+
+def without(target: Target, *names: str) -> list[str]:
+    """A complaint for each of the settings that a provider cannot do without and that is not given or blank."""
+    return [
+        f"Provider '{target.provider}' needs '{name}'" for name in names if not str(getattr(target, name) or "").strip()
+    ]
+
+
+def address_complaints(field: str, address: str | None) -> list[str]:
+    """What is wrong with an address; one that starts with a variable is taken on trust."""
+    if address is None or REFERENCE.match(address):
+        return []
+    if not address.startswith(("http://", "https://")):
+        return [f"'{field}' must be an address that starts with http:// or https://, got '{address}'"]
+    if "{{" in address or _has_host(address):  # what a variable or a template gives is not known yet
+        return []
+    return [f"'{field}' must be an address with a host, and a number for its port if it has one"]
+
+
+def _has_host(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

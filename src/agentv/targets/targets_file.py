@@ -1,0 +1,160 @@
+"""The targets file: checks what it holds against the providers' settings. Does not read the file or the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from agentv.registry import TARGETS
+from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name, type_word
+from agentv.settings.environment import REFERENCE, is_secret_field
+from agentv.settings.settings_reader import declares, read_settings
+from agentv.targets.target import Target
+
+_OTHER_VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]*|\$\{\s*\w+\s*\}|\{\{\s*(?:env\.\w+|[A-Z_][A-Z0-9_]*)\s*\}\}")
+"""How shells and other tools write a variable: as a key it would be sent as it is."""
+
+
+class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
+    """The whole file; its entries are held against the settings of their providers."""
+
+    schema: str | None = None
+    version: str | int | float | None = None
+    description: str | None = None
+    targets: list[Any]
+
+
+def check_targets(data: Any) -> Problems:
+    """Everything wrong with a parsed targets file; problem paths start with ("targets", index, key)."""
+    problems = Problems()
+    if not isinstance(data, dict):
+        problems.error((), f"A targets file must be an object with the list 'targets', got {type_word(data)}")
+        return problems
+    read_settings(TargetsFile, data, (), problems)
+    entries = data.get("targets")
+    if entries == []:
+        problems.warning(("targets",), "Field 'targets' has no entries")
+    if isinstance(entries, list):
+        for index, entry in enumerate(entries):
+            _check_entry(entry, ("targets", index), problems)
+        _check_names(entries, problems)
+    return problems
+
+
+def target_names(data: Any) -> list[str]:
+    """The names a targets file declares, in its order; what is malformed has none."""
+    entries = data.get("targets") if isinstance(data, dict) else None
+    return [name for _, name in _names(entries if isinstance(entries, list) else [])]
+
+
+def _check_entry(entry: Any, path: KeyPath, problems: Problems) -> None:
+    if not isinstance(entry, dict):
+        problems.wrong_type(path, "an object", entry)
+        return
+    for place, text in _texts(entry, path):
+        if "${{" in REFERENCE.sub("", text) or (is_secret_field(place) and _OTHER_VARIABLE.fullmatch(text.strip())):
+            name = field_name(place)
+            problems.error(place, f"Field '{name}' has a malformed variable", "A variable is written ${{ NAME }}")
+    blank = [key for key in ("name", "provider") if not _is_text(entry, key, path, problems)]
+    if "provider" not in blank:
+        _check_settings(entry, path, problems)
+
+
+def _is_text(entry: dict[str, Any], key: str, path: KeyPath, problems: Problems) -> bool:
+    value = entry.get(key)
+    if value is None:
+        problems.missing((*path, key))
+    elif not isinstance(value, str):
+        problems.wrong_type((*path, key), "a string", value)
+    elif not value.strip():
+        problems.error((*path, key), f"Field '{field_name((*path, key))}' is blank")
+    else:
+        return True
+    return False
+
+
+def _check_settings(entry: dict[str, Any], path: KeyPath, problems: Problems) -> None:
+    """Holds an entry against its provider's class. What a variable stands for shows later, so its type is not held."""
+    kind = _kind(entry["provider"], path, problems)
+    if kind is None:
+        return
+
+    def waits(problem: Problem) -> bool:
+        place = problem.path[len(path) :]
+        return declares(kind, place) and _is_variable(_at(entry, place))
+
+    own = {**entry, "name": "-"}
+    found = Problems()
+    settings = read_settings(kind, own, path, found, strict=True)
+    late = {problem.path[len(path)] for problem in found if waits(problem)}
+    problems.extend(problem for problem in found if not waits(problem))
+    if late:
+        known = {key: value for key, value in own.items() if key not in late}
+        settings = read_settings(kind, known, path, Problems(), strict=True)
+    for complaint in settings.complaints() if settings is not None else ():
+        problems.error(path, f"Target '{entry.get('name')}': {complaint}")
+
+
+def _kind(provider: str, path: KeyPath, problems: Problems) -> type[Target] | None:
+    """The class behind a provider; None when it is unknown, or named by a variable or a file."""
+    if _is_variable(provider):
+        return None
+    canonical = TARGETS.canonical(provider)
+    if canonical is None:
+        problems.error((*path, "provider"), f"Unknown provider '{provider}'", TARGETS.suggestion(provider))
+        return None
+    kind: type[Target] | None = None if ".py:" in canonical else TARGETS.find(canonical)
+    return kind
+
+
+def _is_variable(value: Any) -> bool:
+    return isinstance(value, str) and REFERENCE.search(value) is not None
+
+
+def _at(value: Any, steps: KeyPath) -> Any:
+    for step in steps:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _check_names(entries: list[Any], problems: Problems) -> None:
+    first: dict[str, int] = {}
+    for index, name in _names(entries):
+        if name in first:
+            message = f"Target name '{name}' is used twice: at targets[{first[name]}] and targets[{index}]"
+            problems.error(("targets", index, "name"), message)
+        first.setdefault(name, index)
+    for index, entry in enumerate(entries):
+        for key in ("judge_target", "grader_target"):
+            _check_judge(entry, ("targets", index, key), list(first), problems)
+
+
+def _check_judge(entry: Any, place: KeyPath, names: list[str], problems: Problems) -> None:
+    judge = entry.get(place[-1]) if isinstance(entry, dict) else None
+    if isinstance(judge, str) and judge not in names and not _is_variable(judge):
+        hint = did_you_mean(judge, names) or f"Targets of this file: {', '.join(names)}"
+        problems.error(place, f"Field '{field_name(place)}' names '{judge}', which is no target of this file", hint)
+
+
+def _names(entries: list[Any]) -> Iterator[tuple[int, str]]:
+    for index, entry in enumerate(entries):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if isinstance(name, str) and name.strip():
+            yield index, name
+
+
+def _texts(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*path, index))
