@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -32,6 +32,11 @@ class Registry:
     def names(self) -> list[str]:
         """The built-in kinds, in the order of the table."""
         return list(self._rows)
+
+    def all_names(self) -> Iterator[str]:
+        """The built-in kinds, then those of plug-ins, which are looked up only when they are reached."""
+        yield from self._rows
+        yield from (name for name in self._plugins() if name not in self._rows)
 
     def aliases(self) -> dict[str, str]:
         """Other spellings and the kind each stands for."""
@@ -234,3 +239,17 @@ TARGETS = Registry(
         "pi-cli": "pi-coding-agent",
     },
 )
+
+REPORTS = Registry(
+    "agentv.reports",
+    rows={
+        "html": "agentv.report.html:HTML",
+        "junit": "agentv.report.junit:JUNIT",
+        "markdown": "agentv.report.markdown:MARKDOWN",
+        "csv": "agentv.report.csv:CSV",
+        "parquet": "agentv.report.parquet:PARQUET",
+    },
+    aliases={},
+    noun="report formats",
+)
+"""Report formats, each a `ReportFormat`."""

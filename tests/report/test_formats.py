@@ -11,7 +11,7 @@ import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped
 
 from agentv import AgentvError
-from agentv.report.formats import FORMATS, format_of, write_report, write_to
+from agentv.report.formats import report_format, write_report
 from agentv.report.github import append_step_summary, notes_of
 from agentv.runs.opened_run import OpenedRun
 
@@ -21,7 +21,7 @@ ACTING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2
 def written(name, path):
     run = OpenedRun(path)
     stream = io.BytesIO()
-    write_to(name, run, run.figures(), stream)
+    report_format(name).write(run, run.figures(), stream)
     return stream.getvalue()
 
 
@@ -201,22 +201,3 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(shop, monkeypatch):
         write_report("markdown", run, figures, "report.md")
     assert Path("report.md").read_text() == "old"
     assert [path.name for path in shop.path.iterdir() if path.name.endswith(".tmp")] == []
-
-
-@pytest.mark.parametrize(("file", "name"), [("a.HTML", "html"), ("x/y.xml", "junit"), ("r.md", "markdown")])
-def test_the_extension_decides(file, name):
-    assert format_of(file) == name
-
-
-def test_an_unknown_extension_lists_the_known_ones():
-    with pytest.raises(AgentvError, match=r"No report is written to report\.pdf"):
-        format_of("report.pdf")
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_agentvs_own_results_are_reported(name, folder):
-    lines = (Path(__file__).parents[1] / "data/results/agentv_rows.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [data["row"] for data in map(json.loads, lines) if "refused" not in data]
-    folder.write("index.jsonl", rows)
-    assert written(name, "index.jsonl")
-    assert OpenedRun("index.jsonl").figures().done == len(rows)

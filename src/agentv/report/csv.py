@@ -7,6 +7,7 @@ import io
 from typing import BinaryIO
 
 from agentv.report.figures import visible
+from agentv.report.formats import ReportFormat
 from agentv.report.tables import columns, row_of
 from agentv.runs.opened_run import Figures, OpenedRun
 
@@ -34,3 +35,11 @@ def _cell(value: object) -> object:
         return value
     text = visible(value)
     return f"'{text}" if text.lstrip(" ").startswith(_STARTS_FORMULA) else text
+
+
+CSV = ReportFormat(
+    write=write,
+    extensions=(".csv",),
+    file_name="results.csv",
+    help="One row a job, safe to open in a spreadsheet.",
+)

@@ -1,66 +1,65 @@
-"""The formats of reports: one row and one module each, imported when it is written."""
+"""The seam of report formats: what a format is, which one a file name means, and writing a report to a file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
 from agentv.errors import AgentvError, UsageError
+from agentv.registry import REPORTS
 from agentv.runs.opened_run import Figures, OpenedRun
 from agentv.settings.diagnostics import did_you_mean
 
-Write = Callable[[OpenedRun, Figures, BinaryIO], None]
 
+class ReportFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """A report format: one module defines it, one row of `REPORTS` names it; `agentv report --NAME` writes it.
 
-class Format(msgspec.Struct, frozen=True):
-    """A kind of report: the extensions that mean it, the name of its file, and whether people read it as text."""
+    `file_name` is its file in the run's folder. A text format goes to stdout when it is the only one.
+    """
 
-    module: str
+    write: Callable[[OpenedRun, Figures, BinaryIO], None]
     extensions: tuple[str, ...]
     file_name: str
+    help: str
     is_text: bool = True
 
 
-FORMATS = {
-    "html": Format("agentv.report.html", (".html", ".htm"), "report.html", is_text=False),
-    "junit": Format("agentv.report.junit", (".xml",), "junit.xml"),
-    "markdown": Format("agentv.report.markdown", (".md", ".markdown"), "report.md"),
-    "csv": Format("agentv.report.csv", (".csv",), "results.csv"),
-    "parquet": Format("agentv.report.parquet", (".parquet",), "results.parquet", is_text=False),
-}
+def report_format(name: str) -> ReportFormat:
+    """Return the format of this name, which is a row of the registry or a plug-in's."""
+    found = REPORTS.find(name)
+    if not isinstance(found, ReportFormat):
+        raise UsageError(
+            f"The plug-in '{name}' is not a report format: it must be a {ReportFormat.__module__}.ReportFormat"
+        )
+    return found
 
 
 def format_of(file: str) -> str:
-    """The format that a file's extension means."""
+    """Return the name of the format that a file's extension means."""
     extension = os.path.splitext(file)[1].lower()
-    for name, kind in FORMATS.items():
-        if extension in kind.extensions:
+    known: list[str] = []
+    for name in REPORTS.all_names():
+        extensions = report_format(name).extensions
+        if extension in extensions:
             return name
-    known = [each for kind in FORMATS.values() for each in kind.extensions]
+        known += extensions
     hint = did_you_mean(extension, known) or f"Known extensions: {', '.join(known)}"
     raise UsageError(f"No report is written to {file}", f"Its extension {extension!r} names no format", hint)
 
 
 def write_report(name: str, run: OpenedRun, figures: Figures, file: str | Path) -> None:
-    """Writes a report whole or not at all: what was there before stays until the new one is complete."""
+    """Write a report completely or not at all: the previous file stays until the new one is complete."""
     path = Path(file)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as stream:
-            write_to(name, run, figures, stream)
+            report_format(name).write(run, figures, stream)
         os.replace(temporary, path)
     except OSError as error:
         raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def write_to(name: str, run: OpenedRun, figures: Figures, stream: BinaryIO) -> None:
-    """Writes a report to a stream of bytes."""
-    write: Write = import_module(FORMATS[name].module).write
-    write(run, figures, stream)

@@ -22,6 +22,7 @@ import msgspec
 from agentv import __version__
 from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
 from agentv.report.figures import one_line
+from agentv.report.formats import ReportFormat
 from agentv.report.terminal import early_stop_line
 from agentv.runs.opened_run import Figures, OpenedRun
 
@@ -324,3 +325,12 @@ def _head(run: OpenedRun, figures: Figures, table: _Table) -> dict[str, Any]:
         "tagSets": list(table.tag_sets),
         "evaluatorSets": list(table.evaluator_sets),
     }
+
+
+HTML = ReportFormat(
+    write=write,
+    extensions=(".html", ".htm"),
+    file_name="report.html",
+    help="One page that opens offline, with everything in it.",
+    is_text=False,
+)

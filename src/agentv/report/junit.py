@@ -11,6 +11,7 @@ from typing import IO, BinaryIO
 
 from agentv.model.result import EvaluatorResult, Result
 from agentv.report.figures import excerpt, number, one_line, visible
+from agentv.report.formats import ReportFormat
 from agentv.runs.opened_run import Figures, OpenedRun
 from agentv.runs.summary import reason_of
 
@@ -176,3 +177,11 @@ def _attributes(**values: object) -> str:
 
 def _escaped(text: str) -> str:
     return escape(_NOT_XML.sub("\ufffd", visible(text)))
+
+
+JUNIT = ReportFormat(
+    write=write,
+    extensions=(".xml",),
+    file_name="junit.xml",
+    help="JUnit XML: a test case for each job, errors as errors.",
+)

@@ -22,6 +22,7 @@ from agentv.report.figures import (
     percent_interval,
     usd,
 )
+from agentv.report.formats import ReportFormat
 from agentv.report.junit import job_name
 from agentv.report.terminal import early_stop_line, trials_shown
 from agentv.runs.opened_run import Figures, OpenedRun
@@ -162,3 +163,11 @@ def _head(*names: str) -> tuple[str, str]:
 
 def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+MARKDOWN = ReportFormat(
+    write=write,
+    extensions=(".md", ".markdown"),
+    file_name="report.md",
+    help="Figures and what did not pass, fit for a pull request.",
+)

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from agentv.errors import UsageError
+from agentv.report.formats import ReportFormat
 from agentv.report.tables import COLUMNS, columns, row_of, score_column
 from agentv.runs.opened_run import Figures, OpenedRun
 
@@ -53,3 +54,12 @@ def _schema(arrow: Any, figures: Figures) -> Any:
     }
     fields = [(name, types[kind]) for name, kind in COLUMNS.items()]
     return arrow.schema([*fields, *((score_column(name), arrow.float64()) for name in figures.evaluators)])
+
+
+PARQUET = ReportFormat(
+    write=write,
+    extensions=(".parquet",),
+    file_name="results.parquet",
+    help="One row a job, for data tools; needs pip install 'agentv[parquet]'.",
+    is_text=False,
+)

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import click
 
 from agentv.cli import output
+from agentv.engine.named_runs import run_path
 from agentv.errors import UsageError
-
-if TYPE_CHECKING:
-    from agentv.runs.opened_run import Figures, OpenedRun
-
+from agentv.model.values import to_json
+from agentv.registry import REPORTS
+from agentv.report.formats import format_of, report_format, write_report
+from agentv.report.github import append_step_summary, notes_of
+from agentv.report.terminal import Ending, print_ending
+from agentv.runs.opened_run import Figures, OpenedRun
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 STDOUT = "-"
 
 Wanted = tuple[str, str | None]
 """A format and the file it goes to; None for stdout."""
+
+
+def _format_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add a flag for each report format; one whose plug-in is broken says so in its help."""
+    for name in reversed(list(REPORTS.all_names())):
+        try:
+            shown = report_format(name).help
+        except UsageError as error:
+            shown = str(error)
+        command = click.option(f"--{name}", name, is_flag=True, help=shown)(command)
+    return command
 
 
 @click.command(
@@ -30,11 +44,7 @@ Wanted = tuple[str, str | None]
 )
 @click.argument("run", metavar="RUN", type=click.Path())
 @click.argument("files", nargs=-1, type=click.Path())
-@click.option("--html", is_flag=True, help="One page that opens offline, with everything in it.")
-@click.option("--junit", is_flag=True, help="JUnit XML: a test case for each job, errors as errors.")
-@click.option("--markdown", is_flag=True, help="Figures and what did not pass, fit for a pull request.")
-@click.option("--csv", is_flag=True, help="One row a job, safe to open in a spreadsheet.")
-@click.option("--parquet", is_flag=True, help="One row a job, for data tools; needs pip install 'agentv[parquet]'.")
+@_format_options
 @click.option("--github", is_flag=True, help="Notes at the cases' lines on stdout, and the summary of the step.")
 @click.option(
     "--out", metavar="FILE|DIR", type=click.Path(), help="The file to write, the folder for several, or - for stdout."
@@ -48,9 +58,6 @@ def command(run: str, files: tuple[str, ...], **given: Any) -> None:
     extension: .html, .xml (JUnit), .md, .csv, .parquet. A format without a file goes to stdout when it is the only one
     and text, else to a file in the run's folder. Without any, the summary is printed.
     """
-    from agentv.engine.named_runs import run_path
-    from agentv.runs.opened_run import OpenedRun
-
     opened = OpenedRun(run_path(run))
     wanted = list(_wanted(opened, files, given))
     figures = opened.figures()
@@ -66,9 +73,7 @@ def command(run: str, files: tuple[str, ...], **given: Any) -> None:
 
 def _wanted(run: OpenedRun, files: tuple[str, ...], given: dict[str, Any]) -> Iterator[Wanted]:
     """What is to be written, and where."""
-    from agentv.report.formats import FORMATS, format_of
-
-    asked = [name for name in FORMATS if given[name]]
+    asked = [name for name in REPORTS.all_names() if given[name]]
     folder, files = _places(given["out"], files)
     if len(asked) == 1 and len(files) == 1:
         # An option says more than a name: `--junit --out results.txt` is JUnit.
@@ -78,12 +83,12 @@ def _wanted(run: OpenedRun, files: tuple[str, ...], given: dict[str, Any]) -> It
     yield from named
     rest = [name for name in asked if name not in dict(named)]
     to_stdout = given["out"] == STDOUT or (folder is None and not named)
-    if len(rest) == 1 and to_stdout and (FORMATS[rest[0]].is_text or given["out"] == STDOUT):
+    if len(rest) == 1 and to_stdout and (report_format(rest[0]).is_text or given["out"] == STDOUT):
         yield rest[0], None
         return
     home = folder or (str(run.path) if run.path.is_dir() else ".")
     for name in rest:
-        yield name, os.path.join(home, FORMATS[name].file_name)
+        yield name, os.path.join(home, report_format(name).file_name)
 
 
 def _places(out: str | None, files: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
@@ -100,10 +105,8 @@ def _places(out: str | None, files: tuple[str, ...]) -> tuple[str | None, tuple[
 
 
 def _write(name: str, run: OpenedRun, figures: Figures, file: str | None, quiet: bool) -> None:
-    from agentv.report.formats import write_report, write_to
-
     if file is None:
-        write_to(name, run, figures, sys.stdout.buffer)
+        report_format(name).write(run, figures, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     parent = os.path.dirname(file) or "."
@@ -115,8 +118,6 @@ def _write(name: str, run: OpenedRun, figures: Figures, file: str | None, quiet:
 
 
 def _for_github(run: OpenedRun, figures: Figures, quiet: bool) -> None:
-    from agentv.report.github import append_step_summary, notes_of
-
     for line in notes_of(run):
         click.echo(line)
     file = os.environ.get(STEP_SUMMARY)
@@ -127,15 +128,11 @@ def _for_github(run: OpenedRun, figures: Figures, quiet: bool) -> None:
 
 
 def _print_json(run: OpenedRun, figures: Figures) -> None:
-    from agentv.model.values import to_json
-
     data = {"run": str(run.path), "jobs": figures.jobs, "done": figures.done, "summary": figures.summary}
     sys.stdout.buffer.write(to_json({**data, "details": figures.details}) + b"\n")
 
 
 def _print_summary(run: OpenedRun, figures: Figures) -> None:
-    from agentv.report.terminal import Ending, print_ending
-
     notes = [figures.standing] if figures.unfinished else []
     print_ending(Ending(summary=figures.summary, details=figures.details, notes=notes), sys.stdout, sys.stdout.isatty())
     sys.stdout.flush()
