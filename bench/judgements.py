@@ -17,7 +17,7 @@ import harness
 from harness import Goal, Measurement, Options, Pair, Sample, Work
 
 SIZES, QUICK_SIZES = (20_000,), (2_000,)
-MOST_STARTED, MOST_LEAVING = 60, 1_000
+MOST_STARTED, MOST_FRESH = 60, 1_000
 """Starting a program takes a hundred times as long, a fork ten times: fewer answers give as good a figure."""
 
 AT_ONCE = 32
@@ -41,11 +41,7 @@ def overlap(answer, reference):
 def judge(context):
     return overlap(context.candidate_answer, context.reference_answer)
 
-def counting(context):
-    global count
-    count += 1
-    return overlap(context.candidate_answer, context.reference_answer)
-count = 0
+again = judge
 
 if __name__ == "__main__":
     payload = json.load(sys.stdin)
@@ -105,7 +101,7 @@ def bare(folder: str, count: str) -> Callable[[], Any]:
     """The least that a warm process can do: a payload there, a score back, one at a time."""
     import msgspec
 
-    from agentv.evaluators.code.programs import payload
+    from agentv.evaluators.code.judge_io import payload
 
     on_one_core()
     ours, theirs = socket.socketpair()
@@ -140,7 +136,7 @@ def on_one_core() -> None:
 
 
 def measurements(options: Options) -> Iterator[Measurement]:
-    """Warm judgements beside a bare loop and beside programs; those that leave a trace beside programs."""
+    """Warm judgements beside a bare loop and beside programs; fresh processes beside programs."""
     for cases in options.sizes(SIZES, QUICK_SIZES):
         yield from by_size(cases, options.rounds or 3)
 
@@ -153,7 +149,7 @@ def by_size(cases: int, rounds: int) -> Iterator[Measurement]:
         script = {"script": [sys.executable, "judge.py"]}
         works = {
             "warm": work(folder, "python", {"function": "judge.py:judge"}, cases),
-            "leaving": work(folder, "python", {"function": "judge.py:counting"}, min(cases, MOST_LEAVING)),
+            "fresh": work(folder, "python", {"function": "judge.py:again", "fresh": True}, min(cases, MOST_FRESH)),
             "started": work(folder, "code_judge", script, few),
             "bare": Work(bare, (folder, str(cases))),
         }
@@ -167,8 +163,8 @@ def by_size(cases: int, rounds: int) -> Iterator[Measurement]:
     yield Pair("judgements", f"{size}, warm", samples["warm"], samples["bare"], BARE_IS).speed(goal)
     named = f"{size}, warm or started"
     yield Pair("judgements", named, samples["warm"], samples["started"], STARTED_IS).speed(BESIDE_STARTED)
-    named = f"{size}, each leaving a trace"
-    yield Pair("judgements", named, samples["leaving"], samples["started"], STARTED_IS).speed()
+    named = f"{size}, each in a fresh process"
+    yield Pair("judgements", named, samples["fresh"], samples["started"], STARTED_IS).speed()
 
 
 def work(folder: str, type_: str, settings: dict[str, Any], count: int) -> Work:
@@ -179,10 +175,10 @@ def work(folder: str, type_: str, settings: dict[str, Any], count: int) -> Work:
 
 def check_agreement(folder: str, count: int) -> None:
     """Ends the benchmark when a judge scores otherwise warm than started."""
-    warm, leaving, started = (
-        json.loads(Path(folder, f"{name}.json").read_text())[:count] for name in ("judge", "counting", "started")
+    warm, fresh, started = (
+        json.loads(Path(folder, f"{name}.json").read_text())[:count] for name in ("judge", "again", "started")
     )
-    if not warm == leaving == started:
+    if not warm == fresh == started:
         raise SystemExit("the same judge gave different scores warm and started")
 
 

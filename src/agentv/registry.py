@@ -137,7 +137,7 @@ EVALUATORS = Registry(
         "context_recall": f"{_JUDGE}:ContextRecall",
         "rubric": "agentv.evaluators.judges.rubric:Rubric",
         "code_judge": "agentv.evaluators.code.code_judge:CodeJudge",
-        "python": "agentv.evaluators.code.python_function:PythonFunction",
+        "python": "agentv.evaluators.code.python_function:PythonJudge",
         "composite": "agentv.evaluators.composite:Composite",
         "tool_trajectory": "agentv.evaluators.checks.tool_trajectory:ToolTrajectory",
         "field_accuracy": "agentv.evaluators.checks.field_accuracy:FieldAccuracy",

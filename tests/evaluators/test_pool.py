@@ -1,4 +1,4 @@
-"""Warm processes for Python judges: nothing passes from one judgement to the next, and none can hurt the others."""
+"""Warm processes for Python judges: they are reused, and a judgement that goes wrong affects no other."""
 
 import asyncio
 import os
@@ -13,7 +13,6 @@ import pytest
 
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.evaluators.pool import pool as pool_module
-from agentv.evaluators.pool import templates
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
 from agentv.settings.environment import Environment
@@ -22,80 +21,12 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 
 # Each returns something else when it finds what an earlier call of it left behind.
 LEAVING = {
-    "the place in an open file": """
-        text = open(__file__)
-        def judge(context):
-            return 0.1 if text.readline() else 0.9
-        """,
-    "the place in a file that is open without a buffer": """
-        import os
-        file = os.open(__file__, os.O_RDONLY)
-        def judge(context):
-            return 0.1 if os.read(file, 100_000) else 0.9
-        """,
     "a global": """
         count = 0
         def judge(context):
             global count
             count += 1
             return count / 10
-        """,
-    "a list": """
-        seen = []
-        def judge(context):
-            seen.append(1)
-            return len(seen) / 10
-        """,
-    "a dict in a tuple": """
-        state = ({"n": 0},)
-        def judge(context):
-            state[0]["n"] += 1
-            return state[0]["n"] / 10
-        """,
-    "a default": """
-        def judge(context, seen=[]):
-            seen.append(1)
-            return len(seen) / 10
-        """,
-    "an attribute of the function": """
-        def judge(context):
-            judge.count = getattr(judge, "count", 0) + 1
-            return judge.count / 10
-        """,
-    "a closure": """
-        def make():
-            count = 0
-            def judge(context):
-                nonlocal count
-                count += 1
-                return count / 10
-            return judge
-        judge = make()
-        """,
-    "an attribute of a class": """
-        class Judge:
-            count = 0
-            def __call__(self, context):
-                Judge.count += 1
-                return Judge.count / 10
-        judge = Judge()
-        """,
-    "an attribute of an object": """
-        class Judge:
-            def __init__(self): self.count = 0
-            def __call__(self, context):
-                self.count += 1
-                return self.count / 10
-        judge = Judge()
-        """,
-    "a slot": """
-        class Judge:
-            __slots__ = ("count",)
-            def __init__(self): self.count = 0
-            def __call__(self, context):
-                self.count += 1
-                return self.count / 10
-        judge = Judge()
         """,
     "a cache": """
         import functools
@@ -105,86 +36,11 @@ LEAVING = {
             cached(0).append(1)
             return len(cached(0)) / 10
         """,
-    "a generator": """
-        import itertools
-        numbers = itertools.count(1)
-        def judge(context): return next(numbers) / 10
-        """,
-    "a namespace": """
-        import types
-        state = types.SimpleNamespace(count=0)
-        def judge(context):
-            state.count += 1
-            return state.count / 10
-        """,
-    "a counter": """
-        import collections
-        seen = collections.Counter()
-        def judge(context):
-            seen["x"] += 1
-            return seen["x"] / 10
-        """,
-    "a defaultdict": """
-        import collections
-        seen = collections.defaultdict(list)
-        def judge(context):
-            seen["x"].append(1)
-            return len(seen["x"]) / 10
-        """,
-    "a deque": """
-        import collections
-        seen = collections.deque()
-        def judge(context):
-            seen.append(1)
-            return len(seen) / 10
-        """,
-    "a list in a named tuple": """
-        import collections
-        state = collections.namedtuple("State", "seen")([])
-        def judge(context):
-            state.seen.append(1)
-            return len(state.seen) / 10
-        """,
-    "a list in a partial function": """
-        import functools
-        def count(seen, context):
-            seen.append(1)
-            return len(seen) / 10
-        judge = functools.partial(count, [])
-        """,
-    "a list of one's own kind": """
-        class Seen(list): pass
-        seen = Seen()
-        def judge(context):
-            seen.append(1)
-            return len(seen) / 10
-        """,
-    "a chain of dicts": """
-        import collections
-        seen = collections.ChainMap({})
-        def judge(context):
-            seen["n"] = seen.get("n", 0) + 1
-            return seen["n"] / 10
-        """,
-    "a decimal context": """
-        import decimal
-        settings = decimal.Context(prec=5)
-        def judge(context):
-            settings.prec += 1
-            return (settings.prec - 5) / 10
-        """,
     "another module's global": """
         import neighbour
         def judge(context):
             neighbour.COUNT += 1
             return neighbour.COUNT / 10
-        """,
-    "a name of a library": """
-        import json
-        def judge(context):
-            found = hasattr(json, "left_behind")
-            json.left_behind = True
-            return 0.9 if found else 0.1
         """,
     "a function of a library": """
         import json
@@ -193,22 +49,6 @@ LEAVING = {
             found = json.dumps is not real
             json.dumps = lambda *a: "patched"
             return 0.9 if found else 0.1
-        """,
-    "a built-in": """
-        import builtins
-        def judge(context):
-            found = getattr(builtins, "left_behind", False)
-            setattr(builtins, "left_behind", True)
-            return 0.9 if found else 0.1
-        """,
-    "a module": """
-        import sys
-        def judge(context):
-            found = "wave" in sys.modules
-            import wave
-            import neighbour
-            neighbour.COUNT += 1
-            return neighbour.COUNT / 10
         """,
     "the environment": """
         import os
@@ -238,24 +78,6 @@ LEAVING = {
             found = threading.active_count()
             threading.Thread(target=threading.Event().wait, daemon=True).start()
             return found / 10
-        """,
-    "an open file": """
-        import os
-        def judge(context):
-            return 0.1 if os.open("/dev/null", 0) < 20 and os.dup(0) and judge.__name__ else 0.9
-        """,
-    "the file mode": """
-        import os
-        def judge(context):
-            before = os.umask(0o123)
-            return 0.9 if before == 0o123 else 0.1
-        """,
-    "random numbers": """
-        import random
-        def judge(context):
-            found = random.getstate()[2] is not None
-            random.gauss(0, 1)
-            return 0.9 if found else 0.1
         """,
     "a warning filter": """
         import warnings
@@ -318,9 +140,21 @@ def judged(scoring, folder, times=5, function="judge.py:judge", at_once=False, *
 
 
 @pytest.mark.parametrize("code", LEAVING.values(), ids=LEAVING)
-def test_what_a_judgement_leaves_behind_is_not_there_for_the_next(scoring, tmp_path, code):
+def test_what_a_judgement_leaves_behind_is_not_there_for_the_next_fresh_one(scoring, tmp_path, code):
     write(tmp_path, "judge.py", code)
     write(tmp_path, "neighbour.py", "COUNT = 0")
+    assert judged(scoring, tmp_path, 4, fresh=True) == [0.1] * 4
+
+
+def test_globals_of_a_judge_stay_while_its_process_is_reused(scoring, tmp_path, monkeypatch):
+    monkeypatch.setattr(pool_module, "usable_cores", lambda: 1)
+    write(tmp_path, "judge.py", LEAVING["a global"])
+    assert judged(scoring, tmp_path, 4) == [0.1, 0.2, 0.3, 0.4]
+
+
+@pytest.mark.parametrize("name", ["a context variable", "a task"])
+def test_context_variables_and_tasks_end_with_their_judgement(scoring, tmp_path, name):
+    write(tmp_path, "judge.py", LEAVING[name])
     assert judged(scoring, tmp_path, 4) == [0.1] * 4
 
 
@@ -335,33 +169,8 @@ def pids(tmp_path, monkeypatch):
     return lambda: Path("pids").read_text().split()
 
 
-def test_a_judge_that_leaves_no_trace_keeps_its_process(scoring, tmp_path, pids):
+def test_a_process_is_reused(scoring, tmp_path, pids):
     assert judged(scoring, tmp_path, 5) == [1.0] * 5
-    assert len(set(pids())) == 1
-
-
-# What a judge may hold and be kept, as long as it leaves it alone.
-HELD = {
-    "texts, numbers, dates": "import datetime, decimal\nD = datetime.date(2026, 1, 1)\nN = decimal.Decimal('1.5')",
-    "containers": "WORDS = {'a': [1, 2, {3, 4}], 'b': (5, frozenset('c'))}",
-    "other containers": "import collections\nC = collections.Counter('abc'), collections.OrderedDict(a=1)",
-    "patterns": "import re\nP = [re.compile(x) for x in 'abc']",
-    "classes": "import abc\nclass A(abc.ABC):\n    x = [1]\n    def f(self): return self\nclass B(A): pass\nb = B()",
-    "enumerations": "import enum\nclass E(enum.IntEnum):\n    A = 1\n    B = 2",
-    "records": "import dataclasses\n@dataclasses.dataclass\nclass R:\n    a: int = 1\nr = R()",
-    "named tuples": "import typing\nclass T(typing.NamedTuple):\n    a: int = 1\nt = T()",
-    "functions": "import functools, operator\nf = functools.partial(max, 1), operator.itemgetter(0), lambda x=[1]: x",
-    "a logger": "import logging\nlog = logging.getLogger('judge')",
-    "paths": "import pathlib\nHERE = pathlib.Path(__file__).parent",
-    "its neighbour": "import neighbour",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("held", HELD.values(), ids=HELD)
-def test_a_judge_that_leaves_alone_what_it_holds_keeps_its_process(scoring, tmp_path, pids, held):
-    write(tmp_path, "judge.py", f"{held}\n{PIDS}")
-    write(tmp_path, "neighbour.py", "SEEN = []")
-    assert judged(scoring, tmp_path, 4) == [1.0] * 4
     assert len(set(pids())) == 1
 
 
@@ -371,15 +180,9 @@ def test_a_fresh_judgement_has_a_process_of_its_own(scoring, tmp_path, pids):
 
 
 def test_a_process_is_replaced_after_so_many_judgements(scoring, tmp_path, pids, monkeypatch):
-    monkeypatch.setattr(templates, "MOST_JUDGEMENTS", 2)
+    monkeypatch.setattr(pool_module, "MAX_JUDGEMENTS", 2)
     assert judged(scoring, tmp_path, 5) == [1.0] * 5
     assert [pids().count(pid) for pid in dict.fromkeys(pids())] == [2, 2, 1]
-
-
-def test_what_a_judgement_imports_is_imported_once_for_all_later_ones(scoring, tmp_path, pids):
-    write(tmp_path, "judge.py", PIDS.replace("    return", "    import wave\n    return"))
-    assert judged(scoring, tmp_path, 5) == [1.0] * 5
-    assert len(set(pids())) == 2
 
 
 # What a judge does to its process, and what its failure says. Answer 3 is the one that is hit by it.
@@ -402,7 +205,7 @@ HARMFUL = {
     "it returns no number": ("return Score(1, details=float('nan')) if 0 else float('nan')", "gave nan as its score"),
     "it closes everything": ("os.closerange(3, 100)", "before it gave a score"),
     "it talks over the line": ("[os.write(fd, b'garbage!') for fd in channels()]", "its process"),
-    "it sends another's score": ("[os.write(fd, b'\\0\\0\\0\\2[]') for fd in channels()]", "sent what is no message"),
+    "it sends another's score": ("[os.write(fd, b'\\0\\0\\0\\2[]') for fd in channels()]", "sent an invalid message"),
 }  # fmt: skip
 
 HARM = """
@@ -452,7 +255,7 @@ def test_what_a_judge_prints_goes_nowhere(scoring, tmp_path, capfd):
 
 def test_a_judge_that_prints_without_end_is_a_failure(scoring, tmp_path, monkeypatch):
     write(tmp_path, "judge.py", "def judge(context):\n    while True: print('x' * 1_000_000)\n")
-    monkeypatch.setattr(templates, "MAX_PRINTED_BYTES", 2_000_000)
+    monkeypatch.setattr(pool_module, "MAX_PRINTED_BYTES", 2_000_000)
     [failure] = judged(scoring, tmp_path, 1)
     assert "File too large" in failure
 
@@ -466,7 +269,7 @@ def test_a_judge_that_prints_without_end_is_a_failure(scoring, tmp_path, monkeyp
     ],
 )
 def test_a_file_that_ends_its_process_or_never_ends_is_a_failure(scoring, tmp_path, monkeypatch, code, message):
-    monkeypatch.setattr(pool_module, "START_S", 1.0)
+    monkeypatch.setattr(pool_module, "IMPORT_S", 1.0)
     write(tmp_path, "judge.py", code)
     failures = judged(scoring, tmp_path, 2, timeout_seconds=0.5)
     assert all(message in failure for failure in failures)
@@ -642,7 +445,7 @@ def test_a_host_that_nobody_used_has_nothing_to_end():
 
 
 def test_many_functions_keep_few_processes(scoring, tmp_path, monkeypatch):
-    monkeypatch.setattr(pool_module, "MOST_TEMPLATES", 2)
+    monkeypatch.setattr(pool_module, "MAX_SERVERS", 2)
     names = [f"judge_{number}.py" for number in range(4)]
     for name in names:
         write(tmp_path, name, "def judge(context): return 0.5")
@@ -652,7 +455,7 @@ def test_many_functions_keep_few_processes(scoring, tmp_path, monkeypatch):
         for name in names:
             evaluator = scoring.evaluator("python", function=f"{name}:judge")
             assert (await evaluator.evaluate(judgement)).score == 0.5
-        return len(host.pool._templates)
+        return len(host.pool._servers)
 
     assert scoring.hosted(all_of_them) == 2
 

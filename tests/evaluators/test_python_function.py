@@ -125,7 +125,7 @@ FAILURES = [
     ("gives_up", "the service is down"),
     ("shares", "checks.py has no 'shares'. Did you mean 'share'?"),
     ("Judge.grad", "checks.py has no 'grad'. Did you mean 'grade'?"),
-    ("constant", "checks.py:constant is no function but int"),
+    ("constant", "checks.py:constant is not a function but int"),
 ]
 
 

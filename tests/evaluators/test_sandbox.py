@@ -123,11 +123,11 @@ def test_a_folder_for_temporary_files_is_gone_with_the_judge(scoring, tmp_path, 
     assert not os.path.exists(folder)
 
 
-def test_temporary_files_of_a_warm_judge_are_not_there_for_the_next(scoring, tmp_path, way):
+def test_temporary_files_are_not_there_for_the_next_fresh_judgement(scoring, tmp_path, way):
     code = "import os, tempfile\ndef judge(context):\n    found = os.listdir(os.environ['TMPDIR'])\n"
     code += "    open(os.path.join(os.environ['TMPDIR'], 'left'), 'w')\n    return 0.9 if found else 0.1\n"
     (tmp_path / "judge.py").write_text(code)
-    evaluator = scoring.evaluator("python", function="judge.py:judge", sandbox="required")
+    evaluator = scoring.evaluator("python", function="judge.py:judge", sandbox="required", fresh=True)
 
     async def several(host):
         judgement = scoring.judgement(workdir=str(tmp_path), host=host)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from agentv.evaluators.code.programs import warm_script
+from agentv.evaluators.code.program import warm_script
 from agentv.model.evaluator import EvaluatorFailure
 
 # As a program it prints what its function returns; `started` tells the two apart.

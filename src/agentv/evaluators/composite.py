@@ -21,8 +21,8 @@ from agentv.evaluators.base import (
     program_complaints,
     prompt_complaints,
 )
-from agentv.evaluators.code.code_judge import read_score
-from agentv.evaluators.code.programs import Program, payload, with_names_of_4x
+from agentv.evaluators.code.judge_io import payload, read_score, with_names_of_4x
+from agentv.evaluators.code.program import Program
 from agentv.evaluators.judges.judge_prompt import (
     VARIABLES,
     Material,

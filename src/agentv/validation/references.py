@@ -15,7 +15,7 @@ from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
 from agentv.errors import DatasetError
 from agentv.evaluators.base import NEEDS_CONTEXT, NO_CONTEXT_HINT, NO_REFERENCE_HINT, has_context
-from agentv.evaluators.code.programs import script_problems
+from agentv.evaluators.code.program import script_problems
 from agentv.evaluators.code.static_checks import function_problems
 from agentv.evaluators.composite import RESULTS_NAMES
 from agentv.evaluators.judges.judge_prompt import VARIABLES, prompt_problems

@@ -5,30 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
-from msgspec import Meta
 
 from agentv.evaluators.base import Count, Evaluator, Seconds, program_complaints
-from agentv.evaluators.checks.reference import quoted
-from agentv.evaluators.code.isolation import Sandbox, refusal_of, way_for, with_level
-from agentv.evaluators.code.programs import payload, with_names_of_4x
-from agentv.evaluators.code.python_function import score_in
-from agentv.evaluators.pool.setup import SCRIPT_FUNCTION, Setup, Way, stamp_of
+from agentv.evaluators.code.isolation import Megabytes, Sandbox, refusal_of, way_for, with_level
+from agentv.evaluators.code.judge_host import JudgeHost, host_of
+from agentv.evaluators.code.judge_io import payload, read_score, with_names_of_4x
+from agentv.evaluators.code.program import SCRIPT_FUNCTION, Program, script_problems, warm_script
+from agentv.evaluators.pool.protocol import Setup, stamp_of
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.judgement import Judgement
 from agentv.settings.diagnostics import Problems
 
-if TYPE_CHECKING:
-    from agentv.evaluators.code.judge_host import JudgeHost
-
-
-Megabytes = Annotated[int, Meta(ge=1)]
-
 
 class ProxyLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the program may ask a model."""
+    """How often the program may call a model."""
 
     max_calls: Count = 50
 
@@ -59,9 +52,7 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
         return program_complaints("script", self.script)
 
     def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
-        """A script that is not there; it may still be made before it is run, so this is a warning."""
-        from agentv.evaluators.code.programs import script_problems  # late: only this check needs it
-
+        """Warn about a script that does not exist; it may still be created before it is run."""
         return script_problems(self.script, os.path.join(folder, self.cwd or ""))
 
     @property
@@ -71,77 +62,52 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
 
     @property
     def refusal(self) -> str:
-        """A machine that cannot isolate as required."""
+        """Why this machine cannot isolate it as required."""
         return refusal_of(self.sandbox, bool(self.target_proxy))
 
     async def evaluate(self, judgement: Judgement) -> Score:
-        """Runs the program once, or its function in a warm process, and takes the score that it gives."""
-        from agentv.evaluators.code.judge_host import (
-            host_of,  # late: it needs asyncio, and settings are read without it
-        )
-        from agentv.evaluators.code.programs import warm_script
-
-        way = way_for(self.sandbox, bool(self.target_proxy))
-        cwd = os.path.abspath(os.path.join(judgement.workdir, self.cwd or ""))
-        file = warm_script(self.script, cwd)
-        async with host_of(judgement) as host, self._granted(host, judgement) as (variables, port):
-            if file is None:
-                score = await self._run(judgement, cwd, way, variables, port)
+        """Run the program, or its function in a warm process, and return its score."""
+        async with host_of(judgement) as host, self._access(host, judgement) as (variables, port):
+            program = Program(
+                script=self.script,
+                cwd=os.path.abspath(os.path.join(judgement.workdir, self.cwd or "")),
+                timeout_s=self.timeout_seconds,
+                environment=judgement.environment,
+                variables=variables,
+                memory_mb=self.memory_mb,
+                way=way_for(self.sandbox, bool(self.target_proxy)),
+                port=port,
+            )
+            file = warm_script(self.script, program.cwd)
+            if file is not None:
+                setup = self._setup(file, program)
+                score = await host.pool.judge(setup, judgement, self.config, self.timeout_seconds, variables)
             else:
-                score = await self._judge_warm(host, judgement, file, cwd, way, variables, port)
-        return with_level(score, self.sandbox, way, port is not None)
+                score = read_score(await program.run(self._stdin(judgement)))
+        return with_level(score, self.sandbox, program.way, port is not None)
 
-    async def _run(
-        self, judgement: Judgement, cwd: str, way: Way, variables: dict[str, str], port: int | None
-    ) -> Score:
-        from agentv.evaluators.code.programs import Program  # late: as above
-
-        program = Program(
-            script=self.script,
-            cwd=cwd,
-            timeout_s=self.timeout_seconds,
-            environment=judgement.environment,
-            variables=variables,
-            memory_mb=self.memory_mb,
-            way=way,
-            port=port,
-        )
+    def _stdin(self, judgement: Judgement) -> bytes:
         try:
-            stdin = msgspec.json.encode(with_names_of_4x(payload(judgement, self.config)))
+            return msgspec.json.encode(with_names_of_4x(payload(judgement, self.config)))
         except (TypeError, ValueError) as error:
             raise EvaluatorFailure(f"The answer cannot be written as JSON: {error}") from None
-        return read_score(await program.run(stdin))
 
-    async def _judge_warm(
-        self,
-        host: JudgeHost,
-        judgement: Judgement,
-        file: str,
-        cwd: str,
-        way: Way,
-        variables: dict[str, str],
-        port: int | None,
-    ) -> Score:
-        from agentv.evaluators.pool.asking import judge_with  # late: as above
-
-        name = f"{os.path.basename(file)}:{SCRIPT_FUNCTION}"
-        setup = Setup(
-            reference=name,
+    def _setup(self, file: str, program: Program) -> Setup:
+        return Setup(
+            reference=f"{os.path.basename(file)}:{SCRIPT_FUNCTION}",
             path=file,
-            name=name,
-            cwd=cwd,
+            cwd=program.cwd,
             given="payload",
             fresh=self.fresh,
             memory_mb=self.memory_mb,
             stamp=stamp_of(file),
-            way=way,
-            port=port,
+            way=program.way,
+            port=program.port,
         )
-        return await judge_with(host.pool, setup, judgement, self.config, self.timeout_seconds, variables)
 
     @asynccontextmanager
-    async def _granted(self, host: JudgeHost, judgement: Judgement) -> AsyncIterator[tuple[dict[str, str], int | None]]:
-        """Variables of the program besides those it inherits, and the one port that it may reach when isolated."""
+    async def _access(self, host: JudgeHost, judgement: Judgement) -> AsyncIterator[tuple[dict[str, str], int | None]]:
+        """Additional environment variables of the program, and the one port that it may reach when isolated."""
         workspace = judgement.workspace_path
         variables = {"AGENTV_WORKSPACE_PATH": workspace} if workspace else {}
         if not self.target_proxy:
@@ -151,15 +117,3 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
         proxy = await host.proxy()
         async with proxy.granted(judgement, limit.max_calls) as found:
             yield {**variables, **found}, proxy.port
-
-
-def read_score(printed: str) -> Score:
-    """The score that a program printed as a JSON object. Anything else raises EvaluatorFailure."""
-    try:
-        data = msgspec.json.decode(printed.strip())
-    except (ValueError, RecursionError) as error:
-        what = f"{quoted(printed)} ({error})" if printed.strip() else "nothing"
-        raise EvaluatorFailure(f"The program must print a JSON object with a score, and printed {what}") from None
-    if not isinstance(data, dict):
-        raise EvaluatorFailure(f"The program must print a JSON object with a score, and printed {quoted(printed)}")
-    return score_in(data)

@@ -1,89 +1,91 @@
-"""How far judges' processes are isolated: what an entry asks for, what this machine has, what is written down of it."""
+"""How far judges' processes are isolated: the entry's setting, what this machine can do, and the level reached."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from agentv.evaluators.pool.setup import Way
 from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.support.temp_dirs import temporary_folder
 
 Sandbox = Literal["limits", "preferred", "required"]
 """`limits`: of memory and files. `preferred`: isolated where the machine can. `required`: isolated, or not at all."""
 
+Way = Literal["limits", "landlock", "bubblewrap"]
+Megabytes = Annotated[int, Meta(ge=1)]
+
 MAX_FILE_BYTES = 1024 * 1024 * 1024
-_MIB = 1024 * 1024
 
 
 def refusal_of(sandbox: Sandbox, with_proxy: bool = False) -> str:
-    """Why this machine cannot isolate as an entry requires; nothing when it can, or when that is not required."""
-    if sandbox != "required":
-        return ""
-    from agentv.support.processes.sandbox import CannotIsolate, way_to_isolate  # late: few entries need it
-
-    try:
-        way_to_isolate(with_proxy)
-    except CannotIsolate as error:
-        return f"'sandbox: required' cannot be met here: {error}"
+    """Why this machine cannot isolate as an entry requires; empty if it can or need not."""
+    if sandbox == "required":
+        try:
+            way_for(sandbox, with_proxy)
+        except EvaluatorFailure as failure:
+            return str(failure)
     return ""
 
 
 def way_for(sandbox: Sandbox, with_proxy: bool = False) -> Way:
-    """How a process is isolated. Raises EvaluatorFailure below what is required."""
+    """Return how to isolate a process. Raises EvaluatorFailure if the requirement cannot be met."""
     if sandbox == "limits":
         return "limits"
-    from agentv.support.processes.sandbox import CannotIsolate, way_to_isolate  # late: as above
-
     try:
-        return "landlock" if way_to_isolate(with_proxy) == "landlock" else "bubblewrap"
-    except CannotIsolate:
+        return "landlock" if _system().way_to_isolate(with_proxy) == "landlock" else "bubblewrap"
+    except _system().CannotIsolate as error:
         if sandbox == "required":
-            raise EvaluatorFailure(refusal_of(sandbox, with_proxy)) from None
+            raise EvaluatorFailure(f"'sandbox: required' cannot be met here: {error}") from None
         return "limits"
 
 
 def prefix(way: Way, scratch: str, cwd: str, port: int | None) -> list[str]:
-    """What stands before a program's arguments."""
+    """Return the arguments to put before a program's own."""
     if way == "limits":
         return []
-    from agentv.support.processes.sandbox import launched, wrapped  # late: as above
+    arguments: list[str] = (
+        _system().launched([scratch], port) if way == "landlock" else _system().wrapped([scratch], cwd)
+    )
+    return arguments
 
-    if way == "landlock":
-        return launched([scratch], port)
-    return wrapped([scratch], cwd)
+
+def _system() -> Any:
+    from agentv.support.processes import sandbox  # late: few entries need it, and it loads ctypes
+
+    return sandbox
 
 
 @contextmanager
 def scratch_folder(way: Way) -> Iterator[str]:
-    """The folder in which an isolated process may write; gone with it. Others use the system's own: an empty name."""
+    """A temporary folder that an isolated process may write to; empty for others, which use the system's."""
     if way == "limits":
         yield ""
-        return
-    from agentv.support.temp_dirs import temporary_folder  # late: as above
-
-    with temporary_folder("agentv-judge-") as folder:
-        yield folder
+    else:
+        with temporary_folder("agentv-judge-") as folder:
+            yield folder
 
 
 def limit_process(pid: int, memory_mb: int) -> None:
-    """Limits another process from outside, where the system can: memory, the size of a file, no core dumps."""
+    """Limit another process, where the system can: memory, the size of a file, no core dumps."""
     import resource  # late: POSIX only
 
     if not hasattr(resource, "prlimit"):
         return
+    data_bytes = memory_mb * 1024 * 1024
     with suppress(ProcessLookupError, PermissionError):
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
-        resource.prlimit(pid, resource.RLIMIT_DATA, (memory_mb * _MIB, memory_mb * _MIB))
+        resource.prlimit(pid, resource.RLIMIT_DATA, (data_bytes, data_bytes))
 
 
 def with_level(score: Score, sandbox: Sandbox, way: Way, with_proxy: bool = False) -> Score:
-    """The score with the level that was reached in its details, where an entry asks for more than the default.
+    """Add the level that was reached to the details, where an entry asks for more than the default.
 
-    Details that are no object have no place for it and stay as they are.
+    Details that are not an object have no place for it and stay as they are.
     """
     if sandbox == "limits" or not isinstance(score.details, dict | None):
         return score

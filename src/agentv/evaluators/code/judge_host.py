@@ -1,7 +1,8 @@
-"""What the judges of one run share, ended with it: warm processes, a proxy to models. Built where the jobs run."""
+"""Resources that the judges of one run share and that end with it: warm processes, a proxy to models."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -10,14 +11,12 @@ from agentv.model.judgement import Judgement
 from agentv.settings.environment import Environment, judge_environment
 
 if TYPE_CHECKING:
-    import asyncio
-
     from agentv.evaluators.code.model_proxy import ModelProxy
     from agentv.evaluators.pool.pool import WorkerPool
 
 
 class JudgeHost:
-    """Starts what judges need when one needs it, and ends it. `targets` are those that a judge may ask by name."""
+    """Starts each resource when a judge first needs it. `targets` are the names that a judge may ask for."""
 
     def __init__(self, environment: Environment, targets: tuple[str, ...] = ()) -> None:
         self._environment = environment
@@ -29,21 +28,19 @@ class JudgeHost:
     def pool(self) -> WorkerPool:
         """Processes for Python judges."""
         if self._pool is None:
-            from agentv.evaluators.pool.pool import WorkerPool  # late: it needs asyncio, and few runs need it
+            from agentv.evaluators.pool.pool import WorkerPool  # late: few runs need it
 
             self._pool = WorkerPool(judge_environment(self._environment))
         return self._pool
 
     async def proxy(self) -> ModelProxy:
-        """The way to models; the first who asks starts it."""
-        import asyncio  # late: as above
-
+        """The proxy to models; the first call starts it."""
         if self._proxy is None:
-            self._proxy = asyncio.ensure_future(self._started())
+            self._proxy = asyncio.ensure_future(self._start_proxy())
         return await asyncio.shield(self._proxy)
 
     async def aclose(self) -> None:
-        """Ends everything."""
+        """End everything."""
         pool, self._pool = self._pool, None
         proxy, self._proxy = self._proxy, None
         try:
@@ -53,8 +50,8 @@ class JudgeHost:
             if proxy is not None:
                 await (await proxy).aclose()
 
-    async def _started(self) -> ModelProxy:
-        from agentv.evaluators.code.model_proxy import ModelProxy  # late: an HTTP server takes a moment to import
+    async def _start_proxy(self) -> ModelProxy:
+        from agentv.evaluators.code.model_proxy import ModelProxy  # late: an HTTP server is slow to import
 
         proxy = ModelProxy(self._targets)
         await proxy.start()

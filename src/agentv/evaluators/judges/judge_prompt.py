@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from agentv.evaluators.base import Prompt, PromptProgram
+from agentv.evaluators.code.judge_io import payload, with_names_of_4x
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.judgement import Judgement
 from agentv.model.message import Message
@@ -257,11 +258,7 @@ def _broken_up(mark: re.Match[str]) -> str:
 
 async def _printed(prompt: Any, judgement: Judgement) -> str:
     """What the user's program prints; it is told what a code judge is told."""
-    from agentv.evaluators.code.programs import (
-        Program,  # late: it needs asyncio, and settings are read without it
-        payload,
-        with_names_of_4x,
-    )
+    from agentv.evaluators.code.program import Program  # late: it needs asyncio, and settings are read without it
 
     given = prompt if isinstance(prompt, PromptProgram) else PromptProgram(script=prompt)
     program = Program(

@@ -1,6 +1,6 @@
-"""Warm processes for Python judges. One judgement cannot affect the next: it starts where all others started.
+"""Warm processes for Python judges: the user's file is imported once, and processes forked from there are reused.
 
-In the run: `pool` keeps `templates`, which keep forked processes busy (`judging`). In those processes: `template`
-imports the user's file once and forks; what is forked judges (`worker`), again and again for as long as no judgement
-leaves a trace (`untouched`). Between the two: `wire` and `lines`.
+In the run: `pool` keeps one fork server per file and hands judgements to its forked processes (`worker_process`).
+In those processes: `fork_server` imports the user's file and forks; `worker` calls the function. `protocol` has the
+messages that pass between the two sides.
 """

@@ -1,59 +1,301 @@
-"""The templates of a run, by what they import. The least recently used go when there are too many."""
+"""The pool of warm judging processes: one fork server per setup, and the forked processes that it keeps busy."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections import deque
 from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
-from agentv.evaluators.pool.judging import Asked
-from agentv.evaluators.pool.setup import Setup
-from agentv.evaluators.pool.templates import TemplateProcess
+import msgspec
 
-START_S = 60.0
-"""How long a file may take to import, at least."""
+from agentv.evaluators.code.isolation import prefix, scratch_folder
+from agentv.evaluators.code.judge_io import payload
+from agentv.evaluators.pool.protocol import Setup, WorkerLimits, frame, framed
+from agentv.evaluators.pool.worker_process import Connection, PendingJudgement, WorkerProcess, printed_tail
+from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.judgement import Judgement
+from agentv.model.message import PART_KINDS, Message
+from agentv.model.values import freeze
+from agentv.support.processes.subprocesses import GRACE_S, certain, end_group, ending_of, when_ended
 
-MOST_TEMPLATES = 8
+IMPORT_S = 60.0
+"""Minimum time allowed for importing a file."""
+
+MAX_SERVERS = 8
+MAX_JUDGEMENTS = 1000
+"""A process is replaced after this many judgements, so that leaks do not pile up."""
+
+MAX_PRINTED_BYTES = 64 * 1024 * 1024
+_HOME = str(Path(__file__).parents[3])
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from agentv.evaluators.pool.fork_server import main; main()"
+"""Finds agentv itself, installed or not. Not through PYTHONPATH, which programs that a judge starts would inherit."""
+
+_EXIT_NEWS_S = 1.0
+"""How long to wait for a process's exit code, once its socket is closed."""
 
 
 class WorkerPool:
-    """Warm processes for judges; `size` of them at once for each function."""
+    """Warm processes for judges, at most `size` at once for each function."""
 
     def __init__(self, environment: Mapping[str, str], size: int | None = None) -> None:
         self._environment = environment
         self._size = size or usable_cores()
-        self._templates: dict[Setup, TemplateProcess] = {}
+        self._servers: dict[Setup, ForkServerProcess] = {}
 
-    async def judge(self, setup: Setup, asked: Asked) -> dict[str, Any]:
-        """The score of one judgement as plain data. Raises EvaluatorFailure."""
-        template = self._templates.pop(setup, None)
-        if template is None or template.is_gone:
-            lost = [template] if template is not None else []
-            template = TemplateProcess(setup, self._environment, self._size, max(START_S, asked.timeout_s))
-            self._templates[setup] = template
-            await _all_ended([*lost, *self._superfluous()])
-        else:
-            self._templates[setup] = template  # last: the most recently used
-        return await template.judge(asked)
+    async def judge(
+        self, setup: Setup, judgement: Judgement, config: dict[str, Any], timeout_s: float, variables: Mapping[str, str]
+    ) -> Score:
+        """Return the function's score. `variables` are in its environment meanwhile. Raises EvaluatorFailure."""
+        try:
+            body = frame([payload(judgement, config), variables])
+        except (TypeError, ValueError) as error:
+            raise EvaluatorFailure(f"The answer cannot be written as JSON: {error}") from None
+        pending = PendingJudgement(body, timeout_s, lambda question, rest: _answer(judgement, question, rest))
+        data = await (await self._server(setup, timeout_s)).judge(pending)
+        try:
+            return msgspec.convert(data, Score)
+        except msgspec.ValidationError as error:
+            raise EvaluatorFailure(f"{setup.reference}: its process sent an invalid score: {error}") from None
 
     async def aclose(self) -> None:
-        """Ends every process."""
-        templates, self._templates = list(self._templates.values()), {}
-        await _all_ended(templates)
+        """End every process."""
+        servers, self._servers = list(self._servers.values()), {}
+        await _end_all(servers)
 
-    def _superfluous(self) -> list[TemplateProcess]:
-        """The least recently used that nobody waits for, when there are too many."""
-        idle = [setup for setup, template in self._templates.items() if template.is_idle]
-        return [self._templates.pop(setup) for setup in idle[: max(0, len(self._templates) - MOST_TEMPLATES)]]
+    async def _server(self, setup: Setup, timeout_s: float) -> ForkServerProcess:
+        server = self._servers.pop(setup, None)
+        if server is not None and not server.is_gone:
+            self._servers[setup] = server  # last: the most recently used
+            return server
+        lost = [server] if server is not None else []
+        self._servers[setup] = server = ForkServerProcess(
+            setup, self._environment, self._size, max(IMPORT_S, timeout_s)
+        )
+        idle = [each for each, known in self._servers.items() if known.is_idle]
+        surplus = idle[: max(0, len(self._servers) - MAX_SERVERS)]
+        await _end_all([*lost, *(self._servers.pop(each) for each in surplus)])
+        return server
 
 
-async def _all_ended(templates: list[TemplateProcess]) -> None:
-    for template in templates:
-        template.end()  # all at once, and before anything is waited for: a cancellation finds nothing to leave behind
-    for template in templates:
-        await template.ended()
+class ForkServerProcess:
+    """A process that has imported one file, and the processes forked from it."""
+
+    def __init__(self, setup: Setup, environment: Mapping[str, str], size: int, import_s: float) -> None:
+        self._setup = setup
+        self._size = size
+        self._import_s = import_s
+        self._waiting: deque[PendingJudgement] = deque()
+        self._workers: set[WorkerProcess] = set()
+        self._exit_codes: dict[int, asyncio.Future[int]] = {}
+        self._will_dispatch = False
+        self._failure = ""
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[str] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._resources = ExitStack()
+        scratch = self._resources.enter_context(scratch_folder(setup.way))
+        self._control = Connection(self._received, lambda: None)
+        self._process = self._start(scratch, environment)
+        self._stop_watching = when_ended(self._process, self._on_end)
+        limits = WorkerLimits(
+            judgements=1 if setup.fresh else MAX_JUDGEMENTS, file_bytes=MAX_PRINTED_BYTES, scratch=scratch
+        )
+        self._control.send(frame(["setup", setup, limits, sys.path]))
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has to be started again."""
+        return self._ended.done()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no judgement to do."""
+        return self._ready.done() and not self._waiting and not any(worker.queue for worker in self._workers)
+
+    async def judge(self, pending: PendingJudgement) -> dict[str, Any]:
+        """Return the score as plain data. Raises EvaluatorFailure."""
+        await self._wait_for_import()
+        self._waiting.append(pending)
+        self.dispatch_soon()
+        try:
+            kind, found = await pending.done
+        finally:
+            if not pending.done.done() or pending.done.cancelled():
+                self._cancel(pending)
+        if kind == "failure":
+            raise EvaluatorFailure(found)
+        return dict(found)
+
+    def end(self) -> None:
+        """Kill the fork server and everything forked from it."""
+        for worker in list(self._workers):
+            worker.end()
+        self._control.close()
+        if not self._ended.done():
+            end_group(self._process.pid)
+
+    async def wait_ended(self) -> None:
+        """Wait until nothing is left of it."""
+        try:
+            await certain(self._ended, GRACE_S)
+        finally:
+            self._stop_watching()
+            self._process.poll()
+            self._output.close()
+            self._resources.close()
+
+    def dispatch_soon(self) -> None:
+        """Dispatch once per turn of the event loop: judgements for one process are sent together."""
+        if not self._will_dispatch:
+            self._will_dispatch = True
+            self._loop.call_soon(self._dispatch)
+
+    def take_back(self, pending: list[PendingJudgement]) -> None:
+        """Requeue judgements that a process was sent and did not start."""
+        self._waiting.extendleft(reversed(pending))
+        self.dispatch_soon()
+
+    def remove(self, worker: WorkerProcess) -> None:
+        """Forget a process that has ended or is about to."""
+        self._workers.discard(worker)
+        self.dispatch_soon()
+
+    async def exit_code(self, pid: int) -> int | None:
+        """Return a process's exit code, if the fork server reports it in time."""
+        known = self._exit_codes.setdefault(pid, self._loop.create_future())
+        await asyncio.wait([known], timeout=_EXIT_NEWS_S)
+        self._exit_codes.pop(pid, None)
+        return known.result() if known.done() else None
+
+    def _dispatch(self) -> None:
+        self._will_dispatch = False
+        if self.is_gone:
+            return
+        for worker in sorted(self._workers, key=lambda each: len(each.queue)):
+            while self._waiting and worker.has_room:
+                worker.add(self._waiting.popleft())
+            worker.send()
+        starting = sum(not worker.is_started for worker in self._workers)
+        for _ in range(min(self._size - len(self._workers), len(self._waiting) - starting)):
+            worker = WorkerProcess(self, self._setup.reference)
+            self._workers.add(worker)
+            worker.request_fork(self._control, frame(["fork"]))
+            worker.start_timer = self._loop.call_later(self._import_s, self._give_up_on, worker)
+
+    def _give_up_on(self, worker: WorkerProcess) -> None:
+        if not worker.is_started and not worker.is_gone:
+            end_group(self._process.pid)  # it no longer forks, so it is useless
+
+    def _cancel(self, pending: PendingJudgement) -> None:
+        if pending in self._waiting:
+            self._waiting.remove(pending)
+        for worker in list(self._workers):
+            if worker.queue and worker.queue[0] is pending:
+                worker.end()
+
+    async def _wait_for_import(self) -> None:
+        """Wait until the user's file is imported. Raises EvaluatorFailure if that fails."""
+        if not self._ready.done():
+            either: list[asyncio.Future[Any]] = [self._ready, self._ended]
+            await asyncio.wait(either, timeout=self._import_s, return_when=asyncio.FIRST_COMPLETED)
+        if not self._ready.done():
+            if not self._ended.done():
+                self._failure = f"{self._setup.reference} took longer than {self._import_s:g} s to import"
+                end_group(self._process.pid)
+            raise EvaluatorFailure(self._cause_of_death())
+        if self._ready.result():
+            raise EvaluatorFailure(self._ready.result())
+
+    def _cause_of_death(self) -> str:
+        how = f"{self._setup.reference}: the process it is imported in {ending_of(self._process.poll())}"
+        return (self._failure or how) + printed_tail(self._output)
+
+    def _start(self, scratch: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        # Landlock needs no prefix: the process restricts itself.
+        way = "limits" if self._setup.way == "landlock" else self._setup.way
+        try:
+            with self._control.remote as remote:
+                arguments = [sys.executable, "-u", "-c", _START, _HOME, str(remote.fileno())]
+                return subprocess.Popen(  # noqa: S603 - our own module
+                    [*prefix(way, scratch, self._setup.cwd, None), *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._output,
+                    stderr=self._output,
+                    env=environment,
+                    pass_fds=[remote.fileno()],
+                    start_new_session=True,
+                )
+        except BaseException:
+            self._control.close()
+            raise
+
+    def _received(self, message: Any) -> None:
+        if message[0] == "ended":
+            known = self._exit_codes.setdefault(message[1], self._loop.create_future())
+            if not known.done():
+                known.set_result(message[2])
+            if len(self._exit_codes) > self._size * 4:
+                self._exit_codes.pop(next(iter(self._exit_codes)))
+        elif not self._ready.done():
+            self._ready.set_result(message[1] if message[0] == "failed" else "")
+
+    def _on_end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+        self._process.poll()
+        for worker in list(self._workers):
+            worker.end()
+        how = self._cause_of_death()
+        for pending in self._waiting:
+            if not pending.done.done():
+                pending.done.set_result(["failure", how])
+        self._waiting.clear()
+
+
+async def _end_all(servers: list[ForkServerProcess]) -> None:
+    for server in servers:
+        server.end()  # all at once, before anything is awaited: a cancellation leaves nothing behind
+    for server in servers:
+        await server.wait_ended()
 
 
 def usable_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+async def _answer(judgement: Judgement, question: str, arguments: list[Any]) -> bytes:
+    """Answer a judge's question to the run, with the exception to raise if that fails.
+
+    Answers are pickled: they go to our own process, and nothing pickled is read from it.
+    """
+    answer: Any
+    try:
+        if question == "case":
+            answer = judgement.case
+        elif question != "ask" or judgement.ask is None:
+            answer = EvaluatorFailure("There is no model to ask")
+        else:
+            target, messages = arguments
+            answer = await judgement.ask(target, tuple(_as_message(each) for each in messages))
+    except Exception as error:
+        answer = EvaluatorFailure(str(error))
+    return framed(pickle.dumps(answer))
+
+
+def _as_message(data: Any) -> Message:
+    if not isinstance(data, dict) or data.get("role") not in ("system", "user", "assistant", "tool"):
+        raise EvaluatorFailure(f"A message needs a role and content, got {data!r:.100}")
+    content = data.get("content")
+    if isinstance(content, list) and all(isinstance(each, dict) and each.get("type") in PART_KINDS for each in content):
+        return Message(data["role"], tuple(PART_KINDS[each["type"]](each["value"]) for each in content))
+    return Message(data["role"], freeze(content))

@@ -10,17 +10,17 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from agentv.evaluators.code.isolation import limit_process, prefix, scratch_folder
-from agentv.evaluators.pool.setup import SCRIPT_FUNCTION, Way
+from agentv.evaluators.code.isolation import Way, limit_process, prefix, scratch_folder
 from agentv.model.evaluator import EvaluatorFailure
-from agentv.model.judgement import Judgement
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import Environment, judge_environment
 from agentv.support.processes.subprocesses import ProcessFailure, run_process
+
+SCRIPT_FUNCTION = "agentv_judge"
+"""The function that a script defines to be kept warm instead of being started for each answer."""
 
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 
@@ -113,35 +113,3 @@ def _defines_it(path: str, changed: int, size: int) -> bool:  # noqa: ARG001 - a
         return False
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     return any(isinstance(each, kinds) and each.name == SCRIPT_FUNCTION for each in tree.body)
-
-
-def payload(judgement: Judgement, config: dict[str, Any]) -> dict[str, Any]:
-    """What a judge is told, under the names of 2.x."""
-    return {
-        "question": judgement.question,
-        "expected_outcome": judgement.expected_outcome,
-        "expected_messages": judgement.expected_messages,
-        "reference_answer": judgement.reference_answer,
-        "candidate_answer": judgement.candidate_answer,
-        "output_messages": judgement.output_messages,
-        "guideline_files": judgement.guideline_files,
-        "input_files": judgement.input_files,
-        "input_messages": judgement.input_messages,
-        "context": judgement.context,
-        "trace_summary": judgement.trace_summary,
-        "execution_metrics": judgement.execution_metrics,
-        "workspace_path": judgement.workspace_path,
-        "file_changes": judgement.file_changes,
-        "config": config,
-    }
-
-
-def with_names_of_4x(told: dict[str, Any]) -> dict[str, Any]:
-    """The same with the names of 4.x besides. `output` is the text, which it has been since AgentV 4.38."""
-    return {
-        **told,
-        "criteria": told["expected_outcome"],
-        "input": told["input_messages"],
-        "output": told["candidate_answer"],
-        "expected_output": told["expected_messages"],
-    }
