@@ -213,7 +213,7 @@ TARGETS = Registry(
         "gemini-cli": "agentv.targets.agents.gemini_cli:GeminiCli",
         "pi-coding-agent": "agentv.targets.agents.pi_coding_agent:PiCodingAgent",
         "opencode": "agentv.targets.agents.opencode:OpenCode",
-        "python": "agentv.targets.programs.python:PythonFunction",
+        "python": "agentv.targets.programs.python:PythonTarget",
         "http": "agentv.targets.programs.http:Http",
         "replay": "agentv.targets.replay.replay:Replay",
         "mock": "agentv.targets.programs.mock:Mock",

@@ -14,7 +14,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.result import Result
 from agentv.model.values import FrozenDict
 from agentv.targets.programs.mock import Mock
-from agentv.targets.programs.python import PythonFunction
+from agentv.targets.programs.python import PythonTarget
 
 EXECUTORS = {"local": LocalExecutor}
 
@@ -182,7 +182,7 @@ def test_a_job_is_run_in_another_process_from_its_spec_alone(provider, tmp_path)
     (tmp_path / "agent.py").write_text("def answer(prompt):\n    return prompt\n")
     targets = {
         "mock": Mock(name="t", provider="mock"),
-        "python": PythonFunction(name="t", provider="python", function="agent.py:answer"),
+        "python": PythonTarget(name="t", provider="python", function="agent.py:answer"),
     }
     spec = RunSpec(run_id="r-1", targets=(targets[provider],), home=str(tmp_path))
     job = Job(CASE, "t", trial=2)

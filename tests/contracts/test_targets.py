@@ -21,7 +21,7 @@ from agentv.targets.apis.gemini import Gemini
 from agentv.targets.apis.openai import Azure, Compatible, OpenAI
 from agentv.targets.programs.cli import Cli
 from agentv.targets.programs.mock import Mock
-from agentv.targets.programs.python import PythonFunction
+from agentv.targets.programs.python import PythonTarget
 from agentv.targets.replay.replay import Replay
 from agentv.testing import FaultyServer
 
@@ -83,8 +83,8 @@ ANSWERING = {
     **model_apis(HELLO),
     "mock": Mock(name="t", provider="mock"),
     "mock with a delay": Mock(name="t", provider="mock", delay_ms=1.0),
-    "python": PythonFunction(name="t", provider="python", function="agent.py:plain"),
-    "python, async": PythonFunction(name="t", provider="python", function="agent.py:later"),
+    "python": PythonTarget(name="t", provider="python", function="agent.py:plain"),
+    "python, async": PythonTarget(name="t", provider="python", function="agent.py:later"),
     "cli": Cli(name="t", provider="cli", command_template="echo {PROMPT}"),
     "cli with files": Cli(name="t", provider="cli", command_template="cat {PROMPT_FILE} > {OUTPUT_FILE}"),
     "coding agent": agent(),
@@ -93,15 +93,15 @@ ANSWERING = {
 WAITING = {
     **model_apis(SILENT),
     "mock": Mock(name="t", provider="mock", delay_ms=60_000.0),
-    "python": PythonFunction(name="t", provider="python", function="agent.py:stuck"),
-    "python, async": PythonFunction(name="t", provider="python", function="agent.py:never"),
+    "python": PythonTarget(name="t", provider="python", function="agent.py:stuck"),
+    "python, async": PythonTarget(name="t", provider="python", function="agent.py:never"),
     "cli": Cli(name="t", provider="cli", command_template="sleep 60 & sleep 60"),
     "coding agent": agent(WAITS="yes"),
 }
 FAILING = {
     **{name: (target, "auth") for name, target in model_apis(BROKEN).items()},
     "mock": (Mock(name="t", provider="mock", fault_rate=1.0), "server"),
-    "python": (PythonFunction(name="t", provider="python", function="agent.py:broken"), "process"),
+    "python": (PythonTarget(name="t", provider="python", function="agent.py:broken"), "process"),
     "cli": (Cli(name="t", provider="cli", command_template="exit 1"), "process"),
     "coding agent": (agent(FAILS="yes"), "process"),
     "replay": (Replay(name="t", provider="replay", source="others.jsonl"), "invalid_response"),

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from agentv.engine.calls import prices
-from agentv.engine.calls.prices import PricedResponder, is_free, price_of, why_unpriced
+from agentv.engine.calls.prices import PricedResponder, price_of, why_unpriced
 from agentv.model.result import TokenUsage
 from agentv.targets.apis.anthropic import Anthropic
 from agentv.targets.apis.openai import Azure, Compatible, OpenAI
@@ -104,7 +104,7 @@ def test_an_answer_without_counts_has_no_cost():
     ],
 )
 def test_what_nobody_sends_a_bill_for_is_free(settings, free):
-    assert is_free(settings) == free
+    assert settings.is_free == free
 
 
 @pytest.mark.parametrize(

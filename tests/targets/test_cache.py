@@ -13,8 +13,8 @@ from agentv.model.result import TokenUsage
 from agentv.targets.apis.openai import OpenAI
 from agentv.targets.programs.http import Http
 from agentv.targets.programs.mock import Mock
-from agentv.targets.programs.python import PythonFunction
-from agentv.targets.replay.cache import ResponseCache, is_cacheable
+from agentv.targets.programs.python import PythonTarget
+from agentv.targets.replay.cache import ResponseCache
 from agentv.testing import FaultyServer
 
 KEY = "sk-very-secret-1"
@@ -261,7 +261,7 @@ def test_what_cannot_be_a_cache_is_an_error_before_anything_is_asked(project, fo
 KINDS = {
     "a model": (OpenAI(name="t", provider="openai", model="m"), True),
     "an address": (Http(name="t", provider="http", url="http://x"), True),
-    "a function": (PythonFunction(name="t", provider="python", function="a.py:b"), False),
+    "a function": (PythonTarget(name="t", provider="python", function="a.py:b"), False),
     "a mock": (Mock(name="t", provider="mock"), False),
     "a model that may not": (OpenAI(name="t", provider="openai", model="m", cache=False), False),
     "a mock that may": (Mock(name="t", provider="mock", cache=True), True),
@@ -270,7 +270,7 @@ KINDS = {
 
 @pytest.mark.parametrize(("settings", "expected"), KINDS.values(), ids=KINDS)
 def test_by_default_it_is_for(settings, expected):
-    assert is_cacheable(settings) is expected
+    assert settings.is_cacheable is expected
 
 
 RESPONSES = {

@@ -14,7 +14,7 @@ from agentv.model.message import Message, TextPart, ToolCall
 from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import TokenUsage
 from agentv.model.values import FrozenDict
-from agentv.targets.programs.python import GivenFunction, PythonFunction
+from agentv.targets.programs.python import GivenFunction, PythonTarget
 
 AGENT = """
 import asyncio
@@ -71,7 +71,7 @@ def agents(tmp_path):
 
 
 def named(function, **settings):
-    return PythonFunction(name="p", provider="python", function=function, **settings)
+    return PythonTarget(name="p", provider="python", function=function, **settings)
 
 
 def given(call):

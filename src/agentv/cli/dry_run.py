@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from agentv.engine.calls.open_targets import Targets
-from agentv.engine.calls.prices import Price, is_free, price_of
+from agentv.engine.calls.prices import Price, price_of
 from agentv.engine.job.artifacts import JobFiles
 from agentv.engine.job.conversation import prompt_lengths
 from agentv.engine.job.request import Question
@@ -92,7 +92,7 @@ def judge_estimate(settings: Target, calls: int, characters: int) -> Estimate:
 
 def _of(settings: Target) -> Estimate:
     most = getattr(settings, "max_output_tokens", None)
-    return Estimate(is_free=is_free(settings), price=price_of(settings), most_output=most)
+    return Estimate(is_free=settings.is_free, price=price_of(settings), most_output=most)
 
 
 def print_plan(session: Session, checked: Checked) -> None:

@@ -14,7 +14,6 @@ import msgspec
 
 from agentv.datasets.case.prompts import resolved_data
 from agentv.engine.answers.carried import Earlier
-from agentv.engine.calls.prices import is_free
 from agentv.engine.early_stop import Stopping
 from agentv.engine.gates import Stop
 from agentv.engine.interrupts import interruptible
@@ -270,7 +269,7 @@ class Running:
         """What a job cost: the answer, a simulated user, the judges. Raises AgentvError when that is not known."""
         metrics = None if result.cached else result.execution_metrics
         is_unknown = result.status != "error" and not result.cached and (metrics is None or metrics.cost_usd is None)
-        if is_unknown and not is_free(self._worker.targets.get(result.target).settings):
+        if is_unknown and not self._worker.targets.get(result.target).settings.is_free:
             raise CostUnknown(f"The target '{result.target}' does not say what its answers cost", "target")
         own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
         return own + _user_cost(result) + math.fsum(map(self._judge_cost, result.evaluator_results))
@@ -282,7 +281,7 @@ class Running:
             return cost
         for call in (found.evaluator_provider_request or {}).get("calls", ()):
             settings = self._worker.targets.get(call["target"]).settings
-            if "reply" in call and "cost_usd" not in call and not is_free(settings):
+            if "reply" in call and "cost_usd" not in call and not settings.is_free:
                 raise CostUnknown(f"The judge '{call['target']}' does not say what its answers cost", "judge")
         own = [call.get("cost_usd", 0.0) for call in (found.evaluator_provider_request or {}).get("calls", ())]
         return math.fsum((*own, *map(self._judge_cost, found.evaluator_results)))

@@ -34,10 +34,15 @@ class Request(Protocol):
     `messages` are chat messages with the contents of files put in and images as data URIs; `prompt` is the same as one
     text; `prompt_with_references` names files instead of holding them, for agents that open them. Guidelines come
     first in all three. `files` are the paths of file parts, guidelines not among them. `workspace` is the folder to
-    work in, where there is one; `open_log` opens a log, where logs are kept.
+    work in, where there is one; `open_log` opens a log, where logs are kept. `turn` and `said` count the replies and
+    the user's messages before this call in a conversation; `repeat` tells apart calls that ask the same.
     """
 
     case: EvalCase
+    prompt_id: str | None
+    turn: int
+    said: int
+    repeat: int
     trial: int
     attempt: int
     timeout_s: float

@@ -40,8 +40,10 @@ class TinyQuestion:
 
     def __init__(self, timeout_s: float) -> None:
         self.case = EvalCase("agentv-check", input=QUESTION)
+        self.prompt_id: str | None = None
         self.trial = 1
         self.attempt = 1
+        self.turn = self.said = self.repeat = 0
         self.timeout_s = timeout_s
         self.prompt = self.prompt_with_references = QUESTION
         self.messages: tuple[Message, ...] = self.case.input
@@ -71,14 +73,14 @@ async def _check(targets: Targets, name: str) -> Check:
         return _failed(name, provider, "settings", message)
     try:
         check = await _call(settings, responder)
-        return msgspec.structs.replace(check, note=settings.checked_where(targets.home) or None)
+        return msgspec.structs.replace(check, note=settings.check_note(targets.home) or None)
     finally:
         await responder.aclose()
 
 
 async def _call(settings: Target, responder: Responder) -> Check:
-    if settings.provider == "replay":
-        # It has answers to its own cases only; that its file was read is all there is to check.
+    if not settings.is_live:
+        # It has answers to its own cases only; reading its file is all there is to check.
         return Check(name=settings.name, provider=settings.provider, ok=True)
     started = time.perf_counter()
     try:

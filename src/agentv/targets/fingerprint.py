@@ -25,7 +25,7 @@ def fingerprint_of(settings: Target, secrets: Iterable[str], files: Mapping[str,
 
     A new key, name or number of workers does not change it.
     """
-    if not settings.can_be_told_apart:
+    if not settings.has_stable_fingerprint:
         return ""
     found = digest(
         {

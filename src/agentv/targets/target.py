@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -36,6 +36,15 @@ OTHER_TOOLS = {
 """Keys of AgentV 4.x, 5.x and promptfoo that no provider has unless it declares them itself."""
 
 
+class PriceKey(NamedTuple):
+    """Where to find a target's prices in the price list: by provider, or by address where one is given."""
+
+    model: str
+    provider: str | None = None
+    address: str | None = None
+    has_long_cache: bool = False
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Settings every provider takes. `aliases` and `unsupported` as `agentv.settings.settings_reader` reads them.
 
@@ -44,6 +53,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     aliases: ClassVar[dict[str, str]] = COMMON_ALIASES
     unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
+
+    is_api: ClassVar[bool] = False
+    """Whether calls go to an API: concurrency adapts to it, its time limit is shorter, and answers can be cached."""
+
+    is_live: ClassVar[bool] = True
+    """Whether something answers now; false for stored answers, which exist only for their own cases."""
 
     name: str
     provider: str
@@ -76,19 +91,39 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """
         return ()
 
-    def checked_where(self, home: str) -> str:  # noqa: ARG002
-        """What there is to know of the place that `agentv targets check` calls it in; mostly nothing."""
+    def check_note(self, home: str) -> str:  # noqa: ARG002
+        """A remark about where `agentv targets check` calls it; usually empty."""
         return ""
 
     @property
-    def can_be_told_apart(self) -> bool:
-        """Whether its settings, with the files they name, say all that shapes its answers."""
+    def has_stable_fingerprint(self) -> bool:
+        """Whether its settings, with the files they name, determine its answers."""
         return True
 
     @property
-    def works_in_a_folder(self) -> bool:
-        """Whether each job gets a folder of its own, when the case has none."""
+    def needs_workspace(self) -> bool:
+        """Whether each job gets a folder of its own when the case has none."""
         return False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether calls cost nothing."""
+        return not self.is_live
+
+    @property
+    def may_report_cost(self) -> bool:
+        """Whether its responses may state their cost."""
+        return True
+
+    @property
+    def price_key(self) -> PriceKey | None:
+        """Where its prices are listed; None for a target that is not billed by tokens."""
+        return None
+
+    @property
+    def is_cacheable(self) -> bool:
+        """Whether its answers may be cached; by default those of APIs, because others may do more than answer."""
+        return self.is_api if self.cache is None else self.cache
 
     def complaints(self) -> list[str]:
         """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""
@@ -107,6 +142,9 @@ class ModelApi(Target, frozen=True, kw_only=True):
         "max_tokens": "max_output_tokens",
         "reasoning_effort": "reasoning",
     }
+    is_api: ClassVar[bool] = True
+    price_list_name: ClassVar[str | None] = None
+    """The provider's name in the price list."""
 
     model: str | None = None
     system_prompt: str | None = None
@@ -118,6 +156,20 @@ class ModelApi(Target, frozen=True, kw_only=True):
     reasoning: dict[str, Any] | str | None = None
     headers: dict[str, str] = {}
     extra_body: dict[str, Any] = {}
+
+    @property
+    def may_report_cost(self) -> bool:
+        """Model APIs report tokens, not cost."""
+        return False
+
+    @property
+    def price_key(self) -> PriceKey | None:
+        """The model at its provider, or at another address."""
+        return self._price_key(self.price_list_name)
+
+    def _price_key(self, provider: str | None) -> PriceKey | None:
+        address = getattr(self, "base_url", None)
+        return None if provider is None and address is None else PriceKey(self.model or "", provider, address)
 
     def wanting(self, wanted: Wanted) -> Target:
         """With the model and temperature that are wanted, and the schema where the user asks for no form himself."""
@@ -156,3 +208,8 @@ def _has_host(address: str) -> bool:
         return bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def is_loopback(address: str | None) -> bool:
+    """Whether an address is on this machine."""
+    return address is not None and urlsplit(address).hostname in ("localhost", "127.0.0.1", "::1")

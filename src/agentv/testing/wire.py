@@ -139,6 +139,10 @@ class SampleRequest:
     asked: str | tuple[Message, ...] = "Hello"
     case: EvalCase = field(default_factory=lambda: EvalCase("sample"))
     timeout_s: float = 10.0
+    prompt_id: str | None = None
+    turn: int = 0
+    said: int = 0
+    repeat: int = 0
     trial: int = 1
     attempt: int = 1
     workspace: str | None = None

@@ -15,7 +15,7 @@ from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.runs.redaction import Redactor
 from agentv.runs.writer import ResultWriter
 from agentv.targets.fingerprint import files_of, fingerprint_of
-from agentv.targets.replay.cache import CachedResponder, ResponseCache, is_cacheable
+from agentv.targets.replay.cache import CachedResponder, ResponseCache
 from agentv.targets.replay.recorder import AS_IT_IS, RecordingResponder, Variant
 from agentv.targets.replay.stored_response import sent_by
 from agentv.targets.target import Target
@@ -59,7 +59,7 @@ class Layers:
         )
         if is_batching(responder):
             layered = BatchingResponder(responder, layered, limiter)
-        if self._cache is not None and is_cacheable(settings):
+        if self._cache is not None and settings.is_cacheable:
             # Outside the limit: what is on disk needs no place at the endpoint.
             layered = CachedResponder(layered, self._cache, self._fingerprint(settings))
         return self.around_replay(settings, layered, variant)

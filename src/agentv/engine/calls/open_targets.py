@@ -19,7 +19,7 @@ from agentv.model.judgement import Wanted
 from agentv.model.response import Responder, Response, TargetFailure
 from agentv.targets.replay.recorder import AS_IT_IS, Variant
 from agentv.targets.replay.recording import RecordedResponder, Recording, choose
-from agentv.targets.target import ModelApi, Target
+from agentv.targets.target import Target
 
 API_START, API_MOST = 10, 200
 API_TIMEOUT_S, PROCESS_TIMEOUT_S = 300.0, 1800.0
@@ -47,7 +47,9 @@ class LiveTarget:
         self.policy: RetryPolicy = policy_of(settings, retries)
         if spec.replay is not None:
             self.policy = msgspec.structs.replace(self.policy, initial_delay_s=0.0, max_delay_s=0.0)  # nobody to spare
-        self.timeout_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or _timeout_of(settings)
+        self.timeout_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or (
+            API_TIMEOUT_S if settings.is_api else PROCESS_TIMEOUT_S
+        )
         self._said_timeout_s = spec.timeout_s
         self._per_call = per_call
 
@@ -173,7 +175,7 @@ def concurrency_of(settings: Target, workers: int | None, configured: int | None
     said = first_given(workers, settings.workers, configured)
     if said:
         return said, said
-    if _is_api(settings):
+    if settings.is_api:
         return API_START, API_MOST
     return (cores := os.cpu_count() or 1), cores
 
@@ -184,11 +186,3 @@ def _opened(settings: Target, home: str) -> Responder:
     except NotImplementedError:
         message = f"Target '{settings.name}': provider '{settings.provider}' cannot be called"
         raise UsageError(message, hint="Its class has no method `open`") from None
-
-
-def _timeout_of(settings: Target) -> float:
-    return API_TIMEOUT_S if _is_api(settings) else PROCESS_TIMEOUT_S
-
-
-def _is_api(settings: Target) -> bool:
-    return isinstance(settings, ModelApi) or settings.provider == "http"

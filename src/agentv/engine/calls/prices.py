@@ -15,41 +15,18 @@ import msgspec
 from agentv.model.response import Request, Responder, Response
 from agentv.model.result import TokenUsage
 from agentv.targets.replay.stored_response import sent_by
-from agentv.targets.target import ModelApi, Target
+from agentv.targets.target import PriceKey, Target, is_loopback
 
 INSTALL = "pip install 'agentv[prices]'"
-
-_FREE = frozenset({"mock", "replay"})
-_FREE_AT_HOME = frozenset({"ollama", "vllm", "lm-studio", "llama-cpp"})
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_REPORTS_COST = frozenset({"openrouter"})
-_LISTED_AS = {
-    "openai": "openai",
-    "azure": "azure",
-    "anthropic": "anthropic",
-    "gemini": "google",
-    "openrouter": "openrouter",
-    "groq": "groq",
-    "deepseek": "deepseek",
-    "mistral": "mistral",
-    "together": "together",
-    "fireworks": "fireworks",
-    "xai": "x-ai",
-    "bedrock": "aws",
-    "cohere": "cohere",
-}
-"""Our providers and what the list calls them."""
 
 
 class Price:
     """What the tokens of one target cost. Models are looked up once each."""
 
-    def __init__(self, settings: ModelApi, provider: str | None, address: str | None) -> None:
-        self._model = settings.model or ""
-        if settings.provider == "pydantic_ai":
-            provider, _, self._model = self._model.partition(":")
-        self._place = {"provider_id": provider} if address is None else {"provider_api_url": address}
-        self._long_cache = getattr(settings, "prompt_caching", False) == "1h"
+    def __init__(self, key: PriceKey) -> None:
+        self._model = key.model
+        self._place = {"provider_id": key.provider} if key.address is None else {"provider_api_url": key.address}
+        self._long_cache = key.has_long_cache
         self._found: dict[str, Any] = {}
 
     @property
@@ -111,44 +88,27 @@ class PricedResponder:
 
 
 def price_of(settings: Target) -> Price | None:
-    """What is known about a target's prices; None for one that is no model API or on this machine, and without the
-    extra."""
-    if not isinstance(settings, ModelApi):
-        return None
-    address = getattr(settings, "base_url", None)
-    # A model of pydantic-ai names its provider itself, mostly as the list does.
-    listed = _LISTED_AS.get(settings.provider, "" if settings.provider == "pydantic_ai" else None)
-    if _is_at_home(address) or (listed is None and address is None) or _package() is None:
-        return None
-    return Price(settings, listed, address)
-
-
-def is_free(settings: Target) -> bool:
-    """Whether nobody sends a bill: for what calls no one, and for servers on this machine."""
-    address = getattr(settings, "base_url", None)
-    at_home = settings.provider in _FREE_AT_HOME and (address is None or _is_at_home(address))
-    return at_home or settings.provider in _FREE
+    """The prices of a target; None if it is not billed by tokens, runs on this machine, or the extra is missing."""
+    key = settings.price_key
+    return None if key is None or is_loopback(key.address) or _package() is None else Price(key)
 
 
 def why_unpriced(settings: Target) -> str | None:
-    """Why a budget cannot be held with a target, and what to do; None when its cost is known, or may be reported.
+    """Why a budget cannot be enforced for a target, and what to do; None if its cost is known or may be reported.
 
-    Commands, functions, addresses and agents may say what they cost; whether they do shows with the first answer.
+    Commands, functions, addresses and agents may report their cost; the first answer shows whether they do.
     """
-    if not isinstance(settings, ModelApi) or is_free(settings) or settings.provider in _REPORTS_COST:
+    if settings.is_free or settings.may_report_cost:
         return None
     price = price_of(settings)
     if price is not None and price.is_known:
         return None
     if _package() is None:
         return f"Prices come with a package that is not installed: {INSTALL}"
-    address = getattr(settings, "base_url", None)
+    key = settings.price_key
+    address = None if key is None else key.address
     where = f"of {settings.provider}" if address is None else f"at {urlsplit(address).hostname}"
-    return f"The list of prices does not have '{settings.model}' {where}"
-
-
-def _is_at_home(address: str | None) -> bool:
-    return address is not None and urlsplit(address).hostname in _LOOPBACK
+    return f"The list of prices does not have '{getattr(settings, 'model', None)}' {where}"
 
 
 @cache

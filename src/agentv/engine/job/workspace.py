@@ -34,12 +34,12 @@ class Workspaces:
 
     def of(self, job: Job, settings: Target) -> JobWorkspace | None:
         """The folder of a job: its case's, or an empty one for an agent that has no folder of its own."""
-        if job.case.details is NO_DETAILS and not settings.works_in_a_folder:
+        if job.case.details is NO_DETAILS and not settings.needs_workspace:
             return None  # as for most
         asked = job.case.workspace
-        if settings.provider == "replay":
+        if not settings.is_live:
             return None  # nobody works there: evaluators would look at files that the answer is not about
-        if asked is None and not settings.works_in_a_folder:
+        if asked is None and not settings.needs_workspace:
             return None
         return JobWorkspace(job, asked or _NO_TEMPLATE, self._kept_folder, self._environment)
 

@@ -102,8 +102,8 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         return complaints
 
     @property
-    def works_in_a_folder(self) -> bool:
-        """Whether each job gets a folder of its own, when the case has none."""
+    def needs_workspace(self) -> bool:
+        """Whether each job gets a folder of its own when the case has none."""
         return self.cwd is None
 
     @property

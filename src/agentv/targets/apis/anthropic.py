@@ -30,7 +30,7 @@ from agentv.targets.apis.model_api import (
     spoken,
     told,
 )
-from agentv.targets.target import Count, ModelApi, address_complaints, without
+from agentv.targets.target import Count, ModelApi, PriceKey, address_complaints, without
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION, VERSION_WITH_TEMPERATURE = "2026-10-21", "2023-06-01"
@@ -63,12 +63,19 @@ class Anthropic(ModelApi, frozen=True, kw_only=True):
         "endpoint": "base_url",
         "api_version": "version",
     }
+    price_list_name: ClassVar[str | None] = "anthropic"
 
     base_url: str | None = None
     api_key: str | None = None
     version: str | None = None
     thinking_budget: Count | None = None
     prompt_caching: bool | Literal["5m", "1h"] = False
+
+    @property
+    def price_key(self) -> PriceKey | None:
+        """What is cached for an hour has a price of its own."""
+        key = super().price_key
+        return None if key is None else key._replace(has_long_cache=self.prompt_caching == "1h")
 
     def complaints(self) -> list[str]:
         """No model, an address that is none, or settings that Anthropic refuses together."""

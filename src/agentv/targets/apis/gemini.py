@@ -68,6 +68,7 @@ class Gemini(ModelApi, frozen=True, kw_only=True):
         "variant": "model",
         "endpoint": "base_url",
     }
+    price_list_name: ClassVar[str | None] = "google"
 
     model: str | None = "gemini-2.5-flash"
     base_url: str | None = None

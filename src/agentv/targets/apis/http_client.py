@@ -38,6 +38,7 @@ from agentv.model.result import ErrorClass
 from agentv.settings.environment import SHORTEST_SECRET, redacted
 from agentv.support.json_values import mended_json
 from agentv.targets.apis.api_errors import reported_failure
+from agentv.targets.target import is_loopback
 
 MAX_ANSWER_BYTES = 64 * 2**20
 CONNECT_TIMEOUT_S = 30.0
@@ -52,7 +53,6 @@ _SECRET_HEADER = re.compile(r"auth|key|token|secret|password|cookie", re.IGNOREC
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Reply(NamedTuple):
@@ -165,7 +165,7 @@ def proxy_for(url: str) -> str | None:
     passwords of `~/.netrc` along that nobody configured. No proxy can reach this machine's own loopback.
     """
     parts = urlsplit(url)
-    if parts.hostname in _LOOPBACK or proxy_bypass(parts.netloc.rpartition("@")[2]):
+    if is_loopback(url) or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")

@@ -15,7 +15,7 @@ from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.chat_completions import Dialect, chat_wire
 from agentv.targets.apis.model_api import WireApi, key_of, open_api, overlaid
-from agentv.targets.target import ModelApi, Target, address_complaints, without
+from agentv.targets.target import ModelApi, PriceKey, Target, address_complaints, is_loopback, without
 
 OPENAI_URL = "https://api.openai.com/v1"
 PATHS = {"chat": "/chat/completions", "responses": "/responses"}
@@ -44,6 +44,7 @@ class OpenAI(ModelApi, frozen=True, kw_only=True):
         "deployment": "model",
         "variant": "model",
     }
+    price_list_name: ClassVar[str | None] = "openai"
 
     base_url: str | None = None
     api_key: str | None = None
@@ -132,6 +133,7 @@ class Azure(ModelApi, frozen=True, kw_only=True):
         "api_version": "version",
         "api_format": "api",
     }
+    price_list_name: ClassVar[str | None] = "azure"
 
     endpoint: str | None = None
     api_key: str | None = None
@@ -204,7 +206,7 @@ def _place(endpoint: str) -> _Place:
     return _Place(base, next(iter(parse_qs(query).get("api-version", ())), ""))
 
 
-class Preset(msgspec.Struct, frozen=True, kw_only=True):
+class ServicePreset(msgspec.Struct, frozen=True, kw_only=True):
     """One service. Without a `key_variable` it runs on this machine and asks for no key. `model` is an example."""
 
     title: str
@@ -213,60 +215,71 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     dialect: Dialect = Dialect()
     takes_schemas: bool = True
+    price_list_name: str | None = None
+    reports_cost: bool = False
 
 
-PRESETS: dict[str, Preset] = {
-    "openrouter": Preset(
+PRESETS: dict[str, ServicePreset] = {
+    "openrouter": ServicePreset(
         title="OpenRouter",
         base_url="https://openrouter.ai/api/v1",
         key_variable="OPENROUTER_API_KEY",
         model="openai/gpt-5-mini",
+        price_list_name="openrouter",
+        reports_cost=True,
     ),
-    "groq": Preset(
+    "groq": ServicePreset(
         title="Groq",
         base_url="https://api.groq.com/openai/v1",
         key_variable="GROQ_API_KEY",
         model="openai/gpt-oss-120b",
         dialect=Dialect(output_limit="max_completion_tokens"),
+        price_list_name="groq",
     ),
-    "deepseek": Preset(
+    "deepseek": ServicePreset(
         title="DeepSeek",
         base_url="https://api.deepseek.com/v1",
         key_variable="DEEPSEEK_API_KEY",
         model="deepseek-chat",
         # It takes JSON without a schema only.
         takes_schemas=False,
+        price_list_name="deepseek",
     ),
-    "mistral": Preset(
+    "mistral": ServicePreset(
         title="Mistral",
         base_url="https://api.mistral.ai/v1",
         key_variable="MISTRAL_API_KEY",
         model="mistral-large-latest",
         dialect=Dialect(seed="random_seed"),
+        price_list_name="mistral",
     ),
-    "together": Preset(
+    "together": ServicePreset(
         title="Together AI",
         base_url="https://api.together.xyz/v1",
         key_variable="TOGETHER_API_KEY",
         model="openai/gpt-oss-120b",
+        price_list_name="together",
     ),
-    "fireworks": Preset(
+    "fireworks": ServicePreset(
         title="Fireworks AI",
         base_url="https://api.fireworks.ai/inference/v1",
         key_variable="FIREWORKS_API_KEY",
         model="accounts/fireworks/models/deepseek-v3p1",
+        price_list_name="fireworks",
     ),
-    "xai": Preset(title="xAI", base_url="https://api.x.ai/v1", key_variable="XAI_API_KEY", model="grok-4"),
-    "github-models": Preset(
+    "xai": ServicePreset(
+        title="xAI", base_url="https://api.x.ai/v1", key_variable="XAI_API_KEY", model="grok-4", price_list_name="x-ai"
+    ),
+    "github-models": ServicePreset(
         title="GitHub Models",
         base_url="https://models.github.ai/inference",
         key_variable="GITHUB_TOKEN",
         model="openai/gpt-5-mini",
     ),
-    "ollama": Preset(title="Ollama", base_url="http://localhost:11434/v1", model="llama3.2"),
-    "vllm": Preset(title="vLLM", base_url="http://localhost:8000/v1", model="Qwen/Qwen3-8B"),
-    "lm-studio": Preset(title="LM Studio", base_url="http://localhost:1234/v1", model="qwen3-8b"),
-    "llama-cpp": Preset(title="llama.cpp", base_url="http://localhost:8080/v1", model="default"),
+    "ollama": ServicePreset(title="Ollama", base_url="http://localhost:11434/v1", model="llama3.2"),
+    "vllm": ServicePreset(title="vLLM", base_url="http://localhost:8000/v1", model="Qwen/Qwen3-8B"),
+    "lm-studio": ServicePreset(title="LM Studio", base_url="http://localhost:1234/v1", model="qwen3-8b"),
+    "llama-cpp": ServicePreset(title="llama.cpp", base_url="http://localhost:8080/v1", model="default"),
 }
 
 
@@ -274,9 +287,24 @@ class Compatible(OpenAI, frozen=True, kw_only=True):
     """A service that speaks OpenAI's API. Its address and the variable with its key need not be written."""
 
     @property
-    def preset(self) -> Preset:
+    def preset(self) -> ServicePreset:
         """The row of this target's provider."""
         return PRESETS[self.provider]
+
+    @property
+    def is_free(self) -> bool:
+        """A server on this machine."""
+        return self.preset.key_variable is None and (self.base_url is None or is_loopback(self.base_url))
+
+    @property
+    def may_report_cost(self) -> bool:
+        """Some services state the cost of each call."""
+        return self.preset.reports_cost
+
+    @property
+    def price_key(self) -> PriceKey | None:
+        """The model under the service's own name."""
+        return self._price_key(self.preset.price_list_name)
 
     def address(self, home: str) -> Address:
         """The service's own address and key; another address is sent the key that is written, and no other."""

@@ -25,7 +25,7 @@ from agentv.targets.apis.api_messages import (
     read_arguments,
 )
 from agentv.targets.apis.model_api import answered_something, given_only, key_of, sensible_usage, spoken
-from agentv.targets.target import ModelApi, address_complaints, without
+from agentv.targets.target import ModelApi, PriceKey, address_complaints, without
 
 INSTALL = "pip install 'agentv[pydantic-ai]'"
 
@@ -66,6 +66,14 @@ class PydanticAi(ModelApi, frozen=True, kw_only=True):
     prefix: ClassVar[str] = ""
     base_url: str | None = None
     api_key: str | None = None
+
+    @property
+    def price_key(self) -> PriceKey | None:
+        """A model that names its provider itself is mostly listed under the same name."""
+        if self.prefix:
+            return super().price_key
+        provider, _, model = (self.model or "").partition(":")
+        return PriceKey(model, provider, self.base_url)
 
     def complaints(self) -> list[str]:
         """No model, one without a provider, or an address that is none."""
@@ -114,6 +122,7 @@ class Bedrock(PydanticAi, frozen=True, kw_only=True):
     """
 
     prefix: ClassVar[str] = "bedrock:"
+    price_list_name: ClassVar[str | None] = "aws"
     aliases: ClassVar[dict[str, str]] = {
         **ModelApi.aliases,
         "aws_region": "region",
@@ -137,6 +146,7 @@ class Cohere(PydanticAi, frozen=True, kw_only=True):
     """
 
     prefix: ClassVar[str] = "cohere:"
+    price_list_name: ClassVar[str | None] = "cohere"
 
     def provider_settings(self, home: str) -> dict[str, Any]:
         """The key, which may stand in the nearest `.env`: the package does not read that."""

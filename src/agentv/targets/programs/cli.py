@@ -81,7 +81,7 @@ class Cli(Target, frozen=True, kw_only=True):
         files = (os.path.join(folder, word) for folder in where for word in words if word)
         return (path for path in files if os.path.isfile(path))
 
-    def checked_where(self, home: str) -> str:
+    def check_note(self, home: str) -> str:
         """Without a `cwd`, a run calls the command elsewhere."""
         return "" if self.cwd is not None else f"ran in {short(home)}; in a run, in the folder of each dataset"
 

@@ -48,6 +48,7 @@ class Http(Target, frozen=True, kw_only=True):
         "transform_request": "Use `body`, or a target of provider `python`",
         "query_params": "Write them into `url`",
     }
+    is_api: ClassVar[bool] = True
 
     url: str
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"

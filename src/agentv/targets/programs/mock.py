@@ -37,6 +37,11 @@ class Mock(Target, frozen=True, kw_only=True):
         """The same answers, delays and faults for the same cases, trials and attempts in every run."""
         return _MockResponder(self)
 
+    @property
+    def is_free(self) -> bool:
+        """It calls nothing."""
+        return True
+
     def complaints(self) -> list[str]:
         """A range of delays that is none."""
         if isinstance(self.delay_ms, list) and (len(self.delay_ms) != 2 or self.delay_ms[0] > self.delay_ms[1]):
@@ -85,8 +90,8 @@ class _MockResponder:
     async def _stumble(self, request: Request) -> None:
         """Waits, and fails, as the case, the trial and the attempt decide."""
         key = f"{request.case.id}\0{request.trial}"
-        if turn := _turn(request):
-            key += f"\0{turn}"
+        if request.turn:
+            key += f"\0{request.turn}"
         if self._most_s:
             from asyncio import sleep  # late: most mocks answer at once
 
@@ -99,12 +104,7 @@ class _MockResponder:
 
 
 def _of_turn(answers: tuple[Response, ...], request: Request) -> Response:
-    return answers[0] if len(answers) == 1 else answers[min(_turn(request), len(answers) - 1)]
-
-
-def _turn(request: Request) -> int:
-    """How many replies there were before this one."""
-    return getattr(request, "turn", 0)
+    return answers[0] if len(answers) == 1 else answers[min(request.turn, len(answers) - 1)]
 
 
 def _share(key: str) -> float:

@@ -17,7 +17,7 @@ from agentv.targets.target import COMMON_ALIASES, Target
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
 
-class PythonFunction(Target, frozen=True, kw_only=True):
+class PythonTarget(Target, frozen=True, kw_only=True):
     """A function, plain or async, named as `module:name` or `file.py:name`; `name` may lead to a method: `agent.ask`.
 
     It may take `messages`, `prompt`, `case`, `variables` and `trial` by name; one other parameter gets the prompt. One
@@ -69,7 +69,7 @@ class GivenFunction(Target, frozen=True, kw_only=True):
         return (self.call.__code__.co_filename,) if isinstance(self.call, FunctionType) else ()
 
     @property
-    def can_be_told_apart(self) -> bool:
+    def has_stable_fingerprint(self) -> bool:
         """Not for what carries values of its own, as objects, methods and closures do, nor for what is in no file."""
         call = self.call
         return isinstance(call, FunctionType) and not call.__closure__ and os.path.isfile(call.__code__.co_filename)

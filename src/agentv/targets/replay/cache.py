@@ -16,7 +16,6 @@ from agentv.model.case import case_to_data
 from agentv.model.response import Request, Responder, Response
 from agentv.model.values import digest, to_json
 from agentv.targets.replay.stored_response import StoredResponse, question_digest, restored, sent_by, stored
-from agentv.targets.target import ModelApi, Target
 
 SCHEMA_VERSION = 1
 
@@ -33,13 +32,6 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Entry).decode
-
-
-def is_cacheable(settings: Target) -> bool:
-    """What the target says; else whether it is a model: agents, commands and functions may do more than answer."""
-    if settings.cache is not None:
-        return settings.cache
-    return isinstance(settings, ModelApi) or settings.provider == "http"
 
 
 class ResponseCache:

@@ -18,6 +18,7 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "path": "from", "recording": "from"}
+    is_live: ClassVar[bool] = False
 
     source: str
 
