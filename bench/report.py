@@ -28,10 +28,10 @@ QUIET = ("--disable-background-networking", "--disable-component-update", "--dis
 def write_page(run: str, page: str) -> Callable[[], Any]:
     """The page, written as the command writes it."""
     from agentv.report.formats import write_report
-    from agentv.runs.opened_run import OpenedRun
+    from agentv.runs.store import RunStore
 
     def work() -> int:
-        opened = OpenedRun(run)
+        opened = RunStore.open(run)
         figures = opened.figures()
         write_report("html", opened, figures, page)
         return figures.done
@@ -41,9 +41,9 @@ def write_page(run: str, page: str) -> Callable[[], Any]:
 
 def read_and_sum(run: str) -> Callable[[], Any]:
     """Every record decoded and summed up, which any report has to do."""
-    from agentv.runs.opened_run import OpenedRun
+    from agentv.runs.store import RunStore
 
-    return lambda: OpenedRun(run).figures().done
+    return lambda: RunStore.open(run).figures().done
 
 
 def measurements(options: Options) -> Iterator[Measurement]:

@@ -28,20 +28,20 @@ class Keys(msgspec.Struct):
 
 def scan(path: str) -> Callable[[], Any]:
     """What is done: hashes of the keys."""
-    from agentv.runs.scan import scan as done_jobs
+    from agentv.runs.done_jobs import DoneJobs
 
-    return lambda: len(done_jobs(path))
+    return lambda: len(DoneJobs.read(Path(path)))
 
 
 def take_up(path: str) -> Callable[[], Any]:
     """All that `--resume` reads of the records before its first call: what is done, and the figures so far."""
-    from agentv.runs.scan import scan as done_jobs
-    from agentv.runs.store import read_run
+    from agentv.runs.done_jobs import DoneJobs
+    from agentv.runs.store import RunStore
     from agentv.runs.summary import SummaryBuilder
 
     def work() -> int:
-        done = done_jobs(path)
-        SummaryBuilder("r").add_all(read_run(path))
+        done = DoneJobs.read(Path(path))
+        SummaryBuilder("r").add_all(RunStore.open(path).records())
         return len(done)
 
     return work

@@ -179,6 +179,18 @@ EXECUTORS = Registry(
 )
 """Where jobs run. One that spreads them over machines is a package of its own that adds itself here."""
 
+RESULT_FORMATS = Registry(
+    "agentv.result_formats",
+    rows={
+        "jsonl": "agentv.runs.result_formats:RecordLines",
+        "agentv-jsonl": "agentv.runs.agentv_rows:AgentvLines",
+        "agentv-yaml": "agentv.runs.agentv_rows:AgentvYaml",
+    },
+    aliases={},
+    noun="result formats",
+)
+"""Files that runs are read from: ours, and those of other tools."""
+
 _COMPATIBLE = "agentv.targets.apis.openai:Compatible"
 _PYDANTIC_AI = "agentv.targets.apis.pydantic_ai"
 

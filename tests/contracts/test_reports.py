@@ -9,7 +9,7 @@ import pytest
 from agentv.errors import UsageError
 from agentv.registry import REPORTS
 from agentv.report.formats import ReportFormat, format_of, report_format, write_report
-from agentv.runs.opened_run import OpenedRun
+from agentv.runs.store import RunStore
 
 NAMES = REPORTS.names()
 ROWS = Path(__file__).parents[1] / "data/results/agentv_rows.jsonl"
@@ -20,7 +20,7 @@ def results(folder):
     """Records in another tool's form, with texts of all kinds."""
     lines = map(json.loads, ROWS.read_text(encoding="utf-8").splitlines())
     folder.write("index.jsonl", [data["row"] for data in lines if "refused" not in data])
-    return OpenedRun("index.jsonl")
+    return RunStore.open("index.jsonl")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,7 +61,7 @@ def test_the_command_has_an_option_for_it_and_knows_its_extension(name, results,
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_without_results_is_reported_too(name, folder):
     folder.write("empty.jsonl", "")
-    run = OpenedRun("empty.jsonl")
+    run = RunStore.open("empty.jsonl")
     write_report(name, run, run.figures(), "report")
     assert Path("report").stat().st_size
 

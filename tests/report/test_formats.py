@@ -13,13 +13,13 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from agentv import AgentvError
 from agentv.report.formats import report_format, write_report
 from agentv.report.github import append_step_summary, notes_of
-from agentv.runs.opened_run import OpenedRun
+from agentv.runs.store import RunStore
 
 ACTING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def written(name, path):
-    run = OpenedRun(path)
+    run = RunStore.open(path)
     stream = io.BytesIO()
     report_format(name).write(run, run.figures(), stream)
     return stream.getvalue()
@@ -120,7 +120,7 @@ def test_csv_keeps_every_letter_and_shows_what_acts(hostile):
 
 def test_parquet_holds_the_rows_with_their_types(shop):
     parquet = pytest.importorskip("pyarrow.parquet")
-    write_report("parquet", OpenedRun("run"), OpenedRun("run").figures(), "results.parquet")
+    write_report("parquet", RunStore.open("run"), RunStore.open("run").figures(), "results.parquet")
     rows = {row["eval_id"]: row for row in parquet.read_table("results.parquet").to_pylist()}
     assert [rows[name]["score"] for name in ("passes", "nearly", "fails", "breaks")] == [1.0, 0.7, 0.2, None]
     assert rows["passes"]["tags"] == ["first"] and rows["fails"]["line"] == 3
@@ -129,7 +129,7 @@ def test_parquet_holds_the_rows_with_their_types(shop):
 def test_parquet_takes_any_text(hostile):
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(io.BytesIO(written("parquet", hostile)))
-    assert table.num_rows == len(list(OpenedRun(hostile).results()))
+    assert table.num_rows == len(list(RunStore.open(hostile).records()))
 
 
 def test_markdown_has_the_figures_with_their_intervals_and_what_did_not_pass(shop):
@@ -160,7 +160,7 @@ def test_markdown_of_an_unfinished_run_says_so(shop):
 
 def test_github_notes_point_at_the_line_of_the_case(shop, monkeypatch):
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
-    notes = list(notes_of(OpenedRun("run")))
+    notes = list(notes_of(RunStore.open("run")))
     assert notes[0].startswith("::error file=evals/shop.jsonl,line=4,title=breaks (shop)::process error: KeyError")
     assert notes[1].startswith("::error file=evals/shop.jsonl,line=3,title=fails (shop)::score 0.200")
     assert notes[2].startswith("::warning file=evals/shop.jsonl,line=2,title=nearly (shop)::score 0.700")
@@ -169,17 +169,17 @@ def test_github_notes_point_at_the_line_of_the_case(shop, monkeypatch):
 
 def test_github_paths_start_at_the_checkout(shop, monkeypatch):
     monkeypatch.setenv("GITHUB_WORKSPACE", str(shop.path.parent))
-    assert f"file={shop.path.name}/evals/shop.jsonl," in next(notes_of(OpenedRun("run")))
+    assert f"file={shop.path.name}/evals/shop.jsonl," in next(notes_of(RunStore.open("run")))
 
 
 def test_github_paths_are_found_when_the_run_is_reported_from_elsewhere(shop, monkeypatch):
     monkeypatch.setenv("GITHUB_WORKSPACE", str(shop.path.parent))
     monkeypatch.chdir(shop.path.parent)
-    assert f"file={shop.path.name}/evals/shop.jsonl," in next(notes_of(OpenedRun(f"{shop.path.name}/run")))
+    assert f"file={shop.path.name}/evals/shop.jsonl," in next(notes_of(RunStore.open(f"{shop.path.name}/run")))
 
 
 def test_github_notes_are_one_line_each_and_say_how_many_there_are(hostile):
-    notes = list(notes_of(OpenedRun(hostile)))
+    notes = list(notes_of(RunStore.open(hostile)))
     assert len(notes) == 11
     assert notes[-1].endswith("10 of 20 are noted")
     assert not any("\n" in note or ACTING.search(note) or len(note) > 1500 for note in notes)
@@ -187,14 +187,14 @@ def test_github_notes_are_one_line_each_and_say_how_many_there_are(hostile):
 
 def test_the_step_summary_is_added_to(shop):
     shop.write("summary.md", "before\n")
-    append_step_summary(OpenedRun("run"), OpenedRun("run").figures(), "summary.md")
+    append_step_summary(RunStore.open("run"), RunStore.open("run").figures(), "summary.md")
     text = Path("summary.md").read_text()
     assert text.startswith("before\n## Run ") and "### Failed: 1" in text
 
 
 def test_a_report_that_cannot_be_written_leaves_the_old_one(shop, monkeypatch):
     shop.write("report.md", "old")
-    run = OpenedRun("run")
+    run = RunStore.open("run")
     figures = run.figures()
     shop.write("run/results.jsonl", b"{}\n")
     with pytest.raises(AgentvError):

@@ -10,13 +10,13 @@ import pytest
 
 from agentv.report.formats import write_report
 from agentv.report.html import joined, page_file
-from agentv.runs.opened_run import OpenedRun
+from agentv.runs.store import RunStore
 
 BLOCK = re.compile(r'<script type="text/plain" data-block="(\w+)" data-first="(\d+)">([A-Za-z0-9+/=]*)</script>')
 
 
 def page_of(path, file="report.html"):
-    run = OpenedRun(path)
+    run = RunStore.open(path)
     write_report("html", run, run.figures(), file)
     return Path(file).resolve()
 
@@ -177,7 +177,7 @@ def test_a_link_leads_to_the_same_view(shop, chromium):
 
 def test_hostile_texts_are_shown_as_text(hostile, chromium):
     with chromium(page_of(hostile, hostile / "page.html")) as page:
-        total = len(list(OpenedRun(hostile).results()))
+        total = len(list(RunStore.open(hostile).records()))
         for number in range(total):
             page.evaluate(f"location.hash = 'open={number}'")
             page.locator(".detail .place").get_by_text(f"{number + 1} of {total}").wait_for()

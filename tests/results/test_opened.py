@@ -4,7 +4,7 @@ import pytest
 
 import agentv
 from agentv.runs.folder import RunFolder
-from agentv.runs.opened_run import OpenedRun
+from agentv.runs.store import RunStore
 
 CASES = [
     {
@@ -24,7 +24,7 @@ def run_of(folder, **options):
 @pytest.mark.parametrize("trials", [1, 2])
 def test_figures_are_those_of_the_summary(folder, trials):
     kept = run_of(folder, trials=trials).summary.targets["lower"]
-    found = OpenedRun("run").figures()
+    found = RunStore.open("run").figures()
     [target] = found.summary.targets.values()
     assert (target.cases, target.scored, target.errors) == (kept.cases, kept.scored, kept.errors)
     assert target.mean == pytest.approx(kept.mean) and target.ci95 == pytest.approx(kept.ci95)
@@ -35,7 +35,7 @@ def test_figures_are_those_of_the_summary(folder, trials):
 def test_an_early_stop_keeps_its_label_and_its_intervals(folder, trials):
     kept = run_of(folder, stop_when="0.2", trials=trials).summary.targets["lower"]
     assert kept.early_stop is not None and kept.skipped
-    found = OpenedRun("run").figures()
+    found = RunStore.open("run").figures()
     target = found.summary.targets["lower"]
     assert (target.ci95, target.early_stop, target.evaluators) == (kept.ci95, kept.early_stop, kept.evaluators)
     assert target == kept
@@ -48,7 +48,7 @@ def test_a_run_that_was_killed_is_unfinished(folder):
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:10]) + lines[10][:20])
     RunFolder("run").summary_path.unlink()
-    found = OpenedRun("run").figures()
+    found = RunStore.open("run").figures()
     assert (found.done, found.jobs, found.unfinished) == (10, 60, True)
     assert found.summary.targets["lower"].skipped == 50
 
@@ -57,7 +57,7 @@ def test_records_that_went_after_the_end_are_counted(folder):
     run_of(folder)
     path = RunFolder("run").results_path
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:58]))
-    found = OpenedRun("run").figures()
+    found = RunStore.open("run").figures()
     assert found.standing == "58 of 60 jobs are done; 2 records that the run wrote are gone from its results"
 
 
@@ -67,4 +67,4 @@ def test_cases_come_with_their_lines(folder):
         [{"id": "one", "input": "x", "expected_outcome": "y"}, {"id": "two", "input": "x", "expected_outcome": "y"}],
     )
     agentv.evaluate("a.jsonl", str.lower, evaluators=[{"type": "contains", "value": "x"}], out="run")
-    assert OpenedRun("run").lines() == {("a.jsonl", "one"): 1, ("a.jsonl", "two"): 2}
+    assert RunStore.open("run").case_lines() == {("a.jsonl", "one"): 1, ("a.jsonl", "two"): 2}

@@ -7,10 +7,10 @@ import pytest
 
 from agentv import AgentvError, UsageError
 from agentv.model.manifest import RunManifest
+from agentv.runs.catalogue import entries
 from agentv.runs.folder import RunFolder
-from agentv.runs.opened_run import OpenedRun
-from agentv.runs.record import encode_record
-from agentv.runs.store import brief_records, find_runs, read_run
+from agentv.runs.record import ScoreRecord, encode_record
+from agentv.runs.store import RunStore
 from made_results import made
 
 RESULTS = [made(run_id="run", eval_id=name) for name in "abc"]
@@ -47,42 +47,42 @@ def ours(path, lines=LINES):
 
 def test_a_run_is_read_from_its_folder_and_from_its_file(tmp_path):
     path = ours(tmp_path / "run")
-    assert list(read_run(path)) == list(read_run(path / "results.jsonl")) == RESULTS
+    assert list(RunStore.open(path).records()) == list(RunStore.open(path / "results.jsonl").records()) == RESULTS
 
 
 def test_a_run_without_a_result_is_empty(tmp_path):
-    assert list(read_run(ours(tmp_path / "run", None))) == []
+    assert list(RunStore.open(ours(tmp_path / "run", None)).records()) == []
 
 
 def test_a_run_that_finished_and_lost_its_results_is_no_empty_run(tmp_path):
     path = ours(tmp_path / "run", None)
     RunFolder(path).write_manifest(RunManifest(run_id="run", started_at="", finished_at="2026-01-02T03:04:05Z"))
     with pytest.raises(AgentvError, match=r"gone\n  run.json says that it finished, and there is no results.jsonl"):
-        read_run(path)
+        RunStore.open(path).records()
 
 
 @pytest.mark.parametrize("cut", [1, 20, len(encode_record(RESULTS[2])) - 1])
 def test_a_torn_last_line_of_a_run_is_not_there_yet(tmp_path, cut):
     path = ours(tmp_path / "run", LINES[:-cut])
     # Without its newline alone, the record is whole.
-    assert list(read_run(path)) == (RESULTS if cut == 1 else RESULTS[:2])
+    assert list(RunStore.open(path).records()) == (RESULTS if cut == 1 else RESULTS[:2])
 
 
 @pytest.mark.parametrize("name", ["index.jsonl", ".internal/index.jsonl"])
 def test_folders_of_agentv_are_read(folder, name):
     folder.write(f"2026-07-05T03-35-53-313Z/{name}", [ROW | {"test_id": "b"}])
-    (result,) = read_run("2026-07-05T03-35-53-313Z")
+    (result,) = RunStore.open("2026-07-05T03-35-53-313Z").records()
     assert (result.run_id, result.eval_id, result.score) == ("2026-07-05T03-35-53-313Z", "x", 0.5)
 
 
 def test_files_of_agentv_are_read_without_a_last_newline_and_with_a_mark(folder):
     folder.write("eval_1.jsonl", b"\xef\xbb\xbf" + json.dumps(ROW).encode() + b"\n\n" + json.dumps(ROW).encode())
-    assert [result.run_id for result in read_run("eval_1.jsonl")] == ["eval_1", "eval_1"]
+    assert [result.run_id for result in RunStore.open("eval_1.jsonl").records()] == ["eval_1", "eval_1"]
 
 
 def test_yaml_documents_are_read_with_texts_as_texts(folder):
     folder.write("eval_1.yaml", YAML)
-    first, second, third = read_run("eval_1.yaml")
+    first, second, third = RunStore.open("eval_1.yaml").records()
     assert (first.timestamp, first.eval_id, first.candidate_answer) == ("2026-01-03T12:06:39.922Z", "007", "no")
     assert (second.status, second.score, second.candidate_answer) == ("ok", 1.0, "two\nlines\n")
     assert (third.eval_id, third.status, third.error.error_class) == ("z", "error", "timeout")
@@ -90,7 +90,7 @@ def test_yaml_documents_are_read_with_texts_as_texts(folder):
 
 def test_our_records_are_read_from_yaml_too(folder):
     folder.write("out.yaml", msgspec.yaml.encode(RESULTS[0]))
-    assert list(read_run("out.yaml")) == RESULTS[:1]
+    assert list(RunStore.open("out.yaml").records()) == RESULTS[:1]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_our_records_are_read_from_yaml_too(folder):
 def test_what_is_no_result_is_an_error_with_its_place(folder, name, content, said):
     folder.write(name, content)
     with pytest.raises(AgentvError) as raised:
-        list(read_run(name))
+        list(RunStore.open(name).records())
     assert said in str(raised.value)
 
 
@@ -121,16 +121,16 @@ def test_a_job_that_is_there_twice_ends_reading_whoever_reads(folder, name, betw
     records = [*RESULTS, *(made(eval_id=str(number), prompt="p") for number in range(between)), RESULTS[1]]
     path = folder.path / name
     path.write_bytes(b"".join(map(encode_record, records)) if name == "results.jsonl" else _documents(records))
-    for read in (read_run, brief_records, OpenedRun.figures):
+    for read in (RunStore.records, lambda run: run.records(ScoreRecord), RunStore.figures):
         with pytest.raises(AgentvError, match="A job is twice") as error:
-            list(read(OpenedRun(path) if read is OpenedRun.figures else path))
+            list(read(RunStore.open(path)))
         place = f"{'line' if name == 'results.jsonl' else 'document'} {len(records)}"
         assert f"again at {place}\n  b of d.jsonl, target t, trial 1" in str(error.value)
 
 
 def test_rows_of_other_tools_may_repeat_a_case_because_they_do_not_number_trials(folder):
     folder.write("rows.jsonl", (json.dumps(ROW) + "\n") * 3)
-    assert OpenedRun(folder.path / "rows.jsonl").figures().done == 3
+    assert RunStore.open(folder.path / "rows.jsonl").figures().done == 3
 
 
 def _documents(records):
@@ -142,12 +142,12 @@ def test_what_is_no_run_is_refused_before_anything_is_read(folder, name):
     (folder.path / "empty").mkdir()
     folder.write("notes.txt", "x")
     with pytest.raises(UsageError, match=name):
-        read_run(name)
+        RunStore.open(name).records()
 
 
 def test_runs_of_a_project_are_found_the_newest_first(tmp_path):
     results = tmp_path / ".agentv" / "results"
-    assert find_runs(tmp_path) == []
+    assert entries(results) == []
     ours(results / "20260101-000000-aaaa")
     ours(results / "20260102-000000-bbbb")
     (results / "eval_2026-01-03T12-06-39-922Z.jsonl").write_text(json.dumps(ROW))
@@ -155,11 +155,11 @@ def test_runs_of_a_project_are_found_the_newest_first(tmp_path):
     (results / "2026-07-05T03-35-53-313Z" / ".internal").mkdir(parents=True)
     (results / "2026-07-05T03-35-53-313Z" / ".internal" / "index.jsonl").write_text(json.dumps(ROW))
     (results / "other").mkdir()
-    found = find_runs(tmp_path)
-    assert [(run.run_id, run.manifest is not None) for run in found] == [
-        ("eval_2026-01-03T12-06-39-922Z", False),
-        ("20260102-000000-bbbb", True),
-        ("20260101-000000-aaaa", True),
-        ("2026-07-05T03-35-53-313Z", False),
+    found = entries(results)
+    assert [(run.run_id, run.state) for run in found] == [
+        ("eval_2026-01-03T12-06-39-922Z", "foreign"),
+        ("2026-07-05T03-35-53-313Z", "foreign"),
+        ("20260102-000000-bbbb", "unfinished"),
+        ("20260101-000000-aaaa", "unfinished"),
     ]
-    assert [len(list(read_run(run.path))) for run in found] == [1, 3, 3, 1]
+    assert [run.done for run in found] == [1, 1, 3, 3]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentv.errors import UsageError
-from agentv.runs.store import BriefRecord, brief_records
+from agentv.runs.record import ScoreRecord
+from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
 
 if TYPE_CHECKING:
@@ -59,11 +60,12 @@ class Column:
 class RunScores:
     """What a run scored. `cases` are in order of appearance, and everything else refers to them by number.
 
-    `tags` are numbers of `tag_sets`; `starts` are the bytes at which the first scored record of each case starts,
+    `tags` are numbers of `tag_sets`; `starts` are the offsets of the first scored record of each case,
     None where there is none. `picked` is the target, or else the prompt, that alone is looked at.
     """
 
     def __init__(self, path: Path | str, label: str, picked: str | None = None) -> None:
+        self.run = RunStore.open(path)
         self.path = path
         self.label = label
         self.cases: dict[CaseKey, int] = {}
@@ -81,14 +83,14 @@ class RunScores:
         self._targets: dict[str, None] = {}
         self._prompts: dict[str | None, None] = {}
         if picked is None:
-            for start, record in brief_records(path):
+            for start, record in self.run.entries(ScoreRecord):
                 self._add(start, record)
         else:
             self._pick(picked)
 
     def _pick(self, name: str) -> None:
         targets, prompts = set(), set()
-        for start, record in brief_records(self.path):
+        for start, record in self.run.entries(ScoreRecord):
             targets.add(record.target)
             prompts.add(record.prompt)
             if record.target == name:
@@ -102,7 +104,7 @@ class RunScores:
             hint = did_you_mean(name, {*targets, *named}) or known
             what = "target or prompt" if named else "target"
             raise UsageError(f"No result of the {what} '{name}' in {self.path}", hint=hint)
-        for start, record in brief_records(self.path):
+        for start, record in self.run.entries(ScoreRecord):
             if record.prompt == name:
                 self._add(start, record)
 
@@ -121,7 +123,7 @@ class RunScores:
         """Whether any case is part of a conversation."""
         return self._talk
 
-    def _add(self, start: int | None, record: BriefRecord | Result) -> None:
+    def _add(self, start: int, record: ScoreRecord | Result) -> None:
         self.records += 1
         key = (record.dataset, record.eval_id, record.target, record.prompt)
         case = self.cases.setdefault(key, len(self.cases))
@@ -150,7 +152,7 @@ class RunScores:
                     column = self.evaluators[found.name] = Column()
                 column.add(case, found.score)
 
-    def _add_use(self, case: int, record: BriefRecord | Result) -> None:
+    def _add_use(self, case: int, record: ScoreRecord | Result) -> None:
         metrics = record.execution_metrics
         # What comes from a cache took no time and cost nothing here, and says nothing of the target.
         if metrics is None or record.cached or record.status == "error":

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice, repeat
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentv.comparison.comparison import Change, Comparison, Outcome, Pair, Part, Side, Use
 from agentv.comparison.scores import Column, Folded, RunScores, clusters_of
 from agentv.errors import AgentvError, UsageError
-from agentv.runs.folder import RunFolder
-from agentv.runs.store import read_run, whole_record
 from agentv.runs.summary import reason_of
 from agentv.runs.trials import rank, unit_of
 from agentv.stats.intervals import MeanAccumulator
@@ -56,6 +53,8 @@ def compare_runs(
     sides = first, second
     if paired is not None and any(side.stopped_early for side in sides):
         paired = _as_drawn(joined, paired)
+    with before.run, after.run:
+        changed = tuple(_changes(joined, pairs, changes))
     return Comparison(
         sides=sides,
         paired=paired,
@@ -65,7 +64,7 @@ def compare_runs(
         ties=len(pairs) - pairs.wins - pairs.losses,
         common=joined.rows,
         pairs=pairs,
-        changes=tuple(_changes(joined, pairs, changes)),
+        changes=changed,
         evaluators=_evaluators(joined, seed),
         tags=_tags(joined, seed),
         cost=_use(joined, before.cost, after.cost),
@@ -168,7 +167,7 @@ def side_of(side: Folded, mean: Estimate | None) -> Side:
         error_classes=dict(run.error_classes),
         unscored=run.unscored,
         mean=mean,
-        stopped_early=_stopped_early(run.path),
+        stopped_early=_stopped_early(run),
     )
 
 
@@ -247,11 +246,7 @@ def _record(joined: Joined, side: int, row: int) -> Result | None:
     folded = joined.sides[side]
     case = folded.first[row]
     start = folded.run.starts[case]
-    if start is not None:
-        return whole_record(folded.run.path, start)
-    key = next(key for key, number in folded.run.cases.items() if number == case)
-    found = (result for result in read_run(folded.run.path) if result.score is not None)
-    return next((each for each in found if (each.dataset, each.eval_id, each.target, each.prompt) == key), None)
+    return None if start is None else folded.run.run.read(start)
 
 
 def _evaluators(joined: Joined, seed: int) -> tuple[Part, ...]:
@@ -298,8 +293,8 @@ def _use(joined: Joined, before: Column, after: Column) -> Use | None:
 
 def _as_drawn(joined: Joined, paired: Paired) -> Paired:
     """With an interval that holds for runs that were stopped early, where all of them drew in the same order."""
-    stopped = [side for side in joined.sides if _stopped_early(side.run.path)]
-    seeds = {RunFolder(side.run.path).read_manifest().seed or 0 for side in stopped}
+    stopped = [side for side in joined.sides if _stopped_early(side.run)]
+    seeds = {(manifest.seed or 0) for side in stopped if (manifest := side.run.run.manifest)}
     if len(seeds) > 1:
         return paired
     (seed,), side = seeds, stopped[0]
@@ -315,10 +310,9 @@ def _as_drawn(joined: Joined, paired: Paired) -> Paired:
     return compare_drawn(paired, (sums[key] for key in sorted(sums)), max(count for _, count in sums.values()))
 
 
-def _stopped_early(path: Path | str) -> bool:
-    folder = RunFolder(path)
+def _stopped_early(run: RunScores) -> bool:
     try:
-        return folder.manifest_path.is_file() and folder.read_manifest().stopped_early
+        return run.run.manifest is not None and run.run.manifest.stopped_early
     except AgentvError:
         return False  # a manifest of another version; the records are read all the same
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,16 @@ Stage = Literal["setup", "target", "evaluator", "teardown"]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A score. A record with another number is refused when it is read."""
 Ending = Literal["script", "goal_met", "gave_up", "stop", "max_turns"]
+
+
+class JobKey(NamedTuple):
+    """The identity of a job inside its run."""
+
+    dataset_path: str
+    eval_id: str
+    target: str
+    prompt: str | None
+    trial: int
 
 
 def _schema_version() -> int:
@@ -155,3 +165,8 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     fingerprint: str | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
+
+    @property
+    def key(self) -> JobKey:
+        """The job that this record belongs to."""
+        return JobKey(self.dataset_path, self.eval_id, self.target, self.prompt, self.trial)

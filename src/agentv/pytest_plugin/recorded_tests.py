@@ -22,9 +22,9 @@ from agentv.model.values import to_json
 from agentv.report.figures import visible
 from agentv.report.formats import format_of, write_report
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder, new_run_id
-from agentv.runs.opened_run import OpenedRun
 from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
+from agentv.runs.store import RunStore
 from agentv.settings.environment import load_environment
 
 _LONGEST_REASON = 2_000
@@ -92,7 +92,7 @@ class Recording:
         folder.write_manifest(self._manifest(run_id, results))
         folder.cases_path.write_bytes(b"".join(redact(line.encode()) for line in self._cases.values()))
         folder.results_path.write_bytes(b"".join(redact(encode_record(result)) for result in results))
-        opened = OpenedRun(folder.path)
+        opened = RunStore.open(folder.path)
         figures = opened.figures()
         folder.write_summary(figures.summary)
         for file in self._files or [str(folder.path / "report.html")]:

@@ -9,19 +9,20 @@ from typing import BinaryIO
 from agentv.report.figures import visible
 from agentv.report.formats import ReportFormat
 from agentv.report.tables import columns, row_of
-from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.runs.run_figures import Figures
+from agentv.runs.store import RunStore
 
 _STARTS_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "|", "%")
 
 
-def write(run: OpenedRun, figures: Figures, stream: BinaryIO) -> None:
+def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     """Streams; UTF-8, commas, CRLF, a header."""
-    lines = run.lines()
+    lines = run.case_lines()
     names = columns(figures.evaluators)
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text)
     writer.writerow([_cell(name) for name in names])
-    for result in run.results():
+    for result in run.records():
         row = row_of(result, lines.get((result.dataset_path, result.eval_id)), figures.evaluators)
         writer.writerow([_cell(row.get(name)) for name in names])
     text.detach()  # the stream is the caller's to close

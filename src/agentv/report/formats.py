@@ -11,7 +11,8 @@ import msgspec
 
 from agentv.errors import AgentvError, UsageError
 from agentv.registry import REPORTS
-from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.runs.run_figures import Figures
+from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
 
 
@@ -21,7 +22,7 @@ class ReportFormat(msgspec.Struct, frozen=True, kw_only=True):
     `file_name` is its file in the run's folder. A text format goes to stdout when it is the only one.
     """
 
-    write: Callable[[OpenedRun, Figures, BinaryIO], None]
+    write: Callable[[RunStore, Figures, BinaryIO], None]
     extensions: tuple[str, ...]
     file_name: str
     help: str
@@ -51,7 +52,7 @@ def format_of(file: str) -> str:
     raise UsageError(f"No report is written to {file}", f"Its extension {extension!r} names no format", hint)
 
 
-def write_report(name: str, run: OpenedRun, figures: Figures, file: str | Path) -> None:
+def write_report(name: str, run: RunStore, figures: Figures, file: str | Path) -> None:
     """Write a report completely or not at all: the previous file stays until the new one is complete."""
     path = Path(file)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -11,7 +11,8 @@ from agentv.model.result import Result
 from agentv.report.figures import number, one_line
 from agentv.report.junit import job_name
 from agentv.report.markdown import markdown_lines, notable
-from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.runs.run_figures import Figures
+from agentv.runs.store import RunStore
 from agentv.runs.summary import reason_of
 
 MOST_SHOWN = 10
@@ -27,9 +28,9 @@ def workflow_command(severity: str, properties: Mapping[str, object], text: str)
     return f"::{severity} {told}::{_escaped(text)}"
 
 
-def notes_of(run: OpenedRun) -> Iterator[str]:
+def notes_of(run: RunStore) -> Iterator[str]:
     """A note for each job that did not pass, at the line of its case: errors first, then the worst."""
-    lines = run.lines()
+    lines = run.case_lines()
     found = notable(run, MOST_SHOWN)
     problems = [*found.errors, *found.failed]
     for result in problems[:MOST_SHOWN]:
@@ -44,7 +45,7 @@ def notes_of(run: OpenedRun) -> Iterator[str]:
         yield workflow_command("notice", {"title": "agentv"}, f"{told}: {shown} of {total:,} are noted")
 
 
-def append_step_summary(run: OpenedRun, figures: Figures, file: str) -> None:
+def append_step_summary(run: RunStore, figures: Figures, file: str) -> None:
     """Adds the Markdown report to the file that GitHub shows; more than it takes is cut at a line."""
     text, size = [], 0
     for line in markdown_lines(run, figures):
@@ -60,7 +61,7 @@ def append_step_summary(run: OpenedRun, figures: Figures, file: str) -> None:
         raise AgentvError(f"Cannot write {file}", error.strerror or str(error)) from error
 
 
-def _note(severity: str, run: OpenedRun, result: Result, line: int | None) -> str:
+def _note(severity: str, run: RunStore, result: Result, line: int | None) -> str:
     reason = one_line(reason_of(result), _LONGEST_REASON)
     figure = f"{result.error.error_class} error" if result.error else f"score {number(result.score)}"
     place = {
@@ -71,7 +72,7 @@ def _note(severity: str, run: OpenedRun, result: Result, line: int | None) -> st
     return workflow_command(severity, place, f"{figure}: {reason}" if reason else figure)
 
 
-def _in_repository(path: str, run: OpenedRun) -> str:
+def _in_repository(path: str, run: RunStore) -> str:
     """A path as GitHub knows it: from the folder that was checked out."""
     workspace = os.environ.get("GITHUB_WORKSPACE")
     if not workspace:

@@ -24,7 +24,8 @@ from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
 from agentv.report.figures import one_line
 from agentv.report.formats import ReportFormat
 from agentv.report.terminal import early_stop_line
-from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.runs.run_figures import Figures
+from agentv.runs.store import RunStore
 
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "\./(?P<file>[\w.]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?P<kind>async function\*?|function\*?|class|const) (?P<name>\w+)", re.MULTILINE)
@@ -78,14 +79,14 @@ _HASHES = ("fingerprint", "input_fingerprint", "evaluators_fingerprint")
 _encode = msgspec.json.Encoder().encode
 
 
-def write(run: OpenedRun, figures: Figures, stream: BinaryIO) -> None:
+def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     """The whole page: what stands before the data, the blocks, what stands behind them."""
     script = joined(page_file, "report.js")
     stream.write(_beginning(run, script).encode())
     blocks = _Blocks(stream)
     positions = _write_cases(run, blocks)
     table = _Table(blocks, positions)
-    for result in run.results():
+    for result in run.records():
         table.add(result)
     table.close()
     blocks.write("head", [_encode(_head(run, figures, table))], whole=True)
@@ -98,7 +99,7 @@ def page_file(name: str) -> str:
     return (files("agentv.report") / "page" / name).read_text(encoding="utf-8")
 
 
-def _beginning(run: OpenedRun, script: str) -> str:
+def _beginning(run: RunStore, script: str) -> str:
     style = page_file("page.css")
     # Only this script and this style are obeyed, nothing is fetched, and no text is ever read as markup.
     policy = "; ".join(
@@ -167,7 +168,7 @@ class _Pile:
         self._items, self._bytes = [], 0
 
 
-def _write_cases(run: OpenedRun, blocks: _Blocks) -> dict[int, int]:
+def _write_cases(run: RunStore, blocks: _Blocks) -> dict[int, int]:
     """Writes the cases and gives the number of each, by a hash of what it is known by."""
     pile = _Pile(blocks, "cases")
     positions: dict[int, int] = {}
@@ -296,7 +297,7 @@ def _rest(result: Result) -> dict[str, Any]:
     return data
 
 
-def _head(run: OpenedRun, figures: Figures, table: _Table) -> dict[str, Any]:
+def _head(run: RunStore, figures: Figures, table: _Table) -> dict[str, Any]:
     manifest = run.manifest
     return {
         "run": {

@@ -12,7 +12,8 @@ from typing import IO, BinaryIO
 from agentv.model.result import EvaluatorResult, Result
 from agentv.report.figures import excerpt, number, one_line, visible
 from agentv.report.formats import ReportFormat
-from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.runs.run_figures import Figures
+from agentv.runs.store import RunStore
 from agentv.runs.summary import reason_of
 
 _LONGEST_MESSAGE = 300
@@ -22,12 +23,12 @@ _NOT_XML = re.compile("[\ufffe\uffff]")
 """What XML 1.0 cannot hold even as a reference, beyond what `visible` writes out."""
 
 
-def write(run: OpenedRun, figures: Figures, stream: BinaryIO) -> None:
+def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     """One pass: each suite is put aside as it grows, because its counts stand before its test cases."""
-    lines = run.lines()
+    lines = run.case_lines()
     suites: dict[tuple[str, str], _Suite] = {}
     with ExitStack() as stack:
-        for result in run.results():
+        for result in run.records():
             suite = suites.get((result.dataset, result.target))
             if suite is None:
                 suite = suites[(result.dataset, result.target)] = _Suite(result, stack)

@@ -25,7 +25,8 @@ from agentv.report.figures import (
 from agentv.report.formats import ReportFormat
 from agentv.report.junit import job_name
 from agentv.report.terminal import early_stop_line, trials_shown
-from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.runs.run_figures import Figures
+from agentv.runs.store import RunStore
 from agentv.runs.summary import TargetDetails, reason_of
 
 
@@ -38,11 +39,11 @@ class Notable(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
 
 
-def notable(run: OpenedRun, most: int) -> Notable:
+def notable(run: RunStore, most: int) -> Notable:
     """At most `most` of each kind, in one pass that keeps no more."""
     counts = {"failed": 0, "borderline": 0, "errors": 0}
     kept: dict[str, list[Result]] = {kind: [] for kind in counts}
-    for result in run.results():
+    for result in run.records():
         kind = _kind(result)
         if kind is None:
             continue
@@ -70,12 +71,12 @@ _LONGEST_NAME = 60
 _LONGEST_REASON = 160
 
 
-def write(run: OpenedRun, figures: Figures, stream: BinaryIO) -> None:
+def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     """All of it; text of models and users stands in code spans, where nothing is markup."""
     stream.write("".join(f"{line}\n" for line in markdown_lines(run, figures)).encode())
 
 
-def markdown_lines(run: OpenedRun, figures: Figures) -> Iterator[str]:
+def markdown_lines(run: RunStore, figures: Figures) -> Iterator[str]:
     """The lines of the report."""
     yield from (f"## Run {cell(run.run_id, _LONGEST_NAME)}", "")
     yield from _unfinished(figures)

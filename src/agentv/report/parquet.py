@@ -8,16 +8,17 @@ from typing import Any, BinaryIO
 from agentv.errors import UsageError
 from agentv.report.formats import ReportFormat
 from agentv.report.tables import COLUMNS, columns, row_of, score_column
-from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.runs.run_figures import Figures
+from agentv.runs.store import RunStore
 
 _ROWS_AT_ONCE = 10_000
 
 
-def write(run: OpenedRun, figures: Figures, stream: BinaryIO) -> None:
+def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     """Streams, in row groups of ten thousand."""
     arrow, parquet = _libraries()
     schema = _schema(arrow, figures)
-    lines = run.lines()
+    lines = run.case_lines()
     names = columns(figures.evaluators)
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
         batch: list[dict[str, Any]] = []
@@ -27,7 +28,7 @@ def write(run: OpenedRun, figures: Figures, stream: BinaryIO) -> None:
             writer.write_table(arrow.table(data, schema=schema))
             batch.clear()
 
-        for result in run.results():
+        for result in run.records():
             batch.append(row_of(result, lines.get((result.dataset_path, result.eval_id)), figures.evaluators))
             if len(batch) == _ROWS_AT_ONCE:
                 flush()

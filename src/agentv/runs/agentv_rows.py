@@ -1,12 +1,16 @@
-"""AgentV's own result rows, of its 2.x to 5.x, as results. Knows their names for things; nothing else here does."""
+"""Result rows of AgentV 2.x to 5.x, in JSON Lines and YAML, converted to our results."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
+from agentv.errors import AgentvError
 from agentv.model.result import (
     ErrorClass,
     ErrorInfo,
@@ -19,9 +23,17 @@ from agentv.model.result import (
     TraceSummary,
     Verdict,
 )
+from agentv.runs.record import RecordError, check_version
+from agentv.runs.result_formats import RecordLines, damaged, first_line
 
 PASS_FROM, BORDERLINE_FROM = 0.8, 0.6
 
+_SCALARS = (
+    ("null", "~nN", r"~|null"),
+    ("bool", "tf", r"true|false"),
+    ("int", "-0123456789", r"-?(?:0|[1-9][0-9]*)"),
+    ("float", "-.0123456789", r"-?(?:0|[1-9][0-9]*)?(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"),
+)
 _VERDICTS: dict[str | None, Verdict] = {"pass": "pass", "borderline": "borderline", "fail": "fail"}
 _STAGES: dict[str, Stage] = {
     "setup": "setup",
@@ -113,15 +125,72 @@ class _Row(_Scored):
     metadata: dict[str, Any] | None = None
 
 
-def result_from_row(data: dict[str, Any], run_id: str) -> Result:
-    """A result from one row. Raises ValueError that says what keeps it from being one."""
+class AgentvLines(RecordLines):
+    """AgentV's rows, one JSON object a line."""
+
+    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
+        line = first_line(head)
+        return line.startswith(b"{") and (b'"eval_id"' in line or b'"test_id"' in line)
+
+    @staticmethod
+    def convert(data: dict[str, Any], run_id: str) -> Result:
+        """Convert one row. Raises RecordError with the reason when it is not a result."""
+        try:
+            return _result(msgspec.convert(data, _Row), run_id)
+        except (msgspec.ValidationError, ValueError) as error:
+            raise RecordError(f"Not a result: {error}") from error
+
+
+class AgentvYaml:
+    """YAML documents, one a result: AgentV's rows, or our own records as `--format yaml` writes them."""
+
+    extensions: tuple[str, ...] = (".yaml", ".yml")
+    unit = "document"
+
+    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
+        return re.search(rb"^(?:eval_id|test_id):", head, re.M) is not None
+
+    def records(self, path: Path) -> Iterator[Result]:
+        try:
+            with open(path, "rb") as file:
+                for number, data in enumerate(yaml.load_all(file, Loader=_plain_loader()), 1):
+                    try:
+                        yield _from_document(data, path.stem)
+                    except RecordError as error:
+                        raise damaged(path, f"document {number}", error) from error
+        except OSError as error:
+            raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+        except yaml.YAMLError as error:
+            raise AgentvError(f"Cannot read {path}", str(error)) from error
+
+
+def _from_document(data: Any, run_id: str) -> Result:
+    if not isinstance(data, dict):
+        raise RecordError("Expected an object")
+    if "schema_version" not in data:
+        return AgentvLines.convert(data, run_id)
+    check_version(data["schema_version"])
     try:
-        row = msgspec.convert(data, _Row)
-    except msgspec.ValidationError as problem:
-        raise ValueError(f"Not a result: {problem}") from problem
+        return msgspec.convert(data, Result)
+    except msgspec.ValidationError as error:
+        raise RecordError(str(error)) from error
+
+
+def _plain_loader() -> Any:
+    """PyYAML's safe loader with JSON's rules: times stay text, and only true and false are booleans."""
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        yaml_implicit_resolvers: dict[str, Any] = {}
+
+    for name, first, pattern in _SCALARS:
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"^(?:{pattern})$"), list(first))
+    return Loader
+
+
+def _result(row: _Row, run_id: str) -> Result:
     id = row.eval_id if row.eval_id is not None else row.test_id
     if id is None:
-        raise ValueError("Not a result: neither 'eval_id' nor 'test_id'")
+        raise ValueError("neither 'eval_id' nor 'test_id'")
     error = _error(row)
     score = None if error else _score(row.score)
     status: Status = "error" if error else "ok" if score is not None else "unscored"
@@ -179,9 +248,9 @@ def _error_class(row: _Row, stage: Stage, message: str) -> ErrorClass:
 
 def _score(score: float | msgspec.UnsetType | None) -> float | None:
     if isinstance(score, msgspec.UnsetType):
-        raise ValueError("Not a result: no 'score' and no 'error'")
+        raise ValueError("no 'score' and no 'error'")
     if score is not None and not 0 <= score <= 1:
-        raise ValueError(f"Not a result: a score is from 0 to 1, got {score:g}")
+        raise ValueError(f"a score is from 0 to 1, got {score:g}")
     return score
 
 

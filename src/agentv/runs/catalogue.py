@@ -13,8 +13,7 @@ import msgspec
 from agentv.errors import AgentvError
 from agentv.model.manifest import TargetSummary
 from agentv.runs.folder import RunFolder, is_locked
-from agentv.runs.opened_run import OpenedRun
-from agentv.runs.store import FoundRun, runs_in
+from agentv.runs.store import RECORD_FILES, RunStore
 
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)
 
@@ -50,8 +49,9 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def entries(folder: Path | str) -> list[RunEntry]:
-    """The runs in a folder, the newest first: by when they began, for a folder may have any name."""
-    found = map(_entry, runs_in(folder))
+    """The runs in a folder, the newest first: by when they began, because a folder may have any name."""
+    folder = Path(folder)
+    found = [_entry(path) for path in folder.iterdir() if _is_run(path)] if folder.is_dir() else []
     return sorted(found, key=lambda entry: (entry.began or _UNKNOWN, entry.run_id), reverse=True)
 
 
@@ -70,18 +70,28 @@ def removable(entry: RunEntry) -> bool:
     return entry.state in ("finished", "unfinished") and not Path(entry.path).is_symlink()
 
 
-def _entry(run: FoundRun) -> RunEntry:
-    path, manifest = str(run.path), run.manifest
-    if manifest is None:
-        return _foreign(run)
-    folder = RunFolder(run.path)
+def _is_run(path: Path) -> bool:
+    if path.is_file():
+        return path.name.startswith("eval_") and path.suffix in (".jsonl", ".ndjson", ".yaml", ".yml")
+    return any((path / name).is_file() for name in ("run.json", *RECORD_FILES))
+
+
+def _entry(path: Path) -> RunEntry:
+    bare = RunEntry(run_id=path.name if path.is_dir() else path.stem, path=str(path), state="unreadable")
+    folder = RunFolder(path)
+    try:
+        if not folder.manifest_path.is_file():
+            return _foreign(bare, RunStore.open(path))
+        manifest = folder.read_manifest()
+    except AgentvError:
+        return bare
     finished = manifest.finished_at is not None
     targets = _targets(folder, finished)
     done = sum(target.scored + target.errors + target.unscored for target in targets.values())
-    return RunEntry(
+    return msgspec.structs.replace(
+        bare,
         run_id=manifest.run_id,
-        path=path,
-        state="running" if is_locked(run.path) else "finished" if finished else "unfinished",
+        state="running" if is_locked(path) else "finished" if finished else "unfinished",
         started_at=manifest.started_at,
         jobs=manifest.counts.jobs if manifest.counts else None,
         done=done if targets else _lines(folder.results_path),
@@ -93,23 +103,18 @@ def _entry(run: FoundRun) -> RunEntry:
 
 
 def _targets(folder: RunFolder, finished: bool) -> dict[str, TargetSummary]:
-    """The figures that a run kept; those of its records where it finished and they cannot be read."""
+    """The stored figures of a run; if they cannot be read and the run finished, those of its records."""
     with suppress(AgentvError):
         return folder.read_summary().targets
     with suppress(AgentvError):
-        return OpenedRun(folder.path).figures().summary.targets if finished else {}
+        return RunStore.open(folder.path).figures().summary.targets if finished else {}
     return {}
 
 
-def _foreign(run: FoundRun) -> RunEntry:
-    """A run of AgentV's, which has no manifest: all there is to say of it is in its records."""
-    bare = RunEntry(run_id=run.run_id, path=str(run.path), state="unreadable")
-    try:
-        opened = OpenedRun(run.path)
-        figures = opened.figures()
-        first = next(opened.results(), None)
-    except AgentvError:
-        return bare
+def _foreign(bare: RunEntry, run: RunStore) -> RunEntry:
+    """A run of AgentV's, which has no manifest: all that is known of it is in its records."""
+    figures = run.figures()
+    first = next(run.records(), None)
     return msgspec.structs.replace(
         bare,
         state="foreign",
@@ -122,7 +127,7 @@ def _foreign(run: FoundRun) -> RunEntry:
 
 
 def _lines(path: Path) -> int:
-    """The records of a run that has not ended, counted without being read."""
+    """Count the records of an unfinished run without reading them."""
     if not path.is_file():
         return 0
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""A result as one line of JSON, and back. The one place that knows records of other versions and of AgentV."""
+"""Encode and decode one record of a run: whole, or only the fields that comparisons need."""
 
 from __future__ import annotations
 
@@ -6,23 +6,78 @@ from typing import Any
 
 import msgspec
 
-from agentv.model.result import SCHEMA_VERSION, Result
-from agentv.runs.agentv_rows import result_from_row
+from agentv.model.result import SCHEMA_VERSION, JobKey, Result, Share, Status, Verdict
+from agentv.registry import RESULT_FORMATS
 from agentv.support.json_values import mended_json
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Result).decode
 
 _DEEPEST = 200
 _LARGEST = 2**63
 
 
 class RecordError(ValueError):
-    """A line that is no result. The message says why, without its place, which the reader knows."""
+    """A line that is not a result. The message gives the reason; the reader adds the file and the line."""
+
+
+class RecordKey(msgspec.Struct, gc=False, kw_only=True):
+    """The fields of a record that identify its job."""
+
+    dataset_path: str
+    eval_id: str
+    target: str
+    trial: int
+    prompt: str | None = None
+
+    @property
+    def key(self) -> JobKey:
+        """The job that the record belongs to."""
+        return JobKey(self.dataset_path, self.eval_id, self.target, self.prompt, self.trial)
+
+
+class EvaluatorScore(msgspec.Struct, gc=False):
+    """The score of one evaluator."""
+
+    name: str
+    score: Share | None = None
+
+
+class JobUsage(msgspec.Struct, gc=False):
+    """Cost and duration of a job."""
+
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+
+
+class JobError(msgspec.Struct, gc=False, rename={"error_class": "class"}):
+    """The class of an error."""
+
+    error_class: str
+
+
+class ScoreRecord(RecordKey, gc=False, kw_only=True):
+    """The fields of a result that comparisons need, under the same names. Decodes in a third of the time."""
+
+    schema_version: int
+    dataset: str
+    status: Status
+    score: Share | None
+    verdict: Verdict | None
+    conversation_id: str | None = None
+    evaluator_results: tuple[EvaluatorScore, ...] = ()
+    execution_metrics: JobUsage | None = None
+    error: JobError | None = None
+    cached: bool = False
+    tags: tuple[str, ...] = ()
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Result).decode
+_decode_scores = msgspec.json.Decoder(ScoreRecord).decode
+decode_key = msgspec.json.Decoder(RecordKey).decode
+"""Decode the key of one of our records. Raises msgspec.DecodeError or UnicodeDecodeError."""
 
 
 def encode_record(result: Result) -> bytes:
-    """One line, its newline included. Never fails: what JSON cannot hold is written as text that says what it was."""
+    """Encode a result as one line, newline included. Never fails: values that JSON cannot hold become text."""
     try:
         return _encode(result) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -31,36 +86,41 @@ def encode_record(result: Result) -> bytes:
 
 
 def decode_record(line: bytes, run_id: str = "") -> Result:
-    """A record of ours, or a row of AgentV's. `run_id` is for rows that name none. Raises RecordError."""
+    """Decode one of our records, or a row of AgentV's, which gets `run_id`. Raises RecordError."""
     try:
         result = _decode(line)
     except msgspec.ValidationError as error:
-        return record_from_data(_object_in(line), run_id, str(error))
+        data = _object_in(line)
+        if "schema_version" in data:
+            check_version(data["schema_version"])
+            raise RecordError(str(error)) from error
+        converted: Result = RESULT_FORMATS.find("agentv-jsonl").convert(data, run_id)
+        return converted
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         mended = mended_json(line)  # JavaScript writes half a surrogate pair where it cut a text
         if mended != line:
             return decode_record(mended, run_id)
         raise RecordError(f"Invalid JSON - {error}") from error
-    if result.schema_version != SCHEMA_VERSION:
-        raise _unknown_version(result.schema_version)
+    check_version(result.schema_version)
     return result
 
 
-def record_from_data(data: dict[str, Any], run_id: str = "", problem: str = "") -> Result:
-    """The same, for a record that was read from another format. `problem` is what is wrong with it as one of ours."""
-    if "schema_version" not in data:
-        try:
-            return result_from_row(data, run_id)
-        except ValueError as error:
-            raise RecordError(str(error)) from error
-    if data["schema_version"] != SCHEMA_VERSION:
-        raise _unknown_version(data["schema_version"])
-    if problem:
-        raise RecordError(problem)
+def decode_scores(line: bytes, run_id: str = "") -> ScoreRecord | Result:
+    """Decode the fields that comparisons need. Rows of AgentV's and damaged lines are decoded whole."""
     try:
-        return msgspec.convert(data, Result)
-    except msgspec.ValidationError as error:
-        raise RecordError(str(error)) from error
+        record = _decode_scores(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode_record(line, run_id)
+    return record if record.schema_version == SCHEMA_VERSION else decode_record(line, run_id)
+
+
+def check_version(version: object) -> None:
+    """Raise RecordError for a record of a version that this agentv does not read."""
+    if version != SCHEMA_VERSION:
+        message = (
+            f"schema_version is {version!r}, and this agentv reads {SCHEMA_VERSION}; it may be too old for this run"
+        )
+        raise RecordError(message)
 
 
 def _object_in(line: bytes) -> dict[str, Any]:
@@ -73,14 +133,8 @@ def _object_in(line: bytes) -> dict[str, Any]:
     return data
 
 
-def _unknown_version(version: object) -> RecordError:
-    return RecordError(
-        f"schema_version is {version!r}, and this agentv reads {SCHEMA_VERSION}; it may be too old for this run"
-    )
-
-
 def _plain(value: Any, depth: int = 0) -> Any:
-    """The same value in what JSON has."""
+    """Replace everything that JSON cannot hold."""
     if depth > _DEEPEST:
         return "…"
     if isinstance(value, str):
@@ -99,7 +153,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def _written(struct: msgspec.Struct) -> list[tuple[str, Any]]:
-    """The fields of a struct that a record holds: those that differ from their default."""
+    """The fields of a struct that differ from their defaults."""
     pairs = []
     for field in msgspec.structs.fields(struct):
         value = getattr(struct, field.name)

@@ -17,7 +17,8 @@ from agentv.registry import REPORTS
 from agentv.report.formats import format_of, report_format, write_report
 from agentv.report.github import append_step_summary, notes_of
 from agentv.report.terminal import Ending, print_ending
-from agentv.runs.opened_run import Figures, OpenedRun
+from agentv.runs.run_figures import Figures
+from agentv.runs.store import RunStore
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 STDOUT = "-"
@@ -58,7 +59,7 @@ def command(run: str, files: tuple[str, ...], **given: Any) -> None:
     extension: .html, .xml (JUnit), .md, .csv, .parquet. A format without a file goes to stdout when it is the only one
     and text, else to a file in the run's folder. Without any, the summary is printed.
     """
-    opened = OpenedRun(run_path(run))
+    opened = RunStore.open(run_path(run))
     wanted = list(_wanted(opened, files, given))
     figures = opened.figures()
     for name, file in wanted:
@@ -71,7 +72,7 @@ def command(run: str, files: tuple[str, ...], **given: Any) -> None:
         _print_summary(opened, figures)
 
 
-def _wanted(run: OpenedRun, files: tuple[str, ...], given: dict[str, Any]) -> Iterator[Wanted]:
+def _wanted(run: RunStore, files: tuple[str, ...], given: dict[str, Any]) -> Iterator[Wanted]:
     """What is to be written, and where."""
     asked = [name for name in REPORTS.all_names() if given[name]]
     folder, files = _places(given["out"], files)
@@ -104,7 +105,7 @@ def _places(out: str | None, files: tuple[str, ...]) -> tuple[str | None, tuple[
     return None, (*files, out)
 
 
-def _write(name: str, run: OpenedRun, figures: Figures, file: str | None, quiet: bool) -> None:
+def _write(name: str, run: RunStore, figures: Figures, file: str | None, quiet: bool) -> None:
     if file is None:
         report_format(name).write(run, figures, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -117,7 +118,7 @@ def _write(name: str, run: OpenedRun, figures: Figures, file: str | None, quiet:
         output.say(f"Written: {file}")
 
 
-def _for_github(run: OpenedRun, figures: Figures, quiet: bool) -> None:
+def _for_github(run: RunStore, figures: Figures, quiet: bool) -> None:
     for line in notes_of(run):
         click.echo(line)
     file = os.environ.get(STEP_SUMMARY)
@@ -127,12 +128,12 @@ def _for_github(run: OpenedRun, figures: Figures, quiet: bool) -> None:
         output.note(f"{STEP_SUMMARY} is not set, so that there is no step to write a summary of")
 
 
-def _print_json(run: OpenedRun, figures: Figures) -> None:
+def _print_json(run: RunStore, figures: Figures) -> None:
     data = {"run": str(run.path), "jobs": figures.jobs, "done": figures.done, "summary": figures.summary}
     sys.stdout.buffer.write(to_json({**data, "details": figures.details}) + b"\n")
 
 
-def _print_summary(run: OpenedRun, figures: Figures) -> None:
+def _print_summary(run: RunStore, figures: Figures) -> None:
     notes = [figures.standing] if figures.unfinished else []
     print_ending(Ending(summary=figures.summary, details=figures.details, notes=notes), sys.stdout, sys.stdout.isatty())
     sys.stdout.flush()
