@@ -51,14 +51,14 @@ if __name__ == "__main__":
 
 def judged(folder: str, type_: str, settings: str, count: str, scores: str) -> Callable[[], Any]:
     """Answers judged as a run judges them, with processes and imports there before the clock starts."""
-    from agentv.evaluators.build import build
     from agentv.evaluators.code.judge_host import JudgeHost
+    from agentv.evaluators.resolution import evaluator_of
     from agentv.model.evaluator import EvaluatorSpec
     from agentv.model.values import freeze
     from agentv.settings.environment import Environment
 
     on_one_core()
-    evaluator = build(EvaluatorSpec(type=type_, name=type_, settings=freeze(json.loads(settings))))
+    evaluator = evaluator_of(EvaluatorSpec(type=type_, name=type_, settings=freeze(json.loads(settings))))
     host = JudgeHost(Environment())
     loop = asyncio.new_event_loop()
     loop.run_until_complete(evaluator.evaluate(judgement(0, folder, host)))

@@ -8,8 +8,8 @@ import pytest
 
 from agentv.engine.job.request import Question
 from agentv.evaluators.base import Evaluator
-from agentv.evaluators.build import build
 from agentv.evaluators.code.judge_host import JudgeHost
+from agentv.evaluators.resolution import evaluator_of
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
 from agentv.model.judgement import Judgement
@@ -38,7 +38,7 @@ class Scoring:
         return Judgement(Question(case), response, candidate_answer=answer, **more)
 
     def evaluator(self, type_: str, **settings: Any) -> Evaluator:
-        return build(EvaluatorSpec(type=type_, name=type_, settings=freeze(settings)))
+        return evaluator_of(EvaluatorSpec(type=type_, name=type_, settings=freeze(settings)))
 
     def score(
         self, type_: str, settings: dict[str, Any], answer: str = "", expected: Any = NOTHING, **more: Any

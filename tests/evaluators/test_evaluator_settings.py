@@ -4,26 +4,24 @@ import math
 
 import pytest
 
-from agentv.evaluators.composite import member_names
 from agentv.evaluators.judges.rubric import RubricItem, ranges_in_order, rubric_items
 from agentv.registry import EVALUATORS
 from agentv.settings.diagnostics import Problems
-from agentv.settings.settings_reader import read_settings
+from agentv.settings.evaluator_reader import read_entries, read_entry
 
 
 def findings(type_, **settings):
     """Everything wrong with a type's settings, as sentences."""
     problems = Problems()
-    read = read_settings(EVALUATORS.find(type_), settings, (), problems)
-    return [problem.message for problem in problems] + (read.complaints() if read is not None else [])
+    read_entry({"type": type_, **settings}, (), problems)
+    return [problem.message for problem in problems]
 
 
 def read(type_, **settings):
     problems = Problems()
-    result = read_settings(EVALUATORS.find(type_), settings, (), problems)
+    result = read_entry({"type": type_, **settings}, (), problems)
     assert not problems, list(problems)
-    assert result.complaints() == []
-    return result
+    return result.evaluator
 
 
 MESSAGES = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "{{ candidate_answer }}"}]
@@ -347,7 +345,12 @@ def test_a_map_of_ranges_gives_each_its_highest_points():
 
 def test_members_without_a_name_are_named_after_their_type():
     entries = ["text", {"type": "llm-grader"}, {"type": "llm_judge"}, "more", {"metric": "mine", "type": "equals"}]
-    assert member_names(entries) == ["rubric", "llm_judge", "llm_judge-2", "mine"]
+    assert [spec.name for spec in read_entries(entries, (), Problems())] == [
+        "rubric",
+        "llm_judge",
+        "llm_judge-2",
+        "mine",
+    ]
 
 
 def test_fields_that_may_name_files_are_declared_fields():

@@ -14,8 +14,8 @@ from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.engine.scoring.judge_calls import FALLBACK, judges_of
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
 from agentv.evaluators.base import NEEDS_CONTEXT, NO_CONTEXT_HINT, NO_REFERENCE_HINT, Evaluator, has_context
-from agentv.evaluators.build import build
 from agentv.evaluators.code.static_checks import transform_problems
+from agentv.evaluators.resolution import evaluator_of
 from agentv.model.case import USER_TARGET, EvalCase, Origin, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.response import content_text
@@ -179,7 +179,7 @@ class Checker:
     def _built(self, spec: EvaluatorSpec, case: EvalCase) -> Evaluator:
         origin = case.place.origin
         try:
-            evaluator = build(spec, lambda value: self._files.path(origin, value))
+            evaluator = evaluator_of(spec, lambda value: self._files.path(origin, value))
             self._files.check(evaluator, spec, origin)
             problems = evaluator.preflight(lambda value: self._files.path(origin, value), origin.base_dir or ".")
             problems += transform_problems(spec.transform, lambda value: self._files.path(origin, value))

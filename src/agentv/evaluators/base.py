@@ -1,29 +1,17 @@
-"""What every evaluator class shares: settings as fields, and what it needs of a case."""
+"""Settings and checks that several evaluator types share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
-from agentv.model.evaluator import EvaluatorSpec, Score
-from agentv.model.judgement import Judgement
-from agentv.settings.diagnostics import Problems
+from agentv.model.evaluator import COMMON_KEYS as RESERVED
+from agentv.model.evaluator import OTHER_TOOLS, Evaluator
 
-RESERVED = ("type", "name", "metric", "weight", "required", "min_score", "negate", "transform", "target")
-"""Keys of an entry that every type has; the rest are the type's own."""
-
-OTHER_TOOLS = {
-    "threshold": "Write the minimum into `required`: `required: 0.7`; `required: true` is the pass limit",
-    "provider": "Name the judge in `target`; targets are declared in the targets file",
-    "preprocessors": "Use `transform` of the evaluator or of the target",
-    "postprocess": "Use `transform` of the evaluator or of the target",
-    "context_transform": "Put the retrieved passages into `context` of the case",
-    "max_steps": "A judge answers in one call; use a coding agent as the judge's `target`",
-}
-"""Keys of AgentV 4.x, 5.x and promptfoo that no type has unless it declares them itself."""
+__all__ = ["OTHER_TOOLS", "RESERVED", "Evaluator"]
 
 NO_REFERENCE_HINT = "Give the case an `expected_output`, or the evaluator a `value` where its type takes one"
 
@@ -35,93 +23,6 @@ Limit = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
 Weight = Annotated[float, Meta(ge=0)]
-
-
-class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one type. Subclasses declare the fields; nothing else knows them.
-
-    `aliases` maps other spellings to fields; `unsupported` maps keys of other tools to the reason they are refused;
-    `open_settings` lets further keys through as the user's own; `files` names the fields in which text may be a path.
-    """
-
-    aliases: ClassVar[dict[str, str]] = {}
-    unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
-    open_settings: ClassVar[bool] = False
-    files: ClassVar[tuple[str, ...]] = ()
-
-    def score(self, judgement: Judgement) -> Score:
-        """Scores at once, for types that need not wait for anything; they are called without an event loop's detour."""
-        raise NotImplementedError
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether `score` is the way to ask."""
-        return type(self).evaluate is Evaluator.evaluate
-
-    @property
-    def can_run(self) -> bool:
-        """Whether this type can score at all; one that cannot is refused before anything is called."""
-        return type(self).score is not Evaluator.score or not self.is_plain
-
-    @property
-    def refusal(self) -> str:
-        """Why this machine cannot run it as the settings require: a sentence, said before anything is called."""
-        return ""
-
-    @property
-    def judge(self) -> str | None:
-        """The judge that the settings themselves name; it goes before the `target` of the entry."""
-        return None
-
-    @property
-    def judge_calls(self) -> int:
-        """How often each of its judges is asked about an answer when all goes well; 0 for types that ask none."""
-        return 0
-
-    @property
-    def members(self) -> tuple[EvaluatorSpec, ...]:
-        """The entries inside this one."""
-        return ()
-
-    @property
-    def own_words(self) -> tuple[str, ...]:
-        """What judges are told in words of this program: its scores depend on them as on the settings."""
-        return ()
-
-    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
-        """What is wrong with what the settings refer to, found before anything is called. Lets `find_file` raise.
-
-        `folder` is where programs are started.
-        """
-        return Problems()
-
-    async def evaluate(self, judgement: Judgement) -> Score:
-        """Scores an answer, or raises EvaluatorFailure. Types that wait for something override this one."""
-        return self.score(judgement)
-
-    def complaints(self) -> list[str]:
-        """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""
-        return []
-
-    @property
-    def embeds(self) -> bool:
-        """Whether the entry's `target` is asked for embeddings."""
-        return False
-
-    @property
-    def needs_trace(self) -> bool:
-        """Whether an answer without its messages and tool calls cannot be scored with these settings."""
-        return False
-
-    @property
-    def needs_reference(self) -> bool:
-        """Whether a case without an expected output cannot be scored with these settings."""
-        return False
-
-    @property
-    def needs_context(self) -> bool:
-        """Whether a case without `context` cannot be scored with these settings."""
-        return False
 
 
 class PromptProgram(msgspec.Struct, frozen=True, kw_only=True):

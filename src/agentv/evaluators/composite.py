@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
 from agentv.evaluators.base import (
-    RESERVED,
     Evaluator,
     Judge,
     Prompt,
@@ -36,10 +34,7 @@ from agentv.evaluators.judges.llm_judge import verdict
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
 from agentv.model.judgement import Judgement
 from agentv.model.result import EvaluatorResult
-from agentv.model.values import freeze
-from agentv.registry import EVALUATORS
 from agentv.settings.diagnostics import Problems, did_you_mean
-from agentv.settings.settings_reader import read_settings
 
 AggregatorType = Literal[
     "weighted_average",
@@ -54,8 +49,6 @@ AggregatorType = Literal[
     "llm_grader",
     "llm-grader",
 ]
-Entry = str | dict[str, Any]
-
 RESULTS_NAMES = ("evaluator_results", "EVALUATOR_RESULTS_JSON")
 """What the members found, by the names that an aggregator's prompt has for it; the second is AgentV's."""
 
@@ -96,13 +89,14 @@ class Aggregator(msgspec.Struct, frozen=True, kw_only=True):
         return complaints
 
 
-class Composite(Evaluator, frozen=True, kw_only=True, dict=True):
+class Composite(Evaluator, frozen=True, kw_only=True):
     """Members are entries like those of a case, composites among them."""
 
     aliases: ClassVar[dict[str, str]] = {"assertions": "evaluators", "assert": "evaluators"}
-    files: ClassVar[tuple[str, ...]] = ("evaluators", "aggregator")
+    files: ClassVar[tuple[str, ...]] = ("aggregator",)
+    members_field: ClassVar[str | None] = "evaluators"
 
-    evaluators: list[Entry]
+    evaluators: tuple[Any, ...]  # specs, once read; the JSON Schema describes entries
     aggregator: AggregatorType | Aggregator
 
     @property
@@ -115,7 +109,7 @@ class Composite(Evaluator, frozen=True, kw_only=True, dict=True):
         complaints = [f"'aggregator': {complaint}" for complaint in self.aggregation.complaints()]
         if not self.evaluators:
             complaints.append("A composite needs at least one member in 'evaluators'")
-        names = member_names(self.evaluators)
+        names = [member.name for member in self.members]
         for name in self.aggregation.weights:
             if name not in names:
                 hint = did_you_mean(name, names) or f"Members: {', '.join(names)}"
@@ -124,10 +118,10 @@ class Composite(Evaluator, frozen=True, kw_only=True, dict=True):
             complaints.append("Every member of the composite has weight 0, so there is nothing to score")
         return complaints
 
-    @cached_property
+    @property
     def members(self) -> tuple[EvaluatorSpec, ...]:
         """The entries inside, under the names that they have in results."""
-        return member_specs(self.evaluators)
+        return self.evaluators
 
     @property
     def judge(self) -> str | None:
@@ -186,77 +180,12 @@ class Composite(Evaluator, frozen=True, kw_only=True, dict=True):
     @property
     def needs_reference(self) -> bool:
         """Whether any member does."""
-        return any(member.needs_reference for member in self._read_members)
+        return any(member.evaluator.needs_reference for member in self.members if member.evaluator)
 
     @property
     def needs_context(self) -> bool:
         """Whether any member does."""
-        return any(member.needs_context for member in self._read_members)
-
-    @property
-    def _read_members(self) -> Iterator[Evaluator]:
-        return (found for entry in self.evaluators if isinstance(entry, dict) and (found := _settings_of(entry)))
-
-
-def member_names(entries: list[Entry]) -> list[str]:
-    """The name of each member: its own, else its type, then `type-2` and so on; all plain strings are one rubric."""
-    names: list[str] = []
-    texts_are_in = False
-    for entry in entries:
-        if isinstance(entry, str) and texts_are_in:
-            continue
-        texts_are_in = texts_are_in or isinstance(entry, str)
-        base = "rubric" if isinstance(entry, str) else str(entry.get("name") or entry.get("metric") or _type_of(entry))
-        name, number = base, 1
-        while name in names:
-            number += 1
-            name = f"{base}-{number}"
-        names.append(name)
-    return names
-
-
-def member_specs(entries: list[Entry]) -> tuple[EvaluatorSpec, ...]:
-    """The members as entries of their own. Reading a dataset has checked them; all plain strings are one rubric."""
-    texts = [entry for entry in entries if isinstance(entry, str)]
-    members: list[dict[str, Any]] = []
-    texts_are_in = False
-    for entry in entries:
-        if isinstance(entry, dict):
-            members.append(entry)
-        elif not texts_are_in:
-            texts_are_in = True
-            members.append({"type": "rubric", "weight": float(len(texts)), "rubrics": texts})
-    return tuple(map(_member_spec, members, member_names(entries)))
-
-
-def _member_spec(entry: dict[str, Any], name: str) -> EvaluatorSpec:
-    negated = str(entry.get("type") or entry.get("name")).startswith("not-")
-    target = entry.get("target")
-    return EvaluatorSpec(
-        type=_type_of(entry),
-        name=name,
-        weight=float(entry.get("weight", 1.0)),
-        required=entry.get("required", False),
-        negate=bool(entry.get("negate", False)) != negated,
-        transform=freeze(entry["transform"]) if entry.get("transform") else None,
-        target=tuple(target) if isinstance(target, list) else target,
-        settings=freeze({key: value for key, value in entry.items() if key not in RESERVED}),
-    )
-
-
-def _type_of(entry: dict[str, Any]) -> str:
-    written = entry.get("type") or entry.get("name")
-    return (EVALUATORS.canonical(written.removeprefix("not-")) or "") if isinstance(written, str) else ""
-
-
-def _settings_of(entry: dict[str, Any]) -> Evaluator | None:
-    try:
-        kind = EVALUATORS.find(_type_of(entry))
-    except KeyError:
-        return None
-    own = {key: value for key, value in entry.items() if key not in RESERVED}
-    settings: Evaluator | None = read_settings(kind, own, (), Problems())
-    return settings
+        return any(member.evaluator.needs_context for member in self.members if member.evaluator)
 
 
 Results = Sequence[EvaluatorResult]

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.datasets.case.evaluator_entries import Needs, needs_of, read_entries
 from agentv.datasets.dataset import OpenDataset
 from agentv.datasets.files import FileError
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
@@ -23,6 +22,7 @@ from agentv.model.case import USER_TARGET, EvalCase, SimulatedUser
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import FrozenDict
 from agentv.settings.diagnostics import KeyPath, Problems, Severity, did_you_mean
+from agentv.settings.evaluator_reader import read_entries
 from agentv.targets.catalog import find_targets_file
 from agentv.targets.targets_file import target_names
 from agentv.validation.finding import Finding
@@ -45,7 +45,6 @@ class References:
         self._folder = dataset.source.folder
         self._targets_file, self._targets = _known_targets(self._folder, dataset.root)
         self._checked: set[object] = set()
-        self._needs: dict[EvaluatorSpec, Needs] = {}
         self._names: set[str] = set()
         self._thresholds: dict[str, EvalCase] = {}
         self._document = dataset.document
@@ -88,18 +87,13 @@ class References:
         for prefix, spec, expected in asked:
             name = f"{prefix}{spec.name}"
             self._names.add(name)
-            needs, where = self._needs_of(spec), _Where(case, spec)
-            if needs.reference and not expected:
+            evaluator, where = spec.evaluator, _Where(case, spec)
+            if evaluator is not None and evaluator.needs_reference and not expected:
                 message = f"Evaluator '{name}' compares with a reference answer, and there is none"
                 yield self._finding("error", message, where, None, "evaluators", NO_REFERENCE_HINT)
-            if needs.context and not has_context(case.context):
+            if evaluator is not None and evaluator.needs_context and not has_context(case.context):
                 message = f"Evaluator '{name}' {NEEDS_CONTEXT}"
                 yield self._finding("error", message, where, None, "evaluators", NO_CONTEXT_HINT)
-
-    def _needs_of(self, spec: EvaluatorSpec) -> Needs:
-        if spec not in self._needs:
-            self._needs[spec] = needs_of(spec)
-        return self._needs[spec]
 
     def _check_user(self, user: SimulatedUser, case: EvalCase) -> Iterator[Finding]:
         """The target that plays a simulated user; without a name it is the one called `user`."""

@@ -257,7 +257,8 @@ class CaseBuilder:
         if self._rules.agentmark and not has_reference:
             # Without a reference only what was named and can do without one has anything to score.
             by_default = own is None and rubric is None and self._header.evaluators is evaluators.DEFAULT
-            specs = () if by_default else tuple(spec for spec in specs if not evaluators.needs_of(spec).reference)
+            needs = (spec.evaluator is not None and spec.evaluator.needs_reference for spec in specs)
+            specs = () if by_default else tuple(spec for spec, needed in zip(specs, needs, strict=True) if not needed)
         return specs, rubric
 
     def _metadata(self, row: dict[str, Any], problems: Problems) -> FrozenDict:

@@ -10,7 +10,7 @@ import msgspec
 
 from agentv.datasets.files import FileError, FileFinder
 from agentv.evaluators.base import Evaluator
-from agentv.evaluators.build import build
+from agentv.evaluators.resolution import evaluator_of
 from agentv.model.case import EvalCase, Origin
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import digest
@@ -68,31 +68,30 @@ class EvaluatorFiles:
 
 
 def _besides(spec: EvaluatorSpec, finder: FileFinder) -> tuple[dict[str, str], list[str]]:
-    """The hashes of the files that an evaluator names, and what judges are told in words of ours."""
-    evaluator = build(spec, lambda value: finder.find(value).path)
-    return _contents(evaluator, spec, finder), list(_words_of(evaluator, finder))
+    """The hashes of the files that an evaluator and its members name, and the built-in text their judges read."""
+    files: dict[str, str] = {}
+    words: list[str] = []
+    for each, evaluator in _with_members(spec, finder):
+        names = {
+            os.path.join(folder, name)
+            for text, cwd in _texts_of(evaluator, each)
+            for name in _names_in(text)
+            for folder in cwd
+        }
+        for name in names:
+            try:
+                files[name] = finder.find(name).digest
+            except FileError:
+                continue  # a word of a command that is no file
+        words += evaluator.own_words
+    return files, words
 
 
-def _words_of(evaluator: Evaluator, finder: FileFinder) -> Iterator[str]:
-    yield from evaluator.own_words
+def _with_members(spec: EvaluatorSpec, finder: FileFinder) -> Iterator[tuple[EvaluatorSpec, Evaluator]]:
+    evaluator = evaluator_of(spec, lambda value: finder.find(value).path)
+    yield spec, evaluator
     for member in evaluator.members:
-        yield from _words_of(build(member, lambda value: finder.find(value).path), finder)
-
-
-def _contents(evaluator: Evaluator, spec: EvaluatorSpec, finder: FileFinder) -> dict[str, str]:
-    names = {
-        os.path.join(folder, name)
-        for text, cwd in _texts_of(evaluator, spec)
-        for name in _names_in(text)
-        for folder in cwd
-    }
-    found: dict[str, str] = {}
-    for name in names:
-        try:
-            found[name] = finder.find(name).digest
-        except FileError:
-            continue  # a word of a command that is no file
-    return found
+        yield from _with_members(member, finder)
 
 
 def _texts_of(evaluator: Evaluator, spec: EvaluatorSpec) -> Iterator[tuple[str, tuple[str, ...]]]:

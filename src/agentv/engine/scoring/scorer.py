@@ -14,7 +14,7 @@ from agentv.engine.calls.open_targets import Targets
 from agentv.engine.scoring.grading import evaluator_result, failed_result, misses_gate
 from agentv.engine.scoring.judge_calls import JudgeCalls, Judging, KeepPrompt
 from agentv.evaluators.base import Evaluator, Judge
-from agentv.evaluators.build import build
+from agentv.evaluators.resolution import evaluator_of
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec
 from agentv.model.execution import Verdicts
 from agentv.model.judgement import Judgement
@@ -44,7 +44,7 @@ class Scorer:
 
     def __init__(self, targets: Targets, judge: str | None = None) -> None:
         self._judging = Judging(targets, judge)
-        self._built: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
+        self._resolved: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
 
     async def score(self, spec: EvaluatorSpec, judgement: Judgement, answerer: Answerer) -> EvaluatorResult:
         """What one entry says of an answer: a score, or the reason why there is none."""
@@ -118,15 +118,18 @@ class Scorer:
             return _failed(spec, error)
 
     def _evaluator(self, spec: EvaluatorSpec, judgement: Judgement) -> Evaluator:
-        # By identity: cases share their specs, and hashing one takes longer than a check does.
-        known = self._built.get(id(spec))
-        if known is None:
-            if len(self._built) >= _REMEMBERED:
-                self._built.clear()  # cases may have evaluators of their own, and memory must not grow with them
-            known = self._built[id(spec)] = (spec, build(spec, judgement.find_file))
-        if not judgement.has_trace and known[1].needs_trace:
+        evaluator = spec.evaluator
+        if evaluator is None:
+            # By identity: cases share their specs, and hashing one takes longer than a check does.
+            known = self._resolved.get(id(spec))
+            if known is None:
+                if len(self._resolved) >= _REMEMBERED:
+                    self._resolved.clear()  # memory must not grow with the number of cases
+                known = self._resolved[id(spec)] = (spec, evaluator_of(spec, judgement.find_file))
+            evaluator = known[1]
+        if not judgement.has_trace and evaluator.needs_trace:
             raise EvaluatorFailure(_NO_TRACE)
-        return known[1]
+        return evaluator
 
 
 def _cleaned(spec: EvaluatorSpec, judgement: Judgement) -> Judgement:

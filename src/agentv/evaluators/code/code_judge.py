@@ -37,6 +37,7 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
     unsupported: ClassVar[dict[str, str]] = {}
     open_settings: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = ("script",)
+    target_field: ClassVar[str | None] = "target_proxy"
 
     script: str | list[str]
     cwd: str | None = None

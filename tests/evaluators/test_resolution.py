@@ -3,8 +3,8 @@
 import pytest
 
 from agentv.errors import UsageError
-from agentv.evaluators.build import build
 from agentv.evaluators.checks.contains import Contains
+from agentv.evaluators.resolution import evaluator_of
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import freeze
 from agentv.registry import EVALUATORS
@@ -55,16 +55,16 @@ NEEDED = {
 
 @pytest.mark.parametrize("type_", EVALUATORS.names())
 def test_every_type_is_built_from_its_spec(type_):
-    assert isinstance(build(spec(type_, **NEEDED.get(type_, {}))), EVALUATORS.find(type_))
+    assert isinstance(evaluator_of(spec(type_, **NEEDED.get(type_, {}))), EVALUATORS.find(type_))
 
 
 def test_other_spellings_mean_the_same():
-    assert build(spec("contains", value="a")) == Contains(value="a")
-    assert build(spec("contains-any", values=["a"])) == build(spec("contains_any", value=["a"]))
+    assert evaluator_of(spec("contains", value="a")) == Contains(value="a")
+    assert evaluator_of(spec("contains-any", values=["a"])) == evaluator_of(spec("contains_any", value=["a"]))
 
 
 def test_a_type_of_the_users_own_is_found_and_scores(own, scoring):
-    evaluator = build(spec("own.py:Longest", words=2), own)
+    evaluator = evaluator_of(spec("own.py:Longest", words=2), own)
     assert evaluator.is_plain
     assert [scoring.run(evaluator, scoring.judgement(text)).score for text in ("a b", "a b c")] == [1, 0]
 
@@ -87,23 +87,23 @@ REFUSED = [
 @pytest.mark.parametrize(("type_", "settings", "message", "hint"), REFUSED)
 def test_what_cannot_be_built_is_refused_with_the_reason(own, type_, settings, message, hint):
     with pytest.raises(UsageError) as raised:
-        build(spec(type_, **settings), own)
+        evaluator_of(spec(type_, **settings), own)
     assert message in str(raised.value)
     assert hint in raised.value.hint
 
 
 def test_a_malformed_transform_is_found_before_anything_runs():
     with pytest.raises(UsageError, match=r"'transform.regex' is no regular expression"):
-        build(spec("contains", transform={"regex": "("}, value="a"))
+        evaluator_of(spec("contains", transform={"regex": "("}, value="a"))
 
 
 def test_everything_wrong_is_told_at_once():
     with pytest.raises(UsageError) as raised:
-        build(spec("levenshtein", transform={"regx": "a"}, threshold=5))
+        evaluator_of(spec("levenshtein", transform={"regx": "a"}, threshold=5))
     assert raised.value.headline == "Evaluator 'mine' cannot be used"
     assert len(raised.value.detail.splitlines()) == 2
 
 
 @pytest.mark.parametrize("type_", EVALUATORS.names())
 def test_every_type_can_score(type_):
-    assert build(spec(type_, **NEEDED.get(type_, {}))).can_run
+    assert evaluator_of(spec(type_, **NEEDED.get(type_, {}))).can_run

@@ -1,0 +1,239 @@
+"""Reads entries of `evaluators` into specs that carry the evaluator they describe. Imports no user code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agentv.errors import UsageError
+from agentv.model.evaluator import COMMON_KEYS, RUBRIC_TYPE, Evaluator, EvaluatorSpec
+from agentv.model.values import FrozenDict, FrozenList, freeze
+from agentv.registry import EVALUATORS
+from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.settings.settings_reader import field_of, known_keys, read_settings, read_value
+from agentv.support.transform import transform_complaints
+
+_PLAIN_KEYS: dict[str, Any] = {"name": str, "negate": bool, "transform": dict[str, Any], "target": str | list[str]}
+_MAX_WEIGHT = 1e100
+
+
+def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[EvaluatorSpec, ...]:
+    """A list of entries as named specs. Plain strings are items of one rubric, at the position of the first."""
+    if not isinstance(entries, list):
+        problems.wrong_type(path, "an array", entries)
+        return ()
+    texts = [entry for entry in entries if isinstance(entry, str)]
+    first_text = next((index for index, entry in enumerate(entries) if isinstance(entry, str)), None)
+    specs: list[EvaluatorSpec | None] = []
+    for index, entry in enumerate(entries):
+        place = (*path, index)
+        if isinstance(entry, str) and _canonical_type(entry.strip())[0] is not None:
+            message = f"Field '{field_name(place)}' is read as a rubric item: '{entry}'"
+            hint = f"For the evaluator of this type write {{type: {entry.strip()}}}"
+            problems.warning(place, message, hint, topic=f"a type as a rubric item: {entry}")
+        if index == first_text:
+            # As many checks as there are strings, so it weighs as much as they would each on their own.
+            specs.append(read_entry({"type": RUBRIC_TYPE, "weight": len(texts), "rubrics": texts}, place, problems))
+        elif isinstance(entry, dict):
+            specs.append(read_entry(entry, place, problems))
+        elif not isinstance(entry, str):
+            problems.wrong_type(place, "an object or a string", entry)
+    return named(tuple(spec for spec in specs if spec is not None))
+
+
+def read_entry(
+    entry: dict[str, Any], path: KeyPath, problems: Problems, places: Mapping[str, KeyPath] = {}
+) -> EvaluatorSpec | None:
+    """One entry as a spec without a name of its own; None after an error. `places` are keys that stand elsewhere."""
+    before = len(problems.errors)
+    type_, negated = _type_of(entry, path, problems, places)
+    kind = None if type_ is None else find_kind(type_, path, problems)
+    if type_ is None or len(problems.errors) > before:
+        return None
+    own = {key: freeze(value) for key, value in entry.items() if key not in COMMON_KEYS and value is not None}
+    if kind is not None and kind.target_field and isinstance(entry.get("target"), bool | dict):
+        own[kind.target_field] = freeze(entry["target"])  # not the name of a judge
+        entry = {key: value for key, value in entry.items() if key != "target"}
+    common = _read_common(entry, path, problems)
+    for complaint in transform_complaints(common.get("transform")):
+        problems.error((*path, "transform"), complaint)
+    evaluator = None
+    if kind is not None:
+        own, evaluator = _read_own(kind, own, path, problems, places)
+    if len(problems.errors) > before:
+        return None
+    target = common.get("target")
+    return EvaluatorSpec(
+        type=type_,
+        name=common["name"].strip(),
+        weight=common.get("weight", 1.0),
+        required=common.get("required", False),
+        negate=bool(common.get("negate", False)) != negated,
+        transform=freeze(common["transform"]) if "transform" in common else None,
+        target=tuple(target) if isinstance(target, list) else target,
+        settings=freeze(own),
+        evaluator=evaluator,
+    )
+
+
+def named(specs: tuple[EvaluatorSpec, ...]) -> tuple[EvaluatorSpec, ...]:
+    """The same specs with names that differ: the type where none was given, then `type-2` and so on."""
+    taken: dict[str, int] = {}
+    result = []
+    for spec in specs:
+        name = base = spec.name or spec.type
+        while name in taken:
+            taken[base] = taken.get(base, 1) + 1
+            name = f"{base}-{taken[base]}"
+        taken.setdefault(name, 1)
+        result.append(spec if spec.name == name else msgspec.structs.replace(spec, name=name))
+    return tuple(result)
+
+
+def build_evaluator(
+    kind: type[Evaluator], settings: Mapping[str, Any], problems: Problems, *, strict: bool = False
+) -> Evaluator | None:
+    """An evaluator of a kind, or None after noting at least one error. An open kind keeps unknown keys in `config`."""
+    if kind.open_settings:
+        known = {key: value for key, value in settings.items() if field_of(kind, key) is not None}
+        further = {key: value for key, value in settings.items() if key not in known}
+        if further and isinstance(config := known.get("config", {}), dict):
+            known["config"] = further | config
+        settings = known
+    read = read_settings(kind, settings, (), problems, strict=strict)
+    evaluator: Evaluator | None = _frozen(read)
+    for complaint in evaluator.complaints() if evaluator is not None else ():
+        problems.error((), complaint)
+    return evaluator
+
+
+def _frozen(value: Any) -> Any:
+    """The same value with containers that cannot be changed, those inside structs included."""
+    if isinstance(value, msgspec.Struct):
+        fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        changes = {name: _frozen(item) for name, item in fields if isinstance(item, list | dict | msgspec.Struct)}
+        return msgspec.structs.replace(value, **changes) if changes else value
+    if isinstance(value, list):
+        return FrozenList(map(_frozen, value))
+    return FrozenDict({key: _frozen(item) for key, item in value.items()}) if isinstance(value, dict) else value
+
+
+def find_kind(type_: str, path: KeyPath, problems: Problems) -> type[Evaluator] | None:
+    """The class of a type; None for a class in a user's file, and after an error for a plug-in that cannot be used."""
+    if ".py:" in type_:
+        return None
+    try:
+        kind = EVALUATORS.find(type_)
+    except UsageError as error:
+        problems.error(path, f"{error.headline}: {error.detail}")
+        return None
+    if not (isinstance(kind, type) and issubclass(kind, Evaluator)):
+        problems.error(path, f"The plug-in '{type_}' is no subclass of agentv.evaluators.base.Evaluator")
+        return None
+    return kind
+
+
+def _read_own(
+    kind: type[Evaluator], own: dict[str, Any], path: KeyPath, problems: Problems, places: Mapping[str, KeyPath]
+) -> tuple[dict[str, Any], Evaluator | None]:
+    """The type's own settings by the names of its fields, entries inside them normalised; and the evaluator."""
+    before = len(problems.errors)
+    written, read = {}, dict(own)
+    for key, value in own.items():
+        field = field_of(kind, key)
+        if field is not None and field.name == kind.members_field:
+            read[key] = read_entries(value, (*path, key), problems)
+            value = [member.to_data() for member in read[key]]
+        written[key if field is None else field.encode_name] = value
+    if len(problems.errors) > before:
+        return written, None
+    found = Problems()
+    evaluator = build_evaluator(kind, read, found)
+    for problem in found:
+        if problem.severity == "warning" and kind.open_settings:
+            continue
+        place = (*path, *problem.path)
+        if problem.severity == "warning" and len(problem.path) == 1:
+            meant = did_you_mean(str(problem.path[0]), [*known_keys(kind), *COMMON_KEYS])
+            problem = msgspec.structs.replace(problem, hint=meant or problem.hint)
+        if problem.path and problem.path[0] in places:
+            place = (*places[str(problem.path[0])], *problem.path[1:])
+        # Messages name a key by its path inside the entry; users look for it inside the case.
+        message = problem.message.replace(f"'{field_name(problem.path)}'", f"'{field_name(place)}'", 1)
+        problems.append(msgspec.structs.replace(problem, path=place, message=message))
+    return written, evaluator
+
+
+def _type_of(
+    entry: dict[str, Any], path: KeyPath, problems: Problems, places: Mapping[str, KeyPath]
+) -> tuple[str | None, bool]:
+    """The canonical type, None after an error, and whether it was written with promptfoo's `not-` before it."""
+    key = "type" if entry.get("type") is not None else "name"
+    written = entry.get(key)
+    if not isinstance(written, str):
+        if written is None:
+            problems.missing((*path, "type"), "An evaluator needs a 'type'")
+        else:
+            problems.wrong_type((*path, key), "a string", written)
+        return None, False
+    type_, negated = _canonical_type(written)
+    if type_ is None:
+        what = "Unknown evaluator type" if key == "type" else "No evaluator 'type', and the name is no type either:"
+        hint = EVALUATORS.suggestion(_without_not(written))
+        problems.error(places.get("type", (*path, key)), f"{what} '{written}'", hint)
+    return type_, negated
+
+
+def _canonical_type(written: str) -> tuple[str | None, bool]:
+    """The type, and whether a `not-` turns it around; a plug-in whose own name begins so is itself."""
+    type_ = EVALUATORS.canonical(written)
+    bare = _without_not(written)
+    return (type_, False) if type_ is not None or bare == written else (EVALUATORS.canonical(bare), True)
+
+
+def _without_not(written: str) -> str:
+    return written[4:] if written.startswith(("not-", "not_")) else written
+
+
+def _read_common(entry: dict[str, Any], path: KeyPath, problems: Problems) -> dict[str, Any]:
+    """The keys every entry may have, each checked."""
+    given = {key: value for key, value in entry.items() if value is not None}
+    given.setdefault("name", given.get("metric", ""))
+    values = {
+        key: read_value(type_, given[key], (*path, key), problems) for key, type_ in _PLAIN_KEYS.items() if key in given
+    }
+    if "weight" in given:
+        values["weight"] = _weight(given["weight"], (*path, "weight"), problems)
+    if "required" in given:
+        values["required"] = _required(given["required"], (*path, "required"), problems)
+    if "min_score" in given:
+        # AgentV 4.x writes the minimum of a required evaluator separately.
+        minimum = _required(given["min_score"], (*path, "required"), problems)
+        if given.get("required") is True:
+            values["required"] = minimum
+        else:
+            problems.warning((*path, "min_score"), "Field 'min_score' has no effect without 'required: true'")
+            values["required"] = bool(given.get("required", False))
+    return values
+
+
+def _weight(value: Any, path: KeyPath, problems: Problems) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        problems.wrong_type(path, "a number", value)
+        return 1.0
+    if value < 0:
+        problems.error(path, f"Field '{field_name(path)}' must not be negative, got {value}")
+    if value > _MAX_WEIGHT:
+        problems.error(path, f"Field '{field_name(path)}' is too large")
+    return float(min(value, _MAX_WEIGHT))
+
+
+def _required(value: Any, path: KeyPath, problems: Problems) -> bool | float:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        problems.error(path, f"Field '{field_name(path)}' must be true, false or a score from 0 to 1")
+        return False
+    return float(value)
