@@ -20,6 +20,8 @@ from __future__ import annotations
 EXIT_OK = 0
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
+EXIT_ERRORS = 3
+EXIT_BUDGET = 4
 EXIT_INTERRUPTED = 130
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from agentv.errors import EXIT_ERRORS, EXIT_FINDINGS, EXIT_OK
 from agentv.model.result import EvaluatorResult, Result
 
 MOST_SHOWN = 20
@@ -50,6 +51,12 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def errors_in_all(self) -> int:
         return sum(counts.errors for counts in self.kinds.values())
+
+    def exit_code(self, allowed: float) -> int:
+        """What the command ends with when up to `allowed` probes may be misjudged."""
+        if self.errors_in_all and not self.judged_in_all:
+            return EXIT_ERRORS
+        return EXIT_FINDINGS if self.misjudged_in_all > allowed else EXIT_OK
 
 
 def probed(results: Iterable[Result], must_pass: frozenset[str]) -> Probed:

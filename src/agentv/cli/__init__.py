@@ -27,6 +27,15 @@ COMMANDS = {
     "completion": "Print the completion script of a shell.",
 }
 
+_HOMES = {
+    "evaluation": ("eval", "rescore"),
+    "judge": ("judge",),
+    "analysis": ("compare", "plan", "runs"),
+    "report": ("report",),
+    "generation": ("generate",),
+    "project": ("cases", "validate", "convert", "schema", "targets", "init", "completion"),
+}
+"""Where the arguments of each command are declared, in `agentv.cli.arguments`."""
 
 ALIASES = {"run": "eval"}
 """Other names of commands; help does not list them."""
@@ -42,8 +51,9 @@ class LazyGroup(click.Group):
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
-        command = getattr(import_module(f"agentv.cli.commands.{name}"), "command")  # noqa: B009
-        return command if isinstance(command, click.Command) else None
+        home = next(home for home, names in _HOMES.items() if name in names)
+        command: click.Command = getattr(import_module(f"agentv.cli.arguments.{home}_options"), f"{name}_command")
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from agentv.cli import output
+from agentv.cli.arguments.generation_options import EvalsArguments
 from agentv.datasets.in_memory import GivenCases
 from agentv.errors import AgentvError, UsageError
 from agentv.generation.data_rows import read_rows
@@ -20,25 +21,26 @@ from agentv.model.values import to_json
 from agentv.runs.writer import ResultWriter
 
 
-def make_cases(rows: str, out: str, given: dict[str, Any]) -> tuple[Done | None, int]:
+def make_cases(args: EvalsArguments) -> tuple[Done | None, int]:
     """What came of it, or None when nothing was to be done yet; and how many rows there are."""
+    rows, out = args.rows, args.out
     templates = RowTemplates(
-        id=given["id_template"],
-        input=given["input_template"],
-        expected_outcome=given["outcome_template"],
-        expected_output=given["output_template"],
+        id=args.id_template,
+        input=args.input_template,
+        expected_outcome=args.outcome_template,
+        expected_output=args.output_template,
     )
     if not out.lower().endswith((".jsonl", ".ndjson")):
         raise UsageError(f"Cannot write {out}", "Cases are written as .jsonl", "Then: agentv convert A.jsonl B.yaml")
-    numbered = [row for row, _ in zip(read_rows(rows), range(given["limit"] or 1 << 62), strict=False)]
+    numbered = [row for row, _ in zip(read_rows(rows), range(args.limit or 1 << 62), strict=False)]
     if not numbered:
         raise UsageError(f"There are no rows in {rows}")
     # A template that does not fit the rows is told before anybody is asked.
     with _usage():
         templates.rendered(numbered[0][1])
-    there, ids = _there(out, rows, given["resume"])
+    there, ids = _there(out, rows, args.resume)
     left = [(number, row) for number, row in numbered if number not in there]
-    if given["dry_run"]:
+    if args.dry_run:
         return None, len(left)
     writer = _Writer(out, rows, dict(left), ids)
     folder = os.path.dirname(out) or "."
@@ -46,9 +48,7 @@ def make_cases(rows: str, out: str, given: dict[str, Any]) -> tuple[Done | None,
     async def run() -> Done:
         if templates.are_enough:
             return await generate_cases(None, left, templates, writer.keep, output.say)
-        async with Model(
-            folder, given["target"], given["targets_file"], workers=given["workers"], cache=given["cache"]
-        ) as model:
+        async with Model(folder, args.target, args.targets_file, workers=args.workers, cache=args.cache) as model:
             return await generate_cases(model, left, templates, writer.keep, output.say)
 
     try:

@@ -1,7 +1,8 @@
-"""`agentv judge probe` at work: runs the probes, in a folder that is kept when asked for, and says who was fooled."""
+"""`agentv judge probe`: runs the probes and prints which of them were misjudged."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,62 +13,44 @@ import click
 
 from agentv.calibration.probe_results import Probed, probed
 from agentv.cli import output
+from agentv.cli.arguments.judge_options import ProbeArguments
+from agentv.cli.commands.eval import cases_of, options_of, run_folder
+from agentv.cli.display import Shown
 from agentv.datasets.case.evaluator_entries import given_entries, specs_of
-from agentv.datasets.dataset import Options
-from agentv.datasets.loader import case_source
 from agentv.engine.answers.probes import KINDS, ORACLE, ProbeSession, chosen_kinds
 from agentv.engine.run import Observer
 from agentv.engine.run_options import EvalOptions, number_of, parse_max_errors
 from agentv.engine.session import unwatched
-from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_OK
+from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED
 from agentv.model.values import to_json
 from agentv.report.figures import number, one_line
+from agentv.runs.redaction import Redactor
 from agentv.runs.store import read_run
 
-EXIT_ERRORS = 3
 _LONGEST_REASON = 100
 
 
-def probing(paths: tuple[str, ...], given: dict[str, Any], selected: dict[str, Any]) -> Probed:
-    """Runs every probe and sums up."""
-    parse_max_errors(given["max_fooled"], "--max-fooled")  # wrong usage is told before anything is asked
-    options = EvalOptions(
-        paths=paths,
-        judge=given["judge"],
-        targets_file=given["targets_file"],
-        workers=given["workers"],
-        timeout_s=given["timeout_s"],
-        on_error=given["on_error"],
-        allow_outside_files=given["allow_outside_files"],
-        max_line_bytes=given["max_line_bytes"],
-        **selected,
-    )
-    warn, note = (output.silent, output.silent) if given["quiet"] else (output.warn, output.note)
-    reading = Options(options.allow_outside_files, options.max_line_bytes)
-    cases = case_source(
-        paths, warn=warn, note=note, on_error=options.on_error, options=reading, selection=options.selection
-    )
-    specs = specs_of(given_entries(given["evaluators"]))[0] if given["evaluators"] else None
-    session = ProbeSession(options, cases, chosen_kinds(given["kinds"]), specs)
+def probe(args: ProbeArguments) -> None:
+    """Run every probe, print the findings and end with their exit code."""
+    allowed = parse_max_errors(args.max_fooled, "--max-fooled")  # wrong usage is reported before anything is called
+    options = options_of(EvalOptions, args)
+    specs = specs_of(given_entries(args.evaluators))[0] if args.evaluators else None
+    session = ProbeSession(options, cases_of(options, args), chosen_kinds(args.kinds), specs)
     checked = session.check()
-    with _folder(given["out"]) as folder:
-        outcome = _executed(session, checked, folder, given)
+    with _folder(run_folder(args.out)) as folder:
+        if args.quiet or args.as_json:
+            outcome = session.execute(checked, folder, False, Observer(), unwatched)
+        else:
+            shown = Shown(Redactor(session.secrets))
+            outcome = session.execute(checked, folder, False, shown, shown)
         found = probed(read_run(outcome.folder), frozenset({ORACLE}))
     if outcome.stopped == "interrupted":
-        kept = "" if given["out"] is None else f": what is done is kept in {given['out']}"
+        kept = "" if args.out is None else f": what is done is kept in {args.out}"
         output.say(f"Interrupted{kept}")
-        raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    return found
-
-
-def _executed(session: ProbeSession, checked: Any, folder: str, given: dict[str, Any]) -> Any:
-    if given["quiet"] or given["as_json"]:
-        return session.execute(checked, folder, False, Observer(), unwatched)
-    from agentv.cli.display import Shown
-    from agentv.runs.redaction import Redactor
-
-    shown = Shown(Redactor(session.secrets))
-    return session.execute(checked, folder, False, shown, shown)
+        sys.exit(EXIT_INTERRUPTED)
+    code = found.exit_code(number_of(*allowed, found.judged_in_all))
+    _print(found, code, args.as_json)
+    sys.exit(code)
 
 
 @contextmanager
@@ -80,23 +63,17 @@ def _folder(out: str | None) -> Iterator[str]:
         yield str(Path(folder) / "run")
 
 
-def print_probing(found: Probed, given: dict[str, Any]) -> int:
-    """The findings, and the exit code."""
-    allowed = number_of(*parse_max_errors(given["max_fooled"], "--max-fooled"), found.judged_in_all)
-    wrong = found.misjudged_in_all
-    code = EXIT_FINDINGS if wrong > allowed else EXIT_OK
-    if not found.judged_in_all:
-        code = EXIT_ERRORS if found.errors_in_all else code
-    if given["as_json"]:
+def _print(found: Probed, code: int, as_json: bool) -> None:
+    if as_json:
         click.echo(to_json({"exit_code": code, **_data(found)}))
-        return code
+        return
     for line in _lines(found):
         click.echo(line)
     if code == EXIT_FINDINGS:
-        output.say(output.styled("Gate:", "red") + f" {wrong} of {found.judged_in_all} probes were misjudged")
-    if code == EXIT_ERRORS:
+        wrong = f"{found.misjudged_in_all} of {found.judged_in_all} probes were misjudged"
+        output.say(output.styled("Gate:", "red") + f" {wrong}")
+    elif code:
         output.say(output.styled("Ended:", "red") + f" no probe got a verdict: {one_line(found.first_error, 200)}")
-    return code
 
 
 def _data(found: Probed) -> dict[str, Any]:

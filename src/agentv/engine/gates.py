@@ -8,11 +8,10 @@ from typing import Literal
 import msgspec
 
 from agentv.engine.run_options import Gates
+from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED
 from agentv.model.manifest import RunSummary, TargetSummary
 
 Stop = Literal["auth", "budget", "decided", "fail_fast", "interrupted"]
-
-EXIT_GATE, EXIT_ERRORS, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 3, 4, 130
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -39,8 +38,8 @@ def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresh
         return Verdict(EXIT_ERRORS, (f"{errors} of {jobs} jobs ended in errors, more than allowed",))
     missed = tuple(_missed(summary, gates, thresholds))
     if stopped == "fail_fast":
-        return Verdict(EXIT_GATE, ("Stopped at the first failure", *missed))
-    return Verdict(EXIT_GATE if missed else 0, missed)
+        return Verdict(EXIT_FINDINGS, ("Stopped at the first failure", *missed))
+    return Verdict(EXIT_FINDINGS if missed else 0, missed)
 
 
 def with_missing(verdict: Verdict, missing: Sequence[str]) -> Verdict:

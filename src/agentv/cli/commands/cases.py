@@ -1,4 +1,4 @@
-"""`agentv cases`: the cases of datasets as they will be run, one JSON object a line; a table on a terminal."""
+"""`agentv cases`: prints the cases of datasets as they will be run, one JSON object a line; a table on a terminal."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from agentv.cli import output
-from agentv.cli.options import reading_options, selection_of, selection_options
-
-if TYPE_CHECKING:
-    from agentv.model.case import EvalCase
-
+from agentv.cli.arguments.project_options import CasesArguments
+from agentv.datasets.case.prompts import resolved_data
+from agentv.datasets.dataset import Options
+from agentv.datasets.loader import case_source
+from agentv.datasets.selection import selection
+from agentv.model.case import EvalCase, case_to_data
+from agentv.model.values import to_json
+from agentv.report.figures import one_line
 
 _SPOOL_BYTES = 16 * 1024 * 1024
 _TABLE_ROWS = 200
@@ -24,52 +27,29 @@ _WIDEST = (24, 16, 200, 12, 40)
 _INPUT = 2
 
 
-@click.command(
-    "cases",
-    epilog="Examples:  agentv cases evals/dataset.jsonl  ·  agentv cases evals --filter 'math-*' --count  ·  "
-    "agentv cases evals --resolve | jq .id",
-)
-@click.argument("paths", nargs=-1, required=True, type=click.Path())
-@click.option("--resolve", is_flag=True, help="Put the contents of files into the output.")
-@click.option("--count", is_flag=True, help="Print only how many cases there are.")
-@click.option("--json", "as_json", is_flag=True, help="JSON Lines on a terminal too.")
-@selection_options
-@reading_options
-def command(paths: tuple[str, ...], resolve: bool, count: bool, as_json: bool, **options: Any) -> None:
-    """Print the cases of datasets, resolved, as JSON Lines.
-
-    PATHS are dataset files, folders or globs. Everything is read and checked first: after an error no case is printed.
-    """
-    from agentv.datasets.dataset import Options
-    from agentv.datasets.loader import case_source
-    from agentv.datasets.selection import selection
-
-    quiet, wanted = options["quiet"], selection_of(options)
+def print_cases(args: CasesArguments) -> None:
+    """Print the selected cases."""
     source = case_source(
-        paths,
-        warn=output.silent if quiet else output.warn,
-        note=output.silent if quiet else output.note,
-        on_error=options["on_error"],
-        options=Options(options["allow_outside_files"], options["max_line_bytes"]),
-        selection=selection(wanted.pop("filters"), ids=wanted.pop("cases"), **wanted),
+        args.paths,
+        warn=output.silent if args.quiet else output.warn,
+        note=output.silent if args.quiet else output.note,
+        on_error=args.on_error,
+        options=Options(args.allow_outside_files, args.max_line_bytes),
+        selection=selection(args.filters, args.sample, args.seed, args.shard, args.limit, args.cases),
     )
     cases = source.stream()
-    if count:
+    if args.count:
         click.echo(sum(1 for _ in cases))
-    elif sys.stdout.isatty() and not (as_json or resolve):
+    elif sys.stdout.isatty() and not (args.as_json or args.resolve):
         _print_table(cases)
     else:
-        _print_lines(cases, resolve)
-    if source.sink.skipped and not quiet:
+        _print_lines(cases, args.resolve)
+    if source.sink.skipped and not args.quiet:
         output.note(f"{source.sink.skipped:,} bad cases were skipped")
 
 
 def _print_lines(cases: Iterable[EvalCase], resolve: bool) -> None:
     """JSON Lines, held back until the last case was read, on disk when there are many."""
-    from agentv.datasets.case.prompts import resolved_data
-    from agentv.model.case import case_to_data
-    from agentv.model.values import to_json
-
     to_data: Callable[[EvalCase], dict[str, Any]] = resolved_data if resolve else case_to_data
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as spool:
         for case in cases:
@@ -120,9 +100,6 @@ def _cells(case: EvalCase) -> tuple[str, ...]:
 
 
 def _preview(content: Any) -> str:
-    from agentv.model.values import to_json
-    from agentv.report.figures import one_line
-
     if isinstance(content, tuple):
         content = " ".join(part.value for part in content)
     text = content if isinstance(content, str) else to_json(content).decode()

@@ -1,61 +1,34 @@
-"""`agentv plan`: how many cases and trials a difference needs, before they are paid for."""
+"""`agentv plan`: prints how many cases and trials it takes to detect a difference."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentv.cli.options import AT_LEAST_1, Real
+from agentv.cli.arguments.analysis_options import PlanArguments
+from agentv.comparison.planning import DIFFERENCES, TRIALS, Plan, plan
+from agentv.comparison.scores import RunScores
+from agentv.engine.named_runs import named_run
 from agentv.errors import UsageError
-
-if TYPE_CHECKING:
-    from agentv.comparison.planning import Plan
-
-
-SHARE = Real(0, 1, min_open=True, max_open=True)
+from agentv.model.values import to_json
+from agentv.report.figures import aligned, number, one_line, usd
 
 
-@click.command(
-    "plan",
-    epilog="Examples:  agentv plan RUN --difference 0.03  ·  agentv plan before after --power 0.9  ·  "
-    "agentv plan RUN --trials 1 --trials 5 --json",
-)
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--difference", "-d", "differences", type=SHARE, multiple=True, metavar="X", help="To be shown.")
-@click.option("--trials", type=AT_LEAST_1, multiple=True, metavar="N", help="Of each case.")
-@click.option("--power", type=SHARE, default=0.8, show_default=True, help="The chance to show it, if it is there.")
-@click.option("--alpha", type=SHARE, default=0.05, show_default=True, help="The chance to see one that is not there.")
-@click.option(
-    "--correlation", type=Real(-1, 1), default=0.5, show_default=True,
-    help="With one run: how far scores of the same case are expected to go together in the next.",
-)  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def command(runs: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Say how many cases and trials a difference needs.
-
-    RUN is an earlier run, from which the variance is taken: of its cases, and of trials where it has several of each.
-    Two runs also tell how far they go together, which is otherwise a guess. Nothing is called.
-    """
-    from agentv.comparison.planning import DIFFERENCES, TRIALS, plan
-    from agentv.comparison.scores import RunScores
-    from agentv.engine.named_runs import named_run
-
+def print_plan(args: PlanArguments) -> None:
+    """Print the number of cases that a difference needs."""
+    runs = args.runs
     if len(runs) > 2:
         raise UsageError("One run is needed, or two that differ", hint="agentv compare takes more")
-    loaded = [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)]
     found = plan(
-        loaded,
-        given["differences"] or DIFFERENCES,
-        given["trials"] or TRIALS,
-        power=given["power"],
-        alpha=given["alpha"],
-        correlation=given["correlation"],
+        [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)],
+        args.differences or DIFFERENCES,
+        args.trials or TRIALS,
+        power=args.power,
+        alpha=args.alpha,
+        correlation=args.correlation,
     )
-    if as_json:
-        from agentv.model.values import to_json
-
+    if args.as_json:
         sys.stdout.buffer.write(to_json(found) + b"\n")
         return
     for line in _lines(found):
@@ -63,8 +36,6 @@ def command(runs: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
 
 def _lines(found: Plan) -> list[str]:
-    from agentv.report.figures import aligned, number, one_line, usd
-
     spread = found.spread
     first = found.needs[0]
     times = "once" if first.trials == 1 else f"{first.trials} times"

@@ -1,15 +1,15 @@
-"""`agentv report`: a run as a page, as JUnit, Markdown, CSV or Parquet, for GitHub, or on the terminal."""
+"""`agentv report`: writes a run in the report formats asked for, for GitHub, or prints its summary."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import click
 
 from agentv.cli import output
+from agentv.cli.arguments.report_options import ReportArguments
 from agentv.engine.named_runs import run_path
 from agentv.errors import UsageError
 from agentv.model.values import to_json
@@ -27,55 +27,25 @@ Wanted = tuple[str, str | None]
 """A format and the file it goes to; None for stdout."""
 
 
-def _format_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add a flag for each report format; one whose plug-in is broken says so in its help."""
-    for name in reversed(list(REPORTS.all_names())):
-        try:
-            shown = report_format(name).help
-        except UsageError as error:
-            shown = str(error)
-        command = click.option(f"--{name}", name, is_flag=True, help=shown)(command)
-    return command
-
-
-@click.command(
-    "report",
-    epilog="Examples:  agentv report RUN  ·  agentv report RUN --html  ·  agentv report RUN page.html junit.xml  ·  "
-    "agentv report RUN --csv > results.csv  ·  agentv report RUN --github",
-)
-@click.argument("run", metavar="RUN", type=click.Path())
-@click.argument("files", nargs=-1, type=click.Path())
-@_format_options
-@click.option("--github", is_flag=True, help="Notes at the cases' lines on stdout, and the summary of the step.")
-@click.option(
-    "--out", metavar="FILE|DIR", type=click.Path(), help="The file to write, the folder for several, or - for stdout."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-@click.option("--quiet", "-q", is_flag=True, help="Do not say what was written.")
-def command(run: str, files: tuple[str, ...], **given: Any) -> None:
-    """Show a run: as a page, for CI, for spreadsheets and data tools.
-
-    RUN is a run's folder or id, or a file of results, AgentV's too. Each of FILES is written in the format of its
-    extension: .html, .xml (JUnit), .md, .csv, .parquet. A format without a file goes to stdout when it is the only one
-    and text, else to a file in the run's folder. Without any, the summary is printed.
-    """
-    opened = RunStore.open(run_path(run))
-    wanted = list(_wanted(opened, files, given))
+def report(args: ReportArguments) -> None:
+    """Write the reports, or print the summary."""
+    opened = RunStore.open(run_path(args.run))
+    wanted = list(_wanted(opened, args))
     figures = opened.figures()
     for name, file in wanted:
-        _write(name, opened, figures, file, given["quiet"])
-    if given["github"]:
-        _for_github(opened, figures, given["quiet"])
-    if given["as_json"]:
+        _write(name, opened, figures, file, args.quiet)
+    if args.github:
+        _for_github(opened, figures, args.quiet)
+    if args.as_json:
         _print_json(opened, figures)
-    elif not wanted and not given["github"]:
+    elif not wanted and not args.github:
         _print_summary(opened, figures)
 
 
-def _wanted(run: RunStore, files: tuple[str, ...], given: dict[str, Any]) -> Iterator[Wanted]:
+def _wanted(run: RunStore, args: ReportArguments) -> Iterator[Wanted]:
     """What is to be written, and where."""
-    asked = [name for name in REPORTS.all_names() if given[name]]
-    folder, files = _places(given["out"], files)
+    asked = [name for name in REPORTS.all_names() if getattr(args, name)]
+    folder, files = _places(args.out, args.files)
     if len(asked) == 1 and len(files) == 1:
         # An option says more than a name: `--junit --out results.txt` is JUnit.
         yield asked[0], files[0]
@@ -83,8 +53,8 @@ def _wanted(run: RunStore, files: tuple[str, ...], given: dict[str, Any]) -> Ite
     named = [(format_of(file), file) for file in files]
     yield from named
     rest = [name for name in asked if name not in dict(named)]
-    to_stdout = given["out"] == STDOUT or (folder is None and not named)
-    if len(rest) == 1 and to_stdout and (report_format(rest[0]).is_text or given["out"] == STDOUT):
+    to_stdout = args.out == STDOUT or (folder is None and not named)
+    if len(rest) == 1 and to_stdout and (report_format(rest[0]).is_text or args.out == STDOUT):
         yield rest[0], None
         return
     home = folder or (str(run.path) if run.path.is_dir() else ".")

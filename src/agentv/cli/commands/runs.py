@@ -1,4 +1,4 @@
-"""`agentv runs`: which runs there are, how they went over time, and which of them go."""
+"""`agentv runs`: lists runs, shows their trend, removes old ones."""
 
 from __future__ import annotations
 
@@ -8,100 +8,52 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
 
 from agentv.cli import output
-from agentv.cli.options import AT_LEAST_0, AT_LEAST_1
+from agentv.cli.arguments.analysis_options import PruneArguments, RunFilters, RunsArguments, TrendArguments
+from agentv.datasets.files import project_root
+from agentv.engine.named_runs import run_name
 from agentv.errors import EXIT_USAGE, AgentvError, UsageError
+from agentv.model.values import to_json
+from agentv.report.figures import can_show_bars
+from agentv.report.run_tables import run_list, series_of, trend_lines
+from agentv.report.terminal import width_of
+from agentv.runs.catalogue import RunEntry, entries, removable, remove
+from agentv.runs.folder import RESULTS_FOLDER
 
-if TYPE_CHECKING:
-    from agentv.runs.catalogue import RunEntry
-
-
-STATES = ["finished", "unfinished", "running", "foreign"]
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
-_FILTERS = (
-    click.option("--in", "folder", metavar="DIR", type=click.Path(), help="Where the runs are: .agentv/results."),
-    click.option("--dataset", metavar="GLOB", help="Runs of a dataset of this name."),
-    click.option("--target", metavar="GLOB", help="Runs of a target of this name."),
-    click.option("--since", metavar="DATE|AGE", help="Begun since 2026-11-01, or within 36h, 30d, 8w."),
-    click.option("--state", type=click.Choice(STATES), help="How a run stands; foreign ones are AgentV's."),
-)
 
-
-def _with_filters(command: Any) -> Any:
-    for option in reversed(_FILTERS):
-        command = option(command)
-    return command
-
-
-@click.group(
-    "runs",
-    invoke_without_command=True,
-    epilog="Examples:  agentv runs  ·  agentv runs --dataset support --since 30d  ·  agentv runs trend  ·  "
-    "agentv runs prune --keep 20 --older-than 30d",
-)
-@_with_filters
-@click.option("--limit", type=AT_LEAST_1, default=20, show_default=True, help="At most so many.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
-@click.pass_context
-def command(context: click.Context, /, limit: int, as_json: bool, **wanted: Any) -> None:
-    """List runs, show their trend, remove old ones.
-
-    The newest first; those under .agentv/results of the project, AgentV's among them.
-
-    \b
-    agentv runs          id, time, state, datasets, and each target's mean with its interval
-    agentv runs trend    the means of the same datasets and target over time, and where their level changed
-    agentv runs prune    remove old runs; asks first, and never touches one that is running
-    """
-    context.obj = wanted
-    if context.invoked_subcommand is not None:
-        return
-    from agentv.model.values import to_json
-
-    found = list(_found(wanted))
-    for entry in found[:limit] if as_json else ():
+def list_runs(args: RunsArguments) -> None:
+    """Print the runs that match."""
+    found = list(_found(args))
+    for entry in found[: args.limit] if args.as_json else ():
         click.echo(to_json(entry).decode())
-    if as_json:
+    if args.as_json:
         return
     if not found:
         output.note("There are no runs, or none that match")
         return
-    from agentv.report.run_tables import run_list
-    from agentv.report.terminal import width_of
-
-    table = run_list(found[:limit], width_of(sys.stdout))
+    table = run_list(found[: args.limit], width_of(sys.stdout))
     for line in table.lines:
         click.echo(line)
     if table.left_out:
         output.note(f"There is no room for {', '.join(table.left_out)}; a wider terminal or --json shows them")
-    if len(found) > limit:
-        output.note(f"{len(found) - limit:,} older runs are not shown; --limit shows more")
+    if len(found) > args.limit:
+        output.note(f"{len(found) - args.limit:,} older runs are not shown; --limit shows more")
 
 
-@command.command("trend", epilog="Examples:  agentv runs trend  ·  agentv runs trend --dataset support --json")
-@_with_filters
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a series, for programs.")
-@click.pass_obj
-def trend(before: dict[str, Any], /, as_json: bool, **wanted: Any) -> None:
-    """Show means over time, and where their level changed.
-
-    Runs of the same datasets and the same target make a series. A change is one that the intervals of the runs show at
-    5 %, all places tried; whether two runs differ is better asked of `agentv compare`, which goes case by case.
-    """
-    from agentv.model.values import to_json
-    from agentv.report.figures import can_show_bars
-    from agentv.report.run_tables import series_of, trend_lines
-
-    found = series_of(list(_found(wanted, before)))
+def print_trend(args: TrendArguments) -> None:
+    """Print means over time."""
+    found = series_of(list(_found(args)))
     if not found:
         output.note("There are no runs with scores, or none that match")
     for number, series in enumerate(found):
-        if as_json:
+        if args.as_json:
             click.echo(to_json(_series_data(series)).decode())
             continue
         if number:
@@ -110,46 +62,24 @@ def trend(before: dict[str, Any], /, as_json: bool, **wanted: Any) -> None:
             click.echo(line)
 
 
-@command.command(
-    "prune",
-    epilog="Examples:  agentv runs prune --keep 20  ·  agentv runs prune --older-than 30d --dry-run  ·  "
-    "agentv runs prune --keep 5 --state unfinished --yes",
-)
-@_with_filters
-@click.option("--keep", type=AT_LEAST_0, metavar="N", help="Keep the newest N of those that match.")
-@click.option("--older-than", metavar="AGE", help="Only runs begun longer ago: 36h, 30d, 8w.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.pass_obj
-def prune(
-    before: dict[str, Any], /, keep: int | None, older_than: str | None, dry_run: bool, yes: bool, **wanted: Any
-) -> None:
-    """Remove old runs: those beyond --keep, and older than --older-than, both where both are given.
-
-    It asks first; without a terminal to ask on, it needs --yes. Runs that a process is writing to, runs of AgentV's and
-    links are never removed.
-
-    \b
-    Exit codes: 0 done   2 usage, or some could not be removed
-    """
-    from agentv.runs.catalogue import removable
-
-    if keep is None and older_than is None:
+def prune(args: PruneArguments) -> None:
+    """Remove old runs, after asking."""
+    if args.keep is None and args.older_than is None:
         raise UsageError("Nothing says which runs are old", hint="Give --keep N, --older-than 30d, or both")
-    ours = [entry for entry in _found(wanted, before) if removable(entry)]
-    old = ours[keep or 0 :]
-    if older_than is not None:
-        limit = datetime.now(UTC) - _age(older_than, "--older-than")
+    ours = [entry for entry in _found(args) if removable(entry)]
+    old = ours[args.keep or 0 :]
+    if args.older_than is not None:
+        limit = datetime.now(UTC) - _age(args.older_than, "--older-than")
         old = [entry for entry in old if entry.began is not None and entry.began < limit]
     if not old:
         output.say("Nothing to remove")
         return
     for entry in old:
         click.echo(f"{entry.name}  {_day(entry)}  {entry.state}")
-    if dry_run:
+    if args.dry_run:
         output.say(f"{_runs(len(old))} would be removed, {len(ours) - len(old):,} kept")
         return
-    if not yes and not _agreed(len(old)):
+    if not args.yes and not _agreed(len(old)):
         output.say("Nothing was removed")
         return
     removed = _removed(old)
@@ -165,8 +95,6 @@ def _agreed(count: int) -> bool:
 
 
 def _removed(entries: list[RunEntry]) -> int:
-    from agentv.runs.catalogue import remove
-
     removed = 0
     for entry in entries:
         try:
@@ -177,27 +105,18 @@ def _removed(entries: list[RunEntry]) -> int:
     return removed
 
 
-def _found(wanted: dict[str, Any], before: dict[str, Any] | None = None) -> Iterator[RunEntry]:
-    """The runs that all filters let through, the newest first. Filters may stand before a subcommand's name too."""
-    import msgspec
-
-    from agentv.datasets.files import project_root
-    from agentv.engine.named_runs import run_name
-    from agentv.runs.catalogue import entries
-    from agentv.runs.folder import RESULTS_FOLDER
-
-    wanted = {key: (before or {}).get(key) if value is None else value for key, value in wanted.items()}
-    folder = wanted["folder"] or os.path.join(project_root("."), RESULTS_FOLDER)
-    if wanted["folder"] and not os.path.isdir(folder):
+def _found(args: RunFilters) -> Iterator[RunEntry]:
+    """The runs that match all filters, the newest first."""
+    folder = args.folder or os.path.join(project_root("."), RESULTS_FOLDER)
+    if args.folder and not os.path.isdir(folder):
         raise UsageError(f"No such folder: {folder}")
-    since = None if wanted["since"] is None else _moment(wanted["since"])
+    since = None if args.since is None else _moment(args.since)
     for entry in entries(folder):
-        if wanted["state"] not in (None, entry.state):
+        if args.state not in (None, entry.state):
             continue
         if since is not None and (entry.began is None or entry.began < since):
             continue
-        names = {"dataset": entry.datasets, "target": tuple(entry.targets)}
-        if all(_matches(wanted[key], values) for key, values in names.items()):
+        if _matches(args.dataset, entry.datasets) and _matches(args.target, tuple(entry.targets)):
             yield msgspec.structs.replace(entry, name=run_name(entry.path))
 
 

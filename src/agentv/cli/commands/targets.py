@@ -1,56 +1,31 @@
-"""`agentv targets`: which targets there are, and whether they answer."""
+"""`agentv targets`: lists the targets of a project; `check` calls them."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from agentv.cli import output
+from agentv.cli.arguments.project_options import CheckArguments, TargetsArguments
+from agentv.engine.calls.run_targets import open_targets
 from agentv.errors import EXIT_FINDINGS, AgentvError
-
-if TYPE_CHECKING:
-    from agentv.targets.catalog import Targets
-    from agentv.targets.check import Check
-
+from agentv.model.values import to_json
+from agentv.targets.catalog import Targets
+from agentv.targets.check import Check, check_targets
 
 _PLACES = ("base_url", "endpoint", "resource", "url", "command_template", "executable", "function", "from", "region")
 
-_file_option = click.option("--targets", "file", metavar="FILE", type=click.Path(), help="The targets file to read.")
-_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 
-
-@click.group(
-    "targets",
-    invoke_without_command=True,
-    epilog="Examples:  agentv targets  ·  agentv targets --json  ·  agentv targets check  ·  "
-    "agentv targets check gpt --targets ci/targets.yaml",
-)
-@_file_option
-@_json_option
-@click.pass_context
-def command(context: click.Context, file: str | None, as_json: bool) -> None:
-    """List the targets of a project; `check` calls them.
-
-    The file is the nearest .agentv/targets.yaml or targets.yaml from here up to the project root. Nothing is called
-    without `check`.
-
-    \b
-    agentv targets               name, provider, model and place of each target
-    agentv targets check NAME…   one tiny call to each (all without a name); exit code 1 when one fails
-    """
-    context.obj = {"file": file, "as_json": as_json}
-    if context.invoked_subcommand is not None:
-        return
-    from agentv.engine.calls.run_targets import open_targets
-
-    targets = open_targets(".", file)
-    if not targets.names:
-        targets.pick()
+def list_targets(args: TargetsArguments) -> None:
+    """Print name, provider, model and place of each target."""
+    targets = _opened(args.targets_file)
     rows = [_row(targets, name) for name in targets.names]
-    if as_json:
-        _print_json(rows)
+    if args.as_json:
+        for row in rows:
+            click.echo(to_json(row).decode())
         return
     for warning in targets.warnings:
         output.say(output.styled("Warning:", "yellow") + f" {warning}")
@@ -60,35 +35,23 @@ def command(context: click.Context, file: str | None, as_json: bool) -> None:
             output.note(row["problem"])
 
 
-@command.command(
-    "check",
-    epilog="Examples:  agentv targets check  ·  agentv targets check gpt judge --json",
-)
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@_file_option
-@_json_option
-@click.pass_context
-def check(context: click.Context, names: tuple[str, ...], file: str | None, as_json: bool) -> None:
-    """Make one tiny call to each target and report how it went.
-
-    Exit code 0: all answered; 1: one did not; 2: wrong usage, or a targets file that is wrong.
-    """
-    import asyncio  # late: listing does without it
-
-    from agentv.engine.calls.run_targets import open_targets
-    from agentv.model.values import to_json
-    from agentv.targets.check import check_targets
-
-    targets = open_targets(".", file or context.obj["file"])
-    if not targets.names:
-        targets.pick()
-    chosen = targets.pick(names) if names else targets.names
+def check(args: CheckArguments) -> None:
+    """Make one tiny call to each target and print how it went."""
+    targets = _opened(args.targets_file)
+    chosen = targets.pick(args.names) if args.names else targets.names
     checks = asyncio.run(check_targets(targets, chosen))
     width = max(len(name) for name in chosen)
     for each in checks:
-        click.echo(to_json(each).decode() if as_json or context.obj["as_json"] else _line(each, width))
+        click.echo(to_json(each).decode() if args.as_json else _line(each, width))
     if not all(each.ok for each in checks):
         sys.exit(EXIT_FINDINGS)
+
+
+def _opened(file: str | None) -> Targets:
+    targets = open_targets(".", file)
+    if not targets.names:
+        targets.pick()
+    return targets
 
 
 def _row(targets: Targets, name: str) -> dict[str, Any]:
@@ -135,10 +98,3 @@ def _print_columns(rows: list[tuple[str, ...]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _print_json(rows: list[dict[str, Any]]) -> None:
-    from agentv.model.values import to_json
-
-    for row in rows:
-        click.echo(to_json(row).decode())

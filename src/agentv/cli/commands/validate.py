@@ -1,77 +1,38 @@
-"""`agentv validate`: everything wrong in files and folders, for people, programs and pull requests."""
+"""`agentv validate`: prints the problems in files and folders, for people, programs and pull requests."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from agentv.cli import output
-from agentv.cli.options import AT_LEAST_1
-from agentv.datasets.formats.lines import MAX_LINE_BYTES
+from agentv.cli.arguments.project_options import ValidateArguments
+from agentv.datasets.dataset import Options
 from agentv.errors import EXIT_FINDINGS, EXIT_OK
+from agentv.model.values import to_json
+from agentv.report.github import workflow_command
+from agentv.validation.finding import Finding, Report
+from agentv.validation.project import validate as validated
 
-if TYPE_CHECKING:
-    from agentv.validation.finding import Finding, Report
 
-
-@click.command(
-    "validate",
-    epilog="Examples:  agentv validate evals  ·  agentv validate . --strict  ·  agentv validate evals --format github",
-)
-@click.argument("paths", nargs=-1, required=True, type=click.Path())
-@click.option("--strict", is_flag=True, help="Warnings count as errors for the exit code.")
-@click.option(
-    "--format", "style", type=click.Choice(["human", "json", "github"]), default="human", show_default=True,
-    help="For people, for programs, or as annotations of a pull request.",
-)  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--allow-outside-files", is_flag=True, help="Let datasets read files outside their project.")
-@click.option(
-    "--max-line-bytes", type=AT_LEAST_1, default=MAX_LINE_BYTES, show_default=True,
-    help="The longest line of JSONL that is read.",
-)  # fmt: skip
-@click.option("--quiet", "-q", is_flag=True, help="Print findings only.")
-def command(
-    paths: tuple[str, ...],
-    strict: bool,
-    style: str,
-    as_json: bool,
-    allow_outside_files: bool,
-    max_line_bytes: int,
-    quiet: bool,
-) -> None:
-    """Check datasets, sidecars, targets and configuration.
-
-    PATHS are files, folders or globs. Exit code 0: nothing wrong; 1: findings; 2: wrong usage.
-    """
-    from agentv.datasets.dataset import Options
-    from agentv.validation.project import validate
-
-    report = validate(paths, Options(allow_outside_files, max_line_bytes))
-    if as_json or style == "json":
-        _print_json(report)
-    elif style == "github":
+def validate(args: ValidateArguments) -> None:
+    """Check files and print the findings."""
+    report = validated(args.paths, Options(args.allow_outside_files, args.max_line_bytes))
+    if args.as_json or args.style == "json":
+        sys.stdout.buffer.write(to_json(report) + b"\n")
+    elif args.style == "github":
         for finding in report.findings:
             click.echo(annotation(finding))
     else:
-        _print_human(report, quiet)
-    sys.exit(EXIT_FINDINGS if report.errors or (strict and report.warnings) else EXIT_OK)
+        _print_human(report, args.quiet)
+    sys.exit(EXIT_FINDINGS if report.errors or (args.strict and report.warnings) else EXIT_OK)
 
 
 def annotation(finding: Finding) -> str:
     """A finding as a workflow command that GitHub shows beside the line."""
-    from agentv.report.github import workflow_command  # late: for that format only
-
     place = {"file": finding.path, "line": finding.line, "col": finding.column, "title": "agentv"}
     return workflow_command(finding.severity, place, finding.message + (f" — {finding.hint}" if finding.hint else ""))
-
-
-def _print_json(report: Report) -> None:
-    from agentv.model.values import to_json
-
-    sys.stdout.buffer.write(to_json(report) + b"\n")
 
 
 def _print_human(report: Report, quiet: bool) -> None:

@@ -1,4 +1,4 @@
-"""`agentv init`: a starter project that works, written without touching what is there."""
+"""`agentv init`, `schema` and `completion`: what a project needs to start, and what editors and shells need."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from importlib.resources import files
 from pathlib import Path
 
 import click
+from click.shell_completion import get_completion_class
 
-from agentv.cli import output
+from agentv.cli import cli, output
+from agentv.cli.arguments.project_options import CompletionArguments, InitArguments, SchemaArguments
 from agentv.errors import UsageError
+from agentv.schemas import schema, to_text
 
 _FILES = {
     ".agentv/config.yaml": "agentv/config.yaml",
@@ -23,22 +26,27 @@ _FILES = {
 _SCHEMAS = ("dataset", "line", "sidecar", "targets", "config")
 
 
-@click.command("init", epilog="Examples:  agentv init  ·  agentv init my-project")
-@click.argument("folder", type=click.Path(file_okay=False), default=".")
-@click.option("--force", is_flag=True, help="Replace files that exist, without asking.")
-def command(folder: str, force: bool) -> None:
-    """Set up a starter project that works.
+def print_schema(args: SchemaArguments) -> None:
+    """Print the JSON Schema of a file format."""
+    click.echo(to_text(schema(args.name)), nl=False)
 
-    Writes two small datasets, a targets file that needs no key, a configuration, and the schemas that let an editor
-    complete and check them. A file that exists is kept unless you say otherwise.
-    """
-    root = Path(folder)
+
+def print_completion(args: CompletionArguments) -> None:
+    """Print the completion script of a shell."""
+    kind = get_completion_class(args.shell)
+    assert kind is not None
+    click.echo(kind(cli, {}, "agentv", "_AGENTV_COMPLETE").source())
+
+
+def init(args: InitArguments) -> None:
+    """Write the starter project."""
+    root = Path(args.folder)
     written, kept = 0, 0
     for name, text in _project_files().items():
         path = root / name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
-        if path.exists() and not force and not _may_replace(path):
+        if path.exists() and not args.force and not _may_replace(path):
             output.note(f"{path} exists and was kept")
             kept += 1
             continue
@@ -49,13 +57,11 @@ def command(folder: str, force: bool) -> None:
             raise UsageError(f"Cannot write {path}", error.strerror or str(error)) from None
         written += 1
     click.echo(f"Wrote {written} files{f', kept {kept}' if kept else ''} in {root}")
-    where = "" if folder == "." else f"cd {folder} && "
+    where = "" if args.folder == "." else f"cd {args.folder} && "
     click.echo(f"\nNext:\n  {where}agentv validate .\n  {where}agentv eval evals")
 
 
 def _project_files() -> dict[str, str]:
-    from agentv.schemas import schema, to_text
-
     starter = files("agentv.starter")
     texts = {name: starter.joinpath(source).read_text(encoding="utf-8") for name, source in _FILES.items()}
     return texts | {f".agentv/schemas/{name}.schema.json": to_text(schema(name)).decode() for name in _SCHEMAS}

@@ -1,0 +1,1 @@
+"""The arguments of the commands: typed fields that declare their click options."""
