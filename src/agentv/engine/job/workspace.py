@@ -16,6 +16,7 @@ from agentv.model.case import NO_DETAILS, Workspace
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorInfo, Stage
 from agentv.settings.environment import Environment, child_environment
+from agentv.support.processes.subprocesses import ProcessSpec
 from agentv.support.temp_dirs import new_folder, remove_folder
 from agentv.targets.programs.command_call import run_command
 from agentv.targets.target import Target
@@ -126,7 +127,7 @@ class JobWorkspace:
             env["AGENTV_DATASET_FOLDER"] = os.path.abspath(self._job.case.place.origin.base_dir or ".")
             assert self.path is not None
             try:
-                await run_command(command, cwd=self.path, env=env, timeout_s=timeout_s)
+                await run_command(ProcessSpec(command=command, cwd=self.path, env=env, timeout_s=timeout_s))
             except TargetFailure as failure:
                 message = f"`{stage}` of the workspace: {failure.message}"
                 raise TargetFailure(failure.error_class, message, stage=stage) from None

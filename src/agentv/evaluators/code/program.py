@@ -17,7 +17,7 @@ from agentv.evaluators.code.isolation import Way, limit_process, prefix, scratch
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import Environment, judge_environment
-from agentv.support.processes.subprocesses import ProcessFailure, run_process
+from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 
 SCRIPT_FUNCTION = "agentv_judge"
 """The function that a script defines to be kept warm instead of being started for each answer."""
@@ -43,16 +43,18 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
             variables = {**self.variables, **({"TMPDIR": scratch} if scratch else {})}
             try:
                 ended = await run_process(
-                    self._command(scratch),
-                    cwd=self.cwd,
-                    env={**judge_environment(self.environment), **variables},
-                    timeout_s=self.timeout_s,
-                    stdin=stdin,
-                    max_output_bytes=MAX_OUTPUT_BYTES,
-                    grace_s=0,
-                    noun="The program",
-                    started=lambda pid: limit_process(pid, self.memory_mb),
-                    leaves_nothing=True,
+                    ProcessSpec(
+                        command=self._command(scratch),
+                        cwd=self.cwd,
+                        env={**judge_environment(self.environment), **variables},
+                        timeout_s=self.timeout_s,
+                        stdin=stdin,
+                        max_output_bytes=MAX_OUTPUT_BYTES,
+                        grace_s=0,
+                        noun="The program",
+                        started=lambda pid: limit_process(pid, self.memory_mb),
+                        leaves_nothing=True,
+                    )
                 )
             except ProcessFailure as failure:
                 raise EvaluatorFailure(failure.message) from None

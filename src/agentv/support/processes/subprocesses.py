@@ -11,8 +11,9 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any, Literal, NamedTuple
 
-from agentv.support.processes.process_tree import MARK, Member, end_family, family
-from agentv.support.processes.watchdog import new_mark
+import msgspec
+
+from agentv.support.processes.watchdog import MARK, end_family, family, new_mark
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 GRACE_S = 2.0
@@ -46,50 +47,50 @@ class ProcessFailure(Exception):
         self.cause = cause
 
 
-async def run_process(  # noqa: PLR0913 - each is a thing of its own, and all are given by name
-    command: str | Sequence[str],
-    *,
-    cwd: str,
-    env: Mapping[str, str],
-    timeout_s: float,
-    stdin: bytes | None = None,
-    max_output_bytes: int = MAX_OUTPUT_BYTES,
-    grace_s: float | None = None,
-    noun: str = "The command",
-    started: Callable[[int], None] | None = None,
-    take: Callable[[bytes], bool] | None = None,
-    leaves_nothing: bool = False,
-) -> Ended:
-    """Runs a list of arguments, or a string with the shell. Raises ProcessFailure, whose messages begin with `noun`.
+class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A program to run: a list of arguments, or a string for the shell. Messages about it start with `noun`.
 
-    The program is named behind a noun that does not name it itself, in quotes.
-    `started` is told the process id at once. With a `grace_s` of 0 a group that is still there is killed unasked.
-    `take` gets what is printed as it comes, in the place of the limit: nothing is kept then, and the process is ended
-    when it says false. When a process has to be ended, so is everything that it started, whatever group it is in;
-    with `leaves_nothing` also when it ends by itself.
+    A noun that does not end with a quoted name is followed by the program's name, where that helps.
+    `started` receives the process id at once. With a `grace_s` of 0 the group is killed without being asked to end.
+    `take` receives output as it comes and returns false to end the process; no output is kept then. When a process has
+    to be ended, so is everything that it started, whatever group it is in; with `leaves_nothing`, in any case.
     """
+
+    command: str | Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    timeout_s: float
+    stdin: bytes | None = None
+    max_output_bytes: int = MAX_OUTPUT_BYTES
+    grace_s: float = GRACE_S
+    noun: str = "The command"
+    started: Callable[[int], None] | None = None
+    take: Callable[[bytes], bool] | None = None
+    leaves_nothing: bool = False
+
+
+async def run_process(spec: ProcessSpec) -> Ended:
+    """Run a program to its end. Raises ProcessFailure."""
     # Nothing is awaited between the start and `try`: there is no moment in which a cancellation could lose a process.
     mark = new_mark()
-    # `PWD` as a shell would set it: there are programs that believe it more than the system.
-    process = _popen(command, cwd, {**env, "PWD": os.path.abspath(cwd), MARK: mark}, stdin is not None, noun)
-    running = _Running(process, stdin, max_output_bytes, take)
+    running = _Running(spec, _popen(spec, mark))
     try:
-        if started is not None:
-            started(process.pid)
+        if spec.started is not None:
+            spec.started(running.process.pid)
         running.watch()
         # `wait`, because it leaves the future alone: it is needed again below.
-        await asyncio.wait([running.done], timeout=timeout_s)
+        await asyncio.wait([running.done], timeout=spec.timeout_s)
         timed_out = not running.done.done()
     finally:
-        await running.end(GRACE_S if grace_s is None else grace_s, mark, leaves_nothing)
+        await running.end(mark)
+    said = tail_of(bytes(running.stderr)) or tail_of(bytes(running.stdout[-_STDERR_BYTES:]))
     if timed_out:
-        raise ProcessFailure("timeout", f"{noun} did not end within {timeout_s:g} s and was ended{_said(running)}")
+        raise ProcessFailure("timeout", f"{spec.noun} did not end within {spec.timeout_s:g} s and was ended{said}")
     if running.overflowed:
-        limit = f"{max_output_bytes / 1024 / 1024:g} MiB"
-        raise ProcessFailure("output", f"{noun} printed more than {limit} and was ended")
-    code = process.returncode
-    if code != 0:
-        raise ProcessFailure("exit", f"{noun} {ending_of(code)}{_said(running)}")
+        limit = f"{spec.max_output_bytes / 1024 / 1024:g} MiB"
+        raise ProcessFailure("output", f"{spec.noun} printed more than {limit} and was ended")
+    if code := running.process.returncode:
+        raise ProcessFailure("exit", f"{spec.noun} {ending_of(code)}{said}")
     return Ended(running.stdout.decode(errors="replace"), running.stderr.decode(errors="replace"))
 
 
@@ -146,8 +147,14 @@ def when_ended(process: subprocess.Popen[bytes], call: Callable[[], None]) -> Ca
     try:
         descriptor = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
+
+        def wait() -> None:
+            process.wait()
+            with suppress(RuntimeError):  # the loop is closed: nothing is waiting any more
+                loop.call_soon_threadsafe(call)
+
         # Not Linux, or an old one: a thread that waits. It ends with the process.
-        Thread(target=_wait_in_thread, args=(process, loop, call), daemon=True).start()
+        Thread(target=wait, daemon=True).start()
         return lambda: None
 
     def stop() -> None:
@@ -168,18 +175,11 @@ def when_ended(process: subprocess.Popen[bytes], call: Callable[[], None]) -> Ca
 class _Running:
     """A process that was started: what it reads and prints, and how it is ended. Futures are set, never cancelled."""
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        stdin: bytes | None,
-        max_output_bytes: int,
-        take: Callable[[bytes], bool] | None,
-    ) -> None:
+    def __init__(self, spec: ProcessSpec, process: subprocess.Popen[bytes]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._process = process
-        self._stdin = memoryview(stdin or b"")
-        self._limit = max_output_bytes
-        self._take = take
+        self._spec = spec
+        self._stdin = memoryview(spec.stdin or b"")
+        self.process = process
         self._open: set[int] = set()
         self._stop_waiting: Callable[[], None] = lambda: None
         self.stdout = bytearray()
@@ -191,48 +191,46 @@ class _Running:
 
     def watch(self) -> None:
         """Feeds the process and takes what it prints, as both come: it may print first, or read nothing at all."""
-        for pipe, keep in ((self._process.stdout, self._keep_output), (self._process.stderr, self._keep_error)):
+        for pipe, keep in ((self.process.stdout, self._keep_output), (self.process.stderr, self._keep_error)):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
             self._open.add(pipe.fileno())
             self._loop.add_reader(pipe.fileno(), self._read, pipe.fileno(), keep)
-        if self._process.stdin is not None:
-            os.set_blocking(self._process.stdin.fileno(), False)
-            self._loop.add_writer(self._process.stdin.fileno(), self._write)
-        self._stop_waiting = when_ended(self._process, self._ended)
+        if self.process.stdin is not None:
+            os.set_blocking(self.process.stdin.fileno(), False)
+            self._loop.add_writer(self.process.stdin.fileno(), self._write)
+        self._stop_waiting = when_ended(self.process, self._ended)
 
-    async def end(self, grace_s: float, mark: str, leaves_nothing: bool) -> None:
-        """Ends what is left of the group: asked first when its leader still runs, killed in any case."""
-        process = self._process
-        members: set[Member] | None = None
+    async def end(self, mark: str) -> None:
+        """End what is left of the group: asked first if its leader still runs, killed in any case."""
+        pid, members = self.process.pid, None
         try:
             try:
-                if leaves_nothing or not self.exited.done():
-                    # Before anything is ended: afterwards nobody knows any more whose child a process was.
-                    members = family(process.pid, mark)
-                if not self.exited.done() and grace_s > 0:
-                    end_group(process.pid, signal.SIGTERM)
-                    await asyncio.wait([self.exited], timeout=grace_s)
+                if self._spec.leaves_nothing or not self.exited.done():
+                    # Before anything is ended: afterwards nothing shows whose child a process was.
+                    members = family(pid, mark)
+                if not self.exited.done() and self._spec.grace_s > 0:
+                    end_group(pid, signal.SIGTERM)
+                    await asyncio.wait([self.exited], timeout=self._spec.grace_s)
             finally:
                 # Whatever the leader did: a child may outlive it, and a second cancellation may cut the wait short.
-                end_group(process.pid)
+                end_group(pid)
                 if members is not None:
                     end_family(members, mark)
                 await certain(self.exited, GRACE_S)
                 await certain(self.closed, _DRAIN_S)
         finally:
             self._close()
-            process.poll()
+            self.process.poll()
 
     def _keep_output(self, data: bytes) -> None:
-        if self._take is not None:
-            if not self.overflowed and not self._take(data):
-                self.overflowed = True
-                _set(self.done)
-        elif len(self.stdout) + len(data) <= self._limit:
-            self.stdout += data
-        else:
-            self.overflowed = True
+        take = self._spec.take
+        if take is not None and not self.overflowed:
+            self.overflowed = not take(data)
+        elif take is None and not self.overflowed:
+            self.overflowed = len(self.stdout) + len(data) > self._spec.max_output_bytes
+            self.stdout += b"" if self.overflowed else data
+        if self.overflowed:
             _set(self.done)
 
     def _keep_error(self, data: bytes) -> None:
@@ -253,7 +251,7 @@ class _Running:
             _set(self.closed)
 
     def _write(self) -> None:
-        pipe = self._process.stdin
+        pipe = self.process.stdin
         assert pipe is not None
         try:
             written = os.write(pipe.fileno(), self._stdin[:_CHUNK_BYTES]) if self._stdin else 0
@@ -272,34 +270,33 @@ class _Running:
 
     def _close(self) -> None:
         self._stop_waiting()
-        for pipe in (self._process.stdout, self._process.stderr, self._process.stdin):
+        for pipe in (self.process.stdout, self.process.stderr, self.process.stdin):
             if pipe is not None and not pipe.closed:
                 self._loop.remove_reader(pipe.fileno())
                 self._loop.remove_writer(pipe.fileno())
                 pipe.close()
 
 
-def _popen(
-    command: str | Sequence[str], cwd: str, env: Mapping[str, str], takes_input: bool, noun: str
-) -> subprocess.Popen[bytes]:
-    if not os.path.isdir(cwd):
-        raise ProcessFailure("start", f"{noun} cannot be run in '{cwd}': there is no such folder")
+def _popen(spec: ProcessSpec, mark: str) -> subprocess.Popen[bytes]:
+    if not os.path.isdir(spec.cwd):
+        raise ProcessFailure("start", f"{spec.noun} cannot be run in '{spec.cwd}': there is no such folder")
     # A shell is a program like another; not the user's login shell, whose files could bring secrets back.
-    arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+    arguments = ["/bin/sh", "-c", spec.command] if isinstance(spec.command, str) else list(spec.command)
     try:
         return subprocess.Popen(  # noqa: S603 - the user's own program
             arguments,
-            stdin=subprocess.PIPE if takes_input else subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if spec.stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
-            cwd=cwd,
-            env=env,
+            cwd=spec.cwd,
+            # `PWD` as a shell would set it: some programs trust it more than the system.
+            env={**spec.env, "PWD": os.path.abspath(spec.cwd), MARK: mark},
             # A session of its own makes one group of the program and all it starts.
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        named = noun if noun.endswith("'") else f"{noun} '{arguments[0]}'"
+        named = spec.noun if spec.noun.endswith("'") else f"{spec.noun} '{arguments[0]}'"
         raise ProcessFailure("start", f"{named} {_not_started(arguments[0], error)}", error) from None
 
 
@@ -311,18 +308,6 @@ def _not_started(program: str, error: Exception) -> str:
     return f"cannot be started: {why}"
 
 
-def _wait_in_thread(
-    process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, call: Callable[[], None]
-) -> None:
-    process.wait()
-    with suppress(RuntimeError):  # the loop is closed: nobody is waiting any more
-        loop.call_soon_threadsafe(call)
-
-
 def _set(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _said(running: _Running) -> str:
-    return tail_of(bytes(running.stderr)) or tail_of(bytes(running.stdout[-_STDERR_BYTES:]))

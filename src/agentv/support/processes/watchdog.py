@@ -1,7 +1,9 @@
-"""A small process that outlives this one: when this one is killed, it ends what this one had started.
+"""Find and end everything that a process started, including what left its group or outlived this process. Linux only.
 
-It reads a pipe that only this process writes to. The end of the pipe without a good-bye means that nobody was left to
-clean up. Linux only.
+A process belongs to the family of another if it descends from it, or if its environment has the mark that the other was
+started with: a child in a session of its own, whose parent has ended, has no other trace of its origin. A small process
+that outlives this one, the watchdog, reads a pipe that only this process writes to. If the pipe ends without a goodbye,
+this process was killed, and the watchdog ends what it had started.
 """
 
 from __future__ import annotations
@@ -9,75 +11,116 @@ from __future__ import annotations
 import atexit
 import os
 import secrets
+import signal
 import subprocess
 import sys
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from agentv.support.processes.process_tree import end_family, family
+MARK = "AGENTV_PROCESS"
 
+Family = set[tuple[int, bytes]]
+"""Process ids with their start times: an id alone may be reused by the time it is looked at again."""
+
+_ROUNDS = 20
 _REMOVE, _REMOVED, _GOODBYE = b"remove", b"removed", b"done"
 _numbers = count(1)
 
 
-class _Watched:
-    """What this process has told its watchdog. A process that was forked from it begins anew."""
+def family(pid: int | None, mark: str) -> Family:
+    """Return the descendants of a process, and the processes whose mark starts with `mark`."""
+    processes = _processes()
+    needle = b"\0" + f"{MARK}={mark}".encode()
+    found = {
+        each
+        for each in processes
+        if each not in (pid, os.getpid()) and needle in b"\0" + _read(f"/proc/{each}/environ")
+    }
+    descendants = set() if pid is None else {pid}
+    while more := {each for each, (parent, _) in processes.items() if parent in descendants} - descendants:
+        descendants |= more
+    return {(each, processes[each][1]) for each in found | descendants - {pid} if each in processes}
+
+
+def end_family(members: Family, mark: str) -> None:
+    """Kill processes, then whatever carries the mark until nothing does: they may start others meanwhile."""
+    for _ in range(_ROUNDS):
+        running = _processes() if members else {}
+        for pid, started in members:
+            if pid in running and running[pid][1] == started:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        members = family(None, mark)
+        if not members:
+            return
+
+
+def _processes() -> dict[int, tuple[int, bytes]]:
+    """The parent and the start time of every process that has not ended."""
+    found = {}
+    with suppress(OSError):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
+            if len(fields) >= 20 and fields[0] not in (b"Z", b"X"):
+                found[int(name)] = int(fields[1]), fields[19]
+    return found
+
+
+def _read(path: str) -> bytes:
+    with suppress(OSError), open(path, "rb", buffering=0) as file:  # it may have ended, or be another user's
+        return file.read()
+    return b""
+
+
+class _Watchdog:
+    """The watchdog of this process. A process forked from here needs its own."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.name = secrets.token_hex(8)
-        self.pipe = _start(self.name)
+        self._pipe = _start(self.name) if sys.platform.startswith("linux") else None
+        atexit.register(self.send, _GOODBYE)
+
+    def send(self, word: bytes, folder: str = "") -> None:
+        if self._pipe is not None and self.pid == os.getpid():
+            with suppress(OSError):
+                os.write(self._pipe, word + b" " + os.fsencode(folder) + b"\n")
 
 
-_watched: _Watched | None = None
+_current: _Watchdog | None = None
+
+
+def _watchdog() -> _Watchdog:
+    global _current
+    if _current is None or _current.pid != os.getpid():
+        _current = _Watchdog()
+    return _current
 
 
 def new_mark() -> str:
-    """The mark of a process that is about to be started. The first one starts the watchdog."""
-    return f"{_this_process().name}.{next(_numbers)}."
+    """Return the mark for a process that is about to be started. The first call starts the watchdog."""
+    return f"{_watchdog().name}.{next(_numbers)}."
 
 
 def remove_after_death(folder: str) -> None:
-    """A temporary folder that goes when this process is killed; whoever made it removes it otherwise."""
-    _tell(_this_process(), _REMOVE, folder)
+    """Have a temporary folder removed if this process is killed; otherwise its creator removes it."""
+    _watchdog().send(_REMOVE, folder)
 
 
 def is_removed(folder: str) -> None:
-    """One of these folders is gone: what the watchdog has in mind does not grow with the calls of a run."""
-    if _watched is not None and _watched.pid == os.getpid():
-        _tell(_watched, _REMOVED, folder)
-
-
-def _tell(watched: _Watched, word: bytes, folder: str) -> None:
-    if watched.pipe is not None:
-        with suppress(OSError):
-            os.write(watched.pipe, word + b" " + os.fsencode(folder) + b"\n")
-
-
-def _this_process() -> _Watched:
-    global _watched
-    if _watched is None or _watched.pid != os.getpid():
-        _watched = _Watched()
-        atexit.register(_say_goodbye, _watched)
-    return _watched
-
-
-def _say_goodbye(watched: _Watched) -> None:
-    if watched.pipe is not None and watched.pid == os.getpid():
-        with suppress(OSError):
-            os.write(watched.pipe, _GOODBYE + b"\n")
+    """Report that one of these folders is gone, so that the watchdog's list does not grow."""
+    if _current is not None:
+        _current.send(_REMOVED, folder)
 
 
 def _start(name: str) -> int | None:
-    """Starts the watchdog, which is nobody's child, and returns the end of the pipe to write to."""
-    if not sys.platform.startswith("linux"):
-        return None
+    """Start the watchdog, detached from this process, and return the end of the pipe to write to."""
     reading, writing = os.pipe()
+    # Isolated and without `site`: it starts in a few milliseconds and cannot import a file of the project's.
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); "
+    code += "from agentv.support.processes.watchdog import watch; watch(sys.argv[1])"
     try:
-        # Isolated and without `site`: it starts in a few milliseconds and cannot import a file of the project's.
-        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); "
-        code += "from agentv.support.processes.watchdog import watch; watch(sys.argv[1])"
         subprocess.run(  # noqa: S603 - our own program
             [sys.executable, "-I", "-S", "-c", code, name],
             stdin=reading,
@@ -97,7 +140,7 @@ def _start(name: str) -> int | None:
 
 
 def watch(name: str) -> None:
-    """The watchdog's own work: waits for the end of the pipe on stdin, and cleans up unless it was told not to."""
+    """Run the watchdog: wait for the end of the pipe on stdin, and clean up unless there was a goodbye."""
     if os.fork():
         os._exit(0)
     folders: set[bytes] = set()

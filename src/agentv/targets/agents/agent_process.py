@@ -15,7 +15,7 @@ import msgspec
 
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.settings.environment import child_environment, environment_of
-from agentv.support.processes.subprocesses import ProcessFailure, run_process
+from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.support.temp_dirs import temporary_folder
 from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, Invocation, from_there
 from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, failure_of
@@ -109,15 +109,17 @@ class AgentResponder:
         failure = None
         try:
             await run_process(
-                command,
-                cwd=cwd,
-                env=env,
-                timeout_s=request.timeout_s,
-                stdin=invocation.stdin.encode(errors="replace"),
-                max_output_bytes=MAX_BYTES,
-                noun=f"The agent '{settings.executable}'",
-                take=stream.take,
-                leaves_nothing=True,
+                ProcessSpec(
+                    command=command,
+                    cwd=cwd,
+                    env=env,
+                    timeout_s=request.timeout_s,
+                    stdin=invocation.stdin.encode(errors="replace"),
+                    max_output_bytes=MAX_BYTES,
+                    noun=f"The agent '{settings.executable}'",
+                    take=stream.take,
+                    leaves_nothing=True,
+                )
             )
         except ProcessFailure as error:
             failure = error

@@ -8,7 +8,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,36 +17,33 @@ import msgspec
 
 from agentv.model.message import message_to_data
 from agentv.model.response import Request, Response, TargetFailure
+from agentv.model.result import ErrorClass
 from agentv.model.values import to_json
 from agentv.settings.environment import child_environment, environment_of
 from agentv.support.file_hashes import short
-from agentv.support.processes.subprocesses import MAX_OUTPUT_BYTES, Ended, ProcessFailure, ending_of, run_process
+from agentv.support.processes.subprocesses import (
+    MAX_OUTPUT_BYTES,
+    Ended,
+    ProcessFailure,
+    ProcessSpec,
+    ending_of,
+    run_process,
+)
 from agentv.support.temp_dirs import temporary_folder
 from agentv.targets.programs.answers import is_answer_object, response_from_object, response_from_text
 from agentv.targets.programs.cli import Cli, Healthcheck
 from agentv.targets.programs.command_template import CommandTemplate
 
-__all__ = ["MAX_OUTPUT_BYTES", "Ended", "run_command"]
-
 _NOT_FOUND = ending_of(127)
 
 
-async def run_command(
-    command: str | Sequence[str],
-    *,
-    cwd: str,
-    env: Mapping[str, str],
-    timeout_s: float,
-    stdin: bytes | None = None,
-    max_output_bytes: int = MAX_OUTPUT_BYTES,
-) -> Ended:
-    """Runs a shell command, or a list of arguments. Raises TargetFailure for any other end than code 0 in time."""
+async def run_command(command: ProcessSpec) -> Ended:
+    """Run a command. Raises TargetFailure for any other end than code 0 in time."""
     try:
-        return await run_process(
-            command, cwd=cwd, env=env, timeout_s=timeout_s, stdin=stdin, max_output_bytes=max_output_bytes
-        )
+        return await run_process(command)
     except ProcessFailure as failure:
-        raise TargetFailure("timeout" if failure.ending == "timeout" else "process", _message(failure, cwd)) from None
+        kind: ErrorClass = "timeout" if failure.ending == "timeout" else "process"
+        raise TargetFailure(kind, _message(failure, command.cwd)) from None
 
 
 def _message(failure: ProcessFailure, cwd: str) -> str:
@@ -140,7 +137,9 @@ class CommandResponder:
         command, variables = self._template.render(values, files)
         if self._settings.verbose:
             _log.info("%s, in %s: %s", values["EVAL_ID"], cwd, self._settings.command_template)
-        ended = await run_command(command, cwd=cwd, env={**self._env, **variables}, timeout_s=timeout_s)
+        ended = await run_command(
+            ProcessSpec(command=command, cwd=cwd, env={**self._env, **variables}, timeout_s=timeout_s)
+        )
         return _read(output_file, ended) if "OUTPUT_FILE" in self._template.names else ended.stdout
 
     def _cwd(self, request: Request) -> str:
@@ -185,7 +184,9 @@ class CommandResponder:
         command, variables = template.render(values)
         cwd = os.path.join(self._home, check.cwd or self._settings.cwd or "")
         try:
-            await run_command(command, cwd=cwd, env={**self._env, **variables}, timeout_s=timeout_s)
+            await run_command(
+                ProcessSpec(command=command, cwd=cwd, env={**self._env, **variables}, timeout_s=timeout_s)
+            )
         except TargetFailure as failure:
             return failure.message
         return ""
