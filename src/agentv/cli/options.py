@@ -132,13 +132,13 @@ def _run(arguments: type[Arguments], **given: Any) -> None:
         getattr(import_module(module), function)(context.obj)
 
 
-class TargetsFile(Arguments):
+class TargetsFileOption(Arguments):
     """The targets file to use."""
 
     targets_file: str | None = option("--targets", metavar="FILE", type=click.Path(), help="Targets file to read.")
 
 
-class JudgeOptions(TargetsFile):
+class JudgeOptions(TargetsFileOption):
     """The judge to use, and how its calls are made."""
 
     judge: str | None = option("--judge", metavar="NAME", help="Target to judge with, instead of all others.")

@@ -14,7 +14,7 @@ from agentv.cli.options import (
     JudgeOptions,
     ReadingOptions,
     SelectionOptions,
-    TargetsFile,
+    TargetsFileOption,
     argument,
     declare,
     flag,
@@ -73,7 +73,7 @@ class CallOptions(Arguments):
     )
 
 
-class EvalArguments(CallOptions, RunArguments, TargetsFile):
+class EvalArguments(CallOptions, RunArguments, TargetsFileOption):
     """PATHS are dataset files, folders or globs. Everything is read and checked before the first call. Results are on
     disk the moment they exist: after a crash, `agentv eval --resume` continues without repeating a call.
 

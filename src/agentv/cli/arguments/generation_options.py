@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from agentv.cli.options import AT_LEAST_1, FILE, Arguments, TargetsFile, argument, declare, flag, option
+from agentv.cli.options import AT_LEAST_1, FILE, Arguments, TargetsFileOption, argument, declare, flag, option
 
 
 class GenerateArguments(Arguments):
@@ -19,7 +19,7 @@ class GenerateArguments(Arguments):
     )
 
 
-class ModelOptions(TargetsFile):
+class ModelOptions(TargetsFileOption):
     """The model to generate with."""
 
     target: str | None = option("--target", "-t", metavar="NAME", help="Target to generate with (default: `judge`).")
