@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 
 from agentv import __version__
+from agentv.cli.output import run
 
 COMMANDS = {
     "eval": "Answer, score and record every case.",
@@ -81,7 +82,5 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line: errors that a user can mend are printed without a traceback."""
-    from agentv.cli.output import run  # late: keeps what help does not need out of its way
-
+    """Run the command line: errors that a user can fix are printed without a traceback."""
     sys.exit(run(cli))

@@ -15,6 +15,14 @@ from agentv.calibration.label_cards import Card
 from agentv.calibration.labels import Drawn, Label, LabelFile, Saying
 from agentv.report.figures import lines, one_line
 
+try:
+    import termios
+    import tty
+
+    HAS_TERMIOS = True
+except ImportError:  # Windows, where click reads single keys
+    HAS_TERMIOS = False
+
 Key = Literal["pass", "fail", "skip", "undo", "quit"]
 
 _KEYS: dict[str, Key] = {
@@ -118,10 +126,7 @@ def _parts(card: Card) -> Iterator[tuple[str, str]]:
 @contextmanager
 def _keys() -> Iterator[Callable[[], str]]:
     """One key at a time without Enter, from a terminal that is set back afterwards. Nothing that was typed is lost."""
-    try:
-        import termios
-        import tty
-    except ImportError:  # a system without them has a console of its own
+    if not HAS_TERMIOS:
         yield click.getchar
         return
     terminal = sys.stdin.fileno()

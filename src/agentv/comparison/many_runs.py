@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from agentv.comparison.comparison import Matrix
 from agentv.comparison.scores import Folded, RunScores, clusters_of
 from agentv.comparison.two_runs import mean_of, name_parts, side_of
@@ -19,8 +21,6 @@ Cell = TypeVar("Cell")
 
 def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
     """Three runs or more. Raises UsageError when no case was scored by all."""
-    import numpy as np  # late: see agentv.stats
-
     notes: list[str] = []
     parts = name_parts(runs, notes)
     sides = [Folded(run, parts) for run in runs]

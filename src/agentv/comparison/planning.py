@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from agentv.comparison.scores import Folded, RunScores, clusters_of
 from agentv.comparison.two_runs import Joined
@@ -98,8 +99,6 @@ def plan(
 
 
 def _of_one(run: RunScores, correlation: float) -> Spread:
-    import numpy as np  # late: see agentv.stats
-
     if len(run.targets) > 1:
         hint = f"Pick one: {run.label}:{run.targets[0]}"
         raise UsageError(f"{run.label} has {len(run.targets)} targets ({', '.join(run.targets)})", hint=hint)
@@ -152,8 +151,6 @@ def _of_two(before: RunScores, after: RunScores) -> Spread:
 
 def _trials(run: RunScores, groups: NDArray[Any], count: int) -> tuple[NDArray[Any], float | None, float]:
     """The mean of each case, the variance between trials of one, and the mean of 1 / trials."""
-    import numpy as np
-
     means = run.scores.means(groups, count)
     cases, values = run.scores.arrays()
     index = groups[cases]

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from agentv.errors import UsageError
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
@@ -41,14 +43,10 @@ class Column:
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """The cases and their numbers."""
-        import numpy as np  # late: see agentv.stats
-
         return np.array(self.cases, dtype=np.intp), np.array(self.values, dtype=float)
 
     def means(self, groups: NDArray[Any], count: int) -> NDArray[Any]:
         """The mean of each group of cases; NaN for one without a number."""
-        import numpy as np
-
         cases, values = self.arrays()
         index = groups[cases]
         sums = np.bincount(index, values, minlength=count)
@@ -168,8 +166,6 @@ class Folded:
 
     def __init__(self, run: RunScores, parts: Sequence[int]) -> None:
         """`parts` are the places in a case's key that its name is made of."""
-        import numpy as np
-
         self.run = run
         self.parts = tuple(parts)
         if len(run.targets) < 2 and len(run.prompts) < 2 and tuple(parts) == (0, 1):
@@ -202,8 +198,6 @@ def clusters_of(sides: Sequence[Folded], rows: NDArray[Any]) -> NDArray[Any] | N
 
     That is a conversation, whichever side names it, and a case that is there under several targets or prompts.
     """
-    import numpy as np
-
     talking = [(side, column) for side, column in zip(sides, rows.T.tolist(), strict=True) if side.run.talks]
     several = len(sides[0].parts) > 2
     if not talking and not several:

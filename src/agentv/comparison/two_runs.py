@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from agentv.comparison.comparison import Change, Comparison, Outcome, Pair, Part, Side, Use
 from agentv.comparison.scores import Column, Folded, RunScores, clusters_of
 from agentv.errors import AgentvError, UsageError
@@ -81,8 +83,6 @@ class Joined:
     """The cases of two runs under the same names, in the order of the first, and which of them both sides scored."""
 
     def __init__(self, before: RunScores, after: RunScores) -> None:
-        import numpy as np  # late: see agentv.stats
-
         self.notes: list[str] = []
         self.parts = name_parts((before, after), self.notes)
         self.sides = Folded(before, self.parts), Folded(after, self.parts)
@@ -109,8 +109,6 @@ class Joined:
 
     def column(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """Two columns over the cases of which both sides have a number, and the clusters of those."""
-        import numpy as np
-
         first = self.sides[0].means(before)[self._all[:, 0]]
         second = self.sides[1].means(after)[self._all[:, 1]]
         there = ~np.isnan(first) & ~np.isnan(second)
@@ -118,8 +116,6 @@ class Joined:
 
     def tags(self) -> dict[str, NDArray[Any]]:
         """The rows of the scores that have each tag, of which either side may know."""
-        import numpy as np
-
         if not len(self.index):
             return {}
         known, codes = [], []
@@ -199,8 +195,6 @@ class Pairs(Sequence[Pair]):
     """The cases that both sides scored; each is made when it is looked at, because most never are."""
 
     def __init__(self, joined: Joined, threshold: float) -> None:
-        import numpy as np
-
         self._joined = joined
         self._threshold = threshold
         first, second = joined.scores
@@ -232,8 +226,6 @@ class Pairs(Sequence[Pair]):
 
 def _changes(joined: Joined, pairs: Pairs, most: int) -> Iterable[Change]:
     """The largest changes, losses before wins of the same size."""
-    import numpy as np
-
     order = np.lexsort((pairs.deltas, -np.abs(pairs.deltas)))
     for row in [int(row) for row in order[:most] if pairs.deltas[row]]:
         before, after = (_record(joined, side, int(joined.index[row][side])) for side in (0, 1))

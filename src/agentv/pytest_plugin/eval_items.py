@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NoReturn
 
+import msgspec
 import pytest
 
 from agentv.datasets.loader import case_source
@@ -30,7 +31,7 @@ NAMED = ("*.eval.yaml", "*.eval.yml", "*.eval.jsonl")
 THRESHOLDS = "thresholds"
 
 
-class Collecting:
+class DatasetCollector:
     """Collects datasets: those named on the command line, and those that the patterns fit."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -223,8 +224,6 @@ def _is_sidecar(path: Path) -> bool:
 
 
 def _id_in(line: bytes) -> str:
-    import msgspec
-
     found: dict[str, Any] = msgspec.json.decode(line)
     return str(found["id"])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +13,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentv.settings.diagnostics import Range
     from agentv.testing.server import FaultyServer
 
 
@@ -23,10 +24,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("agentv", "evaluations (agentv)")
     group.addoption("--agentv-evals", action="store_true", help="collect datasets as tests: those named, and *.eval.*")
     group.addoption("--agentv-target", action="append", default=[], metavar="NAME", help="who answers; repeatable")
-    group.addoption("--agentv-trials", type=_trials, metavar="N", help="how often each case is asked")
+    group.addoption(
+        "--agentv-trials", type=partial(_number, "AT_LEAST_1"), metavar="N", help="how often each case is asked"
+    )
     group.addoption(
         "--agentv-threshold",
-        type=_threshold,
+        type=partial(_number, "SHARE"),
         metavar="X",
         help="the mean of each file and target must reach this; then single failures are expected ones",
     )
@@ -41,19 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("agentv_evals", EVALS_HELP, type="linelist", default=[])
 
 
-def _threshold(text: str) -> float:
-    from agentv.settings.diagnostics import SHARE  # late: most test runs give none
+def _number(range_name: str, text: str) -> float:
+    from agentv.settings import diagnostics  # late: most test runs give no such option
 
-    return _read(SHARE, text)
-
-
-def _trials(text: str) -> int:
-    from agentv.settings.diagnostics import AT_LEAST_1  # late: likewise
-
-    return int(_read(AT_LEAST_1, text))
-
-
-def _read(allowed: Range, text: str) -> float:
+    allowed: diagnostics.Range = getattr(diagnostics, range_name)
     try:
         return allowed.read(text)
     except ValueError as error:
@@ -63,21 +57,19 @@ def _read(allowed: Range, text: str) -> float:
 def pytest_configure(config: pytest.Config) -> None:
     """Brings in what was asked for."""
     if config.getoption("--agentv-evals") or config.getini("agentv_evals"):
-        from agentv.pytest_plugin.eval_items import Collecting  # late: it brings the engine with it
+        from agentv.pytest_plugin.eval_items import DatasetCollector  # late: it imports the engine
 
-        config.pluginmanager.register(Collecting(config), "agentv-evals")
+        config.pluginmanager.register(DatasetCollector(config), "agentv-evals")
     if config.getoption("--agentv-report") or config.getoption("--agentv-report-to"):
-        from agentv.pytest_plugin.recorded_tests import Recording  # late: likewise
+        from agentv.pytest_plugin.recorded_tests import RunRecorder  # late: it imports the reports
 
-        config.pluginmanager.register(Recording(config), "agentv-recording")
+        config.pluginmanager.register(RunRecorder(config), "agentv-recording")
 
 
 @pytest.fixture
 def agentv_server() -> Iterator[Callable[..., FaultyServer]]:
     """Starts model servers: `server = agentv_server(answers="Paris")`. They stop at the end of the test."""
-    from contextlib import ExitStack
-
-    from agentv.testing.server import FaultyServer
+    from agentv.testing.server import FaultyServer  # late: few tests use it
 
     with ExitStack() as servers:
 

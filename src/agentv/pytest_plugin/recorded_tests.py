@@ -31,7 +31,7 @@ _LONGEST_REASON = 2_000
 _NOTES = "agentv_notes"
 
 
-class Recording:
+class RunRecorder:
     """Takes notes where tests run, and writes the run where they are reported; under xdist those are two processes."""
 
     def __init__(self, config: pytest.Config) -> None:

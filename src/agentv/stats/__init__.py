@@ -1,7 +1,7 @@
 """What scores mean: pure functions and accumulators over numbers. Knows no result and no file.
 
 `distributions`, `intervals`, `sequential` and `power` are plain Python, and runs use them;
-the others work on arrays and import numpy when they are called. Every name is imported on first use.
+the others work on arrays and import numpy. Every name is imported on first use.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from agentv.stats.distributions import row, t_p_value, t_quantile
 from agentv.stats.intervals import ALIKE, CONFIDENCE, NO_ERROR, Interval, of_equals
 
@@ -49,8 +51,6 @@ def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None, within:
 
     Miller (2024), Adding Error Bars to Evals, arXiv:2411.00640; Liang & Zeger (1986), Biometrika 73:13.
     """
-    import numpy as np  # late: see agentv.stats
-
     values = row(scores)
     if not values.size:
         raise ValueError("There are no scores")
@@ -96,8 +96,6 @@ def t_test(estimate: Estimate, expected: float = 0.0) -> float | None:
 
 def average_trials(cases: Sequence[Any], scores: ArrayLike) -> tuple[list[Any], NDArray[Any]]:
     """The mean score of each case, in order of appearance: n cases asked K times are n scores and not n·K."""
-    import numpy as np
-
     order: dict[Any, int] = {}
     index = np.array([order.setdefault(case, len(order)) for case in cases], dtype=np.intp)
     values = row(scores)
@@ -108,8 +106,6 @@ def average_trials(cases: Sequence[Any], scores: ArrayLike) -> tuple[list[Any], 
 
 def cluster_sums(values: NDArray[Any], clusters: ArrayLike | None) -> NDArray[Any]:
     """The sum of each cluster; the values themselves when each stands alone."""
-    import numpy as np
-
     if clusters is None:
         return values
     names = np.asarray(clusters)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from agentv.stats.distributions import Z95, binomial_cdf, binomial_pmf, not_negative, row
 from agentv.stats.intervals import Interval
 from agentv.stats.means import cluster_sums
@@ -81,8 +83,6 @@ def sign_flip_test(
     Good (2005), Permutation, Parametric and Bootstrap Tests of Hypotheses; Phipson & Smyth (2010), Statistical
     Applications in Genetics and Molecular Biology 9:39.
     """
-    import numpy as np  # late: see agentv.stats
-
     found = cluster_sums(row(differences, "Differences"), clusters)
     signed, sums = float(found.sum()), np.abs(found)
     sums = sums[sums > 0]
@@ -103,8 +103,6 @@ def sign_flip_test(
 
 
 def _all_sums(sums: NDArray[Any]) -> NDArray[Any]:
-    import numpy as np
-
     ways = np.zeros(1)
     for value in sums:
         ways = np.concatenate([ways + value, ways - value])
@@ -113,8 +111,6 @@ def _all_sums(sums: NDArray[Any]) -> NDArray[Any]:
 
 def _from_counts(values: NDArray[Any], counts: NDArray[Any], resamples: int, chance: Generator) -> NDArray[Any]:
     """Of k equal values a binomial number keeps its sign: scores of few different values cost next to nothing."""
-    import numpy as np
-
     total = np.zeros(resamples)
     for value, count in zip(values, counts, strict=True):
         total += value * (2.0 * chance.binomial(count, 0.5, resamples) - count)
@@ -123,8 +119,6 @@ def _from_counts(values: NDArray[Any], counts: NDArray[Any], resamples: int, cha
 
 def _from_bits(sums: NDArray[Any], resamples: int, chance: Generator) -> NDArray[Any]:
     """A random bit is a sign. In single precision: what is compared are sums that all differ, not ties."""
-    import numpy as np
-
     values, total = sums.astype(np.float32), float(sums.sum())
     width = -(-len(sums) // 8)
     at_once = max(1, _SIGNS_AT_ONCE // len(sums))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from agentv.stats.distributions import not_negative, numbers
 from agentv.stats.intervals import Interval
 
@@ -40,8 +42,6 @@ def bradley_terry(wins: ArrayLike, prior: float = 0.0) -> list[Strength]:
 
     Bradley & Terry (1952), Biometrika 39:324; Hunter (2004), Annals of Statistics 32:384.
     """
-    import numpy as np  # late: see agentv.stats
-
     table = numbers(wins, "Wins")
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
         raise ValueError(f"Wins are a square table, got one of {' × '.join(map(str, table.shape))}")
@@ -65,8 +65,6 @@ def rank(
     percentiles; half a tie with an average side keeps them finite. Cases that all went alike, resampled, are the same
     again, and there is none.
     """
-    import numpy as np
-
     rows = numbers(scores)
     if rows.ndim != 2 or not len(rows):
         raise ValueError("A row of scores is needed for each case, and a case or more")
@@ -97,8 +95,6 @@ def rank(
 
 def _fit(tables: NDArray[Any], prior: float) -> tuple[NDArray[Any], NDArray[Any]]:
     """Newton's steps to the likeliest strengths of each table, and the information there."""
-    import numpy as np
-
     tables = tables * (1 - np.eye(tables.shape[-1]))
     lost = tables.swapaxes(1, 2)
     values = np.zeros(tables.shape[:2])
@@ -120,16 +116,12 @@ def _fit(tables: NDArray[Any], prior: float) -> tuple[NDArray[Any], NDArray[Any]
 
 def _with_mean(information: NDArray[Any], prior: float) -> NDArray[Any]:
     """Of the mean of all strengths games say nothing; without a prior something is put in, which steps do not feel."""
-    import numpy as np
-
     size = information.shape[-1]
     return information if prior else information + np.trace(information, axis1=1, axis2=2)[:, None, None] / size
 
 
 def _decided(table: NDArray[Any]) -> bool:
     """Whether every side can be reached from every other along wins: only then there are likeliest strengths."""
-    import numpy as np
-
     reach = (table > 0) | np.eye(len(table), dtype=bool)
     for _ in range(len(table)):
         reach = reach | ((reach.astype(int) @ reach.astype(int)) > 0)
