@@ -45,6 +45,7 @@ MAY_IMPORT = {
         "report",
         "runs",
         "targets",
+        "executors",
         "comparison",
         "calibration",
         "generation",
@@ -116,7 +117,7 @@ def test_help_needs_click_and_none_of_the_heavy_parts():
 
 
 def test_a_run_needs_no_numpy():
-    assert not imported_by("import agentv.cli.commands.eval, agentv.engine.session, agentv.report.terminal") & {
+    assert not imported_by("import agentv.cli.commands.eval, agentv.engine.run, agentv.report.terminal") & {
         "numpy",
         "scipy",
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -17,9 +17,10 @@ from agentv.datasets.dataset import Options
 from agentv.datasets.in_memory import GivenCases
 from agentv.datasets.loader import CaseSource, case_source, warn_caller
 from agentv.engine.named_runs import named_run
-from agentv.engine.run import Observer, Running
+from agentv.engine.prepare import prepare
+from agentv.engine.run import Observer, Outcome, RunInProgress, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, parse_max_errors
-from agentv.engine.session import Outcome, Session, Watch, unwatched
+from agentv.engine.run_plan import RunPlan
 from agentv.errors import DatasetWarning, UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
@@ -45,6 +46,8 @@ OPTIONS = (
 Dataset = str | os.PathLike[str] | Sequence[str] | Iterable[EvalCase | Mapping[str, Any]]
 GivenRun: TypeAlias = "Run | str | os.PathLike[str]"
 GivenTarget = str | dict[str, Any] | Callable[..., Any]
+GivenEvaluators = Sequence[str | dict[str, Any] | EvaluatorSpec]
+Given = tuple[Dataset, GivenTarget | None, GivenEvaluators | None]
 
 
 class Run:
@@ -68,7 +71,7 @@ class Run:
 def evaluate(
     dataset: Dataset,
     target: GivenTarget | None = None,
-    evaluators: Sequence[str | dict[str, Any] | EvaluatorSpec] | None = None,
+    evaluators: GivenEvaluators | None = None,
     *,
     out: str | os.PathLike[str] | None = None,
     **options: Any,
@@ -81,7 +84,7 @@ def evaluate(
     `sample`, `seed`, `limit`, `timeout_s`, `max_retries`, `fail_fast`, `threshold` and so on. Works inside a running
     event loop. Ctrl-C raises KeyboardInterrupt once what is in flight is cancelled; what is done is kept.
     """
-    outcome = _executed(_session(dataset, target, evaluators, options), out, unwatched)
+    outcome = _executed((dataset, target, evaluators), out, options, Observer())
     if outcome.stopped == "interrupted":
         raise KeyboardInterrupt(f"What is done is kept in {outcome.folder}")
     return Run(outcome)
@@ -90,26 +93,18 @@ def evaluate(
 async def evaluate_async(
     dataset: Dataset,
     target: GivenTarget | None = None,
-    evaluators: Sequence[str | dict[str, Any] | EvaluatorSpec] | None = None,
+    evaluators: GivenEvaluators | None = None,
     **options: Any,
 ) -> Run:
     """As `evaluate`, for async code: the run has a loop of its own, and the caller's goes on. Cancelled, it stops."""
     out = options.pop("out", None)
-    running: list[Running] = []
-
-    @contextmanager
-    def watch(started: Running) -> Iterator[None]:
-        running.append(started)
-        yield
-
-    def in_thread() -> Outcome:
-        return _executed(_session(dataset, target, evaluators, options), out, watch)
-
-    outcome = asyncio.ensure_future(asyncio.to_thread(in_thread))
+    observer = _Started()
+    run_it = partial(_executed, (dataset, target, evaluators), out, options, observer)
+    outcome = asyncio.ensure_future(asyncio.to_thread(run_it))
     try:
         return Run(await asyncio.shield(outcome))
     except asyncio.CancelledError:
-        for each in running:
+        for each in observer.runs:
             each.interrupt()
         await asyncio.wait([outcome])
         outcome.exception()  # looked at, because nobody else is left to hear it
@@ -133,25 +128,32 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
     return compare_runs(*loaded, **options)
 
 
-def _executed(session: Session, out: Any, watch: Watch) -> Outcome:
+class _Started(Observer):
+    """Remembers a run that has started, so that it can be interrupted."""
+
+    def __init__(self) -> None:
+        self.runs: list[RunInProgress] = []
+
+    def watch(self, running: RunInProgress) -> AbstractContextManager[None]:
+        self.runs.append(running)
+        return nullcontext()
+
+
+def _executed(given: Given, out: Any, options: dict[str, Any], observer: Observer) -> Outcome:
     if not isinstance(out, str | os.PathLike | None):
         raise UsageError(f"'out' must be a path, got {type(out).__name__}")
     folder, file = places_of(None if out is None else os.fspath(out))
-    session.keep_inputs(None if file is None else file[0])
-    outcome = session.execute(session.check(), folder, resume=False, observer=Observer(), watch=watch)
+    plan = _prepared(given, options, None if file is None else file[0])
+    outcome = run(plan, open_store(plan, folder), open_executor(plan), observer)
     if file is not None:
         export_records(outcome.folder / "results.jsonl", *file)
     return outcome
 
 
-def _session(
-    dataset: Dataset,
-    target: GivenTarget | None,
-    evaluators: Sequence[str | dict[str, Any] | EvaluatorSpec] | None,
-    given: dict[str, Any],
-) -> Session:
+def _prepared(given: Given, named: dict[str, Any], written: str | None) -> RunPlan:
+    dataset, target, evaluators = given
     paths = _paths(dataset)
-    options = _options(paths or (), given)
+    options = _options(paths or (), named)
     cases: CaseSource | GivenCases
     if paths is None:
         cases = GivenCases(_given(dataset), options.selection, warn_caller)
@@ -168,7 +170,7 @@ def _session(
     targets = () if target is None or isinstance(target, str) else (_target(target),)
     if isinstance(target, str):
         options = msgspec.structs.replace(options, targets=(target,))
-    return Session(options, cases, given=targets, evaluators=_specs(evaluators))
+    return prepare(options, cases, given=targets, evaluators=_specs(evaluators), written=written)
 
 
 def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
@@ -237,7 +239,7 @@ def _target(target: dict[str, Any] | Callable[..., Any]) -> Target:
 
 
 def _specs(
-    evaluators: Sequence[str | dict[str, Any] | EvaluatorSpec] | None,
+    evaluators: GivenEvaluators | None,
 ) -> tuple[EvaluatorSpec, ...] | None:
     if evaluators is None:
         return None

@@ -6,11 +6,12 @@ import pickle
 
 import pytest
 
-from agentv.engine.job.run_job import Worker
-from agentv.engine.job.spec import Job, RunSpec
+from agentv.engine.job.spec import RunSpec
+from agentv.executors.base import ExecutorOptions, LocalLimits
 from agentv.executors.local import LocalExecutor
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.job import Job
 from agentv.model.result import Result
 from agentv.model.values import FrozenDict
 from agentv.targets.programs.mock import Mock
@@ -25,16 +26,25 @@ def executor(request):
 
 
 class Work:
-    """Work that can be looked at: what began, what ended, how many were at it at once."""
+    """A spec and its worker in one, that can be looked at: what began, what ended, how many were at it at once."""
+
+    missing = ()
 
     def __init__(self, seconds=0.001):
         self.seconds = seconds
+        self.capacity = 4
         self.begun = []
         self.cleaned_up = []
         self.at_once = 0
         self.most_at_once = 0
 
-    async def __call__(self, job):
+    def open(self, limits):
+        return self
+
+    async def aclose(self):
+        pass
+
+    async def run(self, job):
         self.begun.append(job)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -50,7 +60,8 @@ class Work:
 
 def run(executor, jobs, work, workers=4, emit=None):
     results = []
-    asyncio.run(executor(workers).run(iter(jobs), work, emit or results.append))
+    work.capacity = workers
+    asyncio.run(executor(ExecutorOptions()).run(work, iter(jobs), emit or results.append))
     return results
 
 
@@ -100,8 +111,9 @@ def test_jobs_are_taken_as_they_are_needed_and_not_all_at_once(executor):
 
 
 def test_jobs_that_never_wait_leave_room_for_others(executor):
-    async def at_once(job):
-        return job
+    class AtOnce(Work):
+        async def run(self, job):
+            return job
 
     async def main():
         ticks = 0
@@ -113,7 +125,7 @@ def test_jobs_that_never_wait_leave_room_for_others(executor):
                 await asyncio.sleep(0)
 
         ticking = asyncio.create_task(clock())
-        await executor(2).run(iter(range(300_000)), at_once, lambda _: None)
+        await executor(ExecutorOptions()).run(AtOnce(), iter(range(300_000)), lambda _: None)
         ticking.cancel()
         return ticks
 
@@ -147,7 +159,8 @@ def test_cancelled_it_cancels_what_is_in_flight_and_lets_it_clean_up(executor):
     work, results = Work(10), []
 
     async def main():
-        running = asyncio.create_task(executor(3).run(iter(range(10)), work, results.append))
+        work.capacity = 3
+        running = asyncio.create_task(executor(ExecutorOptions()).run(work, iter(range(10)), results.append))
         while len(work.begun) < 3 and not running.done():
             await asyncio.sleep(0.001)
         running.cancel()
@@ -168,7 +181,7 @@ def run_somewhere_else(packed, answers):
     spec, job = pickle.loads(packed)
 
     async def main():
-        worker = Worker(spec)
+        worker = spec.open(LocalLimits())
         try:
             return await worker.run(job)
         finally:

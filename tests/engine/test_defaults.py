@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agentv.engine.calls.limiter import Limiter
-from agentv.engine.calls.open_targets import API_TIMEOUT_S, PROCESS_TIMEOUT_S, LiveTarget, concurrency_of
+from agentv.engine.calls.open_targets import API_TIMEOUT_S, PROCESS_TIMEOUT_S, OpenTargets, concurrency_of
 from agentv.engine.job.request import Question
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_options import default_target, first_given, load_defaults
 from agentv.errors import AgentvError, UsageError
+from agentv.executors.base import LocalLimits
 from agentv.model.case import EvalCase
-from agentv.model.response import answer
+from agentv.model.execution import Execution
 from agentv.settings.config import RunDefaults
 from agentv.targets.apis.openai import OpenAI
 from agentv.targets.programs.http import Http
@@ -107,18 +107,19 @@ def test_the_number_of_retries_is_said_by(run, options, target, config, attempts
     assert record["attempts"] == attempts
 
 
-class Listening:
-    """Answers, and remembers how long it was given."""
+def timeout_of_a_call(settings, case_timeout=None, **options):
+    """The limit that a request carries once its target was called."""
+    spec = RunSpec(run_id="r", targets=(settings,), **options)
+    case = EvalCase("one", input="Hello", execution=Execution(timeout_seconds=case_timeout))
+    request = Question(case)
 
-    endpoint = "test"
-    timeout_s = 0.0
+    async def main():
+        targets = OpenTargets(spec, LocalLimits())
+        await targets.get("t").call(request)
+        await targets.aclose()
 
-    async def respond(self, request):
-        self.timeout_s = request.timeout_s
-        return answer("hi")
-
-    async def aclose(self):
-        pass
+    asyncio.run(main())
+    return request.timeout_s
 
 
 TIMEOUTS = {
@@ -133,19 +134,19 @@ TIMEOUTS = {
 @pytest.mark.parametrize(("options", "case", "target", "config", "timeout_s"), TIMEOUTS.values(), ids=TIMEOUTS)
 def test_the_limit_of_time_is_said_by(options, case, target, config, timeout_s):
     settings = Mock(name="t", provider="mock", timeout_seconds=target)
-    spec = RunSpec(run_id="r", targets=(settings,), defaults=RunDefaults(timeout_seconds=config), **options)
-    listening = Listening()
-    live = LiveTarget(settings, listening, Limiter(1, 1), spec)
-    asyncio.run(live.call(Question(EvalCase("one", input="Hello")), case))
-    assert listening.timeout_s == timeout_s
+    defaults = RunDefaults(timeout_seconds=config)
+    assert timeout_of_a_call(settings, case, defaults=defaults, **options) == timeout_s
 
 
 @pytest.mark.parametrize(
-    "settings", [OpenAI(name="t", provider="openai", model="m"), Http(name="t", provider="http", url="http://x")]
+    "settings",
+    [
+        OpenAI(name="t", provider="openai", model="m", base_url="http://127.0.0.1:9/v1", max_retries=0),
+        Http(name="t", provider="http", url="http://127.0.0.1:9", max_retries=0),
+    ],
 )
 def test_apis_get_less_time_than_agents(settings):
-    spec = RunSpec(run_id="r", targets=(settings,))
-    assert LiveTarget(settings, Listening(), Limiter(1, 1), spec).timeout_s == API_TIMEOUT_S
+    assert timeout_of_a_call(settings) == API_TIMEOUT_S
 
 
 def test_a_time_limit_of_the_dataset_is_that_of_its_cases(run):

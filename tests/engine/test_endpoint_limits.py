@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import pytest
 from virtual_time import run
 
-from agentv.engine.calls.limiter import Limiter
-from agentv.engine.calls.open_targets import LiveTarget, Targets, concurrency_of
+from agentv.engine.calls.open_targets import OpenTarget, OpenTargets, concurrency_of
 from agentv.engine.job.spec import RunSpec
+from agentv.executors.base import LocalLimits
+from agentv.executors.limiter import Limiter
 from agentv.targets.apis.openai import OpenAI
 from agentv.targets.programs.cli import Cli
 from agentv.targets.programs.http import Http
@@ -321,8 +322,9 @@ def chat(name, **settings):
     ],
 )
 def test_targets_share_a_limit_when_they_share_an_endpoint_and_a_key(other, shared):
-    targets = Targets(RunSpec(run_id="r", targets=(chat("a"), other)))
-    assert (targets.get("a").limiter is targets.get("b").limiter) is shared
+    targets = OpenTargets(RunSpec(run_id="r", targets=(chat("a"), other)), LocalLimits())
+    endpoints = {targets.get(name).responder.endpoint for name in ("a", "b")}
+    assert (len(endpoints) == 1) is shared
 
 
 @pytest.mark.parametrize(
@@ -349,15 +351,13 @@ def test_a_real_server_with_a_cap_is_used_well_by_two_targets_that_share_it():
     warm_up_s, measured_s, rate = 2.5, 2.5, 150
 
     async def main(server):
-        targets = Targets(
-            RunSpec(
-                run_id="r",
-                targets=(chat("a", base_url=server.url), chat("b", base_url=server.url, model="other")),
-            )
+        spec = RunSpec(
+            run_id="r", targets=(chat("a", base_url=server.url), chat("b", base_url=server.url, model="other"))
         )
+        targets = OpenTargets(spec, LocalLimits())
         counted = {}
 
-        async def caller(live: LiveTarget):
+        async def caller(live: OpenTarget):
             while True:
                 await live.call(SampleRequest("hello"))
 

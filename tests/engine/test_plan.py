@@ -294,8 +294,8 @@ def test_the_plan_of_cases_with_evaluators_of_their_own_is_checked_in_bounded_me
     import tracemalloc
 
     from agentv.datasets.loader import case_source
+    from agentv.engine.prepare import prepare
     from agentv.engine.run_options import EvalOptions
-    from agentv.engine.session import Session
 
     rows = (
         json.dumps(
@@ -310,9 +310,8 @@ def test_the_plan_of_cases_with_evaluators_of_their_own_is_checked_in_bounded_me
     )
     project.write("d.jsonl", "\n".join(rows) + "\n")
     source = case_source("d.jsonl", warn=lambda _: None, note=lambda _: None)
-    session = Session(EvalOptions(paths=("d.jsonl",)), source)
     tracemalloc.start()
-    assert session.check().total == 6_000
+    assert prepare(EvalOptions(paths=("d.jsonl",)), source).checked.total == 6_000
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 3_000_000

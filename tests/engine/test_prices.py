@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from agentv.engine.calls import prices
-from agentv.engine.calls.prices import PricedResponder, price_of, why_unpriced
+from agentv.engine.calls.prices import PriceWrapper, price_of, why_unpriced
 from agentv.model.result import TokenUsage
 from agentv.targets.apis.anthropic import Anthropic
 from agentv.targets.apis.openai import Azure, Compatible, OpenAI
@@ -69,7 +69,7 @@ def test_a_price_is_never_guessed(settings):
 def asked(answers, settings):
     async def once(server):
         target = openai(base_url=server.url, api_key="none")
-        responder = PricedResponder(target.open("."), price_of(settings))
+        responder = PriceWrapper(target.open("."), price_of(settings))
         try:
             return await responder.respond(SampleRequest())
         finally:

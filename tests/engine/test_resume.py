@@ -428,8 +428,8 @@ def test_a_run_that_is_not_there_is_named_as_it_was_typed(project, arguments):
 
 def test_a_run_that_is_complete_says_so_when_it_is_to_go_on(project):
     project.dataset("yes", "no")
-    assert "done already" not in project.eval("--out", "out").stderr
-    assert "Every job of this run was done already: nothing is asked" in project.eval("--resume", "--out", "out").stderr
+    assert "already complete" not in project.eval("--out", "out").stderr
+    assert "All jobs in this run are already complete" in project.eval("--resume", "--out", "out").stderr
 
 
 def test_a_run_that_ended_for_its_own_options_stands_in_nobodys_way(project):

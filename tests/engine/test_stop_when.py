@@ -9,8 +9,8 @@ import pytest
 from agentv import compare, evaluate
 from agentv.datasets.in_memory import GivenCases
 from agentv.datasets.selection import Selection
-from agentv.engine.early_stop import Stopping, parse_rule
-from agentv.engine.run_plan import Plan
+from agentv.engine.answers.probes import ProbeJobs
+from agentv.engine.early_stop import EarlyStopping, parse_rule
 from agentv.errors import UsageError
 from agentv.runs.folder import RunFolder
 from agentv.runs.trials import rank, unit_of
@@ -221,8 +221,7 @@ def test_a_large_dataset_is_drawn_in_the_same_order_in_several_readings(at_once)
         for number in range(120)
     ]
     cases = GivenCases(rows, Selection())
-    plan = Plan(cases=cases, known=("t",), targets=("t",))
-    drawn = list(Stopping(parse_rule("0.5"), 3, plan, at_once).units(cases))
+    drawn = list(EarlyStopping(parse_rule("0.5"), 3, cases, ProbeJobs(("nop",)), at_once).units(cases))
     names = [unit_of(unit[0].conversation_id, unit[0].path, unit[0].id) for unit in drawn]
     assert names == sorted(set(names), key=lambda name: rank(3, name))
     assert sorted(int(case.id) for unit in drawn for case in unit) == list(range(120))

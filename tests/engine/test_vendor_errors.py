@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from agentv.engine.calls.open_targets import Targets
+from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.job.request import Question
 from agentv.engine.job.spec import RunSpec
+from agentv.executors.base import LocalLimits
 from agentv.model.case import EvalCase
 from agentv.targets.apis.anthropic import Anthropic
 from agentv.testing import FaultyServer, RawReply
@@ -75,12 +76,13 @@ def test_a_prompt_that_is_too_long_is_an_error_at_once(project, kind):
 def test_an_overload_slows_calls_down(reply, slower):
     async def limits(server):
         settings = Anthropic(name="t", provider="anthropic", model="m", base_url=server.origin, max_retries=0)
-        targets = Targets(RunSpec(run_id="r", targets=(settings,), home="."))
-        live = targets.get("t")
-        before = live.limiter.limit
-        await live.call(Question(EvalCase("one", input="Hello")))
+        limits = LocalLimits()
+        targets = OpenTargets(RunSpec(run_id="r", targets=(settings,), home="."), limits)
+        target = targets.get("t")
+        before = limits.load().concurrency
+        await target.call(Question(EvalCase("one", input="Hello")))
         await targets.aclose()
-        return before, live.limiter.limit
+        return before, limits.load().concurrency
 
     with FaultyServer(reply) as server:
         before, after = asyncio.run(limits(server))

@@ -67,7 +67,8 @@ def with_cases(found: list[Card], cases: Iterable[EvalCase]) -> list[Card]:
 
 def stored_cases(run: StoredAnswers) -> StoredCases:
     """The cases of a run out of its folder. Raises UsageError for files of results, which hold none."""
-    return StoredCases(run.kept_cases("Name the datasets that were run, behind the run"))
+    run.check_cases("Name the datasets that were run, behind the run")
+    return StoredCases(run.store)
 
 
 def _filled(card: Card, case: EvalCase | None) -> Card:

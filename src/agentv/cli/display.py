@@ -7,13 +7,14 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from agentv.engine.job.spec import Job
-from agentv.engine.run import Observer, Running
+from agentv.engine.run import Observer, RunInProgress
+from agentv.engine.run_plan import RunPlan
+from agentv.model.job import Job
 from agentv.model.result import Result
 from agentv.report.figures import counted, duration, fitting, number, one_line, usd
 from agentv.runs.redaction import Redactor
@@ -170,8 +171,8 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
 _LONGEST_LINE = 500
 
 
-class Shown(Observer):
-    """Both the observer of a run and the watch that goes along with it. `quiet`: only what is asked for is shown."""
+class RunDisplay(Observer):
+    """Renders run events on stderr. With `quiet`, only what was asked for."""
 
     def __init__(self, redactor: Redactor, *, why: bool = False, verbose: bool = False, quiet: bool = False) -> None:
         self._redactor = redactor
@@ -182,12 +183,14 @@ class Shown(Observer):
         self._seen: set[str] = set()
 
     @contextmanager
-    def __call__(self, running: Running) -> Iterator[None]:
-        with self._progressing(running), self._logging() if self._verbose else nullcontext():
+    def watch(self, running: RunInProgress) -> Iterator[None]:
+        """Show progress, and send what user code prints to stderr: stdout is for what the command itself says."""
+        shown = self._progressing(running), self._logging() if self._verbose else nullcontext()
+        with redirect_stdout(sys.stderr), shown[0], shown[1]:
             yield
 
     @contextmanager
-    def _progressing(self, running: Running) -> Iterator[None]:
+    def _progressing(self, running: RunInProgress) -> Iterator[None]:
         """Where the run stands, unless the user wants quiet."""
         if self._quiet:
             yield
@@ -236,10 +239,27 @@ class Shown(Observer):
             sys.stderr.write(text + "\n")
 
 
+class DisplayOptions(Protocol):
+    """The options of a command that decide what is shown of its run."""
+
+    quiet: bool
+    as_json: bool
+
+
+def observer_of(plan: RunPlan, args: DisplayOptions) -> RunDisplay:
+    """Return what shows the run of a command."""
+    return RunDisplay(
+        Redactor(plan.project.secrets),
+        why=getattr(args, "why", False),
+        verbose=getattr(args, "verbose", False),
+        quiet=args.quiet or args.as_json,
+    )
+
+
 class _Notes(logging.Handler):
     """A log that is shown as notes."""
 
-    def __init__(self, shown: Shown) -> None:
+    def __init__(self, shown: RunDisplay) -> None:
         super().__init__()
         self._shown = shown
 

@@ -8,15 +8,16 @@ from collections.abc import Iterable, Iterator
 import click
 import msgspec
 
-from agentv.engine.calls.open_targets import Targets
+from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.calls.prices import Price, price_of
 from agentv.engine.job.artifacts import JobFiles
 from agentv.engine.job.conversation import prompt_lengths
 from agentv.engine.job.request import Question
-from agentv.engine.job.spec import Job, RunSpec
-from agentv.engine.run_plan import Checked
-from agentv.engine.session import Session
+from agentv.engine.job.spec import RunSpec
+from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
+from agentv.executors.base import LocalLimits
+from agentv.model.job import Job
 from agentv.model.result import TokenUsage
 from agentv.runs.redaction import Redactor
 from agentv.targets.target import Target
@@ -95,21 +96,22 @@ def _of(settings: Target) -> Estimate:
     return Estimate(is_free=settings.is_free, price=price_of(settings), most_output=most)
 
 
-def print_plan(session: Session, checked: Checked) -> None:
+def print_plan(plan: RunPlan) -> None:
     """The plan, with what its prompts would take. Every prompt is rendered, and kept when that is asked for."""
-    jobs = _dumped(session, checked) if session.options.dump_prompts is not None else session.plan.jobs()
-    found = estimate(jobs, {name: session.answering(name) for name in checked.jobs})
+    checked, project = plan.checked, plan.project
+    jobs = _dumped(plan) if plan.options.dump_prompts is not None else plan.jobs()
+    found = estimate(jobs, {name: project.answering(name) for name in checked.jobs})
     tokens = sum(entry.tokens for entry in found.values())
     click.echo(f"{checked.cases:,} cases, {checked.total:,} jobs, about {tokens:,} tokens of prompts")
     for name, entry in found.items():
-        provider = session.answering(name).provider
+        provider = project.answering(name).provider
         talks = f", at most {entry.calls:,} calls" if entry.calls > entry.jobs else ""
         use = f"about {entry.tokens:,} tokens, {_cost(name, entry)}"
         click.echo(f"  {name}: {entry.jobs:,} jobs ({provider}){talks}, {use}")
     for name, calls in checked.judges.items():
-        entry = judge_estimate(session.target(name), calls, checked.judge_characters[name])
+        entry = judge_estimate(project.target(name), calls, checked.judge_characters[name])
         use = f"about {entry.tokens:,} tokens besides the answers, {_cost(name, entry)}"
-        click.echo(f"  {name}: {calls:,} calls as judge ({session.target(name).provider}), {use}")
+        click.echo(f"  {name}: {calls:,} calls as judge ({project.target(name).provider}), {use}")
     for dataset in checked.datasets:
         click.echo(f"  {dataset.path}: {dataset.cases:,} cases")
     if any(entry.calls > entry.jobs for entry in found.values()):
@@ -134,15 +136,17 @@ def _usd(amount: float) -> str:
     return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.4f}"
 
 
-def _dumped(session: Session, checked: Checked) -> Iterator[Job]:
+def _dumped(plan: RunPlan) -> Iterator[Job]:
     """The jobs, each with its prompt written as it would be sent. Targets are opened for that, and not called."""
-    folder = session.layers(None).prompts_folder
+    project = plan.project
+    folder = project.run_files(plan.options, None).prompts_folder
     if folder is None:
         raise UsageError("A dry run has no folder of its own", hint="Say where prompts go: --dump-prompts DIR")
-    prompts = JobFiles(folder, Redactor(session.secrets))
-    targets = Targets(RunSpec(run_id="", targets=tuple(map(session.answering, checked.jobs)), home=session.home))
+    prompts = JobFiles(folder, Redactor(project.secrets))
+    answering = tuple(map(project.answering, plan.checked.jobs))
+    targets = OpenTargets(RunSpec(run_id="", targets=answering, home=project.home), LocalLimits())
     try:
-        for job in session.plan.jobs():
+        for job in plan.jobs():
             question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
             prompts.write_prompt(job, question, targets.get(job.target).responder)
             yield job

@@ -15,16 +15,15 @@ from agentv.calibration.probe_results import Probed, probed
 from agentv.cli import output
 from agentv.cli.arguments.judge_options import ProbeArguments
 from agentv.cli.commands.eval import cases_of, options_of, run_folder
-from agentv.cli.display import Shown
+from agentv.cli.display import observer_of
 from agentv.datasets.case.evaluator_entries import given_entries, specs_of
-from agentv.engine.answers.probes import KINDS, ORACLE, ProbeSession, chosen_kinds
-from agentv.engine.run import Observer
+from agentv.engine.answers.probes import KINDS, ORACLE, chosen_kinds
+from agentv.engine.prepare import prepare_probes
+from agentv.engine.run import open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, number_of, parse_max_errors
-from agentv.engine.session import unwatched
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED
 from agentv.model.values import to_json
 from agentv.report.figures import number, one_line
-from agentv.runs.redaction import Redactor
 from agentv.runs.store import read_run
 
 _LONGEST_REASON = 100
@@ -35,14 +34,9 @@ def probe(args: ProbeArguments) -> None:
     allowed = parse_max_errors(args.max_fooled, "--max-fooled")  # wrong usage is reported before anything is called
     options = options_of(EvalOptions, args)
     specs = specs_of(given_entries(args.evaluators))[0] if args.evaluators else None
-    session = ProbeSession(options, cases_of(options, args), chosen_kinds(args.kinds), specs)
-    checked = session.check()
+    plan = prepare_probes(options, cases_of(options, args), chosen_kinds(args.kinds), specs)
     with _folder(run_folder(args.out)) as folder:
-        if args.quiet or args.as_json:
-            outcome = session.execute(checked, folder, False, Observer(), unwatched)
-        else:
-            shown = Shown(Redactor(session.secrets))
-            outcome = session.execute(checked, folder, False, shown, shown)
+        outcome = run(plan, open_store(plan, folder), open_executor(plan), observer_of(plan, args))
         found = probed(read_run(outcome.folder), frozenset({ORACLE}))
     if outcome.stopped == "interrupted":
         kept = "" if args.out is None else f": what is done is kept in {args.out}"

@@ -11,21 +11,25 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from agentv.engine.job.spec import Job, JobKey
 from agentv.engine.named_runs import named_run
-from agentv.engine.run_plan import Cases, Plan
+from agentv.engine.run_plan import Cases, JobSource
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
+from agentv.model.job import Job
 from agentv.model.manifest import EarlyStop, Interval, PartSummary, RunSummary, TargetSummary
-from agentv.model.result import Result
-from agentv.runs.store import BriefRecord, brief_records
+from agentv.model.result import JobKey, Result
+from agentv.runs.record import ScoreRecord
+from agentv.runs.store import RunStore
 from agentv.runs.summary import TargetDetails
 from agentv.runs.trials import rank, unit_of
 from agentv.stats.sequential import BettingMean, Side
+
+if TYPE_CHECKING:
+    from agentv.engine.answers.rescored import RescoredAnswers
 
 Measure = Literal["mean", "pass_rate", "difference"]
 
@@ -76,7 +80,7 @@ class Baseline:
         assert rule.baseline is not None
         self._scores: dict[tuple[str, str, str], tuple[float, int]] = {}
         self._targets: set[str] = set()
-        for _, record in brief_records(rule.baseline):
+        for record in RunStore.open(rule.baseline).records(ScoreRecord):
             if record.score is not None and rule.baseline_target in (None, record.target):
                 key = (record.target, record.dataset, record.eval_id)
                 total, count = self._scores.get(key, (0.0, 0))
@@ -99,14 +103,14 @@ class Baseline:
         return total / count if count else None
 
 
-class Stopping:
+class EarlyStopping:
     """Watches a run for what its rule wants to know, for each target."""
 
-    def __init__(self, rule: StopRule, seed: int, plan: Plan, at_once: int = _AT_ONCE) -> None:
+    def __init__(self, rule: StopRule, seed: int, cases: Cases, source: JobSource, at_once: int = _AT_ONCE) -> None:
         self.rule = rule
         self._at_once = at_once
         self.seed = seed
-        self._cases, self.largest, targets = _counted(plan)
+        self._cases, self.largest, targets = _counted(cases, source)
         self._baseline = Baseline(rule) if rule.measure == "difference" else None
         if self._baseline is not None:
             self._baseline.check(rule, targets)
@@ -145,6 +149,14 @@ class Stopping:
             for key in sorted(chosen):
                 yield chosen.pop(key)
 
+    def chunks(self, cases: Cases, source: JobSource) -> Iterator[list[EvalCase]]:
+        """Yield the cases that belong together, unit by unit in random order, until everything is known."""
+        for unit in self.units(cases):
+            self.begin([job for case in unit for job in source.jobs(case)])
+            if self.decided:
+                return
+            yield unit
+
     def begin(self, jobs: list[Job]) -> None:
         """The jobs of a unit are about to be run, for the targets that are still `open`.
 
@@ -169,8 +181,7 @@ class Stopping:
 
     def known(self, result: Result) -> None:
         """A result of this run from before it was resumed."""
-        key = (result.dataset_path, result.eval_id, result.target, result.prompt, result.trial)
-        self._known[key] = self.worth(result)
+        self._known[result.key] = self.worth(result)
 
     def result(self, result: Result) -> None:
         """A job that has begun is done."""
@@ -179,7 +190,7 @@ class Stopping:
         unit.add(self.worth(result))
         self._take_in(result.target)
 
-    def rescored(self, records: Iterable[BriefRecord | Result], spared: Mapping[str, int]) -> None:
+    def rescored(self, records: Iterable[ScoreRecord | Result], spared: Mapping[str, int]) -> None:
         """All that was drawn, scored again: bet on in the order in which it was drawn.
 
         The bets hold, whichever scores ended the run: when to stop was decided by what had been drawn by then. `spared`
@@ -194,7 +205,7 @@ class Stopping:
         for key in sorted(units):
             self.bets[key[0]].add(units[key].total, units[key].count)
 
-    def worth(self, result: Result | BriefRecord) -> float | None:
+    def worth(self, result: Result | ScoreRecord) -> float | None:
         """What a result counts for in a bet, from 0 to 1; None when there is nothing to bet on."""
         if result.score is None or result.status == "error":
             return None
@@ -229,20 +240,34 @@ class _Unit:
             self.count += 1
 
 
-def _counted(plan: Plan) -> tuple[int, int, list[str]]:
-    """How many cases there are, the most jobs that one target has in one unit, and the targets."""
+def _counted(cases: Cases, source: JobSource) -> tuple[int, int, list[str]]:
+    """Return the number of cases, the most jobs that one target has in one unit, and the targets."""
     together: Counter[str] = Counter()
-    cases, largest = 0, 1
+    count, largest = 0, 1
     targets: dict[str, None] = {}
-    for case in plan.cases.stream_again():
-        cases += 1
-        counts = plan.counts_of(case)
-        jobs = max([plan.trials_of(case) * max(1, len(case.prompts)), *counts.values()])
+    for case in cases.stream_again():
+        count += 1
+        counts = source.counts(case)
+        jobs = max(counts.values(), default=1)
         largest = max(largest, jobs)
         targets.update(dict.fromkeys(counts))
         if case.conversation_id is not None:
             together[case.conversation_id] += jobs
-    return cases, max([largest, *together.values()]), list(targets)
+    return count, max([largest, *together.values()]), list(targets)
+
+
+def catch_up(summary: RunSummary, stopping: EarlyStopping, rescored: RescoredAnswers, folder: Path) -> RunSummary:
+    """Bet on the new scores of a rescoring, and count the jobs that were not needed then, where all is scored."""
+    targets = dict(summary.targets)
+    whole = sum(target.jobs for target in targets.values()) == rescored.stored.jobs
+    then = rescored.early_stopped
+    spared = {name: target.early_stop.not_needed for name, target in then.items() if whole and target.early_stop}
+    stopping.rescored(RunStore.open(folder).records(ScoreRecord), spared)
+    for name, count in spared.items():
+        found = targets[name]
+        jobs, skipped = found.jobs + count, found.skipped + count
+        targets[name] = msgspec.structs.replace(found, cases=then[name].cases, jobs=jobs, skipped=skipped)
+    return msgspec.structs.replace(summary, targets=targets)
 
 
 Sums = dict[tuple[int, str], tuple[float, int]]
@@ -250,7 +275,7 @@ _Intervals = dict[tuple[str, str], Interval]
 
 
 def label(
-    summary: RunSummary, details: dict[str, TargetDetails], stopping: Stopping, folder: Path
+    summary: RunSummary, details: dict[str, TargetDetails], stopping: EarlyStopping, folder: Path
 ) -> tuple[RunSummary, dict[str, TargetDetails]]:
     """The same figures, with intervals that hold at every moment and what was found out about each target."""
     found = _intervals(stopping, folder)
@@ -277,7 +302,7 @@ def _parts(found: _Intervals, target: str, what: str, parts: Mapping[str, PartSu
     }
 
 
-def _early_stop(stopping: Stopping, name: str, target: TargetSummary) -> EarlyStop | None:
+def _early_stop(stopping: EarlyStopping, name: str, target: TargetSummary) -> EarlyStop | None:
     bet, rule = stopping.bets.get(name), stopping.rule
     if bet is None:
         return None
@@ -301,7 +326,7 @@ def _early_stop(stopping: Stopping, name: str, target: TargetSummary) -> EarlySt
     )
 
 
-def _intervals(stopping: Stopping, folder: Path) -> _Intervals:
+def _intervals(stopping: EarlyStopping, folder: Path) -> _Intervals:
     """Of scores, passes, evaluators and prompts of each target, from the records in the order of the draw."""
     sums: dict[tuple[str, str], Sums] = {}
 
@@ -310,7 +335,7 @@ def _intervals(stopping: Stopping, folder: Path) -> _Intervals:
         total, count = known.get(unit, (0.0, 0))
         known[unit] = total + value, count + 1
 
-    for _, record in brief_records(folder):
+    for record in RunStore.open(folder).records(ScoreRecord):
         if record.status == "error":
             continue
         name = unit_of(record.conversation_id, record.dataset_path, record.eval_id)

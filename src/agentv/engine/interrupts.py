@@ -1,4 +1,4 @@
-"""Ctrl-C and its like, turned into a call, wherever a run goes on: in a loop of its own or beside somebody else's."""
+"""Run a coroutine that Ctrl-C, a signal or another thread can interrupt, wherever the caller is."""
 
 from __future__ import annotations
 
@@ -8,35 +8,96 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 from agentv.errors import EXIT_INTERRUPTED
 
-_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+Value = TypeVar("Value")
+
+
+class InterruptibleLoop:
+    """An event loop of its own for one coroutine: from plain code, or beside a running loop, as in a notebook."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def run(self, main: Coroutine[Any, Any, Value]) -> Value | None:
+        """Return what the coroutine returns; None when it was interrupted. A second Ctrl-C ends the process."""
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            return self._run_in_thread(main)
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            task = self._loop.create_task(main)
+            self._task = task
+            if self.interrupted:
+                task.cancel()
+            try:
+                with interruptible(self.interrupt):
+                    return self._loop.run_until_complete(task)
+            except asyncio.CancelledError:
+                if not self.interrupted:
+                    raise
+                return None
+            finally:
+                self._loop = None
+
+    def interrupt(self) -> None:
+        """Cancel the coroutine; may be called from another thread, and before it has started."""
+        self.interrupted = True
+        if self._loop is not None and self._task is not None:
+            with suppress(RuntimeError):  # the loop is closed: it has ended by itself
+                self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def _run_in_thread(self, main: Coroutine[Any, Any, Value]) -> Value | None:
+        """Run beside a loop that this thread is blocking. Ctrl-C reaches this thread and not the one that runs."""
+        returned: list[Value | None] = []
+        raised: list[BaseException] = []
+
+        def in_thread() -> None:
+            try:
+                returned.append(self.run(main))
+            except BaseException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=in_thread, name="agentv-run")
+        with interruptible(self.interrupt, (signal.SIGINT,)):
+            thread.start()
+            try:
+                thread.join()
+            except BaseException:
+                self.interrupt()
+                thread.join()
+                raise
+        if raised:
+            raise raised[0]
+        return returned[0]
 
 
 @contextmanager
-def interruptible(call: Callable[[], None]) -> Iterator[None]:
-    """Inside the running loop, Ctrl-C means this call, and a second one the end of the process, whatever is in flight.
+def interruptible(interrupt: Callable[[], None], numbers: tuple[signal.Signals, ...] = _SIGNALS) -> Iterator[None]:
+    """Turn Ctrl-C and its like into a call, a second one into the end of the process.
 
     Outside the main thread signals are not ours to handle.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop = asyncio.get_running_loop()
     asked = False
 
     def handle(*_: object) -> None:
-        # Not a handler of the loop's own: that one waits while somebody's function keeps the loop busy.
+        # Not a handler of the loop's own: that one waits while a user's function keeps the loop busy.
         nonlocal asked
         if asked:
             os._exit(EXIT_INTERRUPTED)
         asked = True
-        loop.call_soon_threadsafe(call)
+        interrupt()
 
-    before = {number: signal.signal(number, handle) for number in _NUMBERS}
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
@@ -44,52 +105,8 @@ def interruptible(call: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def in_a_loop(main: Callable[[], Coroutine[Any, Any, None]], interrupt: Callable[[], None]) -> None:
-    """Runs a coroutine to its end, from plain code or from inside somebody's running loop, as in a notebook.
-
-    `interrupt` makes it end early: beside a running loop, Ctrl-C reaches this thread and not the one that runs.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        asyncio.run(main())
-        return
-    failed: list[BaseException] = []
-
-    def in_thread() -> None:
-        try:
-            asyncio.run(main())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=in_thread, name="agentv-run")
-    with _instead_of_the_loops_own(interrupt):
-        thread.start()
-        try:
-            thread.join()
-        except BaseException:
-            interrupt()
-            thread.join()
-            raise
-    if failed:
-        raise failed[0]
-
-
-@contextmanager
-def _instead_of_the_loops_own(interrupt: Callable[[], None]) -> Iterator[None]:
-    """While a loop is blocked by us, its own way of handling Ctrl-C, to cancel its task, would have no effect."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: interrupt())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def git_commit(root: str) -> str | None:
-    """The hash of the commit that is checked out; None where there is no git, or no commit yet."""
+    """Return the hash of the commit that is checked out; None where there is no git, or no commit yet."""
     try:
         command = ["git", "-C", root, "rev-parse", "HEAD"]
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603

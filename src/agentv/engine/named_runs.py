@@ -9,7 +9,8 @@ from agentv.datasets.files import project_root
 from agentv.errors import UsageError
 from agentv.model.result import Result
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
-from agentv.runs.store import read_run
+from agentv.runs.record import ScoreRecord
+from agentv.runs.store import RunStore
 
 Ended = Literal["failed", "borderline", "errors"]
 
@@ -68,13 +69,17 @@ def named_run(given: str) -> tuple[str, str | None]:
 
 def cases_that_ended(run: str, ended: Ended) -> frozenset[CaseName]:
     """The cases of which a job ended so. Raises UsageError when there is none."""
-    found = frozenset((result.dataset, result.eval_id) for result in read_run(run_path(run)) if _ended(result, ended))
+    found = frozenset(
+        (result.dataset, result.eval_id)
+        for result in RunStore.open(run_path(run)).records(ScoreRecord)
+        if _ended(result, ended)
+    )
     if not found:
         raise UsageError(f"{_NONE[ended]} in {run}", hint="--only takes failed, borderline or errors")
     return found
 
 
-def _ended(result: Result, ended: Ended) -> bool:
+def _ended(result: Result | ScoreRecord, ended: Ended) -> bool:
     if ended == "errors":
         return result.status == "error"
     return result.verdict == ("fail" if ended == "failed" else "borderline")

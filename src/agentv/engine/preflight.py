@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -22,11 +22,21 @@ from agentv.model.response import content_text
 from agentv.model.values import digest
 from agentv.settings.diagnostics import did_you_mean
 
-if TYPE_CHECKING:
-    from agentv.engine.run_plan import Plan
-
-
 _REMEMBERED = 1024
+
+
+class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What cases are checked against: the targets there are, who may judge, and what the command overrides.
+
+    `judge_target` returns the judge that a target names, `transform` how its answers are cleaned.
+    """
+
+    known: tuple[str, ...]
+    may_judge: tuple[str, ...]
+    judge: str | None = None
+    judge_target: Callable[[str], str | None] = lambda _: None
+    transform: Callable[[str], Any] = lambda _: None
+    evaluators: tuple[EvaluatorSpec, ...] | None = None
 
 
 class _Need(msgspec.Struct, frozen=True):
@@ -49,8 +59,9 @@ class _Entry(msgspec.Struct, frozen=True):
 class Checker:
     """Checks cases against what can be run; what many cases share is checked once."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, facts: ProjectFacts, warn: Callable[[DatasetWarning], None]) -> None:
+        self._facts = facts
+        self._warn = warn
         self._good: dict[tuple[EvaluatorSpec, str], _Entry] = {}
         self._last: tuple[EvaluatorSpec, ...] | None = None
         self._origin: Origin | None = None
@@ -59,7 +70,7 @@ class Checker:
         self._referring: list[str] = []
         self._reading: list[str] = []
         self._files = EvaluatorFiles()
-        self._known = frozenset(plan.known)
+        self._known = frozenset(facts.known)
         self._cleaned: set[tuple[str, str]] = set()
         self.fingerprints: dict[str, str] = {}
         self.embedders: dict[str, None] = {}
@@ -82,7 +93,7 @@ class Checker:
             self._threshold_files.update(dict.fromkeys(case.execution.thresholds, case.path))
         if case.user is not None:
             self._add_user(case, case.user)
-        specs = case.evaluators if self._plan.evaluators is None else self._plan.evaluators
+        specs = case.evaluators if self._facts.evaluators is None else self._facts.evaluators
         if specs is not self._last or origin is not self._origin:
             self._last, self._origin = specs, origin
             entries = [self._checked(spec, case) for spec in specs]
@@ -112,7 +123,7 @@ class Checker:
                 )
 
     def _needs_of_turns(self, case: EvalCase) -> list[_Need]:
-        if self._plan.evaluators is not None:
+        if self._facts.evaluators is not None:
             return []
         needs: list[_Need] = []
         for number, turn in enumerate(case.turns, 1):
@@ -127,7 +138,7 @@ class Checker:
 
     def _add_user(self, case: EvalCase, user: SimulatedUser) -> None:
         if user.target is None and USER_TARGET not in self._known:
-            hint = f"Name it in `user.target`, or call a target '{USER_TARGET}'; known: {', '.join(self._plan.known)}"
+            hint = f"Name it in `user.target`, or call a target '{USER_TARGET}'; known: {', '.join(self._facts.known)}"
             raise _case_error(case, "No target plays the simulated user", hint, "user.target")
         name = user_target(user)
         self._check_target(name, case, "user.target")
@@ -186,7 +197,7 @@ class Checker:
         except FileError as error:
             raise _case_error(case, f"Evaluator '{spec.name}': {error.message}", error.hint, "evaluators") from None
         except UsageError as error:
-            if self._plan.evaluators is not None:
+            if self._facts.evaluators is not None:
                 raise  # they come from the command or a program, not from this case
             message = f"{error.headline}\n{error.detail}".strip()
             raise _case_error(case, message, error.hint, "evaluators") from None
@@ -196,7 +207,7 @@ class Checker:
                 raise _case_error(case, message, problem.hint, "evaluators")
             message = f"{case.path}, line {case.line}: {message}"
             warning = DatasetWarning(message, path=case.path, line=case.line, field="evaluators", hint=problem.hint)
-            self._plan.cases.sink.warning(warning)
+            self._warn(warning)
         return evaluator
 
     def _check_transform(self, target: str, case: EvalCase) -> None:
@@ -207,7 +218,7 @@ class Checker:
         self._cleaned.add((target, origin.base_dir))
         what = f"'transform' of the target '{target}'"
         try:
-            problems = transform_problems(self._plan.transform(target), lambda value: self._files.path(origin, value))
+            problems = transform_problems(self._facts.transform(target), lambda value: self._files.path(origin, value))
         except FileError as error:
             raise UsageError(f"{what}: {error.message}", hint=error.hint) from None
         for problem in problems:
@@ -215,8 +226,8 @@ class Checker:
 
     def _judges(self, need: _Need, target: str, case: EvalCase) -> tuple[str, ...]:
         """Who judges a target's answers. Raises when that is nobody: a target never judges itself unless it is told."""
-        plan = self._plan
-        judges = judges_of(plan.judge, need.own, plan.judge_target(target), self._known)
+        facts = self._facts
+        judges = judges_of(facts.judge, need.own, facts.judge_target(target), self._known)
         if not judges:
             message = f"Evaluator '{need.evaluator}' asks a judge, and none is named"
             hint = (
@@ -225,24 +236,24 @@ class Checker:
             )
             raise self._refusal(case, message, hint)
         for judge in judges:
-            if judge not in plan.may_judge:
+            if judge not in facts.may_judge:
                 message = f"Unknown judge '{judge}' of evaluator '{need.evaluator}'"
                 raise self._refusal(case, message, self._other_judges(judge))
         return judges
 
     def check_named_judge(self) -> None:
         """Raises when the command names a judge that there is none of, though nobody would have asked it."""
-        judge = self._plan.judge
-        if judge is not None and judge not in self._plan.may_judge:
+        judge = self._facts.judge
+        if judge is not None and judge not in self._facts.may_judge:
             raise UsageError(f"Unknown judge '{judge}'", hint=self._other_judges(judge))
 
     def _other_judges(self, judge: str) -> str:
-        known = self._plan.may_judge
+        known = self._facts.may_judge
         return did_you_mean(judge, known) or f"Known targets: {', '.join(known)}"
 
     def _refusal(self, case: EvalCase, message: str, hint: str) -> UsageError | InvalidCaseError:
         """An error of the case; of the whole run where the command or a program names evaluators or the judge."""
-        if self._plan.evaluators is not None or self._plan.judge is not None:
+        if self._facts.evaluators is not None or self._facts.judge is not None:
             return UsageError(message, hint=hint)
         return _case_error(case, message, hint, "evaluators")
 
@@ -257,7 +268,7 @@ class Checker:
 
     def _check_target(self, target: str, case: EvalCase, field: str) -> None:
         if target not in self._known:
-            hint = did_you_mean(target, self._plan.known) or f"Known targets: {', '.join(self._plan.known)}"
+            hint = did_you_mean(target, self._facts.known) or f"Known targets: {', '.join(self._facts.known)}"
             raise _case_error(case, f"Unknown target '{target}'", hint, field)
 
 

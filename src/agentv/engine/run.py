@@ -1,320 +1,359 @@
-"""One run, from a plan that was checked to results on disk. Every record is written the moment it exists."""
+"""Run a plan into its folder: every record is written the moment it exists, then the figures are summed up."""
 
 from __future__ import annotations
 
-import asyncio
-import math
 import time
-from collections.abc import Awaitable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
-from typing import Any
+from pathlib import Path
 
 import msgspec
 
 from agentv.datasets.case.prompts import resolved_data
-from agentv.engine.answers.carried import Earlier
-from agentv.engine.early_stop import Stopping
-from agentv.engine.gates import Stop
-from agentv.engine.interrupts import interruptible
-from agentv.engine.job.run_job import Worker
-from agentv.engine.job.spec import Job
-from agentv.engine.run_options import EvalOptions
-from agentv.engine.run_plan import Checked, Plan
+from agentv.engine.cost import CostUnknown, job_cost
+from agentv.engine.early_stop import catch_up, label
+from agentv.engine.gates import Stop, Verdict, judge, with_missing
+from agentv.engine.interrupts import InterruptibleLoop
+from agentv.engine.job.record import now
+from agentv.engine.job.spec import RunSpec
+from agentv.engine.project import RESULTS
+from agentv.engine.run_manifest import job_counts, new_manifest, refuse_changes
+from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_evaluators
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
-from agentv.engine.scoring.scorer import judge_cost
 from agentv.errors import AgentvError
+from agentv.executors.base import Executor, ExecutorOptions
 from agentv.model.case import EvalCase
-from agentv.model.result import EvaluatorResult, Result
+from agentv.model.job import Job
+from agentv.model.manifest import RunSummary, TargetSummary
+from agentv.model.result import Result
 from agentv.model.values import to_json
 from agentv.registry import EXECUTORS
-from agentv.runs.folder import RunFolder
-from agentv.runs.record import decode_record, encode_record
-from agentv.runs.scan import DoneJobs, scan
-from agentv.runs.store import read_run
-from agentv.runs.summary import Snapshot, SummaryBuilder
-from agentv.runs.writer import ResultWriter
+from agentv.runs.done_jobs import DoneJobs
+from agentv.runs.folder import RunFolder, new_run_id
+from agentv.runs.redaction import Redactor
+from agentv.runs.store import RunStore
+from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
 from agentv.support.hash_set import HashTable
 
-MOST_AT_ONCE = 1000
 REFUSED_AT_FIRST = 20
-"""Jobs that end in `auth` before any other has ended in another way: the rest would too."""
-_AHEAD = 64
-"""Cases that are written down together, before the first of them is run."""
+"""Stop if the first 20 jobs all fail authentication; the rest would fail the same way."""
+_CHUNK = 64
+"""Cases that are written together, before the first of them is run."""
 _LARGE_BYTES = 16 * 1024
 
 
 class Observer:
-    """Is told what happens. The command line draws from it; the Python API lets it be."""
+    """Receives run events. The CLI renders them; the Python API ignores them."""
+
+    def watch(self, running: RunInProgress) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Return a context that is active while the run executes, e.g. a progress display."""
+        return nullcontext()
 
     def result(self, result: Result) -> None:
-        """A job is done and on disk."""
+        """Receive a record that is on disk."""
 
     def note(self, text: str) -> None:
-        """Something worth a line."""
+        """Receive a line for the user."""
 
     def decided(self, job: Job, why: str) -> None:
-        """A job is run, or an earlier record of it is carried over, for this reason."""
+        """Receive why a job is run, or why an earlier record of it is kept."""
 
 
-class CostUnknown(AgentvError):
-    """A budget that turns out not to be holdable. The run cannot go on: it would find the same."""
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that ended, whichever way."""
 
-    def __init__(self, headline: str, noun: str) -> None:
-        detail = "A budget cannot be held without a price, so the run has ended; what was answered is kept"
-        super().__init__(headline, detail, f"Start a run without --budget-usd, or use a {noun} that reports its cost")
+    folder: Path
+    summary: RunSummary
+    details: dict[str, TargetDetails]
+    verdict: Verdict
+    duration_ms: float
+    skipped_cases: int = 0
+    stopped: Stop | None = None
+    stopped_early: bool = False
 
 
-class Running:
-    """A run in progress: the state that its workers share, all in one event loop."""
+def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False) -> RunStore:
+    """Open the folder of a run: the one to resume, the one that is named, else a new one of the project."""
+    redact = Redactor(plan.project.secrets).redact_line
+    if resume and out is not None and RunFolder(out).manifest_path.is_file():
+        return RunStore(RunFolder.open(out, redact))
+    path = Path(plan.project.root) / RESULTS / new_run_id() if out is None else Path(out)
+    return RunStore(RunFolder.create(path, redact))
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        plan: Plan,
-        worker: Worker,
-        checked: Checked,
-        options: EvalOptions,
-        observer: Observer,
-        earlier: Earlier | None = None,
-        stopping: Stopping | None = None,
-    ) -> None:
-        self._earlier = earlier
-        self._stopping = stopping
-        self._folder = folder
-        self._plan = plan
-        self._worker = worker
-        self._options = options
+
+def open_executor(plan: RunPlan) -> Executor:
+    """Return the executor that the options name."""
+    options = plan.options
+    kind = EXECUTORS.find(options.executor)
+    executor: Executor = kind(ExecutorOptions(processes=options.processes, ray_address=options.ray_address))
+    return executor
+
+
+def run(plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) -> Outcome:
+    """Run every job of a plan that is not done yet, write its records, and sum up."""
+    started, folder = time.perf_counter(), store.folder
+    try:
+        with folder.lock():
+            running = RunInProgress(plan, store, executor, observer)
+            try:
+                with observer.watch(running):
+                    missing = running.loop.run(executor.run(running.spec, running.jobs(), running.emit))
+            except (CostUnknown, BaseExceptionGroup) as raised:
+                error = _first(raised)
+                if isinstance(error, CostUnknown):  # resuming the run would find the same
+                    folder.write_manifest(msgspec.structs.replace(running.manifest, exit_code=error.exit_code))
+                raise error from None
+            finally:
+                running.close()
+            return _finish(plan, running, missing or (), started)
+    finally:
+        if not folder.manifest_path.is_file():  # nothing has begun: the folder that was made for it goes again
+            with suppress(OSError):
+                folder.path.rmdir()
+
+
+class RunInProgress:
+    """The state of a run while it executes. Its methods are called in one event loop, unless they say otherwise."""
+
+    def __init__(self, plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) -> None:
+        begun = store.manifest
+        if begun is not None:
+            refuse_changes(plan, begun)
+        self.manifest = begun or new_manifest(plan, store.path)
+        self.plan = plan
+        self.store = store
+        self.loop = InterruptibleLoop()
+        self.spec = _spec(plan, self.manifest.run_id, store.path)
+        self.summary = SummaryBuilder(self.manifest.run_id, plan.checked.most_per_case)
+        self._executor = executor
         self._observer = observer
-        self._checked = checked
-        self.stopped: Stop | None = None
-        self.summary = SummaryBuilder(worker.run_id, checked.most_per_case)
+        self._stopped: Stop | None = None
         self._cost = 0.0
         self._refused: int | None = 0
-        self._results = ResultWriter(folder.results_path)
-        self._cases = ResultWriter(folder.cases_path, folder.redact)
-        self._files = EvaluatorFiles()
+        self._evaluator_files = EvaluatorFiles()
         self._given_evaluators = [spec.to_data() for spec in plan.evaluators or ()]
+        self._settings = {target.name: target for target in plan.targets}
         self._done = DoneJobs()
         self._written = HashTable()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._main: asyncio.Task[Any] | None = None
-        if self._results.cut_bytes:
-            observer.note("The last record was not written whole and its job is run again")
-        self._take_up()
+
+    @property
+    def stopped(self) -> Stop | None:
+        """Return why the run ends before its last job; None as long as it does not."""
+        return "interrupted" if self.loop.interrupted else self._stopped
 
     def snapshot(self) -> Snapshot:
-        """Where the run stands; may be asked from another thread."""
-        targets = self._worker.targets
-        return self.summary.snapshot(self._checked.total, targets.concurrency, targets.waits_s)
-
-    async def run(self) -> None:
-        """Runs what is not done yet. Returns when all is done or the run was stopped; what is done is on disk."""
-        executor = EXECUTORS.find(self._options.executor)(self._workers())
-        self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
-        try:
-            with interruptible(self._interrupt):
-                if self.stopped is None:
-                    await executor.run(self._jobs(), self._work, self._emit)
-        except asyncio.CancelledError:
-            if self.stopped != "interrupted":
-                raise
-        except BaseExceptionGroup as group:
-            raise _first(group) from None
-        finally:
-            await self._worker.aclose()
+        """Return the progress so far; may be called from another thread."""
+        load = self._executor.load()
+        return self.summary.snapshot(self.plan.checked.total, load.concurrency, load.waits_s)
 
     def interrupt(self) -> None:
-        """Stops the run from another thread, as Ctrl-C does: what is in flight is cancelled, what is done is kept."""
-        if self.stopped is None:
-            self.stopped = "interrupted"
-        if self._loop is not None and self._main is not None:
-            with suppress(RuntimeError):  # the loop is closed: the run has ended by itself
-                self._loop.call_soon_threadsafe(self._main.cancel)
+        """Stop the run, from any thread: what is in flight is cancelled, what is done is kept."""
+        self.loop.interrupt()
 
-    def close(self) -> None:
-        """Ends the files; every record is on disk for good."""
-        self._results.close()
-        self._cases.close()
+    def jobs(self) -> Iterator[Job]:
+        """Yield what is left to run. The first pull opens the files: by then the executor has opened its targets."""
+        self._begin()
+        early_stop, cases = self.plan.early_stop, self.plan.cases
+        if early_stop is None or self.plan.rescored is not None:
+            stream = cases.stream_again()
+            chunks = iter(lambda: list(islice(stream, _CHUNK)), [])
+        else:
+            chunks = early_stop.chunks(cases, self.plan.source)
+        for chunk in chunks:
+            for job in self._open_jobs(chunk):
+                if self.stopped is not None:
+                    return
+                if self.plan.answers is None:
+                    yield job
+                    continue
+                decision = self.plan.answers.decide(job)
+                self._observer.decided(job, decision.why)
+                if decision.record is None:
+                    yield decision.job
+                elif self.plan.rescored is not None:
+                    self.emit(msgspec.structs.replace(decision.record, run_id=self.manifest.run_id))
+                else:
+                    self._keep(msgspec.structs.replace(decision.record, run_id=self.manifest.run_id))
+        if early_stop is not None and early_stop.decided:
+            self._stopped = self._stopped or "decided"
 
-    def _take_up(self) -> None:
-        """What an earlier process of this run has done: counted, and not done again."""
-        decode = msgspec.json.Decoder(_CaseKey).decode
-        with self._folder.cases_path.open("rb") as lines:
-            for line in lines:
-                written = decode(line)
-                self._written.add([hash((written.dataset_path, written.id))])
-        if self._folder.results_path.stat().st_size == 0:
-            return
-        self._done = scan(self._folder.results_path)
-        for result in read_run(self._folder.results_path):
-            self.summary.add(result)
-            self._spend(result)
-            if self._stopping is not None:
-                self._stopping.known(result)
-        if len(self._done) >= self._checked.total:
-            self._observer.note("Every job of this run was done already: nothing is asked")
-
-    def _work(self, job: Job) -> Awaitable[Result]:
-        """What is done for one job."""
-        return self._worker.run(job)
-
-    def _workers(self) -> int:
-        """Enough workers to fill every endpoint's limit and every batch; each costs a few kilobytes."""
-        called = {*self._checked.jobs, *self._checked.judges}
-        most = sum(live.most_at_once for live in map(self._worker.targets.get, called))
-        return max(1, min(MOST_AT_ONCE, most, self._checked.total))
-
-    def _jobs(self) -> Iterator[Job]:
-        if self._stopping is not None:
-            yield from self._jobs_until_decided(self._stopping)
-            return
-        cases = self._plan.cases.stream_again()
-        while chunk := list(islice(cases, _AHEAD)):
-            yield from self._jobs_of(chunk)
-
-    def _jobs_until_decided(self, stopping: Stopping) -> Iterator[Job]:
-        """The jobs of what belongs together, unit by unit in random order, as long as something is not known."""
-        for cases in stopping.units(self._plan.cases):
-            stopping.begin([job for case in cases for job in self._plan.jobs_of(case)])
-            if stopping.decided:
-                self.stopped = self.stopped or "decided"
-            if self.stopped is not None:
-                return
-            yield from self._jobs_of(cases)
-
-    def _jobs_of(self, cases: list[EvalCase]) -> Iterator[Job]:
-        """The jobs of some cases. All of them are written down first: one write for many is what makes it cheap."""
-        jobs: list[Job] = []
-        lines: list[bytes] = []
-        has_done = len(self._done) > 0
-        for case in cases:
-            prints = self._plan.prints_of(case)
-            open_jobs = self._plan.jobs_of(case, prints[1])
-            if has_done:
-                open_jobs = [job for job in open_jobs if job.key not in self._done]
-            if self._stopping is not None:
-                open_jobs = [job for job in open_jobs if job.target in self._stopping.open]
-            if open_jobs:
-                jobs += open_jobs
-                lines += self._case_line(case, prints)
-                if lines and len(lines[-1]) > _LARGE_BYTES:  # it has files in it
-                    self._cases.write_all(lines)
-                    lines.clear()
-        if lines:
-            self._cases.write_all(lines)
-        for job in jobs:
-            if self.stopped is not None:
-                return
-            if self._earlier is None or not self._carried(job, self._earlier):
-                yield job
-
-    def _carried(self, job: Job, earlier: Earlier) -> bool:
-        """Whether an earlier run's record stands for this job; then it is in this run's results too."""
-        decision = earlier.decide(job)
-        self._observer.decided(job, decision.why)
-        if decision.record is None:
-            return False
-        self._keep(msgspec.structs.replace(decision.record, run_id=self._worker.run_id))
-        return True
-
-    def _case_line(self, case: EvalCase, prints: tuple[str, str]) -> list[bytes]:
-        """A case stands in the folder before its first record does, so that the folder explains itself."""
-        if self._written and hash((case.path, case.id)) in self._written:
-            return []
-        data = resolved_data(case)
-        data["dataset_path"] = case.path
-        if case.line:
-            data["line"] = case.line
-        data["input_fingerprint"], data["fingerprint"] = prints
-        specs = self._plan.evaluators_of(case)
-        if self._plan.evaluators is not None:
-            data["evaluators"] = self._given_evaluators
-        data["evaluators_fingerprint"] = self._files.fingerprint(case, specs)
-        data["evaluator_fingerprints"] = self._files.each(case, self._plan.checks_of(case))
-        return [to_json(data) + b"\n"]
-
-    def _keep(self, result: Result) -> Result:
-        """Writes a record. What is summed up and shown afterwards is what was written, secrets taken out."""
-        line = encode_record(result)
-        if self._stopping is not None:
-            self._stopping.result(result)
-        if self._folder.redact is not None and (redacted := self._folder.redact(line)) is not line:
-            line, result = redacted, decode_record(redacted)
-        self._results.write(line)
-        self.summary.add(result)
-        return result
-
-    def _emit(self, result: Result) -> None:
+    def emit(self, result: Result) -> None:
+        """Keep the record of a job that was run, and check whether the run has to stop."""
         result = self._keep(result)
         self._observer.result(result)
+        options = self.plan.options
         if self._refused is not None:
             self._refused = self._refused + 1 if result.error and result.error.error_class == "auth" else None
             if self._refused == REFUSED_AT_FIRST:
-                self.stopped = self.stopped or "auth"
-        if self._options.fail_fast and (result.verdict == "fail" or result.status == "error"):
-            self.stopped = self.stopped or "fail_fast"
-        if self._options.budget_usd is not None:
+                self._stopped = self._stopped or "auth"
+        if options.fail_fast and (result.verdict == "fail" or result.status == "error"):
+            self._stopped = self._stopped or "fail_fast"
+        if options.budget_usd is not None:
             self._spend(result)
 
-    def _spend(self, result: Result) -> None:
-        """Counts what a job cost, under a budget. What an earlier run answered was paid there."""
-        if self._options.budget_usd is None or result.carried_from is not None:
+    def close(self) -> None:
+        """Close the files; every record is on disk for good."""
+        if self.plan.answers is not None:
+            self.plan.answers.close()
+        self.store.close()
+
+    def _begin(self) -> None:
+        """Write the manifest, open the files, and count what an earlier process of this run has done."""
+        store = self.store
+        store.folder.write_manifest(self.manifest)
+        if store.start_writing():
+            self._observer.note("The last record was not written whole and its job is run again")
+        for case in store.cases():
+            self._written.add([hash((case.dataset_path, case.id))])
+        if store.folder.results_path.stat().st_size == 0:
             return
-        self._cost += self._cost_of(result)
-        if self._cost >= self._options.budget_usd:
-            self.stopped = self.stopped or "budget"
+        self._done = store.done_jobs()
+        for result in RunStore.open(store.path).records():
+            self.summary.add(result)
+            self._spend(result)
+            if self.plan.early_stop is not None and self.plan.rescored is None:
+                self.plan.early_stop.known(result)
+        if len(self._done) >= self.plan.checked.total:
+            self._observer.note("All jobs in this run are already complete.")
 
-    def _cost_of(self, result: Result) -> float:
-        """What a job cost: the answer, a simulated user, the judges. Raises AgentvError when that is not known."""
-        metrics = None if result.cached else result.execution_metrics
-        is_unknown = result.status != "error" and not result.cached and (metrics is None or metrics.cost_usd is None)
-        if is_unknown and not self._worker.targets.get(result.target).settings.is_free:
-            raise CostUnknown(f"The target '{result.target}' does not say what its answers cost", "target")
-        own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
-        return own + _user_cost(result) + math.fsum(map(self._judge_cost, result.evaluator_results))
+    def _open_jobs(self, cases: list[EvalCase]) -> list[Job]:
+        """Return the jobs of some cases that are not done. The cases are on disk first, with one write for many."""
+        jobs: list[Job] = []
+        lines: list[bytes] = []
+        plan, has_done = self.plan, len(self._done) > 0
+        early_stop = plan.early_stop if plan.rescored is None else None
+        for case in cases:
+            fingerprints = plan.source.fingerprints(case)
+            found = plan.source.jobs(case, fingerprints[1])
+            if has_done:
+                found = [job for job in found if job.key not in self._done]
+            if early_stop is not None:
+                found = [job for job in found if job.target in early_stop.open]
+            if not found:
+                continue
+            jobs += found
+            if not self._written or hash((case.path, case.id)) not in self._written:
+                lines.append(self._case_line(case, fingerprints))
+                if len(lines[-1]) > _LARGE_BYTES:  # it has files in it
+                    self.store.append_cases(lines)
+                    lines.clear()
+        if lines:
+            self.store.append_cases(lines)
+        return jobs
 
-    def _judge_cost(self, found: EvaluatorResult) -> float:
-        """What an evaluator cost. Raises AgentvError when a judge that it asked has a price and does not say it."""
-        cost = judge_cost(found)
-        if cost is not None:
-            return cost
-        for call in (found.evaluator_provider_request or {}).get("calls", ()):
-            settings = self._worker.targets.get(call["target"]).settings
-            if "reply" in call and "cost_usd" not in call and not settings.is_free:
-                raise CostUnknown(f"The judge '{call['target']}' does not say what its answers cost", "judge")
-        own = [call.get("cost_usd", 0.0) for call in (found.evaluator_provider_request or {}).get("calls", ())]
-        return math.fsum((*own, *map(self._judge_cost, found.evaluator_results)))
+    def _case_line(self, case: EvalCase, fingerprints: Fingerprints) -> bytes:
+        data, plan = resolved_data(case), self.plan
+        data["dataset_path"] = case.path
+        if case.line:
+            data["line"] = case.line
+        data["input_fingerprint"], data["fingerprint"] = fingerprints
+        if plan.evaluators is not None:
+            data["evaluators"] = self._given_evaluators
+        files = self._evaluator_files
+        data["evaluators_fingerprint"] = files.fingerprint(case, evaluators_of(case, plan.evaluators))
+        data["evaluator_fingerprints"] = files.each(case, named_evaluators(case, plan.evaluators))
+        return to_json(data) + b"\n"
 
-    def _interrupt(self) -> None:
-        self.stopped = "interrupted"
-        assert self._main is not None
-        self._main.cancel()
+    def _keep(self, result: Result) -> Result:
+        """Write a record. Return it as it was written, with secrets removed."""
+        if self.plan.early_stop is not None and self.plan.rescored is None:
+            self.plan.early_stop.result(result)
+        result = self.store.append(result)
+        self.summary.add(result)
+        return result
+
+    def _spend(self, result: Result) -> None:
+        """Count the cost of a job against the budget. What an earlier run answered was paid there."""
+        budget_usd = self.plan.options.budget_usd
+        if budget_usd is None or result.carried_from is not None:
+            return
+        rescored = self.plan.rescored
+        cost = job_cost(result, self._settings.__getitem__) if rescored is None else rescored.cost_of(result)
+        self._cost += cost
+        if self._cost >= budget_usd:
+            self._stopped = self._stopped or "budget"
 
 
-class _CaseKey(msgspec.Struct):
-    id: str
-    dataset_path: str = ""
+def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], started: float) -> Outcome:
+    """Sum up a run that ended, and write its summary and manifest."""
+    folder, checked, stopped = running.store.folder, plan.checked, running.stopped
+    early_stop, manifest = plan.early_stop, running.manifest
+    summary, details = running.summary.build(checked.jobs, checked.asked), running.summary.details()
+    if stopped is None and _has_missing_jobs(plan, summary):
+        hint = "Put the files back and go on with --resume, or start a new run"
+        raise AgentvError("The datasets changed while they were run", f"Done so far is in {folder.path}", hint)
+    if early_stop is not None:
+        if plan.rescored is not None:
+            summary = catch_up(summary, early_stop, plan.rescored, folder.path)
+        summary, details = label(summary, details, early_stop, folder.path)
+    verdict = judge(summary, plan.options.gates, stopped, checked.thresholds)
+    verdict = with_missing(verdict, missing)
+    folder.write_summary(summary)
+    is_complete = stopped in (None, "decided")
+    spared = manifest.stopped_early or any(map(_was_spared, summary.targets.values()))
+    folder.write_manifest(
+        msgspec.structs.replace(
+            manifest,
+            finished_at=manifest.finished_at or now() if is_complete else None,
+            stopped_early=is_complete and spared,
+            exit_code=verdict.exit_code,
+            counts=job_counts(summary, checked),
+        )
+    )
+    return Outcome(
+        folder=folder.path,
+        summary=summary,
+        details=details,
+        verdict=verdict,
+        duration_ms=round((time.perf_counter() - started) * 1000, 1),
+        skipped_cases=plan.cases.sink.skipped,
+        stopped=stopped,
+        stopped_early=is_complete and spared,
+    )
 
 
-def _user_cost(result: Result) -> float:
-    """What a simulated user cost."""
-    metrics = None if result.conversation is None else result.conversation.user_metrics
-    if metrics is None:
-        return 0.0
-    if metrics.cost_usd is None:
-        raise CostUnknown(f"The simulated user of '{result.eval_id}' does not say what its messages cost", "target")
-    return metrics.cost_usd
+def _has_missing_jobs(plan: RunPlan, summary: RunSummary) -> bool:
+    """Whether jobs were not run that early stopping does not explain."""
+    stop = plan.early_stop
+    return any(
+        target.skipped and not (stop is not None and name in stop.bets and stop.side(name) is not None)
+        for name, target in summary.targets.items()
+    )
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The exception that ended a group of workers: they all end for the same reason."""
-    found: BaseException = group
+def _was_spared(target: TargetSummary) -> bool:
+    return target.early_stop is not None and target.early_stop.not_needed > 0
+
+
+def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:
+    options, project, checked = plan.options, plan.project, plan.checked
+    return RunSpec(
+        run_id=run_id,
+        targets=plan.targets,
+        answering=plan.called,
+        users=checked.users if plan.called else (),
+        judges=tuple(checked.judges),
+        embedders=checked.embedders,
+        home=project.home,
+        folders=project.folders,
+        secrets=project.secrets,
+        judge=options.judge,
+        evaluators=plan.evaluators,
+        workers=options.workers,
+        timeout_s=options.timeout_s,
+        max_retries=options.max_retries,
+        defaults=project.defaults,
+        files=project.run_files(options, folder),
+        replay=project.replay,
+        include_trace=options.include_trace,
+        jobs=checked.total,
+        most_given=plan.most_given,
+    )
+
+
+def _first(found: BaseException) -> BaseException:
+    """Return the exception that ended a group of tasks: they all end for the same reason."""
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return found
-
-
-def milliseconds_since(started: float) -> float:
-    """The time since a reading of `time.perf_counter`."""
-    return round((time.perf_counter() - started) * 1000, 1)

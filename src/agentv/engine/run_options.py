@@ -82,6 +82,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     dump_traces: str | None = None
     include_trace: bool = False
     executor: str = "local"
+    processes: Annotated[int, Meta(ge=1)] | None = None
+    ray_address: str | None = None
 
     @property
     def selection(self) -> Selection:

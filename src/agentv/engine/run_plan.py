@@ -1,30 +1,37 @@
-"""The plan of a run: which jobs there are. Everything is read and checked once before the first call."""
+"""The plan of a run: its inputs, its jobs, and what the first reading of the cases found."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from agentv.datasets.formats.jsonl import sidecar_of
 from agentv.datasets.loader import Stopping
 from agentv.datasets.source import Source
+from agentv.engine.answers.decision import AnswerSource
 from agentv.engine.job.conversation import turn_check
-from agentv.engine.job.spec import Job
-from agentv.engine.preflight import Checker
+from agentv.engine.preflight import Checker, ProjectFacts
+from agentv.engine.project import Project
+from agentv.engine.run_options import EvalOptions
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Execution
-from agentv.model.manifest import DatasetEntry
+from agentv.model.job import Job
+from agentv.model.manifest import DatasetEntry, TargetEntry
 from agentv.support.file_hashes import add_file
+from agentv.targets.target import Target
 
+if TYPE_CHECKING:
+    from agentv.engine.answers.rescored import RescoredAnswers
+    from agentv.engine.early_stop import EarlyStopping
 
-def _nothing(_: str) -> None:
-    return None
+Fingerprints = tuple[str, str]
+"""The hash of what is asked, and of that together with what the answer is checked against."""
 
 
 class Cases(Protocol):
@@ -41,116 +48,74 @@ class Cases(Protocol):
     def stream_again(self) -> Iterator[EvalCase]: ...
 
 
-class _LastCounts:
-    """What was counted last. The cases of a dataset mostly share their settings, and are many."""
+class JobSource(Protocol):
+    """Which jobs a case has."""
 
-    execution: Execution | None = None
-    prompts = 0
-    counts: dict[str, int] = {}
+    def counts(self, case: EvalCase) -> dict[str, int]:
+        """Return how many jobs of a case each target has: the same object for neighbours with the same settings."""
+        ...
+
+    def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]: ...
+
+    def fingerprints(self, case: EvalCase) -> Fingerprints: ...
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Cases crossed with targets, prompts and trials. What the command says replaces what files say.
+class LiveJobs:
+    """Cases crossed with targets, prompts and trials; every answer is a call. The command overrides the files."""
 
-    `targets` are the command's; `known` are all that may be named; `default` answers for cases that name none. `judge`
-    is the command's too; `judge_target` says whom a target names, `transform` how its answers are cleaned. `whole` is
-    whether all cases of the files are there.
-    """
+    def __init__(self, options: EvalOptions, project: Project) -> None:
+        self._targets = options.targets or project.given
+        self._default = project.default_target
+        self._known = project.names
+        self._trials = options.trials
+        self._default_trials = project.defaults.trials or 1
+        self._last: tuple[Execution, int, dict[str, int]] | None = None
 
-    cases: Cases
-    known: tuple[str, ...]
-    targets: tuple[str, ...] = ()
-    default: str | None = None
-    trials: int | None = None
-    default_trials: int = 1
-    evaluators: tuple[EvaluatorSpec, ...] | None = None
-    judge: str | None = None
-    judge_target: Callable[[str], str | None] = _nothing
-    transform: Callable[[str], Any] = _nothing
-    whole: bool = True
-    _last: _LastCounts = msgspec.field(default_factory=lambda: _LastCounts())
+    def counts(self, case: EvalCase) -> dict[str, int]:
+        last = self._last
+        if last is None or last[0] is not case.execution or last[1] != len(case.prompts):
+            jobs = self._trials_of(case) * max(1, len(case.prompts))
+            counts = dict.fromkeys(self._targets_of(case), jobs)
+            last = self._last = (case.execution, len(case.prompts), counts)
+        return last[2]
 
-    def jobs(self) -> Iterator[Job]:
-        """Every job, in the order of the files; the jobs of one case stand together."""
-        for case in self.cases.stream_again():
-            yield from self.jobs_of(case)
-
-    def jobs_of(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
-        """The jobs of one case."""
-        trials = self.trials_of(case)
+    def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
+        trials = self._trials_of(case)
         prompts: list[str | None] = [prompt.id for prompt in case.prompts] or [None]
         return [
             Job(case, target, prompt, trial, fingerprint)
-            for target in self.targets_of(case)
+            for target in self.counts(case)
             for prompt in prompts
             for trial in range(1, trials + 1)
         ]
 
-    def counts_of(self, case: EvalCase) -> dict[str, int]:
-        """How many jobs of a case each target has: the same object for neighbours of which the same holds."""
-        last = self._last
-        if last.execution is not case.execution or last.prompts != len(case.prompts):
-            last.execution, last.prompts = case.execution, len(case.prompts)
-            last.counts = dict.fromkeys(self.targets_of(case), self.trials_of(case) * max(1, last.prompts))
-        return last.counts
-
-    @property
-    def may_judge(self) -> tuple[str, ...]:
-        """The targets that may be named as judges."""
-        return self.known
-
-    def prints_of(self, case: EvalCase) -> tuple[str, str]:
-        """The hashes of what is asked, and of that with what the answer is held against."""
+    def fingerprints(self, case: EvalCase) -> Fingerprints:
         return case.fingerprints
 
-    def evaluators_of(self, case: EvalCase) -> tuple[EvaluatorSpec, ...]:
-        """The evaluators that score a case: the command's, else its own, those of its turns behind them."""
-        if self.evaluators is not None:
-            return self.evaluators
-        if not case.turns:
-            return case.evaluators
-        return (*case.evaluators, *(spec for turn in case.turns for spec in turn.evaluators))
+    def _trials_of(self, case: EvalCase) -> int:
+        return self._trials or case.execution.trials or self._default_trials
 
-    def checks_of(self, case: EvalCase) -> tuple[EvaluatorSpec, ...]:
-        """The same under the names that results have, those of turns first and with the number of their turn."""
-        if self.evaluators is not None:
-            return self.evaluators
-        if not any(turn.evaluators for turn in case.turns):
-            return case.evaluators
-        of_turns = [
-            msgspec.structs.replace(spec, name=turn_check(number, spec))
-            for number, turn in enumerate(case.turns, 1)
-            for spec in turn.evaluators
-        ]
-        return (*of_turns, *case.evaluators)
-
-    def trials_of(self, case: EvalCase) -> int:
-        """How often a case is asked: the command's word, else its own, else the default."""
-        return self.trials or case.execution.trials or self.default_trials
-
-    def targets_of(self, case: EvalCase) -> tuple[str, ...]:
-        """The targets that answer a case: the command's, else its own, else the default."""
-        if self.targets:
-            return self.targets
+    def _targets_of(self, case: EvalCase) -> tuple[str, ...]:
+        if self._targets:
+            return self._targets
         if case.execution.targets:
             return tuple(dict.fromkeys(case.execution.targets))
-        name = case.execution.target or self.default
+        name = case.execution.target or self._default
         if name is None:
             raise UsageError(
                 "No target was named, and none is called 'default'",
-                hint=f"Name one with --target: {', '.join(self.known) or 'there is none yet'}",
+                hint=f"Name one with --target: {', '.join(self._known) or 'there is none yet'}",
             )
         return (name,)
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the first reading found: all in order, and so much of it.
+    """What the first reading found.
 
-    `jobs` are counted by target, and so are the cases that each is `asked`; `most_per_case` is how often one target is
-    asked one case: trials times prompts.
-    `without_jobs` are cases that nobody is asked; `judges` are the calls that evaluators make, by judge, and
-    `judge_characters` what these show of the cases; `embedders` are targets that are asked for embeddings, `users`
-    those that play simulated users.
+    `jobs` are counted by target, and so are the cases that each target is `asked`; `most_per_case` is the largest
+    number of jobs that one target has for one case. `without_jobs` are cases that no target answers; `judges` are the
+    calls that evaluators make, by judge, and `judge_characters` what these show of the cases; `embedders` make
+    embeddings, `users` play simulated users.
     """
 
     cases: int
@@ -168,20 +133,69 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """Jobs over all targets."""
+        """Return the number of jobs over all targets."""
         return sum(self.jobs.values())
 
 
-def check(plan: Plan) -> Checked:
-    """Reads every case once. Raises at the first thing that would go wrong later: nothing has been called yet."""
-    checker = Checker(plan)
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A prepared run: inputs are resolved and checked, nothing has been called yet.
+
+    `called` are the targets that answer jobs, `targets` the settings of all that may be called, `entry` returns one as
+    the manifest describes it. `answers` decides about each job where its answer need not come from a target; in a
+    rescoring that is `rescored`. `evaluators` replace those of the cases; `early_stop` decides whether enough is known.
+    """
+
+    options: EvalOptions
+    project: Project
+    cases: Cases
+    source: JobSource
+    checked: Checked
+    evaluators: tuple[EvaluatorSpec, ...] | None = None
+    called: tuple[str, ...] = ()
+    targets: tuple[Target, ...]
+    entry: Callable[[str], TargetEntry]
+    answers: AnswerSource | None = None
+    rescored: RescoredAnswers | None = None
+    early_stop: EarlyStopping | None = None
+    most_given: int | None = None
+
+    def jobs(self) -> Iterator[Job]:
+        """Return every job, in the order of the files; the jobs of one case stay together."""
+        for case in self.cases.stream_again():
+            yield from self.source.jobs(case)
+
+
+def evaluators_of(case: EvalCase, given: tuple[EvaluatorSpec, ...] | None) -> tuple[EvaluatorSpec, ...]:
+    """Return the evaluators that score a case: the command's, else its own and then those of its turns."""
+    if given is not None:
+        return given
+    if not case.turns:
+        return case.evaluators
+    return (*case.evaluators, *(spec for turn in case.turns for spec in turn.evaluators))
+
+
+def named_evaluators(case: EvalCase, given: tuple[EvaluatorSpec, ...] | None) -> tuple[EvaluatorSpec, ...]:
+    """Return the same under their names in results: those of turns first, with the number of their turn."""
+    if given is not None or not any(turn.evaluators for turn in case.turns):
+        return case.evaluators if given is None else given
+    of_turns = [
+        msgspec.structs.replace(spec, name=turn_check(number, spec))
+        for number, turn in enumerate(case.turns, 1)
+        for spec in turn.evaluators
+    ]
+    return (*of_turns, *case.evaluators)
+
+
+def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) -> Checked:
+    """Read every case once, and raise at the first problem; `whole` when no case was left out by a selection."""
+    checker = Checker(facts, cases.sink.warning)
     jobs: Counter[str] = Counter()
     asked: Counter[str] = Counter()
     most, without = 1, 0
-    found = {source.path: _Found(source.name) for source in plan.cases.sources}
-    sources = {file: found[source.path] for source in plan.cases.sources for file in source.files}
-    for case in plan.cases.stream():
-        counts = plan.counts_of(case)
+    found = {each.path: _Found(each.name) for each in cases.sources}
+    sources = {file: found[each.path] for each in cases.sources for file in each.files}
+    for case in cases.stream():
+        counts = source.counts(case)
         checker.check(case, counts)
         without += not counts
         for target, count in counts.items():
@@ -193,18 +207,20 @@ def check(plan: Plan) -> Checked:
             dataset = sources[case.path] = _Found(case.dataset)
         dataset.add(case)
     checker.check_named_judge()
-    skipped = _skipped_lines(plan.cases)
-    if plan.whole and plan.evaluators is None and not skipped:
+    skipped: dict[str, list[int]] = {}
+    for path, line in cases.sink.skipped_places:
+        skipped.setdefault(path, []).append(line)
+    if whole and facts.evaluators is None and not skipped:
         checker.check_thresholds()
     datasets = tuple(
         DatasetEntry(
-            path=source.path,
-            name=found[source.path].name,
-            digest=digest_of(source, found[source.path].contents.digest()),
-            cases=found[source.path].cases,
-            skipped_lines=tuple(line for file in source.files for line in skipped.get(file, ())),
+            path=each.path,
+            name=found[each.path].name,
+            digest=digest_of(each, found[each.path].contents.digest()),
+            cases=found[each.path].cases,
+            skipped_lines=tuple(line for file in each.files for line in skipped.get(file, ())),
         )
-        for source in plan.cases.sources
+        for each in cases.sources
     )
     return Checked(
         thresholds=checker.thresholds,
@@ -223,7 +239,7 @@ def check(plan: Plan) -> Checked:
 
 
 class _Found:
-    """What the first reading found in one dataset. `contents` stands for files that its cases name."""
+    """What was found in one dataset. `contents` stands for the files that its cases name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -237,21 +253,14 @@ class _Found:
             self.contents.update(case.fingerprint.encode())
 
 
-def _skipped_lines(cases: Cases) -> dict[str, list[int]]:
-    lines: dict[str, list[int]] = {}
-    for path, line in cases.sink.skipped_places:
-        lines.setdefault(path, []).append(line)
-    return lines
-
-
 def files_of(source: Source) -> tuple[str, ...]:
-    """The files of a dataset: its own, shards all of them, and the sidecar where there is one."""
+    """Return the files of a dataset: its own, every shard, and the sidecar where there is one."""
     sidecar = sidecar_of(source.base) if source.kind == "jsonl" else None
     return (*source.files, *([sidecar] if sidecar else ()))
 
 
 def digest_of(source: Source, contents: bytes = b"") -> str:
-    """A hash of the bytes of a dataset, sidecar and shards included; `contents` stands for files that it names."""
+    """Return a hash of the bytes of a dataset, sidecar and shards included; `contents` stands for files it names."""
     digest = hashlib.blake2b(contents, digest_size=16)
     for file in files_of(source):
         add_file(digest, file)

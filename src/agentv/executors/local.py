@@ -1,41 +1,45 @@
-"""Runs jobs in this process: a fixed number of workers pulling from one iterator."""
+"""Run jobs in this process: a fixed number of tasks pulling from one iterator."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
-JobType = TypeVar("JobType")
-ResultType = TypeVar("ResultType")
+from agentv.executors.base import Emit, ExecutorOptions, Load, LocalLimits, Worker, WorkSpec
+from agentv.model.job import Job
 
 _TURN_S = 0.02
-"""How long a worker may go on without a pause: the loop has signals and timers to see to."""
+"""How long a task may run without a pause: the event loop has signals and timers to handle."""
 
 
 class LocalExecutor:
-    """At most `workers` jobs at once. A result is handed on by the worker that made it, before its next job."""
+    """Emits a result from the task that made it, before that task takes its next job."""
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    def __init__(self, options: ExecutorOptions) -> None:  # noqa: ARG002  # nothing to configure
+        self._limits = LocalLimits()
 
-    async def run(
-        self,
-        jobs: Iterator[JobType],
-        work: Callable[[JobType], Awaitable[ResultType]],
-        emit: Callable[[ResultType], None],
-    ) -> None:
-        """Returns when all jobs are done. Cancelled, it cancels what is in flight and lets it clean up."""
+    async def run(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit) -> tuple[str, ...]:
+        """Run every job; see `agentv.executors.base.Executor`."""
+        worker = spec.open(self._limits)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(worker.capacity):
+                    group.create_task(pull(worker, jobs, emit))
+        finally:
+            await worker.aclose()
+        return worker.missing
 
-        async def pull() -> None:
+    def load(self) -> Load:
+        """Return the load of this process."""
+        return self._limits.load()
+
+
+async def pull(worker: Worker, jobs: Iterator[Job], emit: Emit) -> None:
+    """Run one job after the other until there are none left."""
+    resumed = time.monotonic()
+    for job in jobs:
+        emit(await worker.run(job))
+        if time.monotonic() - resumed > _TURN_S:
+            await asyncio.sleep(0)
             resumed = time.monotonic()
-            for job in jobs:
-                emit(await work(job))
-                if time.monotonic() - resumed > _TURN_S:
-                    await asyncio.sleep(0)
-                    resumed = time.monotonic()
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._workers):
-                group.create_task(pull())

@@ -21,7 +21,6 @@ from agentv.engine.job.request import Question
 from agentv.errors import AgentvError, UsageError
 from agentv.evaluators.judges.replies import Form, Unfit
 from agentv.evaluators.judges.rubric import RubricItem, rubric_complaints
-from agentv.executors.local import LocalExecutor
 from agentv.generation.model_client import Model
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure
@@ -224,10 +223,16 @@ async def _all(
     items: list[Item], work: Callable[[Item], Awaitable[Any]], emit: Callable[[Any], None], at_once: int
 ) -> bool:
     """Works through all; whether Ctrl-C ended it early. What was done is handed on in both cases."""
-    task = asyncio.ensure_future(LocalExecutor(min(at_once, len(items)) or 1).run(iter(items), work, emit))
+    left, loop = iter(items), asyncio.get_running_loop()
+
+    async def pull() -> None:
+        for item in left:
+            emit(await work(item))
+
+    task = asyncio.gather(*(pull() for _ in range(min(at_once, len(items)))))
 
     def stop() -> None:
-        task.cancel()
+        loop.call_soon_threadsafe(task.cancel)
 
     with interruptible(stop):
         try:

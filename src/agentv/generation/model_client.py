@@ -9,14 +9,13 @@ from types import TracebackType
 from typing import TypeVar
 
 from agentv.datasets.files import project_root
-from agentv.engine.calls.layers import LayerSettings
-from agentv.engine.calls.open_targets import Targets
-from agentv.engine.calls.run_targets import RunTargets, open_targets
-from agentv.engine.job.spec import RunSpec
+from agentv.engine.calls.open_targets import OpenTargets
+from agentv.engine.job.spec import RunFiles, RunSpec
+from agentv.engine.project import CACHE, open_targets
 from agentv.engine.scoring.judge_calls import FALLBACK, JudgeCalls, Judging
-from agentv.engine.session import CACHE
 from agentv.errors import UsageError
 from agentv.evaluators.judges.replies import Form, ask_for
+from agentv.executors.base import LocalLimits
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
 
@@ -33,23 +32,18 @@ class Model:
     ) -> None:
         targets = open_targets(folder, file)
         self.name = _chosen(name, targets.names)
-        targets.get(self.name)
-        layers = LayerSettings(
-            cache_folder=str(Path(project_root(folder)) / CACHE) if cache else None,
-            secrets=targets.secrets,
-            home=targets.home,
-            folders=(os.path.abspath(folder),),
-        )
         spec = RunSpec(
             run_id="generate",
-            targets=RunTargets(targets, {}).reachable((self.name,)),
+            targets=(targets.get(self.name),),
             home=targets.home,
+            folders=(os.path.abspath(folder),),
+            secrets=targets.secrets,
             workers=workers,
-            layers=layers,
+            files=RunFiles(cache_folder=str(Path(project_root(folder)) / CACHE) if cache else None),
         )
-        self._targets = Targets(spec)
+        self._targets = OpenTargets(spec, LocalLimits())
         self._judging = Judging(self._targets, None, asked="model")
-        self.most_at_once = self._targets.get(self.name).limiter.most
+        self.most_at_once = self._targets.get(self.name).most
 
     async def ask(self, case: EvalCase, task: str, text: str, form: Form[Value], quoted: Iterable[str] = ()) -> Value:
         """What it answers to a task about a case. Raises EvaluatorFailure when it gives nothing of the form, twice."""

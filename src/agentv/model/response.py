@@ -141,11 +141,33 @@ class Responder(Protocol):
 
     endpoint: str
 
-    async def respond(self, request: Request) -> Response:
-        """Answers, or raises TargetFailure."""
+    def respond(self, request: Request) -> Awaitable[Response]:
+        """Answer, or raise TargetFailure."""
         ...
 
     async def aclose(self) -> None: ...
+
+
+class ResponderWrapper:
+    """A responder around another one. Whatever it does not change is passed on."""
+
+    def __init__(self, inner: Responder) -> None:
+        self.endpoint = inner.endpoint
+        self._inner = inner
+
+    def respond(self, request: Request) -> Awaitable[Response]:
+        """Answer, or raise TargetFailure."""
+        return self._inner.respond(request)
+
+    def sends(self, request: Request) -> dict[str, Any] | None:
+        """Return what the target would send; None where it sends nothing that could be shown."""
+        sends = getattr(self._inner, "sends", None)
+        made: dict[str, Any] | None = None if sends is None else sends(request)
+        return made
+
+    async def aclose(self) -> None:
+        """Close the target."""
+        await self._inner.aclose()
 
 
 class BatchResponder(Responder, Protocol):

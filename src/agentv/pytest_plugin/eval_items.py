@@ -15,9 +15,9 @@ import pytest
 from agentv.datasets.loader import case_source
 from agentv.datasets.selection import Selection
 from agentv.engine.gates import judge
-from agentv.engine.run import Observer
+from agentv.engine.prepare import prepare
+from agentv.engine.run import Observer, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, Gates
-from agentv.engine.session import Session, unwatched
 from agentv.errors import AgentvError
 from agentv.model.case import EvalCase
 from agentv.model.result import Result
@@ -135,8 +135,8 @@ class EvalFile(pytest.File):
         options = EvalOptions(
             paths=(self._shown,), targets=tuple(option("--agentv-target")), trials=option("--agentv-trials")
         )
-        session = Session(options, cases)
-        outcome = session.execute(session.check(), folder, resume=False, observer=Observer(), watch=unwatched)
+        plan = prepare(options, cases)
+        outcome = run(plan, open_store(plan, folder), open_executor(plan), Observer())
         if outcome.stopped == "interrupted":
             raise KeyboardInterrupt
 

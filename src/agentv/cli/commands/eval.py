@@ -5,28 +5,25 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from agentv.cli import output
-from agentv.cli.arguments.evaluation_options import EvalArguments, RescoreArguments
-from agentv.cli.display import Shown
+from agentv.cli.arguments.evaluation_options import EvalArguments
+from agentv.cli.display import observer_of
 from agentv.cli.options import Arguments, GateOptions, ReadingOptions
 from agentv.datasets.dataset import Options
 from agentv.datasets.loader import CaseSource, case_source
 from agentv.engine.job.artifacts import check_job_folder
+from agentv.engine.prepare import prepare
 from agentv.engine.resume import folder_of, options_of_earlier, resumed
-from agentv.engine.run import Observer
+from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, Gates, parse_max_errors
-from agentv.engine.run_plan import Checked
-from agentv.engine.session import Outcome, Session, unwatched
 from agentv.errors import UsageError
 from agentv.model.values import to_json
 from agentv.report.terminal import Ending, print_ending
-from agentv.runs.redaction import Redactor
 from agentv.runs.writer import export_records, places_of
 
 RunOptions = TypeVar("RunOptions", bound=EvalOptions)
@@ -37,15 +34,14 @@ def evaluate(args: EvalArguments) -> None:
     _check(args)
     folder, file = places_of(args.out, args.file_format)
     options, folder = _chosen(options_of(EvalOptions, args, gates=gates_of(args)), folder, args.resume)
-    session = Session(options, cases_of(options, args))
-    session.keep_inputs(None if file is None else file[0])
-    checked = session.check()
+    plan = prepare(options, cases_of(options, args), written=None if file is None else file[0])
     if args.dry_run:
         from agentv.cli.dry_run import print_plan  # late: few runs are dry
 
-        print_plan(session, checked)
+        print_plan(plan)
         return
-    outcome = execute(session, checked, folder, args)
+    store = open_store(plan, folder, resume=args.resume)
+    outcome = run(plan, store, open_executor(plan), observer_of(plan, args))
     if file is not None:
         export_records(outcome.folder / "results.jsonl", *file)
     try:
@@ -111,16 +107,6 @@ def gates_of(args: GateOptions) -> Gates | None:
         threshold=args.threshold, min_pass_rate=args.min_pass_rate, max_errors=errors, errors_are_share=is_share
     )
     return None if gates == Gates() else gates
-
-
-def execute(session: Session, checked: Checked, folder: str | None, args: EvalArguments | RescoreArguments) -> Outcome:
-    """Runs a session, with its progress shown unless the user wants quiet. What functions print goes to stderr."""
-    quiet = args.quiet or args.as_json
-    with redirect_stdout(sys.stderr):  # stdout is for what the command itself says
-        if quiet and not args.why and not args.verbose:
-            return session.execute(checked, folder, args.resume, Observer(), unwatched)
-        shown = Shown(Redactor(session.secrets), why=args.why, verbose=args.verbose, quiet=quiet)
-        return session.execute(checked, folder, args.resume, shown, shown)
 
 
 def print_reasons(outcome: Outcome) -> None:

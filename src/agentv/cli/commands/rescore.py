@@ -11,16 +11,17 @@ import msgspec
 
 from agentv.cli import output
 from agentv.cli.arguments.evaluation_options import RescoreArguments
-from agentv.cli.commands.eval import cases_of, execute, gates_of, options_of, print_reasons, run_folder, short
+from agentv.cli.commands.eval import cases_of, gates_of, options_of, print_reasons, run_folder, short
+from agentv.cli.display import observer_of
 from agentv.datasets.case.evaluator_entries import given_entries, specs_of
 from agentv.engine.answers.stored import StoredAnswers
 from agentv.engine.answers.stored_cases import StoredCases
 from agentv.engine.named_runs import existing_run
-from agentv.engine.rescoring import RescoreSession
+from agentv.engine.prepare import prepare_rescore
 from agentv.engine.resume import folder_of, resumed
+from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import RescoreOptions
-from agentv.engine.run_plan import Cases, Checked
-from agentv.engine.session import Outcome
+from agentv.engine.run_plan import Cases, Checked, RunPlan
 from agentv.errors import UsageError
 from agentv.model.values import to_json
 from agentv.report.run_tables import delta_lines
@@ -35,12 +36,12 @@ def rescore(args: RescoreArguments) -> None:
         raise UsageError("--quiet and --verbose exclude each other")
     options, folder = _chosen(args)
     with StoredAnswers(options.run) as answers:
-        session = _session(options, answers, args)
-        checked = session.check()
+        plan = _prepared(options, answers, args)
         if not args.quiet:
-            _tell(session, checked)
-        outcome = execute(session, checked, folder, args)
-        _print(outcome, session, args)
+            _print_left_out(answers, plan.checked)
+        store = open_store(plan, folder, resume=args.resume)
+        outcome = run(plan, store, open_executor(plan), observer_of(plan, args))
+        _print(outcome, answers, args)
     sys.exit(outcome.verdict.exit_code)
 
 
@@ -61,13 +62,13 @@ def _chosen(args: RescoreArguments) -> tuple[RescoreOptions, str | None]:
     return resumed(options, folder, folder_of(args.paths)) if args.resume else (options, folder)
 
 
-def _session(options: RescoreOptions, answers: StoredAnswers, args: RescoreArguments) -> RescoreSession:
+def _prepared(options: RescoreOptions, answers: StoredAnswers, args: RescoreArguments) -> RunPlan:
     specs = None
     if options.evaluators is not None:
         specs, warned = specs_of(options.evaluators)
         for problem in [] if args.quiet else warned:
             output.say(f"Warning: {problem.message}")
-    return RescoreSession(options, _cases(options, answers, args), answers, specs)
+    return prepare_rescore(options, _cases(options, answers, args), answers, specs)
 
 
 def _cases(options: RescoreOptions, answers: StoredAnswers, args: RescoreArguments) -> Cases:
@@ -76,10 +77,10 @@ def _cases(options: RescoreOptions, answers: StoredAnswers, args: RescoreArgumen
     if paths:
         return cases_of(msgspec.structs.replace(options, paths=paths), args)
     again = f"agentv rescore {shlex.quote(short(options.run))} PATHS…"
-    kept = answers.kept_cases(f"Name the datasets that were run: {again}")
+    answers.check_cases(f"Name the datasets that were run: {again}")
     if not options.stored_cases and not args.quiet:
         output.note("The datasets of the run are not all there; its cases are taken from its folder")
-    return StoredCases(kept, options.selection)
+    return StoredCases(answers.store, options.selection)
 
 
 def _still_there(answers: StoredAnswers) -> tuple[str, ...]:
@@ -91,21 +92,21 @@ def _still_there(answers: StoredAnswers) -> tuple[str, ...]:
     return paths if all(os.path.exists(path) or any(mark in path for mark in "*?[") for path in paths) else ()
 
 
-def _tell(session: RescoreSession, checked: Checked) -> None:
-    left_out = session.left_out(checked)
+def _print_left_out(answers: StoredAnswers, checked: Checked) -> None:
+    left_out = answers.jobs - checked.total
     if left_out > 0:
-        output.note(f"{left_out:,} of {session.answers.jobs:,} answers are left out: their cases are not here")
+        output.note(f"{left_out:,} of {answers.jobs:,} answers are left out: their cases are not here")
     if checked.without_jobs:
         output.note(f"{checked.without_jobs:,} of {checked.cases:,} cases have no answer in the run and are left out")
 
 
-def _print(outcome: Outcome, session: RescoreSession, args: RescoreArguments) -> None:
-    changed = deltas((session.answers.before(result), result) for result in read_run(outcome.folder))
+def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> None:
+    changed = deltas((answers.before(result), result) for result in read_run(outcome.folder))
     folder = short(outcome.folder)
     if args.as_json:
         data = {
             "run": str(outcome.folder),
-            "rescored_from": session.answers.path,
+            "rescored_from": answers.path,
             "exit_code": outcome.verdict.exit_code,
             "summary": outcome.summary,
             "delta": changed,
@@ -127,6 +128,6 @@ def _print(outcome: Outcome, session: RescoreSession, args: RescoreArguments) ->
         )
         print_ending(ending, sys.stdout, sys.stdout.isatty())
         click.echo()
-        click.echo("\n".join(delta_lines(changed, short(session.answers.path))))
+        click.echo("\n".join(delta_lines(changed, short(answers.path))))
         click.echo(f"\nResults: {folder}")
     print_reasons(outcome)

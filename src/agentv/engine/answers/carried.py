@@ -1,41 +1,33 @@
-"""What an earlier run leaves to do: which of its records still hold, and why the others do not."""
+"""Decide which records of an earlier run can be reused, and why the other jobs run again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from agentv.engine.job.spec import Job, JobKey
+from agentv.engine.answers.decision import Decision
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import UsageError
+from agentv.model.job import Job
 from agentv.model.manifest import TargetEntry
 from agentv.model.result import EvaluatorResult, Result
-from agentv.runs.folder import RunFolder
-from agentv.runs.record import decode_record
+from agentv.runs.store import RunStore
 
 Keep = Literal["all but errors", "what still holds"]
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """A record that is kept, or None; and why the job is run, or that it need not be."""
+class CarriedAnswers:
+    """The records of an earlier run, finished or not. Holds where they are, not the records.
 
-    record: Result | None
-    why: str
-
-
-class Earlier:
-    """A run that ended or not, looked at from a new one. Holds where its records are, not the records.
-
-    `change` says what changed about a target since then, `evaluators_fingerprint` what holds now, to be held against
-    what held then; `judge` is the one that the command names now.
+    `change` returns what changed about a target since then, `evaluators_fingerprint` the hash of a job's evaluators
+    today; `judge` is the one that the command names now.
     """
 
     def __init__(
         self,
-        folder: RunFolder,
+        store: RunStore,
         keep: Keep,
         change: Callable[[TargetEntry], str],
         evaluators_fingerprint: Callable[[Job], str],
@@ -43,34 +35,35 @@ class Earlier:
     ) -> None:
         self._keep = keep
         self._evaluators_fingerprint = evaluators_fingerprint
-        manifest = folder.read_manifest()
+        manifest = store.folder.read_manifest()
+        self._store = store
         self.run_id = manifest.run_id
         self._targets = {entry.name: change(entry) for entry in manifest.targets}
         self._other_judges = {entry.name for entry in manifest.judges if change(entry)}
         self._other_judge = manifest.options.get("judge") != judge
-        self._offsets = _offsets(folder.results_path)
-        self._evaluators = _evaluators(folder.cases_path) if keep == "what still holds" else {}
-        self._records = folder.results_path.open("rb")
+        if store.file is None:
+            raise UsageError(f"The run has no results: {store.folder.results_path}")
+        cases = store.cases() if keep == "what still holds" else ()
+        self._evaluators = {(case.dataset_path, case.id): case.evaluators_fingerprint for case in cases}
 
     def decide(self, job: Job) -> Decision:
-        """What becomes of a job."""
-        offset = self._offsets.get(job.key)
-        if offset is None:
-            return Decision(None, "not in the earlier run")
-        self._records.seek(offset)
-        record = decode_record(self._records.readline())
+        """Decide whether the earlier record of a job is kept."""
+        record = self._store.get(job.key)
+        if record is None:
+            return Decision("not in the earlier run", job)
         if record.status == "error":
             error = record.error
-            return Decision(None, f"ended in an error ({error.error_class if error else 'unknown'})")
+            return Decision(f"ended in an error ({error.error_class if error else 'unknown'})", job)
         changed = self._changed(job, record) if self._keep == "what still holds" else ""
         if changed:
-            return Decision(None, changed)
+            return Decision(changed, job)
         carried_from = record.carried_from or self.run_id
-        return Decision(msgspec.structs.replace(record, carried_from=carried_from), f"carried over from {carried_from}")
+        kept = msgspec.structs.replace(record, carried_from=carried_from)
+        return Decision(f"carried over from {carried_from}", job, kept)
 
     def close(self) -> None:
-        """Lets go of the file."""
-        self._records.close()
+        """Close the earlier run."""
+        self._store.close()
 
     def _changed(self, job: Job, record: Result) -> str:
         if other := self._targets.get(job.target, f"the target {job.target} changed"):
@@ -80,22 +73,22 @@ class Earlier:
         before = self._evaluators.get((job.case.path, job.case.id))
         if before != self._evaluators_fingerprint(job):
             return "its evaluators changed"
-        asked = Asked.by(record.evaluator_results)
-        if asked.judges and self._other_judge:
+        called = CalledTargets.by(record.evaluator_results)
+        if called.judges and self._other_judge:
             return "another judge is named"
-        changed = sorted(asked.all & self._other_judges)
+        changed = sorted(called.all & self._other_judges)
         return f"the judge {changed[0]} changed" if changed else ""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """The targets that evaluators asked, as records keep their calls: all of them, and those that judged."""
+class CalledTargets(msgspec.Struct, frozen=True):
+    """The targets that evaluators called, as records keep their calls: all of them, and those that judged."""
 
     all: frozenset[str]
     judges: frozenset[str]
 
     @classmethod
-    def by(cls, results: tuple[EvaluatorResult, ...]) -> Asked:
-        """Those that evaluators and their members asked."""
+    def by(cls, results: tuple[EvaluatorResult, ...]) -> CalledTargets:
+        """Return those that evaluators and their members called."""
         calls = [call for call in _calls_in(results) if isinstance(call.get("target"), str)]
         judging = [call for call in calls if "embeddings" not in call]
         return cls(frozenset(call["target"] for call in calls), frozenset(call["target"] for call in judging))
@@ -117,40 +110,3 @@ def carried(options: EvalOptions) -> tuple[str, Keep] | None:
     if options.retry_errors is not None:
         return options.retry_errors, "all but errors"
     return None if options.changed_since is None else (options.changed_since, "what still holds")
-
-
-class _Key(msgspec.Struct):
-    dataset_path: str
-    eval_id: str
-    target: str
-    trial: int
-    prompt: str | None = None
-
-
-class _Case(msgspec.Struct):
-    id: str
-    dataset_path: str = ""
-    evaluators_fingerprint: str = ""
-
-
-def _offsets(path: Path) -> dict[JobKey, int]:
-    """Where the record of each job begins; of several, the last."""
-    if not path.is_file():
-        raise UsageError(f"The run has no results: {path}")
-    found: dict[JobKey, int] = {}
-    decoder = msgspec.json.Decoder(_Key)
-    offset = 0
-    with path.open("rb") as lines:
-        for line in lines:
-            if line.endswith(b"\n"):
-                key = decoder.decode(line)
-                found[key.dataset_path, key.eval_id, key.target, key.prompt, key.trial] = offset
-            offset += len(line)
-    return found
-
-
-def _evaluators(path: Path) -> dict[tuple[str, str], str]:
-    decoder = msgspec.json.Decoder(_Case)
-    with path.open("rb") as lines:
-        cases = (decoder.decode(line) for line in lines if line.endswith(b"\n"))
-        return {(case.dataset_path, case.id): case.evaluators_fingerprint for case in cases}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -11,17 +11,16 @@ import msgspec
 
 from agentv.datasets.loader import Stopping
 from agentv.datasets.source import Source
+from agentv.engine.answers.decision import Decision
 from agentv.engine.job.request import Question
-from agentv.engine.run_options import EvalOptions
-from agentv.engine.run_plan import Cases, Plan
-from agentv.engine.session import Session
+from agentv.engine.project import Project
+from agentv.engine.run_plan import Cases, Fingerprints
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
-from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.job import GivenAnswer, Job
 from agentv.model.message import tool_calls_in
 from agentv.model.response import Response, answer, content_text
 from agentv.settings.diagnostics import did_you_mean
-from agentv.targets.programs.python import GivenFunction
 from agentv.targets.target import Target
 
 ORACLE = "oracle"
@@ -87,69 +86,41 @@ class ProbeCases:
         return map(_about_content, self._cases.stream_again())
 
 
-class ProbePlan(Plan, frozen=True, kw_only=True):
-    """Every case with every kind; the reference only where there is one."""
+class ProbeJobs:
+    """Every case with every kind of probe, once; the reference only where the case has one."""
 
-    def targets_of(self, case: EvalCase) -> tuple[str, ...]:
-        """The kinds in the place of targets."""
-        return tuple(kind for kind in self.targets if kind != ORACLE or case.expected_output)
+    def __init__(self, kinds: tuple[str, ...]) -> None:
+        self._all = dict.fromkeys(kinds, 1)
+        self._without_reference = dict.fromkeys((kind for kind in kinds if kind != ORACLE), 1)
 
-    @property
-    def may_judge(self) -> tuple[str, ...]:
-        """Those of the targets file: a probe answers, and judges nobody."""
-        return tuple(name for name in self.known if name not in KINDS)
+    def counts(self, case: EvalCase) -> dict[str, int]:
+        return self._all if case.expected_output else self._without_reference
 
-    def trials_of(self, case: EvalCase) -> int:  # noqa: ARG002
-        """Once: the answers do not vary."""
-        return 1
+    def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
+        prompts: list[str | None] = [prompt.id for prompt in case.prompts] or [None]
+        return [Job(case, kind, prompt, 1, fingerprint) for kind in self.counts(case) for prompt in prompts]
 
-
-class ProbeSession(Session):
-    """Probes that are about to be: each kind is a target that needs nobody."""
-
-    def __init__(
-        self,
-        options: EvalOptions,
-        cases: Cases,
-        kinds: tuple[str, ...],
-        evaluators: tuple[EvaluatorSpec, ...] | None = None,
-    ) -> None:
-        self._kinds = kinds
-        others = _others(cases)
-        given: tuple[Target, ...] = tuple(
-            GivenFunction(name=kind, provider="python", call=answering(kind, others)) for kind in kinds
-        )
-        super().__init__(options, ProbeCases(cases), given=given, evaluators=evaluators)
-        judge = self._judge_target()
-        if judge is not None:
-            for name, target in self._given.items():
-                self._given[name] = msgspec.structs.replace(target, judge_target=judge)
-
-    def _plan(self) -> Plan:
-        return ProbePlan(
-            cases=self.cases,
-            known=self._targets.names,
-            targets=self._kinds,
-            evaluators=self._evaluators,
-            judge=self.options.judge,
-            judge_target=lambda name: self._targets.get(name).judge_target,
-        )
-
-    def _judge_target(self) -> str | None:
-        """The judge of the target that the first case is meant for: the probes stand in its place."""
-        first = next(self.cases.stream_again(), None)
-        name = first.execution.target if first is not None else None
-        for each in (name, "default", self._file.names[0] if len(self._file.names) == 1 else None):
-            if each is not None and each in self._file.names:
-                said = self._file.raw(each).get("judge_target", self._file.raw(each).get("judgeTarget"))
-                return said if isinstance(said, str) else None
-        return None
+    def fingerprints(self, case: EvalCase) -> Fingerprints:
+        return case.fingerprints
 
 
-def answering(kind: str, others: Sequence[str]) -> Callable[[EvalCase], Response]:
-    """What answers a case in the way of a kind. `others` are references of other cases, wrong for this one."""
+class CannedAnswers:
+    """The answer of each kind of probe to a case. `others` are references of other cases, wrong for this one."""
 
-    def answer_case(case: EvalCase) -> Response:
+    def __init__(self, cases: Cases) -> None:
+        self._others = _others(cases)
+
+    def decide(self, job: Job) -> Decision:
+        """Give a job its canned answer."""
+        response = self.answer(job.target, job.case)
+        given = GivenAnswer(response=response, text=response.text)
+        return Decision("a probe", msgspec.structs.replace(job, answer=given))
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def answer(self, kind: str, case: EvalCase) -> Response:
+        """Return the answer of one kind."""
         if kind == ORACLE:
             return Response(messages=case.expected_output)
         file = KINDS[kind].file
@@ -157,10 +128,22 @@ def answering(kind: str, others: Sequence[str]) -> Callable[[EvalCase], Response
             return answer("")
         text = _text(file)
         if "{question}" in text:
-            text = text.replace("{other}", _wrong(case, others)).replace("{question}", _question(case))
+            text = text.replace("{other}", _wrong(case, self._others)).replace("{question}", _question(case))
         return answer(text)
 
-    return answer_case
+
+def probe_targets(project: Project, cases: Cases, kinds: tuple[str, ...]) -> tuple[Target, ...]:
+    """Return a target for each kind, judged as the target that the first case is meant for."""
+    first = next(cases.stream_again(), None)
+    name = first.execution.target if first is not None else None
+    file = project.file
+    judge: str | None = None
+    for each in (name, "default", file.names[0] if len(file.names) == 1 else None):
+        if each is not None and each in file.names:
+            named = file.raw(each).get("judge_target", file.raw(each).get("judgeTarget"))
+            judge = named if isinstance(named, str) else None
+            break
+    return tuple(Target(name=kind, provider="probe", judge_target=judge) for kind in kinds)
 
 
 @lru_cache(maxsize=16)

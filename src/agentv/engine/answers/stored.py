@@ -1,63 +1,41 @@
-"""The answers of an earlier run, found by case: what is scored again without asking anybody. Holds places only."""
+"""The answers of an earlier run, found by case. Holds where the records are, not the records."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from agentv.engine.job.spec import Job
 from agentv.engine.named_runs import existing_run
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
-from agentv.model.execution import Verdicts
-from agentv.model.manifest import RunManifest
+from agentv.model.job import Job
 from agentv.model.message import Message
 from agentv.model.response import Response, TargetFailure, answer
-from agentv.model.result import Result
-from agentv.runs.folder import RunFolder
-from agentv.runs.record import decode_record
-from agentv.runs.store import read_run, records_file
+from agentv.model.result import JobKey, Result
+from agentv.runs.record import ScoreRecord
+from agentv.runs.store import RunStore, StoredCase
 from agentv.support.file_hashes import add_file
 from agentv.targets.programs.answers import message_from_data
 
 
-class Place(NamedTuple):
-    """Where an answer stands, and which job it belongs to inside its case."""
+class StoredPlace(NamedTuple):
+    """Where the record of a job is. Other tools' records may leave out messages (not `ours`)."""
 
-    dataset_path: str
-    target: str
-    prompt: str | None
-    trial: int
+    key: JobKey
     offset: int
-
-
-class StoredCase(msgspec.Struct, frozen=True):
-    """What a run folder says of a case: the hashes of what was asked and of each evaluator, and its limits."""
-
-    id: str
-    dataset_path: str = ""
-    input_fingerprint: str = ""
-    fingerprint: str = ""
-    evaluator_fingerprints: dict[str, str] = {}
-    execution: _Execution | None = None
+    ours: bool
 
     @property
-    def verdicts(self) -> Verdicts | None:
-        """The case's own limits, where it had some."""
-        return self.execution.verdicts if self.execution is not None else None
-
-
-class _Execution(msgspec.Struct, frozen=True):
-    verdicts: Verdicts | None = None
+    def in_case(self) -> tuple[str, str | None, int]:
+        """Return what tells the jobs of one case apart."""
+        return self.key.target, self.key.prompt, self.key.trial
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):
-    """One record of the earlier run. `ours` are those of this program, which leave out no message that says more."""
+    """One record of the earlier run. Ours leave out no message that says more than the answer's text."""
 
     record: Result
     ours: bool
@@ -71,7 +49,7 @@ class StoredAnswer(msgspec.Struct, frozen=True):
 
     @property
     def has_trace(self) -> bool:
-        """Whether every message and tool call of the answer is there, or it is known that there were none."""
+        """Whether every message and tool call of the answer is there, or there are known to be none."""
         if self.record.output_messages:
             return True
         trace = self.record.trace_summary
@@ -79,7 +57,7 @@ class StoredAnswer(msgspec.Struct, frozen=True):
 
     @property
     def response(self) -> Response:
-        """The answer as the target gave it. Raises TargetFailure where its messages are none."""
+        """Return the answer as the target gave it. Raises TargetFailure where its messages cannot be read."""
         record = self.record
         metrics = record.execution_metrics
         response = answer(record.candidate_answer or "")
@@ -93,91 +71,73 @@ class StoredAnswer(msgspec.Struct, frozen=True):
 
 
 class StoredAnswers:
-    """The records of a run by the cases they belong to. Of several for one job the last holds."""
+    """The records of a run by the cases they belong to; of several records of one job the last counts."""
 
     def __init__(self, run: str) -> None:
         self.path = existing_run(run)
-        file = records_file(self.path)
-        if file is None:
+        self.store = RunStore.open(self.path)
+        if self.store.file is None:
             raise UsageError(f"The run has no results: {run}", "It was stopped before its first one")
-        self._file = file
-        self.digest = _digest(file)
-        folder = RunFolder(self.path)
-        self.manifest: RunManifest | None = folder.read_manifest() if folder.manifest_path.is_file() else None
-        self.cases_path = folder.cases_path if self.manifest is not None and folder.cases_path.is_file() else None
-        self._places: dict[tuple[str, str], list[Place]] = {}
-        self._records: list[Result] = []
-        self._stream: BinaryIO | None = None
-        self.run_id = self.manifest.run_id if self.manifest is not None else os.path.basename(self.path)
-        self.records = 0
-        try:
-            self._index()
-            self.stored_cases = self._read_cases()
-        except BaseException:
-            self.close()
-            raise
-        if not self.records:
-            self.close()
+        self.manifest, self.run_id = self.store.manifest, self.store.run_id
+        digest = hashlib.blake2b(digest_size=16)
+        add_file(digest, str(self.store.file))
+        self.digest = digest.hexdigest()
+        self._places: dict[tuple[str, str], list[StoredPlace]] = {}
+        for offset, record in self.store.entries(ScoreRecord):
+            place = StoredPlace(record.key, offset, isinstance(record, ScoreRecord))
+            self._places.setdefault((record.dataset, record.eval_id), []).append(place)
+        if not self._places:
             raise UsageError(f"The run has no results: {run}")
+        cases = self.store.cases() if self.manifest is not None else ()
+        self._cases = {(case.dataset_path, case.id): msgspec.structs.replace(case, data=b"") for case in cases}
 
-    def kept_cases(self, hint: str) -> Path:
-        """The file of the cases that were answered. Raises UsageError where there is none, with the way out."""
-        if self.cases_path is not None:
-            return self.cases_path
-        folder = RunFolder(self.path)
+    def check_cases(self, hint: str) -> None:
+        """Raise UsageError where the run has no cases that could be read, with the way out."""
+        folder = self.store.folder
+        if self.manifest is not None and folder.cases_path.is_file():
+            return
         detail = f"No {folder.cases_path.name} beside {self.path}"
         if folder.cases_path.is_file():
             missing = folder.manifest_path.name
             detail = f"There is no {missing} in {self.path}, without which its {folder.cases_path.name} is not read"
-        raise UsageError("There are results and no cases with them", detail, hint)
+        raise UsageError("This run has results but no cases.jsonl", detail, hint)
 
     @property
     def jobs(self) -> int:
-        """How many jobs have a record."""
-        keys = {(*case, place.dataset_path, *place[1:4]) for case, places in self._places.items() for place in places}
-        return len(keys)
+        """Return how many jobs have a record."""
+        return len({(name, place.key) for name, places in self._places.items() for place in places})
 
     @property
     def datasets(self) -> list[str]:
-        """The names of the datasets that records belong to."""
+        """Return the names of the datasets that records belong to."""
         return list(dict.fromkeys(dataset for dataset, _ in self._places if dataset))
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Who answered."""
-        return tuple(dict.fromkeys(place.target for places in self._places.values() for place in places))
+        """Return the targets that answered."""
+        return tuple(dict.fromkeys(place.key.target for places in self._places.values() for place in places))
 
-    def places_of(self, case: EvalCase) -> list[Place]:
-        """Where the answers to a case stand, one a job."""
+    def places_of(self, case: EvalCase) -> list[StoredPlace]:
+        """Return where the answers to a case are, one for each job."""
         return self._places_at(case.dataset, case.id, case.path)
 
     def before(self, result: Result) -> Result:
-        """The record that a record of a rescoring comes from."""
+        """Return the record that a record of a rescoring comes from."""
         places = self._places_at(result.dataset, result.eval_id, result.dataset_path)
-        return self._read(_chosen(places, result.target, result.prompt, result.trial)).record
-
-    def _places_at(self, dataset: str, id: str, path: str) -> list[Place]:
-        """One place a job. AgentV leaves the dataset out of some files."""
-        for name in (dataset, ""):
-            places = self._places.get((name, id))
-            if places:
-                same = [place for place in places if place.dataset_path == path]
-                return _last_of_each(same or places)
-        return []
+        return self._read(places, (result.target, result.prompt, result.trial)).record
 
     def of(self, job: Job) -> StoredAnswer:
-        """The answer that a job is about, which `places_of` its case has named."""
-        return self._read(_chosen(self.places_of(job.case), job.target, job.prompt, job.trial))
+        """Return the answer to a job that `places_of` its case has named."""
+        return self._read(self.places_of(job.case), (job.target, job.prompt, job.trial))
 
     def stored_case(self, case: EvalCase) -> StoredCase | None:
-        """What the run folder says of a case; None for files of records, which say nothing of cases."""
+        """Return a case as the run folder has it; None for files of records, which have no cases."""
         place = next(iter(self.places_of(case)), None)
-        return None if place is None else self.stored_cases.get((place.dataset_path, case.id))
+        return None if place is None else self._cases.get((place.key.dataset_path, case.id))
 
     def close(self) -> None:
-        """Lets go of the file."""
-        if self._stream is not None:
-            self._stream.close()
+        """Close the run's files."""
+        self.store.close()
 
     def __enter__(self) -> StoredAnswers:
         return self
@@ -185,53 +145,18 @@ class StoredAnswers:
     def __exit__(self, *ended: object) -> None:
         self.close()
 
-    def _index(self) -> None:
-        if self._file.suffix.lower() in (".yaml", ".yml"):
-            self._records = list(read_run(self._file))
-            found: Iterator[tuple[Result, int]] = ((record, index) for index, record in enumerate(self._records))
-        else:
-            self._stream = open(self._file, "rb")  # noqa: SIM115  # closed by close
-            found = self._lines(self._stream)
-        for record, offset in found:
-            place = Place(record.dataset_path, record.target, record.prompt, record.trial, offset)
-            self._places.setdefault((record.dataset, record.eval_id), []).append(place)
-            self.records += 1
+    def _places_at(self, dataset: str, id: str, path: str) -> list[StoredPlace]:
+        """AgentV (TypeScript) leaves the dataset out of some files."""
+        for name in (dataset, ""):
+            places = self._places.get((name, id))
+            if places:
+                same = [place for place in places if place.key.dataset_path == path]
+                return list({place.in_case: place for place in same or places}.values())
+        return []
 
-    def _lines(self, stream: BinaryIO) -> Iterator[tuple[Result, int]]:
-        """Records with their offsets. What is no record has its error from the reader that knows places."""
-        offset = 0
-        records = read_run(self.path)
-        for line in stream:
-            if line.strip():
-                record = next(records, None)
-                if record is None:
-                    return  # half a line, which a run that was killed may leave behind
-                yield record, offset
-            offset += len(line)
-
-    def _read(self, place: Place) -> StoredAnswer:
-        if self._stream is None:
-            return StoredAnswer(self._records[place.offset], ours=False)
-        self._stream.seek(place.offset)
-        line = self._stream.readline().removeprefix(b"\xef\xbb\xbf")
-        record = decode_record(line, self.run_id)
-        return StoredAnswer(record, "schema_version" in msgspec.json.decode(line))
-
-    def _read_cases(self) -> dict[tuple[str, str], StoredCase]:
-        if self.cases_path is None:
-            return {}
-        decoder = msgspec.json.Decoder(StoredCase)
-        with self.cases_path.open("rb") as lines:
-            cases = (decoder.decode(line) for line in lines if line.endswith(b"\n"))
-            return {(case.dataset_path, case.id): case for case in cases}
-
-
-def _chosen(places: list[Place], target: str, prompt: str | None, trial: int) -> Place:
-    return next(each for each in places if (each.target, each.prompt, each.trial) == (target, prompt, trial))
-
-
-def _last_of_each(places: list[Place]) -> list[Place]:
-    return list({(place.target, place.prompt, place.trial): place for place in places}.values())
+    def _read(self, places: list[StoredPlace], in_case: tuple[str, str | None, int]) -> StoredAnswer:
+        place = next(place for place in places if place.in_case == in_case)
+        return StoredAnswer(self.store.read(place.offset), place.ours)
 
 
 def _messages(record: Result) -> Iterator[Message]:
@@ -240,9 +165,3 @@ def _messages(record: Result) -> Iterator[Message]:
             yield message_from_data(data, f"output_messages[{index}]")
         except TargetFailure as failure:
             raise TargetFailure("invalid_response", f"The stored answer cannot be read: {failure}") from None
-
-
-def _digest(path: os.PathLike[str]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    add_file(digest, os.fspath(path))
-    return digest.hexdigest()

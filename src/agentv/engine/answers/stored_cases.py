@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,15 +14,12 @@ from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.loader import Stopping
 from agentv.datasets.selection import Selection
 from agentv.datasets.source import Source
-from agentv.engine.job.conversation import LaterQuestion, Reply, asks
-from agentv.engine.job.request import Question
 from agentv.errors import DatasetWarning, InvalidCaseError
 from agentv.model.case import EvalCase, Origin, Place, PromptInput
 from agentv.model.message import Message
-from agentv.model.response import Response
+from agentv.runs.store import RunStore, StoredCase
 from agentv.settings.diagnostics import Problems
 
-_RUNS_OWN = ("dataset", "dataset_path", "line", "prompts", "variables")
 _GUIDELINES = "[[ ## Guidelines ## ]]"
 
 
@@ -33,8 +28,8 @@ class StoredCases:
 
     sources: tuple[Source, ...] = ()
 
-    def __init__(self, path: Path, selection: Selection = Selection()) -> None:
-        self._path = path
+    def __init__(self, store: RunStore, selection: Selection = Selection()) -> None:
+        self._store = store
         self._selection = selection
         self._builders: dict[tuple[str, str], tuple[CaseBuilder, Origin]] = {}
         self.sink = Stopping(_ignore)
@@ -47,19 +42,16 @@ class StoredCases:
 
     def _all(self) -> Iterator[EvalCase]:
         seen: set[tuple[str, str]] = set()
-        with self._path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.endswith(b"\n"):
-                    case = self._case(msgspec.json.decode(line), number)
-                    if (case.path, case.id) not in seen:
-                        seen.add((case.path, case.id))
-                        yield case
+        for number, stored in enumerate(self._store.cases(), 1):
+            case = self._case(stored, number)
+            if (case.path, case.id) not in seen:
+                seen.add((case.path, case.id))
+                yield case
 
-    def _case(self, data: dict[str, Any], line: int) -> EvalCase:
+    def _case(self, stored: StoredCase, line: int) -> EvalCase:
+        data, row = stored.fields, stored.row
         builder, origin = self._builder(data.get("dataset", ""), data.get("dataset_path", ""))
         prompts = [(prompt["id"], _inlined(prompt["input"])) for prompt in data.get("prompts", ())]
-        row = {key: value for key, value in data.items() if key not in _RUNS_OWN and not key.endswith("print")}
-        row.pop("evaluator_fingerprints", None)
         for key, value in (("input", prompts[0][1] if prompts else data.get("input")), *_expected(data)):
             row[key] = _inlined(value)
         if "turns" in row:
@@ -77,7 +69,7 @@ class StoredCases:
         problems = Problems()
         case = builder.build(row, place, 0, problems)
         for problem in problems.errors:
-            headline = f"Invalid stored case at line {place.line} in {self._path}"
+            headline = f"Invalid stored case at line {place.line} in {self._store.folder.cases_path}"
             raise InvalidCaseError(headline, problem.message, problem.hint, line=place.line, field=problem.field)
         assert case is not None
         return case
@@ -139,39 +131,3 @@ def _part(part: Any) -> Any:
 
 def _ignore(warning: DatasetWarning) -> None:
     pass
-
-
-def replies_in(first: Question, said: Sequence[Message]) -> list[Reply]:
-    """The replies in all that was said after the input. Raises ValueError where it does not fit the case's turns."""
-    replies: list[Reply] = []
-    place = 0
-    if asks(first):
-        place = _end_of_reply(said, 0)
-        replies.append(Reply(first, Response(messages=tuple(said[:place]))))
-    for turn in first.case.turns:
-        place += len(turn.input)
-        end = _end_of_reply(said, place)
-        question = LaterQuestion(first, said[:place], len(replies))
-        replies.append(Reply(question, Response(messages=tuple(said[place:end])), turn))
-        place = end
-    while first.case.user is not None and place < len(said):
-        end = _end_of_reply(said, place + 1)
-        question = LaterQuestion(first, said[: place + 1], len(replies))
-        replies.append(Reply(question, Response(messages=tuple(said[place + 1 : end]))))
-        place = end
-    if place != len(said) or not all(reply.response.messages for reply in replies):
-        raise ValueError("The stored conversation does not fit the turns of the case")
-    return replies
-
-
-def last_question(first: Question, replies: Sequence[Reply]) -> Question:
-    """What evaluators of the whole conversation take for the question: as text, all that led to the last reply."""
-    question = copy.copy(first)
-    if replies:
-        question.prompt = replies[-1].question.prompt
-    return question
-
-
-def _end_of_reply(said: Sequence[Message], start: int) -> int:
-    """A reply goes on until a user speaks."""
-    return next((place for place in range(start, len(said)) if said[place].role == "user"), len(said))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Hashable
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
-from agentv.engine.calls.limiter import Limiter
-from agentv.model.response import BatchResponder, Request, Responder, Response, TargetFailure
-from agentv.targets.replay.stored_response import sent_by
+from agentv.executors.base import EndpointLimit
+from agentv.model.response import BatchResponder, Request, Responder, ResponderWrapper, Response, TargetFailure
 
 MOST_IN_BATCH = 500
 """As many answers as one command holds back until it ends, and as a kill can cost."""
@@ -23,15 +22,15 @@ def is_batching(responder: Responder) -> TypeGuard[BatchResponder]:
     return getattr(responder, "batching", False) is True
 
 
-class BatchingResponder:
+class BatchWrapper(ResponderWrapper):
     """In front of a target that answers many cases at once: a call takes one place at the endpoint, not one a case.
 
     `alone` answers what needs something of its own made ready before it is asked, one by one.
     """
 
-    def __init__(self, inner: BatchResponder, alone: Responder, limiter: Limiter) -> None:
-        self.endpoint = inner.endpoint
-        self._inner = inner
+    def __init__(self, inner: BatchResponder, alone: Responder, limiter: EndpointLimit) -> None:
+        super().__init__(inner)
+        self._batch_inner = inner
         self._alone = alone
         self._limiter = limiter
         self._open: dict[Hashable, list[_Batch]] = {}
@@ -44,10 +43,6 @@ class BatchingResponder:
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._add(request, answer)
         return await answer
-
-    def sends(self, request: Request) -> dict[str, Any] | None:
-        """What the target would be told of this case."""
-        return sent_by(self._inner, request)
 
     async def aclose(self) -> None:
         """Ends calls whose answers nobody waits for any more, and closes the target."""
@@ -90,7 +85,7 @@ class BatchingResponder:
         await self._limiter.enter()
         try:
             asked = [request for request, answer in batch.questions.values() if not answer.done()]
-            outcomes = await self._inner.respond_many(asked) if asked else {}
+            outcomes = await self._batch_inner.respond_many(asked) if asked else {}
         except Exception as error:
             batch.fail(error)
         else:

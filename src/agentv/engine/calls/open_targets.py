@@ -1,23 +1,29 @@
-"""Calls to targets as a run makes them: limited per endpoint, timed, tried again where that makes sense."""
+"""The open targets of a run in one process, each with its wrappers. Endpoints share one limit."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
 
 import msgspec
 
-from agentv.engine.calls.batching import MOST_IN_BATCH, is_batching
-from agentv.engine.calls.layers import Layers
-from agentv.engine.calls.limiter import Limiter
-from agentv.engine.calls.retry import RetryPolicy, policy_of
+from agentv.engine.calls.batching import MOST_IN_BATCH, BatchWrapper, is_batching
+from agentv.engine.calls.limit import LimitWrapper
+from agentv.engine.calls.prices import PriceWrapper, price_of
+from agentv.engine.calls.retry import RetryWrapper, policy_of
+from agentv.engine.calls.timeout import TimeoutWrapper
+from agentv.engine.calls.workspace_setup import WorkspaceWrapper
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_options import first_given
 from agentv.errors import UsageError
+from agentv.executors.base import EndpointLimit, Limits
 from agentv.model.judgement import Wanted
-from agentv.model.response import Responder, Response, TargetFailure
-from agentv.targets.replay.recorder import AS_IT_IS, Variant
+from agentv.model.response import Request, Responder, Response, TargetFailure
+from agentv.runs.redaction import Redactor
+from agentv.runs.writer import ResultWriter
+from agentv.targets.fingerprint import files_of, fingerprint_of
+from agentv.targets.replay.cache import CachedResponder, ResponseCache
+from agentv.targets.replay.recorder import AS_IT_IS, RecordingResponder, Variant
 from agentv.targets.replay.recording import RecordedResponder, Recording, choose
 from agentv.targets.target import Target
 
@@ -25,156 +31,143 @@ API_START, API_MOST = 10, 200
 API_TIMEOUT_S, PROCESS_TIMEOUT_S = 300.0, 1800.0
 
 
-class Answered(msgspec.Struct, frozen=True, gc=False):
-    """A call that ended: with a response or a failure, after so many attempts."""
+class CallOutcome(msgspec.Struct, frozen=True, gc=False):
+    """A call that ended: with a response or a failure, after this many attempts."""
 
     response: Response | None
     failure: TargetFailure | None
     attempts: int
 
 
-class LiveTarget:
-    """A target that is open, with its layers, its limiter and its policy for trying again."""
+class OpenTarget(msgspec.Struct, frozen=True, gc=False):
+    """A target that can be called. `responder` has every wrapper around it; `most` calls are useful at once."""
 
-    def __init__(
-        self, settings: Target, responder: Responder, limiter: Limiter, spec: RunSpec, *, per_call: int = 1
-    ) -> None:
-        self.settings = settings
-        self.responder = responder
-        self.limiter = limiter
-        defaults = spec.defaults
-        retries = first_given(spec.max_retries, settings.max_retries, defaults.max_retries)
-        self.policy: RetryPolicy = policy_of(settings, retries)
-        if spec.replay is not None:
-            self.policy = msgspec.structs.replace(self.policy, initial_delay_s=0.0, max_delay_s=0.0)  # nobody to spare
-        self.timeout_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or (
-            API_TIMEOUT_S if settings.is_api else PROCESS_TIMEOUT_S
-        )
-        self._said_timeout_s = spec.timeout_s
-        self._per_call = per_call
+    settings: Target
+    responder: Responder
+    most: int
 
-    @property
-    def most_at_once(self) -> int:
-        """Questions that it can have to answer at the same time."""
-        return self.limiter.most * self._per_call
-
-    async def call(self, request: Any, timeout_s: float | None = None) -> Answered:
-        """One answer, or the failure of the last attempt. `timeout_s` is what the case says."""
-        request.timeout_s = self._said_timeout_s or timeout_s or self.timeout_s
-        attempts = 0
-        while True:
-            attempts += 1
-            request.attempt = attempts
-            try:
-                return Answered(await self.responder.respond(request), None, attempts)
-            except TargetFailure as failure:
-                delay = self.policy.delay_s(failure, attempts - 1)
-                if delay is None:
-                    return Answered(None, failure, attempts)
-                await asyncio.sleep(delay)
+    async def call(self, request: Request) -> CallOutcome:
+        """Call the target; a failure is the one of the last attempt."""
+        try:
+            response = await self.responder.respond(request)
+        except TargetFailure as failure:
+            return CallOutcome(None, failure, request.attempt)
+        return CallOutcome(response, None, request.attempt)
 
 
-class Targets:
-    """The open targets of a run. Those with the same endpoint share one limiter."""
+class OpenTargets:
+    """Opens targets by name on first use, and closes them together."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, limits: Limits) -> None:
         self._spec = spec
-        self._names = frozenset(target.name for target in spec.targets)
-        self._live: dict[tuple[str, bool], LiveTarget] = {}
-        self._varied: dict[tuple[str, Variant], LiveTarget] = {}
-        self._limiters: dict[str, Limiter] = {}
-        self._layers = Layers(spec.layers)
-        self._recording = None if spec.replay is None else Recording(spec.replay)
+        self._limits = limits
+        self._open: dict[tuple[str, bool], OpenTarget] = {}
+        self._variants: dict[tuple[str, Variant], OpenTarget] = {}
+        redact = Redactor(spec.secrets).redact_line
+        cache, record = spec.files.cache_folder, spec.files.record_file
+        self._cache = None if cache is None else ResponseCache(cache, redact)
+        self._record = None if record is None else ResultWriter(record, redact)
+        self._replay = None if spec.replay is None else Recording(spec.replay)
+        self._settings = {target.name: target for target in spec.targets}
+        self.names = frozenset(self._settings)
 
-    def get(self, name: str, *, embeddings: bool = False) -> LiveTarget:
-        """A target by name, opened on first use; with `embeddings`, what it makes vectors with."""
-        live = self._live.get((name, embeddings))
-        if live is None:
-            live = self._live[name, embeddings] = self._opened(self._spec.target(name), embeddings=embeddings)
-        return live
+    def get(self, name: str, *, embeddings: bool = False) -> OpenTarget:
+        """Return a target; with `embeddings`, what it makes vectors with."""
+        target = self._open.get((name, embeddings))
+        if target is None:
+            target = self._open[name, embeddings] = self._opened(self._settings[name], embeddings=embeddings)
+        return target
 
-    def wanting(self, name: str, wanted: Wanted) -> LiveTarget:
-        """A target for calls that want something special: itself, or one more like it with those settings.
+    def variant(self, name: str, wanted: Wanted) -> OpenTarget:
+        """Return a target for calls with settings of their own: itself, or one more like it with those settings.
 
-        Evaluators want few different things, so there are few of them; the endpoint's limit is one for all.
+        Evaluators want few different settings, so there are few of them; the endpoint's limit is one for all.
         """
-        live = self.get(name)
-        settings = live.settings.wanting(wanted)
-        if settings == live.settings:
-            return live
+        target = self.get(name)
+        settings = target.settings.wanting(wanted)
+        if settings == target.settings:
+            return target
         variant = Variant(wanted.model, wanted.temperature, wanted.form)
-        varied = self._varied.get((name, variant))
+        varied = self._variants.get((name, variant))
         if varied is None:
-            varied = self._varied[name, variant] = self._opened(settings, variant)
+            varied = self._variants[name, variant] = self._opened(settings, variant)
         return varied
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The targets that can be asked for."""
-        return self._names
-
-    @property
-    def concurrency(self) -> int:
-        """Calls that may be in flight now, over all endpoints."""
-        return sum(limiter.limit for limiter in self._limiters.values())
-
-    @property
-    def waits_s(self) -> float:
-        """How long the endpoint that asked for the longest pause is left alone yet."""
-        return max((limiter.closed_for_s for limiter in self._limiters.values()), default=0.0)
-
-    async def aclose(self) -> None:
-        """Closes what was opened; nothing keeps the others from closing."""
-        live = [*self._live.values(), *self._varied.values()]
-        self._live, self._varied = {}, {}
-        await asyncio.gather(*(each.responder.aclose() for each in live), return_exceptions=True)
-        self._layers.close()
-        if self._recording is not None:
-            self._recording.close()
+    def settings(self, name: str) -> Target | None:
+        """Return the settings of a target, without opening it; None for one that is unknown."""
+        return self._settings.get(name)
 
     @property
     def is_replaying(self) -> bool:
-        """Whether a recording answers for everybody."""
-        return self._recording is not None and self._recording.is_recording
+        """Whether a recording answers every call."""
+        return self._replay is not None and self._replay.is_recording
 
     @property
-    def missing(self) -> list[str]:
-        """What was asked and is not in what is replayed."""
-        return [] if self._recording is None else self._recording.missing
+    def missing(self) -> tuple[str, ...]:
+        """The calls that are not in what is replayed."""
+        return () if self._replay is None else tuple(self._replay.missing)
 
-    def _opened(self, settings: Target, variant: Variant = AS_IT_IS, *, embeddings: bool = False) -> LiveTarget:
-        home = self._spec.home
-        replayed = self._replayed(settings, variant)
-        if replayed is not None:
-            limiter = self._limiter(settings, replayed.endpoint)
-            return LiveTarget(settings, self._layers.around_replay(settings, replayed, variant), limiter, self._spec)
-        responder = settings.open_embeddings(home) if embeddings else _opened(settings, home)
-        limiter = self._limiter(settings, responder.endpoint)
-        layered = self._layers.around(settings, responder, limiter, variant)
+    async def aclose(self) -> None:
+        """Close everything; one that fails to close does not keep the others open."""
+        targets = [*self._open.values(), *self._variants.values()]
+        self._open, self._variants = {}, {}
+        await asyncio.gather(*(target.responder.aclose() for target in targets), return_exceptions=True)
+        if self._record is not None:
+            self._record.close()
+        if self._replay is not None:
+            self._replay.close()
+
+    def _opened(self, settings: Target, variant: Variant = AS_IT_IS, *, embeddings: bool = False) -> OpenTarget:
+        responder = self._replayed(settings, variant)
+        is_live = responder is None
+        if responder is None:
+            responder = settings.open_embeddings(self._spec.home) if embeddings else _opened(settings, self._spec.home)
+        start, most = concurrency_of(settings, self._spec.workers, self._spec.defaults.workers)
         per_call = MOST_IN_BATCH if is_batching(responder) else 1
-        return LiveTarget(settings, layered, limiter, self._spec, per_call=per_call)
+        limiter = self._limits.limit(responder.endpoint, start, most)
+        wrapped = self._wrapped(settings, responder, limiter) if is_live else responder
+        if self._record is not None:
+            wrapped = RecordingResponder(wrapped, settings.name, self._record.write, variant)
+        return OpenTarget(settings, self._retried(settings, wrapped), most * per_call)
+
+    def _wrapped(self, settings: Target, responder: Responder, limiter: EndpointLimit) -> Responder:
+        """Wrap a live target, from inside out; wrappers that are not configured are left out."""
+        price = price_of(settings)
+        wrapped: Responder = responder if price is None else PriceWrapper(responder, price)
+        wrapped = WorkspaceWrapper(wrapped)
+        wrapped = LimitWrapper(wrapped, limiter)
+        if is_batching(responder):
+            wrapped = BatchWrapper(responder, wrapped, limiter)
+        if self._cache is not None and settings.is_cacheable:
+            # Outside the limit: what is on disk needs no place at the endpoint.
+            files = files_of(settings, self._spec.home, self._spec.folders)
+            wrapped = CachedResponder(wrapped, self._cache, fingerprint_of(settings, self._spec.secrets, files))
+        return wrapped
+
+    def _retried(self, settings: Target, responder: Responder) -> Responder:
+        """Add the outermost wrappers, which replayed targets have too."""
+        spec, defaults = self._spec, self._spec.defaults
+        policy = policy_of(settings, first_given(spec.max_retries, settings.max_retries, defaults.max_retries))
+        if spec.replay is not None:  # no endpoint to spare
+            policy = msgspec.structs.replace(policy, initial_delay_s=0.0, max_delay_s=0.0)
+        usual_s = API_TIMEOUT_S if settings.is_api else PROCESS_TIMEOUT_S
+        own_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or usual_s
+        return RetryWrapper(TimeoutWrapper(responder, own_s, spec.timeout_s), policy)
 
     def _replayed(self, settings: Target, variant: Variant) -> Responder | None:
-        """What answers in the place of a target, where something does."""
-        recording = self._recording
-        if recording is None or not (recording.is_recording or settings.name in self._spec.answering):
+        """Return what answers instead of a target, where a recording or an earlier run does."""
+        replay = self._replay
+        if replay is None or not (replay.is_recording or settings.name in (*self._spec.answering, *self._spec.users)):
             return None
-        name = settings.name if recording.is_recording else choose(recording, settings.name)
-        return RecordedResponder(recording, name, variant)
-
-    def _limiter(self, settings: Target, endpoint: str) -> Limiter:
-        limiter = self._limiters.get(endpoint)
-        if limiter is None:
-            start, most = concurrency_of(settings, self._spec.workers, self._spec.defaults.workers)
-            limiter = self._limiters[endpoint] = Limiter(start, most)
-        return limiter
+        name = settings.name if replay.is_recording else choose(replay, settings.name)
+        return RecordedResponder(replay, name, variant)
 
 
 def concurrency_of(settings: Target, workers: int | None, configured: int | None = None) -> tuple[int, int]:
-    """Calls at once, at the start and at most: what the user says, else by the kind of target."""
-    said = first_given(workers, settings.workers, configured)
-    if said:
-        return said, said
+    """Return the concurrency at the start and at most: what the user says, else by the kind of target."""
+    fixed = first_given(workers, settings.workers, configured)
+    if fixed:
+        return fixed, fixed
     if settings.is_api:
         return API_START, API_MOST
     return (cores := os.cpu_count() or 1), cores

@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agentv.model.response import Request, Responder, Response
+from agentv.model.response import Request, Responder, ResponderWrapper, Response
 from agentv.model.result import TokenUsage
-from agentv.targets.replay.stored_response import sent_by
 from agentv.targets.target import PriceKey, Target, is_loopback
 
 INSTALL = "pip install 'agentv[prices]'"
@@ -63,28 +62,18 @@ class Price:
         return self._found[model]
 
 
-class PricedResponder:
-    """A model API whose answers say what they cost."""
+class PriceWrapper(ResponderWrapper):
+    """Fills in the cost of a response, where the target does not report it."""
 
     def __init__(self, inner: Responder, price: Price) -> None:
-        self.endpoint = inner.endpoint
-        self._inner = inner
+        super().__init__(inner)
         self._price = price
 
     async def respond(self, request: Request) -> Response:
-        """One call. What the API says about its cost stands."""
         response = await self._inner.respond(request)
         if response.cost_usd is not None or response.usage is None:
             return response
         return msgspec.structs.replace(response, cost_usd=self._price.cost_usd(response.usage, response.model))
-
-    def sends(self, request: Request) -> dict[str, Any] | None:
-        """What the target would send."""
-        return sent_by(self._inner, request)
-
-    async def aclose(self) -> None:
-        """Closes the target."""
-        await self._inner.aclose()
 
 
 def price_of(settings: Target) -> Price | None:

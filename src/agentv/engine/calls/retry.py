@@ -1,12 +1,13 @@
-"""Which failures are worth another try, and how long to wait before it. Pure."""
+"""Retry failed calls with exponential backoff, as a wrapper. The class of a failure decides."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import msgspec
 
-from agentv.model.response import TargetFailure
+from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.targets.target import Target
 
 MAX_RETRIES = 3
@@ -15,7 +16,7 @@ _WORTH_RETRYING = frozenset({"timeout", "rate_limit", "server", "network"})
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """A target's settings for trying again."""
+    """A target's settings for retries."""
 
     max_retries: int = MAX_RETRIES
     initial_delay_s: float = 1.0
@@ -24,7 +25,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     status_codes: tuple[int, ...] = ()
 
     def delay_s(self, failure: TargetFailure, retries: int) -> float | None:
-        """Seconds to wait before the next try after so many retries; None when it is not to be tried again.
+        """Return the seconds to wait before the next attempt; None when the failure is final.
 
         Full jitter: anything between nothing and the backoff, so that calls that failed together do not meet again.
         """
@@ -40,12 +41,32 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 def policy_of(target: Target, max_retries: int | None = None) -> RetryPolicy:
-    """The policy in a target's settings; how often may be said elsewhere."""
-    said = target.max_retries if max_retries is None else max_retries
+    """Return the policy in a target's settings; `max_retries` of the command comes first."""
+    retries = target.max_retries if max_retries is None else max_retries
     return RetryPolicy(
-        MAX_RETRIES if said is None else said,
+        MAX_RETRIES if retries is None else retries,
         target.retry_initial_delay_ms / 1000,
         target.retry_max_delay_ms / 1000,
         target.retry_backoff_factor,
         tuple(target.retry_status_codes),
     )
+
+
+class RetryWrapper(ResponderWrapper):
+    """Repeats failed attempts. Afterwards `request.attempt` is the number of the last one."""
+
+    def __init__(self, inner: Responder, policy: RetryPolicy) -> None:
+        super().__init__(inner)
+        self.policy = policy
+
+    async def respond(self, request: Request) -> Response:
+        request.attempt = 1
+        while True:
+            try:
+                return await self._inner.respond(request)
+            except TargetFailure as failure:
+                delay_s = self.policy.delay_s(failure, request.attempt - 1)
+                if delay_s is None:
+                    raise
+            await asyncio.sleep(delay_s)
+            request.attempt += 1

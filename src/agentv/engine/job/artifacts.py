@@ -10,16 +10,16 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from agentv.engine.calls.layers import sent_or_none
-from agentv.engine.calls.open_targets import Answered
+from agentv.engine.job.answer import Answer
 from agentv.engine.job.request import Question
-from agentv.engine.job.spec import Job
 from agentv.errors import AgentvError, UsageError
+from agentv.model.job import Job
 from agentv.model.message import message_to_data
-from agentv.model.response import OpenLog, Responder, StreamLog
+from agentv.model.response import OpenLog, Responder, StreamLog, TargetFailure
 from agentv.model.result import Result
 from agentv.model.values import digest, to_json
 from agentv.runs.redaction import Redactor
+from agentv.targets.replay.stored_response import sent_by
 
 PROMPTS, TRACES = "prompts", "traces"
 
@@ -37,25 +37,25 @@ class JobFiles:
 
     def write_prompt(self, job: Job, question: Question, responder: Responder) -> None:
         """What a job asks, as text, as messages and as it is sent; before it is sent."""
-        sent = sent_or_none(responder, question)
+        sent = _sent_by(responder, question)
         turn = f"turn-{question.turn + 1}" if question.turn else ""
         self._write(job, turn, text=question.prompt, messages=_data_of(question), sent=sent)
 
     def write_judge_prompt(self, job: Job, evaluator: str, question: Question, responder: Responder) -> None:
         """What an evaluator of a job asks a judge, likewise."""
-        sent = sent_or_none(responder, question)
+        sent = _sent_by(responder, question)
         asked = _data_of(question)
         part = f"judge-{_UNSAFE.sub('_', evaluator)[:_LONGEST_NAME]}-{question.trial}.{digest(asked)[:8]}"
         self._write(job, part, evaluator=evaluator, text=question.prompt, messages=asked, sent=sent)
 
-    def write_trace(self, job: Job, question: Question, answered: Answered, result: Result) -> None:
-        """What was said in a job, from the first message to the last, and what came of it."""
-        response = answered.response
+    def write_trace(self, job: Job, answer: Answer, result: Result) -> None:
+        """Write what was said in a job, from the first message to the last, and what came of it."""
+        response = answer.response if answer.failure is None else None
         self._write(
             job,
             "",
             attempts=result.attempts,
-            input_messages=_data_of(question),
+            input_messages=_data_of(answer.request),
             output_messages=None if response is None else [message_to_data(message) for message in response.messages],
             model=None if response is None else response.model,
             stop_reason=None if response is None else response.stop_reason,
@@ -87,6 +87,13 @@ class JobFiles:
             raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
 
 
+def _sent_by(responder: Responder, question: Question) -> dict[str, Any] | None:
+    """Return the request body; None where none can be made, which the call itself will report."""
+    with suppress(TargetFailure):
+        return sent_by(responder, question)
+    return None
+
+
 def _data_of(question: Question) -> list[dict[str, Any]]:
     return [message_to_data(message) for message in question.messages]
 
@@ -110,7 +117,7 @@ def check_job_folder(folder: str, option: str) -> None:
         raise UsageError(f"The folder for {option} is not empty: {folder}", hint=hint)
 
 
-FOLDER = "logs"
+LOGS = "logs"
 
 
 class StreamLogs:

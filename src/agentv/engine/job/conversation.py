@@ -11,11 +11,12 @@ from pathlib import Path
 import minijinja
 import msgspec
 
-from agentv.engine.calls.open_targets import Answered, LiveTarget
+from agentv.engine.calls.open_targets import OpenTarget
+from agentv.engine.job.answer import Answer, Reply, answer_to
 from agentv.engine.job.request import Question
-from agentv.engine.job.spec import Job
 from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase, SimulatedUser, Turn
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.job import Job
 from agentv.model.message import FilePart, Message, Part, TextPart
 from agentv.model.response import Response, TargetFailure, content_text
 from agentv.model.result import ConversationSummary, Ending, ExecutionMetrics, sum_usage
@@ -118,63 +119,19 @@ def asks(first: Question) -> bool:
     return bool(first.input) and (first.input[-1].role in ("user", "tool") or not is_conversation(first.case))
 
 
-class Reply(msgspec.Struct, frozen=True, gc=False):
-    """One answer of the target: to what, and to which turn of the case, if it was one."""
-
-    question: Question
-    response: Response
-    turn: Turn | None = None
-
-
-class Talk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A conversation that ended, or broke off: then `failure` says why, and the rest is what was said until then."""
-
-    first: Question
-    replies: tuple[Reply, ...]
-    said: tuple[Message, ...]
-    attempts: int  # as for one call: 1, and one more for each retry in any turn
-    summary: ConversationSummary
-    failure: TargetFailure | None = None
-
-    @property
-    def response(self) -> Response:
-        """All that was said after the input as one answer; what it took is summed up, and unknown where one part is."""
-        responses = [reply.response for reply in self.replies]
-        costs = [response.cost_usd for response in responses if response.cost_usd is not None]
-        durations = [response.duration_ms for response in responses if response.duration_ms is not None]
-        usages = [response.usage for response in responses if response.usage is not None]
-        last = responses[-1] if responses else Response(messages=())
-        return Response(
-            messages=self.said,
-            usage=sum_usage(usages) if len(usages) == len(responses) else None,
-            cost_usd=sum(costs) if costs and len(costs) == len(responses) else None,
-            duration_ms=round(sum(durations), 3) if durations else None,
-            id=last.id,
-            model=last.model,
-            stop_reason=last.stop_reason,
-            tool_errors=sum(response.tool_errors for response in responses),
-            cached=bool(responses) and all(response.cached for response in responses),
-        )
-
-    @property
-    def answered(self) -> Answered:
-        """The conversation as one call."""
-        return Answered(None if self.failure is not None else self.response, self.failure, self.attempts)
-
-    @property
-    def question(self) -> Question:
-        """What evaluators take for the question: the case's own messages; as text, all that led to the last reply."""
-        question = copy.copy(self.first)
-        if self.replies:
-            question.prompt = self.replies[-1].question.prompt
-        return question
+def last_question(first: Question, replies: Sequence[Reply]) -> Question:
+    """Return the question as evaluators of a whole conversation see it: all that led to the last reply, as text."""
+    question = copy.copy(first)
+    if replies:
+        question.prompt = replies[-1].question.prompt
+    return question
 
 
 class Conversation:
     """One conversation in progress. `user` plays the simulated user, where the case has one."""
 
     def __init__(
-        self, job: Job, first: Question, target: LiveTarget, user: LiveTarget | None, asking: Asking | None = None
+        self, job: Job, first: Question, target: OpenTarget, user: OpenTarget | None, asking: Asking | None = None
     ) -> None:
         self._job = job
         self._first = first
@@ -188,20 +145,41 @@ class Conversation:
         self._user_responses: list[Response] = []
         self._ending: Ending | None = None
 
-    async def play(self) -> Talk:
-        """The whole conversation, or as much of it as there was before something failed."""
+    async def play(self) -> Answer:
+        """Return the whole conversation as one answer, or as much of it as there was before something failed."""
         failure: TargetFailure | None = None
         try:
             await self._play()
         except TargetFailure as failed:
             failure = failed
-        return Talk(
-            first=self._first,
-            replies=tuple(self._replies),
-            said=tuple(self._said),
-            attempts=1 + self._retries,
-            summary=ConversationSummary(turns=self._turns, ended=self._ending, user_metrics=self._user_metrics()),
+        response = self._merged()
+        answer = answer_to(last_question(self._first, self._replies), response, 1 + self._retries)
+        return msgspec.structs.replace(
+            answer,
             failure=failure,
+            cached=answer.cached and failure is None,
+            trace=answer.trace if failure is None else None,
+            replies=tuple(self._replies),
+            conversation=ConversationSummary(turns=self._turns, ended=self._ending, user_metrics=self._user_metrics()),
+        )
+
+    def _merged(self) -> Response:
+        """Return everything said after the input as one response; what it took is summed, unknown where a part is."""
+        responses = [reply.response for reply in self._replies]
+        costs = [response.cost_usd for response in responses if response.cost_usd is not None]
+        durations = [response.duration_ms for response in responses if response.duration_ms is not None]
+        usages = [response.usage for response in responses if response.usage is not None]
+        last = responses[-1] if responses else Response(messages=())
+        return Response(
+            messages=tuple(self._said),
+            usage=sum_usage(usages) if len(usages) == len(responses) else None,
+            cost_usd=sum(costs) if costs and len(costs) == len(responses) else None,
+            duration_ms=round(sum(durations), 3) if durations else None,
+            id=last.id,
+            model=last.model,
+            stop_reason=last.stop_reason,
+            tool_errors=sum(response.tool_errors for response in responses),
+            cached=bool(responses) and all(response.cached for response in responses),
         )
 
     async def _play(self) -> None:
@@ -222,7 +200,7 @@ class Conversation:
         if self._asking is not None:
             self._asking(question)
         self._turns += 1
-        answered = await self._target.call(question, self._job.case.execution.timeout_seconds)
+        answered = await self._target.call(question)
         self._retries += answered.attempts - 1
         if answered.response is None:
             assert answered.failure is not None
@@ -230,7 +208,7 @@ class Conversation:
         self._replies.append(Reply(question, answered.response, turn))
         self._said += map(_without_files, answered.response.messages)
 
-    async def _talk_with(self, user: SimulatedUser, live: LiveTarget) -> Ending:
+    async def _talk_with(self, user: SimulatedUser, live: OpenTarget) -> Ending:
         for _ in range(user.max_turns or MAX_TURNS):
             if self._replies and stops(self._replies[-1].response.text, user.stop):
                 return "stop"
@@ -245,7 +223,7 @@ class Conversation:
             await self._answer(None)
         return "max_turns"
 
-    async def _next_of(self, user: SimulatedUser, live: LiveTarget) -> str:
+    async def _next_of(self, user: SimulatedUser, live: OpenTarget) -> str:
         job = self._job
         messages = asked_of(user, (*self._first.input, *self._said))
         asked = EvalCase(f"user:{job.case.id}", input=messages, place=job.case.place)

@@ -1,53 +1,70 @@
-"""A job: one case, one target, one prompt, one trial. Plain data that travels to wherever it is run."""
+"""What a worker is built from: the spec of a run, plain data that can travel to another process."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from agentv.engine.calls.layers import LayerSettings
-from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.settings.config import RunDefaults
 from agentv.targets.target import Target
 
-JobKey = tuple[str, str, str, str | None, int]
+if TYPE_CHECKING:
+    from agentv.engine.job.run_job import JobContext
+    from agentv.executors.base import Limits
+
+MOST_AT_ONCE = 1000
 
 
-class Job(msgspec.Struct, frozen=True, gc=False):
-    """What is to be answered and scored exactly once."""
+class RunFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run keeps what its targets are asked and answer; None where it does not."""
 
-    case: EvalCase
-    target: str
-    prompt: str | None = None
-    trial: int = 1
-    fingerprint: str | None = None
-
-    @property
-    def key(self) -> JobKey:
-        """What makes it the same job in another process, or on another day."""
-        return self.case.path, self.case.id, self.target, self.prompt, self.trial
+    cache_folder: str | None = None
+    record_file: str | None = None
+    prompts_folder: str | None = None
+    traces_folder: str | None = None
+    logs_folder: str | None = None
+    workspaces_folder: str | None = None
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a worker needs to run jobs, as plain data; the live objects are built from it where they run.
+    """Everything the workers of a run are built from.
 
-    `replay` is a file that answers in the place of targets: a recording for all, results for those in `answering`.
+    `answering` are the targets that answer jobs, `users` those that play simulated users, `judges` and `embedders`
+    those that evaluators call; `targets` has the settings of all that may be called. `home` is the folder that paths in
+    targets' settings start from, `folders` are those of the datasets. `replay` is a file that answers instead of
+    targets: a recording for all, results for those in `answering`. `jobs` is how many there are, `most_given` how many
+    of those with a given answer are scored at once.
     """
 
     run_id: str
     targets: tuple[Target, ...]
+    answering: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    judges: tuple[str, ...] = ()
+    embedders: tuple[str, ...] = ()
     home: str = "."
+    folders: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
     judge: str | None = None
     evaluators: tuple[EvaluatorSpec, ...] | None = None
     workers: int | None = None
     timeout_s: float | None = None
     max_retries: int | None = None
     defaults: RunDefaults = RunDefaults()
-    layers: LayerSettings = LayerSettings()
+    files: RunFiles = RunFiles()
     replay: str | None = None
-    answering: tuple[str, ...] = ()
     include_trace: bool = False
+    jobs: int = MOST_AT_ONCE
+    most_given: int | None = None
 
     def target(self, name: str) -> Target:
-        """The settings of a target by its name."""
+        """Return the settings of a target."""
         return next(target for target in self.targets if target.name == name)
+
+    def open(self, limits: Limits) -> JobContext:
+        """Build the worker of this process, its targets open. Raises what is wrong with one of them."""
+        from agentv.engine.job.run_job import JobContext  # late: a spec is made where no job runs, too
+
+        return JobContext(self, limits)

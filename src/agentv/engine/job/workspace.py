@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from agentv.engine.job import file_changes
 from agentv.engine.job.artifacts import stem_of
-from agentv.engine.job.spec import Job
 from agentv.model.case import NO_DETAILS, Workspace
+from agentv.model.job import Job
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorInfo, Stage
 from agentv.settings.environment import Environment, child_environment
@@ -21,7 +21,7 @@ from agentv.support.temp_dirs import new_folder, remove_folder
 from agentv.targets.programs.command_call import run_command
 from agentv.targets.target import Target
 
-FOLDER = "workspaces"
+WORKSPACES = "workspaces"
 
 _NO_TEMPLATE = Workspace()
 
@@ -147,12 +147,6 @@ class JobWorkspace:
         made, self._made = self._made, None
         if made is not None:
             await _without_interruption(remove_folder, made)
-
-
-async def look_at(workspace: JobWorkspace | None) -> None:
-    """Finds out what changed in a folder, where there is one."""
-    if workspace is not None:
-        await workspace.look()
 
 
 async def _without_interruption(call: Callable[..., None], *arguments: str) -> None:

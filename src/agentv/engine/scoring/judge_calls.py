@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.engine.calls.open_targets import Answered, Targets
+from agentv.engine.calls.open_targets import CallOutcome, OpenTargets
 from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure
@@ -46,7 +46,7 @@ class Judging:
     `asked` is what messages call those who are asked.
     """
 
-    def __init__(self, targets: Targets, said: str | None, asked: str = "judge") -> None:
+    def __init__(self, targets: OpenTargets, said: str | None, asked: str = "judge") -> None:
         self.targets = targets
         self.said = said
         self.asked = asked
@@ -54,10 +54,11 @@ class Judging:
 
     def judges(self, own: str | tuple[str, ...] | None, answered_by: str) -> tuple[str, ...]:
         """Who judges the answers of a target by an entry; `own` is whom the entry names."""
-        of_target = self.targets.get(answered_by).settings.judge_target if answered_by in self.targets.names else None
+        settings = self.targets.settings(answered_by)
+        of_target = None if settings is None else settings.judge_target
         return judges_of(self.said, own, of_target, self.targets.names)
 
-    async def call(self, call: JudgeCall, question: Question, wanted: Wanted) -> Answered:
+    async def call(self, call: JudgeCall, question: Question, wanted: Wanted) -> CallOutcome:
         """One call, in the form that is wanted unless the judge's endpoint refuses that; then without, from now on."""
         formless = (call.target, wanted.model)
         if formless in self._formless:
@@ -72,8 +73,8 @@ class Judging:
             self._formless.add(formless)
         return answered
 
-    async def _called(self, call: JudgeCall, question: Question, wanted: Wanted) -> Answered:
-        live = self.targets.wanting(call.target, wanted)
+    async def _called(self, call: JudgeCall, question: Question, wanted: Wanted) -> CallOutcome:
+        live = self.targets.variant(call.target, wanted)
         if call.keep is not None:
             call.keep(question, live.responder)
         call.settings = live.settings
@@ -98,7 +99,7 @@ class JudgeCall:
         self.sample = sample
         self.settings: Target | None = None
         self.schema: str | None = None
-        self.answered: Answered | None = None
+        self.answered: CallOutcome | None = None
         self.texts = 0
 
     def goes_on(self, other: JudgeCall) -> bool:

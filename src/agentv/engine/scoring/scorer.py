@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.engine.calls.open_targets import Targets
+from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.scoring.grading import evaluator_result, failed_result, misses_gate
 from agentv.engine.scoring.judge_calls import JudgeCalls, Judging, KeepPrompt
 from agentv.evaluators.base import Evaluator, Judge
@@ -42,7 +42,7 @@ class Answerer(msgspec.Struct, frozen=True, gc=False):
 class Scorer:
     """The evaluators of one run in this process. `judge` is the one that the command names, in the place of all."""
 
-    def __init__(self, targets: Targets, judge: str | None = None) -> None:
+    def __init__(self, targets: OpenTargets, judge: str | None = None) -> None:
         self._judging = Judging(targets, judge)
         self._resolved: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
 

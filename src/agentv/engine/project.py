@@ -1,0 +1,162 @@
+"""The project that a run belongs to: its root, the defaults of its configuration, and the targets that it can call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from agentv.datasets.files import project_root
+from agentv.datasets.formats.yaml_dataset import parse_yaml_file
+from agentv.datasets.formats.yaml_parser import locate
+from agentv.datasets.source import Source
+from agentv.engine.job.artifacts import LOGS, PROMPTS, TRACES
+from agentv.engine.job.spec import RunFiles
+from agentv.engine.job.workspace import WORKSPACES
+from agentv.engine.named_runs import run_path
+from agentv.engine.run_options import EvalOptions, default_target, load_defaults
+from agentv.errors import AgentvError, DatasetWarning, UsageError
+from agentv.model.manifest import TargetEntry
+from agentv.settings.environment import load_environment
+from agentv.targets.catalog import Targets, find_targets_file, load_targets, named_targets_file, without_targets
+from agentv.targets.fingerprint import files_of, fingerprint_of
+from agentv.targets.replay.recording import is_recording
+from agentv.targets.replay.replay import Replay
+from agentv.targets.target import Target
+
+RESULTS = os.path.join(".agentv", "results")
+CACHE = os.path.join(".agentv", "cache")
+
+
+def open_targets(folder: str, file: str | None = None) -> Targets:
+    """Return the targets for the datasets of a folder, from the file that is named or the nearest one."""
+    root = project_root(folder)
+    environment = load_environment(folder, root)
+    path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
+    if path is None:
+        return without_targets(environment)
+    data = parse_yaml_file(path)
+    return load_targets(data, path, environment, lambda key: mark.line if (mark := locate(data, key)) else None)
+
+
+class Project:
+    """What the datasets of a run are run with.
+
+    Targets come from the targets file or from the program (`given`). With `options.replay` a file answers instead of
+    them, and variables in their settings may be unset. `folders` are those of the datasets, where commands are run.
+    """
+
+    def __init__(
+        self,
+        options: EvalOptions,
+        sources: tuple[Source, ...],
+        warn: Callable[[DatasetWarning], None],
+        given: Iterable[Target] = (),
+    ) -> None:
+        folder = sources[0].folder if sources else "."
+        self.root = project_root(folder)
+        self.defaults = load_defaults(folder, self.root, warn)
+        self.folders = tuple(dict.fromkeys(os.path.abspath(each.folder) for each in sources)) or (os.getcwd(),)
+        self.file = open_targets(folder, options.targets_file)
+        self.replay = None if options.replay is None else os.path.abspath(run_path(options.replay))
+        self._given = {target.name: target for target in given}
+        self.given = tuple(self._given)
+        self.names = (*self.given, *(name for name in self.file.names if name not in self._given))
+        self.home = self.file.home
+        self.secrets = self.file.secrets
+
+    @property
+    def default_target(self) -> str | None:
+        """Return the target of cases that name none."""
+        return default_target(self.names, self.defaults)
+
+    def check_named(self, names: Iterable[str]) -> None:
+        """Raise for a target that does not exist, and when there is none at all."""
+        for name in names:
+            if name not in self._given:
+                self.file.pick([name])
+        if not self.names:
+            self.file.pick()
+
+    def target(self, name: str) -> Target:
+        """Return the settings of a target."""
+        if self.replay is not None and name not in self._given:
+            return self.file.unfilled(name)
+        return self._called(name)
+
+    def answering(self, name: str) -> Target:
+        """Return what answers for a target: itself, or the file that is replayed."""
+        return self.target(name) if self.replay is None else self._replaying(name)
+
+    def reachable(self, needed: Iterable[str], asked: Iterable[str] = ()) -> tuple[Target, ...]:
+        """Return the targets that jobs need, those that evaluators call, and every other one that can be read.
+
+        A recording answers for all of them, an earlier run only for those that jobs need.
+        """
+        found = {name: self.target(name) for name in dict.fromkeys(needed)}
+        read = self.target if self.replay is None or is_recording(self.replay) else self._called
+        found |= {name: read(name) for name in asked if name not in found}
+        for name in self.names:
+            if name not in found:
+                with suppress(AgentvError):  # its variables are unset, and nothing needs it
+                    found[name] = read(name)
+        return tuple(found.values())
+
+    def entry(self, name: str) -> TargetEntry:
+        """Return a target as the manifest describes it."""
+        if self.replay is not None:
+            target: Target = self._replaying(name)
+            shown = {"from": self.replay}
+        else:
+            target = self._called(name)
+            shown = {} if name in self._given else self.file.public(name)
+        files = files_of(target, self.home, self.folders)
+        return TargetEntry(
+            name=name,
+            provider=target.provider,
+            fingerprint=fingerprint_of(target, self.secrets, files),
+            settings=shown,
+            files=files,
+        )
+
+    def change(self, then: TargetEntry, noun: str = "target") -> str:
+        """Return what changed about a target since its entry was written, in words; empty when nothing did."""
+        now = self.entry(then.name) if then.name in self.names else None
+        if now is not None and now.fingerprint and now.fingerprint == then.fingerprint:
+            return ""
+        files = now is not None and sorted(
+            name for name in {*then.files, *now.files} if then.files.get(name) != now.files.get(name)
+        )
+        return f"the {noun} {then.name} changed" + (f" ({', '.join(files)})" if files else "")
+
+    def run_files(self, options: EvalOptions, folder: Path | None) -> RunFiles:
+        """Return where a run keeps calls: prompts and traces in its own folder unless the options name another."""
+
+        def place(named: str | None, name: str) -> str | None:
+            return named or (None if named is None or folder is None else str(folder / name))
+
+        return RunFiles(
+            cache_folder=os.path.join(self.root, CACHE) if options.cache else None,
+            record_file=options.record,
+            prompts_folder=place(options.dump_prompts, PROMPTS),
+            traces_folder=place(options.dump_traces, TRACES),
+            logs_folder=None if folder is None else str(folder / LOGS),
+            workspaces_folder=None if folder is None else str(folder / WORKSPACES),
+        )
+
+    def refuse_to_overwrite(self, inputs: Iterable[str], *written: str | None) -> None:
+        """Raise UsageError when a file that is about to be written is one that the run reads."""
+        read = {os.path.realpath(file) for file in inputs}
+        if self.file.path is not None:
+            read.add(os.path.realpath(self.file.path))
+        for path in written:
+            if path is not None and os.path.realpath(path) in read:
+                raise UsageError(f"Cannot write {path}", "The run reads it", "Name another file")
+
+    def _called(self, name: str) -> Target:
+        return self._given.get(name) or self.file.get(name)
+
+    def _replaying(self, name: str) -> Replay:
+        assert self.replay is not None
+        return Replay(name=name, provider="replay", source=self.replay)
