@@ -4,6 +4,7 @@ The numbers are those of the documents: 000 the JSONL format, 001 the YAML schem
 003 the JSONL shorthand, 004 the rules for AgentMark datasets.
 """
 
+import gzip
 import hashlib
 import json
 import os
@@ -259,13 +260,35 @@ class Test002FormatDetection:
     def test_yaml_by_its_extension(self, folder, name):
         assert folder.load(folder.write(name, YAML % "a")).ids == ["a"]
 
-    def test_the_extension_decides_and_not_the_content(self, folder):
-        assert isinstance(folder.error(folder.write("a.jsonl", YAML % "a")), agentv.DatasetParseError)
-        assert isinstance(folder.error(folder.write("b.yaml", ROW % "a")), agentv.InvalidDatasetError)
+    NAMES = ["a.jsonl", "a.yaml", "a.json", "a.txt", "a.csv", "a", "a.toml"]
+    CONTENTS = [
+        ROW % "a",
+        "\ufeff\n" + ROW % "a" + ROW % "b",
+        YAML % "a",
+        '{"dataset": "x", "evalcases": [%s]}' % (ROW % "a"),
+        '{\n  "execution": {"cases": 1},\n  "tests": [%s]\n}' % (ROW % "a"),
+    ]
+
+    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize("content", CONTENTS)
+    def test_a_named_file_is_read_by_its_content_whatever_its_extension(self, folder, name, content):
+        assert folder.load(folder.write(name, content)).ids[0] == "a"
+
+    def test_a_compressed_file_is_recognized_too(self, folder):
+        assert folder.load(folder.write("a.gz", gzip.compress((ROW % "a").encode()))).ids == ["a"]
+
+    def test_the_extension_suggests_a_format_where_the_content_says_nothing(self, folder):
+        assert isinstance(folder.error(folder.write("a.jsonl", "{bad")), agentv.DatasetParseError)
+        assert isinstance(folder.error(folder.write("b.yaml", "key: 1")), agentv.InvalidDatasetError)
+
+    def test_in_a_folder_other_extensions_are_not_looked_at(self, folder):
+        for name in self.NAMES:
+            folder.write(f"evals/{name.replace('a', name.removeprefix('a.'), 1)}", ROW % name)
+        assert folder.load("evals").ids == ["a.jsonl"]
 
     @pytest.mark.parametrize("name", ["cases.json", "cases.csv", "cases", "cases.yaml.gz", "cases.gz", "cases.toml"])
     def test_unsupported_file_format(self, folder, command, name):
-        error = folder.error(folder.write(name, ROW % "a"))
+        error = folder.error(folder.write(name, '{"question": "x"}\n'))
         assert error.headline == f"Unsupported file format: {name}"
         for suffix in (".yaml", ".yml", ".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst"):
             assert suffix in error.detail

@@ -124,6 +124,10 @@ class DatasetWarning(UserWarning):
         self.hint = hint
 
 
+class MissingSidecarWarning(DatasetWarning):
+    """A dataset without the sidecar it may have: worth a line when it is loaded, and not an error in the file."""
+
+
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 

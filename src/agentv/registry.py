@@ -85,11 +85,16 @@ def _is_path(name: str) -> bool:
     return ".py:" in name
 
 
-READERS: dict[str, tuple[tuple[str, ...], str]] = {
-    "yaml": ((".yaml", ".yml"), "agentv.datasets.formats.yaml_dataset"),
-    "jsonl": ((".jsonl", ".ndjson"), "agentv.datasets.formats.jsonl"),
-}
-"""Dataset formats: the extensions that mean them and the module that reads them."""
+FORMATS = Registry(
+    "agentv.dataset_formats",
+    rows={
+        "yaml": "agentv.datasets.formats.yaml_dataset:YAML",
+        "jsonl": "agentv.datasets.formats.jsonl:JSONL",
+    },
+    aliases={},
+    noun="dataset formats",
+)
+"""Dataset formats, each an instance of `DatasetFormat`; the first that recognizes a file reads it."""
 
 _CONTAINS = "agentv.evaluators.checks.contains"
 _JSON = "agentv.evaluators.checks.json_checks"

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from agentv import load_cases
-from agentv.datasets.formats.insertion import CannotInsert, insert_into_jsonl, insert_into_yaml
+from agentv.datasets.formats.jsonl import JSONL
+from agentv.datasets.formats.yaml_dataset import YAML
 
 WRITER = """
 import json, os, time
@@ -141,7 +142,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_lines_are_added_whatever_the_layout(name):
     data = LAYOUTS[name]
-    new = insert_into_yaml(data, "rubrics", lambda _: ITEMS)
+    new = YAML.insert(data, "rubrics", {"a": ITEMS})
     old_lines, new_lines = data.splitlines(keepends=True), new.splitlines(keepends=True)
     if name == "no last newline":
         old_lines[-1] += b"\n"
@@ -151,22 +152,22 @@ def test_lines_are_added_whatever_the_layout(name):
     text = new.decode("utf-8-sig").translate({0x2028: " ", 0x85: " "})
     (case,) = next(value for value in yaml.safe_load(text).values() if isinstance(value, list) and len(value[0]) > 1)
     assert case["rubrics"] == ITEMS
-    assert insert_into_yaml(new, "rubrics", lambda _: [{"other": 1}]) == new
+    assert YAML.insert(new, "rubrics", {"a": [{"other": 1}]}) == new
 
 
 def test_a_case_in_braces_gets_it_inside_them():
     data = b"evalcases: [{id: a, expected_outcome: x, input: q}, # c\n  {id: b, input: q, expected_outcome: y}]\n"
-    new = insert_into_yaml(data, "rubrics", lambda id: ITEMS if id == "b" else None)
+    new = YAML.insert(data, "rubrics", {"b": ITEMS})
     assert new.splitlines()[0] == data.splitlines()[0]
     assert yaml.safe_load(new)["evalcases"][1] == {"id": "b", "input": "q", "expected_outcome": "y", "rubrics": ITEMS}
 
 
 def test_what_cannot_take_text_is_refused():
     data = b"x: &x 1\nevalcases:\n  - {expected_outcome: x, id: *x}\n"
-    with pytest.raises(CannotInsert):
-        insert_into_yaml(data, "rubrics", lambda _: ITEMS)
-    with pytest.raises(CannotInsert):
-        insert_into_yaml(b"evalcases: \xff", "rubrics", lambda _: ITEMS)
+    with pytest.raises(ValueError, match="write it out"):
+        YAML.insert(data, "rubrics", {"1": ITEMS})
+    with pytest.raises(ValueError, match="UTF-8"):
+        YAML.insert(b"evalcases: \xff", "rubrics", {"a": ITEMS})
 
 
 ROWS = [
@@ -182,7 +183,7 @@ ROWS = [
 
 @pytest.mark.parametrize(("line", "expected"), ROWS)
 def test_only_the_lines_of_json_change_that_get_something(line, expected):
-    assert insert_into_jsonl(line, "rubrics", lambda row: [1] if row["id"] == "a" else None) == expected
+    assert JSONL.insert(line, "rubrics", {"a": [1]}) == expected
 
 
 def test_json_lines_get_rubrics_too(project):

@@ -1,37 +1,40 @@
-"""What every dataset format must do, whatever it looks like on disk: one suite over all of them."""
-
-import json
-from importlib import import_module
+"""What every dataset format must do, whatever it looks like on disk: one suite over all rows of the registry."""
 
 import pytest
 
 import agentv
 from agentv.datasets.discovery import find_datasets
-from agentv.datasets.formats.yaml_writer import write_yaml
-from agentv.registry import READERS
+from agentv.datasets.formats.dataset_format import (
+    Content,
+    ReadOptions,
+    detect,
+    load_format,
+    read_head,
+    suggested,
+)
+from agentv.datasets.source import source_of
+from agentv.registry import FORMATS
 
 CASES = [
     {"id": "a", "expected_outcome": "x", "input": "q", "expected_output": "r"},
     {"id": "b", "expected_outcome": "y", "input": [{"role": "user", "content": "q"}], "metadata": {"k": [1, None]}},
     {"id": "c", "expected_outcome": "z", "input": "q", "evaluators": [{"type": "contains", "value": "w"}]},
 ]
-SUFFIXES = [(kind, suffix) for kind, (suffixes, _) in READERS.items() for suffix in suffixes]
+SUFFIXES = [(name, suffix) for name in FORMATS.names() for suffix in load_format(name).suffixes]
 
 
 @pytest.fixture(params=SUFFIXES, ids=lambda row: row[1])
 def make(request, tmp_path):
-    kind, suffix = request.param
+    """Writes rows as the format does, into a file with one of its extensions."""
+    name, suffix = request.param
 
-    def write(rows):
-        path = tmp_path / f"d{suffix}"
-        if kind == "yaml":
-            with path.open("wb") as stream:
-                write_yaml({}, "evalcases", rows, stream)
-        else:
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-            (tmp_path / "d.yaml").write_text("dataset: d\n", encoding="utf-8")
+    def write(rows, file=f"d{suffix}"):
+        path = tmp_path / file
+        source = source_of(str(path), name)
+        source.format.write(Content({"dataset": "d"}, ((row, None) for row in rows)), str(path))
         return path
 
+    write.kind = name
     return write
 
 
@@ -39,10 +42,17 @@ def ignore(_):
     pass
 
 
-def test_the_module_has_the_two_functions_of_a_reader():
-    for _, module in READERS.values():
-        assert callable(import_module(module).open_document)
-        assert callable(import_module(module).batches)
+def test_its_extension_suggests_it_and_its_content_is_recognized(make, tmp_path):
+    path = make(CASES)
+    assert suggested(str(path)) == [make.kind]
+    assert load_format(make.kind).sniff(read_head(str(path)), str(path))
+    assert detect(str(make(CASES, "d.unknown"))) == make.kind
+
+
+@pytest.mark.parametrize("head", [b"", b"\0\xff\xfe", b"hello", b"[]", b"{", b"{}\n{}", b"a: 1", b"PK\3\4", b"<html>"])
+@pytest.mark.parametrize("name", FORMATS.names())
+def test_no_format_recognizes_what_is_not_a_dataset(name, head):
+    assert not load_format(name).sniff(head, "d.txt")
 
 
 def test_the_cases_are_the_same_in_every_format(make):
@@ -61,10 +71,9 @@ def test_rows_stand_on_the_lines_they_were_written_on(make):
 
 def test_a_document_can_be_read_any_number_of_times(make):
     (source,) = find_datasets(str(make(CASES)), ignore, ignore)
-    reader = import_module(READERS[source.kind][1])
-    document = reader.open_document(source)
+    document = source.format.open(source)
     once, twice = (
-        [row for batch in reader.batches(document, plain=False, max_line_bytes=1000) for row in batch.rows]
+        [row for batch in source.format.read(document, ReadOptions(max_line_bytes=1000)) for row in batch.rows]
         for _ in range(2)
     )
     assert once == twice == CASES
@@ -72,12 +81,26 @@ def test_a_document_can_be_read_any_number_of_times(make):
 
 @pytest.mark.parametrize("bad", ["text", 5, ["list"]])
 def test_a_row_that_is_no_object_is_an_error_with_its_line(make, bad):
+    path = make([CASES[0], bad])
     with pytest.raises(agentv.DatasetError, match="Expected") as caught:
-        agentv.load_cases(make([CASES[0], bad]))
+        agentv.load_cases(path)
     assert caught.value.line > 1
-    assert caught.value.path.endswith(("d.yaml", "d.yml", "d.jsonl", "d.ndjson"))
+    assert caught.value.path == str(path)
 
 
 def test_no_rows_at_all_is_an_error(make):
     with pytest.raises(agentv.DatasetError, match="No cases in"):
         agentv.load_cases(make([]))
+
+
+def test_a_key_is_inserted_once_into_the_cases_it_is_for(make):
+    path = make(CASES)
+    inserted = load_format(make.kind).insert(path.read_bytes(), "rubrics", {"b": ["Says it"]})
+    path.write_bytes(inserted)
+    assert [len(case.rubrics) for case in agentv.load_cases(path)] == [0, 1, 0]
+    assert load_format(make.kind).insert(inserted, "rubrics", {"b": ["Other"]}) == inserted
+
+
+def test_the_text_of_a_good_file_has_no_problems(make):
+    (source,) = find_datasets(str(make(CASES)), ignore, ignore)
+    assert list(source.format.lint(source.format.open(source), ReadOptions())) == []

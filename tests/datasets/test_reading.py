@@ -144,7 +144,7 @@ class TestSkipping:
 
     def test_a_file_of_which_nothing_is_left_is_an_error(self, folder):
         error = folder.error(folder.write("d.jsonl", "{bad}\n{worse}\n"), on_error="skip")
-        assert error.detail == "The file holds no cases: no line of it is a case"
+        assert error.detail == "None of its cases can be used"
 
     def test_a_broken_archive_is_an_error(self, folder):
         folder.write("d.jsonl.gz", gzip.compress(line().encode())[:-4])

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from agentv.datasets.selection import selection
-
 WAYS = ["load", "stream"]
 SAMPLE_OF_FIVE = ["even-14", "odd-37", "odd-41", "odd-93", "even-98"]
 
@@ -220,5 +218,4 @@ class TestTogether:
             assert command("cases", "d.jsonl", *option).code == 2
 
     def test_nothing_selected_means_everything(self, select):
-        assert selection().needs_two_passes is False
         assert len(select()) == 100

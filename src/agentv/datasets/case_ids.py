@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-from agentv.datasets.case.shorthand import is_message
 from agentv.support.hash_set import HashTable
 
 
@@ -30,10 +27,12 @@ class IdSet:
         self._seen: set[str] = set()
 
     def repeats(self, ids: Sequence[str]) -> list[int]:
-        fresh = set(ids)
-        if len(fresh) == len(ids) and self._seen.isdisjoint(fresh):
-            self._seen |= fresh
-            return []
+        before = len(self._seen)
+        if self._seen.isdisjoint(ids):
+            self._seen.update(ids)
+            if len(self._seen) == before + len(ids):
+                return []
+            return [position for position, id in enumerate(ids) if id in ids[:position]]
         found = []
         for position, id in enumerate(ids):
             if id in self._seen:
@@ -54,38 +53,3 @@ class PackedIds:
 
     def repeats(self, ids: Sequence[str]) -> list[int]:
         return self._seen.add(list(map(hash, ids)))
-
-
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-_OURS = ("id", "expected_outcome", "outcome", "criteria")
-
-
-def is_agentmark_row(row: Any) -> bool:
-    """Whether a first row of JSONL says by its shape that the file is AgentMark's."""
-    return holds_variables(row) and not any(key in row for key in _OURS)
-
-
-def holds_variables(row: Any) -> bool:
-    """Whether a row's input is an object that is no message."""
-    return isinstance(row, dict) and isinstance(row.get("input"), dict) and not is_message(row["input"])
-
-
-def item_name(value: Any) -> str:
-    """The name AgentMark gives an item: from its input alone, the same in both tools."""
-    text = _CANONICAL.encode(value)
-    return hashlib.md5(text.encode("ascii"), usedforsecurity=False).hexdigest()[:12]
-
-
-class ItemNames:
-    """Names for the rows of one dataset; a repeated input gets `-2`, `-3` and so on."""
-
-    def __init__(self) -> None:
-        self._seen = PackedIds()
-        self._counts: dict[str, int] = {}
-
-    def name(self, value: Any) -> str:
-        name = item_name(value)
-        if not self._seen.repeats((name,)):
-            return name
-        self._counts[name] = self._counts.get(name, 1) + 1
-        return f"{name}-{self._counts[name]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,20 +10,23 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.case.header import AGENTMARK
+from agentv.datasets.case.agentmark import AGENTMARK
 from agentv.datasets.case.keys import CASE_LIST_KEYS
-from agentv.datasets.dataset import OpenDataset, Options
-from agentv.datasets.formats.jsonl import read_lines
-from agentv.datasets.formats.lines import open_for_writing
-from agentv.datasets.formats.yaml_parser import Map
+from agentv.datasets.dataset import Dataset, Options
+from agentv.datasets.formats.dataset_format import (
+    Content,
+    DatasetFormat,
+    ReadOptions,
+    known_suffixes,
+    load_format,
+    suggested,
+)
 from agentv.datasets.formats.yaml_scalars import WrittenInt
-from agentv.datasets.formats.yaml_writer import write_mapping, write_yaml
 from agentv.datasets.loader import CaseSource, Stopping
 from agentv.datasets.selection import Selection
-from agentv.datasets.source import Source, base_of, require_kind
+from agentv.datasets.source import SIDECAR_SUFFIXES, Source, source_of, unsupported
 from agentv.errors import AgentvError, DatasetError, DatasetWarning, UsageError
 from agentv.model.case import EvalCase
-from agentv.model.values import to_json
 
 _OUTCOMES = ("expected_outcome", "outcome", "criteria")
 
@@ -37,14 +39,18 @@ class Converted(msgspec.Struct, frozen=True):
 
 
 class Conversion:
-    """A dataset that was read without an error, and the place where it is to be written."""
+    """A dataset that was read without an error, and where it is to be written."""
 
     def __init__(self, source: Source, target: str, options: Options, *, overwrite: bool) -> None:
         self._source = source
         self._options = options
-        self._target = Source((target,), base_of(target), require_kind(target))
-        self._dataset = OpenDataset(source, options, Stopping(_ignore))
-        self._outputs = self._output_files()
+        kinds = [name for name in suggested(target) if type(load_format(name)).write is not DatasetFormat.write]
+        if not kinds:
+            raise unsupported(target, known_suffixes())
+        self._target = source_of(target, kinds[0])
+        self._dataset = Dataset(source, options, Stopping(_ignore))
+        sidecar = (self._target.base + SIDECAR_SUFFIXES[0],) if self._target.format.has_sidecar else ()
+        self._outputs = (target, *sidecar)
         self._check_outputs(overwrite)
 
     def run(self) -> Converted:
@@ -52,7 +58,9 @@ class Conversion:
         before = self._checked_cases()
         kept = {path: Path(path).read_bytes() for path in self._outputs if os.path.exists(path)}
         try:
-            self._write()
+            document = self._dataset.document if self._source.kind == self._target.kind else None
+            content = Content(self._header(), self._rows(), document)
+            self._target.format.write(content, self._target.path)
             return Converted(self._outputs, self._compare(before))
         except BaseException as error:
             self._put_back(kept)
@@ -77,10 +85,6 @@ class Conversion:
             pass
         return lambda: self._cases(self._source)
 
-    def _output_files(self) -> tuple[str, ...]:
-        path = self._target.files[0]
-        return (path,) if self._target.kind == "yaml" else (path, self._target.base + ".yaml")
-
     def _check_outputs(self, overwrite: bool) -> None:
         inputs = {os.path.realpath(path) for path in self._source.files}
         sidecar = self._dataset.document.header_path
@@ -100,78 +104,31 @@ class Conversion:
         if not os.path.isdir(folder):
             raise UsageError(f"No such folder: {folder}", hint=f"mkdir -p {folder}")
 
-    def _write(self) -> None:
-        header = self._header()
-        path = self._outputs[0]
-        if self._source.kind == self._target.kind == "yaml" and (text := self._with_name()) is not None:
-            Path(path).write_bytes(text)
-        elif self._target.kind == "yaml":
-            with open_for_writing(path) as stream:
-                write_yaml(header, CASE_LIST_KEYS[0], self._rows(), stream)
-        else:
-            with open_for_writing(path) as stream:
-                for line in self._lines():
-                    stream.write(line + b"\n")
-            with Path(self._outputs[1]).open("wb") as stream:
-                write_mapping(header, stream)
-
     def _header(self) -> dict[str, Any]:
         """The keys around the cases; what the file's name or its rows implied is written out."""
         written = _plain(self._dataset.document.header)
         header = {key: value for key, value in written.items() if key not in CASE_LIST_KEYS}
         named = ("dataset", "name")
         header = {"dataset": self._dataset.header.dataset} | {k: v for k, v in header.items() if k not in named}
-        if self._dataset.agentmark:
+        if self._dataset.is_agentmark:
             header["format"] = AGENTMARK
         return header
 
-    def _with_name(self) -> bytes | None:
-        """The YAML text itself, comments and all, with the implied name put in; None when it cannot be put in."""
-        text = Path(self._source.files[0]).read_bytes()
-        document = self._dataset.document.header
-        if any(isinstance(document.get(key), str) and document[key].strip() for key in ("dataset", "name")):
-            return text
-        assert isinstance(document, Map)
-        first = min((mark.line for mark in document.keys_at.values()), default=None)
-        if first is None or any(mark.column for mark in document.keys_at.values()) or "dataset" in document:
-            return None
-        lines = text.split(b"\n")
-        end = b"\r" if lines[0].endswith(b"\r") else b""
-        named = io.BytesIO()
-        write_mapping({"dataset": self._dataset.header.dataset}, named)
-        return b"\n".join([*lines[:first], named.getvalue().rstrip(b"\n") + end, *lines[first:]])
+    def _rows(self) -> Iterator[tuple[dict[str, Any], bytes | None]]:
+        """The rows as plain data, each with its JSON text where it was written as JSON.
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        """The rows as they were written, as plain data."""
+        A row must no longer depend on the document around it: under `tests` an outcome may be left out.
+        """
         document = self._dataset.document
-        if document.cases is not None:
-            for row in document.cases:
-                yield self._self_standing(_plain(row))
-            return
-        for line in self._raw_lines():
-            yield msgspec.json.decode(line)
-
-    def _lines(self) -> Iterator[bytes]:
-        if self._source.kind == "jsonl":
-            yield from self._raw_lines()
-            return
-        for row in self._rows():
-            yield to_json(row)
-
-    def _raw_lines(self) -> Iterator[bytes]:
-        for file in self._source.files:
-            for number, line in read_lines(file, self._options.max_line_bytes):
-                assert isinstance(line, bytes)
-                text = line.strip(b" \t\r")
-                if text:
-                    yield text.removeprefix(b"\xef\xbb\xbf") if number == 1 else text
-
-    def _self_standing(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row that no longer leans on the document it stood in: under `tests` an outcome may be left out."""
-        lists_tests = self._dataset.document.lists_tests and not self._dataset.agentmark
-        if lists_tests and all(row.get(key) is None for key in _OUTCOMES):
-            return {**row, "expected_outcome": ""}
-        return row
+        lists_tests = document.lists_tests and not self._dataset.is_agentmark
+        options = ReadOptions(max_line_bytes=self._options.max_line_bytes)
+        for batch in self._source.format.read(document, options):
+            for offset, row in enumerate(batch.rows):
+                if row is not None:
+                    data = _plain(row)
+                    if lists_tests and all(data.get(key) is None for key in _OUTCOMES):
+                        data["expected_outcome"] = ""
+                    yield data, batch.lines[offset] if batch.lines else None
 
     def _compare(self, cases: Callable[[], Iterator[EvalCase]]) -> int:
         """How many cases there are, after each was found equal to the one it came from."""

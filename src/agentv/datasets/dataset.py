@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from importlib import import_module
 from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
 
-from agentv.datasets.case.builder import CaseBuilder, Rules
-from agentv.datasets.case.fast_path import PlainBuilder
-from agentv.datasets.case.header import AGENTMARK, Header, guideline_patterns, is_header, read_header
-from agentv.datasets.case.keys import CASE_LIST_KEYS
-from agentv.datasets.case_ids import PackedIds, SeenIds, is_agentmark_row
+from agentv.datasets.case.agentmark import AGENTMARK
+from agentv.datasets.case.builder import CaseBuilder
+from agentv.datasets.case.header import Header, guideline_patterns, read_header
+from agentv.datasets.case_ids import PackedIds, SeenIds
 from agentv.datasets.files import FileFinder, project_root
+from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Row
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
-from agentv.datasets.formats.rows import BadRow, Batch, Document, PlainRow, Reader, Row
 from agentv.datasets.formats.yaml_parser import locate
-from agentv.datasets.source import Source
-from agentv.errors import DatasetError, DatasetParseError, DatasetWarning, InvalidCaseError, InvalidDatasetError
+from agentv.datasets.source import SIDECAR_SUFFIXES, Source
+from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError
 from agentv.model.case import EvalCase, Origin, Place
-from agentv.registry import READERS
 from agentv.settings.diagnostics import Problem, Problems
 
 _MOST_EXPECTED = 1 << 20
@@ -47,10 +44,6 @@ class Sink(Protocol):
         ...
 
 
-class MissingSidecarWarning(DatasetWarning):
-    """A JSONL file without a sidecar: worth a line when it is loaded, and no fault of the file."""
-
-
 BadCase = tuple[list[DatasetError], EvalCase | None]
 
 
@@ -61,8 +54,8 @@ class Options(msgspec.Struct, frozen=True):
     max_line_bytes: int = MAX_LINE_BYTES
 
 
-class OpenDataset:
-    """A dataset whose header was read. Its cases can be read any number of times."""
+class Dataset:
+    """A dataset whose settings were read. Its cases can be read any number of times."""
 
     def __init__(self, source: Source, options: Options, sink: Sink) -> None:
         self.source = source
@@ -70,26 +63,34 @@ class OpenDataset:
         self._sink = sink
         self._told: set[str] = set()
         self._first_uses: dict[str, tuple[int, str, int]] | None = None
-        self._reader: Reader = import_module(READERS[source.kind][1])
-        self.document: Document = self._reader.open_document(source)
+        self.document: Document = source.format.open(source)
         self.root = project_root(source.folder)
         self.finder = FileFinder(source.folder, self.root, allow_outside=options.allow_outside_files)
         self.header = self._read_header()
-        self.agentmark = self._is_agentmark()
-        self._plain = PlainBuilder(self.header)
-        self._warn_of_sidecar()
+        self.is_agentmark = (self.header.format or (AGENTMARK if self.document.is_agentmark else "")) == AGENTMARK
+        for warning in self.document.warnings:
+            sink.warning(warning)
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """How the format reads the rows."""
+        plain = not self.is_agentmark and not self.header.prompts
+        return ReadOptions(plain, self.options.max_line_bytes)
 
     def batches(self, seen: SeenIds | None) -> Iterator[list[EvalCase]]:
         """All cases, a batch at a time. With `seen`, an id that was there before is an error."""
-        builder = CaseBuilder(self._rules())
-        origins = {file: self._origin(file) for file in self.source.files}
-        rows = self._reader.batches(
-            self.document,
-            plain=not self.agentmark and not self.header.prompts,
-            max_line_bytes=self.options.max_line_bytes,
+        builder = CaseBuilder(
+            self.header,
+            self.finder,
+            is_agentmark=self.is_agentmark,
+            outcome_optional=self.document.lists_tests,
+            settings_file=self.document.header_path or self.source.base + SIDECAR_SUFFIXES[0],
         )
+        patterns = guideline_patterns(self.source.folder, self.root)
+        folder = os.path.realpath(self.source.folder)
+        origins = {file: Origin(file, self.header.dataset, folder, self.root, patterns) for file in self.source.files}
         count = bad = 0
-        for batch in rows:
+        for batch in self.source.format.read(self.document, self.read_options):
             cases, bad_ones = self._build(builder, batch, Place(origins[batch.file], batch.line))
             # An id used twice on an earlier line comes before whatever is wrong on a later one.
             if seen is not None and not count:
@@ -112,45 +113,58 @@ class OpenDataset:
         return min(estimate, _MOST_EXPECTED)
 
     def _build(self, builder: CaseBuilder, batch: Batch, place: Place) -> tuple[list[EvalCase], list[BadCase]]:
-        whole = self._plain.cases(batch.rows, place)
-        if whole is not None:
-            return whole, []
         cases: list[EvalCase] = []
         bad: list[BadCase] = []
-        for offset, row in enumerate(batch.rows):
+        rows, offset = batch.rows, 0
+        while (offset := builder.add_plain(rows, place, offset, cases)) < len(rows):
+            row = rows[offset]
             if type(row) is PlainRow:
-                case = self._plain.case(row, place, offset)
-                if case is not None:
-                    cases.append(case)
-                    continue
                 row = msgspec.json.decode(batch.lines[offset])
-            if row is None:
-                continue
-            case, errors = self._build_one(builder, row, place, offset)
-            if errors:
-                bad.append((errors, case))
-                if self._sink.stops_at_first:
-                    break
-            elif case is not None:
-                cases.append(case)
+            if row is not None:
+                case, errors = self._build_one(builder, row, place, offset)
+                if errors:
+                    bad.append((errors, case))
+                    if self._sink.stops_at_first:
+                        break
+                elif case is not None:
+                    cases.append(case)
+            offset += 1
         return cases, bad
 
     def _build_one(
         self, builder: CaseBuilder, row: Row, place: Place, offset: int
     ) -> tuple[EvalCase | None, list[DatasetError]]:
+        path, line = place.origin.path, place.line + offset
         if isinstance(row, BadRow):
-            return None, [self._unparsable(row, place, offset)]
+            return None, [self.source.format.row_error(row, path, line)]
         assert isinstance(row, dict)
         problems = Problems()
         case = builder.build(row, place, offset, problems)
+        return case, self._errors(problems, row, path, line)
+
+    def _errors(self, problems: Problems, data: Any, path: str, line: int) -> list[DatasetError]:
+        """The errors among the problems of a row or of the settings, each with its place; warnings are passed on."""
         errors: list[DatasetError] = []
         for problem in problems:
-            line, column = _position(row, problem, place.line + offset)
+            mark = locate(data, problem.path)
+            at, column = (line, None) if mark is None else mark
             if problem.severity == "warning":
-                self._warn(problem, place.origin.path, line, column)
-            else:
-                errors.append(_case_error(problem, place.origin.path, line, column))
-        return case, errors
+                self._warn(problem, path, at, column)
+                continue
+            in_header = data is self.document.header
+            kind, noun = (InvalidDatasetError, "dataset") if in_header else (InvalidCaseError, "eval case")
+            errors.append(
+                kind(
+                    f"Invalid {noun} at line {at} in {path}",
+                    problem.message,
+                    problem.hint,
+                    path=path,
+                    line=at,
+                    column=column,
+                    field=problem.field,
+                )
+            )
+        return errors
 
     def _unique(self, cases: list[EvalCase], seen: SeenIds, before: int) -> list[EvalCase]:
         """The cases whose id is new, after `before` others. A repeat is looked up first: hashes may collide."""
@@ -188,62 +202,16 @@ class OpenDataset:
 
     def _again(self) -> Iterator[EvalCase]:
         """All cases once more, those with repeated ids too; nothing is reported a second time."""
-        for cases in OpenDataset(self.source, self.options, Quiet()).batches(None):
+        for cases in Dataset(self.source, self.options, Quiet()).batches(None):
             yield from cases
 
     def _read_header(self) -> Header:
         problems = Problems()
-        data = self.document.header
-        if self.source.kind == "jsonl":
-            data = {key: value for key, value in data.items() if key not in CASE_LIST_KEYS}
-            # Of a file that is somebody else's one warning is enough; its keys are none of ours.
-            data = data if is_header(data) else {}
-        header = read_header(data, self.source.name, self.finder, problems)
-        path = self.document.header_path or self.source.path
-        errors: list[DatasetError] = []
-        for problem in problems:
-            line, column = _position(self.document.header, problem, 1)
-            if problem.severity == "warning":
-                self._warn(problem, path, line, column)
-            else:
-                errors.append(_header_error(problem, path, line, column))
+        header = read_header(self.document.header, self.source.name, self.finder, problems)
+        errors = self._errors(problems, self.document.header, self.document.header_path or self.source.path, 1)
         if errors:
             self._sink.bad_dataset(errors)
         return header
-
-    def _is_agentmark(self) -> bool:
-        if self.header.format is not None:
-            return self.header.format == AGENTMARK
-        return self.source.kind == "jsonl" and is_agentmark_row(self.document.first_row)
-
-    def _warn_of_sidecar(self) -> None:
-        if self.source.kind != "jsonl":
-            return
-        path = self.document.header_path
-        if path is None:
-            if not self.agentmark:
-                missing = self.source.base + ".yaml"
-                message = (
-                    f"Sidecar metadata file not found: {missing}\n  Using defaults: target=default, evaluator=llm_judge"
-                )
-                self._sink.warning(MissingSidecarWarning(message, path=missing))
-            return
-        header = self.document.header
-        if any(key in header for key in CASE_LIST_KEYS):
-            message = f"{path}: its list of cases is not read, only its settings: the cases are in {self.source.path}"
-            self._sink.warning(DatasetWarning(message, path=path))
-        elif not is_header(header):
-            message = f"{path} has none of the keys of a sidecar, and is taken as one for its name"
-            self._sink.warning(DatasetWarning(message, path=path))
-
-    def _rules(self) -> Rules:
-        settings_file = self.document.header_path or self.source.base + ".yaml"
-        return Rules(self.header, self.finder, self.agentmark, self.document.lists_tests, settings_file)
-
-    def _origin(self, file: str) -> Origin:
-        patterns = guideline_patterns(self.source.folder, self.root)
-        folder = os.path.realpath(self.source.folder)
-        return Origin(file, self.header.dataset, folder, self.root, patterns)
 
     def _warn(self, problem: Problem, path: str, line: int, column: int | None) -> None:
         """Says a thing once per file, however many cases it is true of, unless all of them are asked for."""
@@ -257,36 +225,11 @@ class OpenDataset:
             DatasetWarning(message, path=path, line=line, column=column, field=problem.field, hint=problem.hint)
         )
 
-    def _unparsable(self, row: BadRow, place: Place, offset: int) -> DatasetError:
-        line, path = place.line + offset, place.origin.path
-        if self.source.kind == "yaml":
-            return InvalidCaseError(
-                f"Invalid eval case at line {line} in {path}",
-                row.what,
-                row.hint,
-                path=path,
-                line=line,
-                column=row.column,
-            )
-        at = "" if row.column is None else f", at column {row.column}"
-        return DatasetParseError(
-            f"Failed to parse JSONL file: {path}",
-            f"Line {line}: Invalid JSON - {row.what}{at}",
-            row.hint or "Each line must be a complete JSON object",
-            path=path,
-            line=line,
-            column=row.column,
-        )
-
     def _no_cases(self, bad: int) -> DatasetError:
         path = self.source.path
         empty = all(os.path.getsize(file) == 0 for file in self.source.files)
-        what = "it is empty" if empty else "no line of it is a case" if bad else "every line of it is blank"
-        if self.source.kind == "yaml":
-            what = "none of its cases can be used" if bad else "its list is empty"
-        return InvalidDatasetError(
-            f"No cases in {path}", f"The file holds no cases: {what}", "A dataset needs at least one case", path=path
-        )
+        what = "The file is empty" if empty else "None of its cases can be used" if bad else "It contains no cases"
+        return InvalidDatasetError(f"No cases in {path}", what, "A dataset needs at least one case", path=path)
 
 
 class Quiet:
@@ -303,35 +246,6 @@ class Quiet:
 
     def bad_case(self, errors: list[DatasetError], case: EvalCase | None) -> None:
         pass
-
-
-def _position(row: Any, problem: Problem, line: int) -> tuple[int, int | None]:
-    mark = locate(row, problem.path)
-    return (line, None) if mark is None else (mark.line, mark.column)
-
-
-def _case_error(problem: Problem, path: str, line: int, column: int | None) -> DatasetError:
-    return InvalidCaseError(
-        f"Invalid eval case at line {line} in {path}",
-        problem.message,
-        problem.hint,
-        path=path,
-        line=line,
-        column=column,
-        field=problem.field,
-    )
-
-
-def _header_error(problem: Problem, path: str, line: int, column: int | None) -> DatasetError:
-    return InvalidDatasetError(
-        f"Invalid dataset at line {line} in {path}",
-        problem.message,
-        problem.hint,
-        path=path,
-        line=line,
-        column=column,
-        field=problem.field,
-    )
 
 
 def _duplicate(case: EvalCase, path: str, line: int) -> DatasetError:

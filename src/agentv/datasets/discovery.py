@@ -1,4 +1,4 @@
-"""Paths, folders and globs → datasets: one per file, shards joined, sidecars and files of results set aside."""
+"""Paths, folders and globs → datasets: one per file, shards joined, sidecars and files of results left out."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
-from agentv.datasets.case.keys import CASE_LIST_KEYS
-from agentv.datasets.formats.jsonl import first_row, sidecar_of
-from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
-from agentv.datasets.source import Source, base_of, data_files, dataset_base, kind_of, require_kind, shard_of
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, DatasetWarning, InvalidDatasetError
+from agentv.datasets.formats.dataset_format import detect, known_suffixes, load_format, suffix_of, suggested
+from agentv.datasets.source import (
+    Source,
+    data_files,
+    dataset_base,
+    may_have_sidecar,
+    require_format,
+    shard_of,
+    source_of,
+)
+from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError
 from agentv.settings.diagnostics import nearest
 from agentv.support import globs
 
 _MAGIC = re.compile(r"[*?\[{]")
-_CASE_LIST = re.compile(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
-_WHAT_DATASETS_ARE = "Datasets are .yaml, .yml and .jsonl files with cases"
 _SHOWN = 10
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 Warn = Callable[[DatasetWarning], None]
@@ -33,59 +35,75 @@ def _stop(error: DatasetError) -> None:
 
 
 def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> list[Source]:
-    """The datasets that `paths` name. `note` is told of files that a folder or glob holds and that are no datasets.
+    """The datasets that `paths` name. `note` receives each file of a folder or glob that is not a dataset.
 
-    `fail` is told what is wrong with a file; when it returns, the file is left out and the search goes on.
+    `fail` receives the error of a file that cannot be used; if it returns, the file is left out and the search goes on.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    given = [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(each) for each in paths]
     if not given:
         raise DatasetNotFoundError("No dataset was named", hint="Give a file, a folder or a glob")
-    files: dict[str, bool] = {}
-    for path in [os.fspath(each) for each in given]:
-        if os.path.isdir(path):
-            files |= {found: files.get(found, False) for found in files_in(path)}
+    kinds: dict[str, str] = {}
+    named: set[str] = set()
+    for path in given:
+        found: list[tuple[str, str]] = []
+        if os.path.isdir(path) and detect(path) is None:
+            found = files_in(path)
         elif globs.has_magic(path) and not os.path.exists(path):
-            files |= {found: files.get(found, False) for found in _in_glob(path)}
+            found = _in_glob(path)
         else:
-            files[_existing(path)] = True
-    named = {path for path, by_name in files.items() if by_name}
+            kinds[path] = _existing(path)
+            named.add(path)
+        for each, kind in found:
+            kinds.setdefault(each, kind)
     passed_over: list[str] = []
-    kept = named | _datasets_only([path for path in files if path not in named], named, passed_over.append, fail)
-    sources = list(_joined([path for path in files if path in kept], named, warn, fail))
+    by_base: dict[str, list[str]] = {}
+    for path in kinds:
+        if may_have_sidecar(path):
+            by_base.setdefault(dataset_base(path), []).append(path)
+    kept = {
+        path: kind
+        for path, kind in kinds.items()
+        if path in named or _is_dataset(path, kind, by_base, passed_over.append, fail)
+    }
+    sources = list(_joined(kept, named, warn, fail))
     if not sources:
-        shown = ", ".join(os.fspath(each) for each in given)
-        raise DatasetNotFoundError(f"No dataset found in {shown}", _some_of(passed_over), _WHAT_DATASETS_ARE)
+        more = len(passed_over) - _SHOWN
+        shown = "\n".join([*passed_over[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
+        hint = f"Datasets are files with cases: {', '.join(known_suffixes())}"
+        raise DatasetNotFoundError(f"No dataset found in {', '.join(given)}", shown, hint)
     for each in passed_over:
         note(each)
     return sources
 
 
-def _some_of(passed_over: list[str]) -> str:
-    more = len(passed_over) - _SHOWN
-    return "\n".join([*passed_over[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
-
-
 def _existing(path: str) -> str:
     if os.path.exists(path):
-        require_kind(path)
-    else:
-        folder = os.path.dirname(path) or "."
-        names = os.listdir(folder) if os.path.isdir(folder) else []
-        near = nearest(os.path.basename(path), names)
-        hint = f"Did you mean '{os.path.join(os.path.dirname(path), near)}'?" if near else ""
-        raise DatasetNotFoundError(f"No such file{'' if kind_of(path) else ' or folder'}: {path}", hint=hint, path=path)
-    return path
+        return require_format(path)
+    folder = os.path.dirname(path) or "."
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    near = nearest(os.path.basename(path), names)
+    hint = f"Did you mean '{os.path.join(os.path.dirname(path), near)}'?" if near else ""
+    raise DatasetNotFoundError(f"No such file{'' if suggested(path) else ' or folder'}: {path}", hint=hint, path=path)
 
 
-def files_in(folder: str) -> list[str]:
-    """The files below a folder that may be datasets, in path order."""
-    found = [
-        os.path.join(parent, name)
-        for parent in folders_in(folder)
-        for name in os.listdir(parent)
-        if kind_of(name) and not name.startswith(".") and os.path.isfile(os.path.join(parent, name))
-    ]
-    return sorted(found, key=lambda path: path.split(os.sep))
+def files_in(folder: str) -> list[tuple[str, str]]:
+    """The files below a folder, and the folders, that may be datasets, each with its format, in path order."""
+    found: list[tuple[str, str]] = []
+    for parent in folders_in(folder):
+        if parent != folder and (kind := detect(parent)):
+            found.append((parent, kind))
+            continue
+        paths = [os.path.join(parent, name) for name in os.listdir(parent) if not name.startswith(".")]
+        found += _candidates(path for path in paths if os.path.isfile(path))
+    return sorted(found, key=lambda each: each[0].split(os.sep))
+
+
+def _candidates(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Files whose extension suggests a format, with that format; no other file is opened."""
+    for path in paths:
+        kind = detect(path, by_extension=True)
+        if kind is not None:
+            yield path, kind
 
 
 def folders_in(folder: str) -> list[str]:
@@ -103,17 +121,16 @@ def _is_skipped(parent: str, name: str) -> bool:
     return os.path.exists(os.path.join(parent, name, "pyvenv.cfg"))
 
 
-def _in_glob(pattern: str) -> list[str]:
+def _in_glob(pattern: str) -> list[tuple[str, str]]:
     """Files that fit; `{a,b}` is ours to expand, the standard library does the rest."""
     fitting = {path for each in _braces(pattern) for path in glob.glob(each, recursive=True) if os.path.isfile(path)}
-    files = sorted((path for path in fitting if kind_of(path)), key=lambda path: path.split(os.sep))
-    if not files:
-        seen = (
-            f"{len(fitting)} files fit, none of them a .yaml, .yml or .jsonl" if fitting else "Nothing fits the pattern"
-        )
-        raise DatasetNotFoundError(f"No dataset found: {pattern}", seen, path=pattern)
+    found = sorted(_candidates(fitting), key=lambda each: each[0].split(os.sep))
+    if not found:
+        seen = f"{len(fitting)} files fit, none of them a dataset" if fitting else "Nothing fits the pattern"
+        hint = f"Datasets are files with cases: {', '.join(known_suffixes())}" if fitting else ""
+        raise DatasetNotFoundError(f"No dataset found: {pattern}", seen, hint, path=pattern)
     written_out = os.path.dirname(_MAGIC.split(pattern, maxsplit=1)[0])
-    return [path for path in files if not _passes_skipped(path, written_out)]
+    return [each for each in found if not _passes_skipped(each[0], written_out)]
 
 
 def _passes_skipped(path: str, written_out: str) -> bool:
@@ -137,98 +154,49 @@ def _braces(pattern: str) -> Iterator[str]:
         yield from _braces(pattern[:start] + option + pattern[end + 1 :])
 
 
-def _datasets_only(candidates: list[str], named: set[str], note: Note, fail: Fail) -> set[str]:
-    """What a folder or glob found, without sidecars, other YAML and files of results."""
-    by_base = {dataset_base(path): path for path in [*candidates, *named] if kind_of(path) == "jsonl"}
-    kept = set()
-    for path in candidates:
-        try:
-            reason = _why_not(path, by_base)
-        except DatasetError as error:
-            fail(error)
-            continue
-        if reason is None:
-            kept.add(path)
-        elif reason:
-            note(f"{path}: passed over, {reason}")
-    return kept
-
-
-def _why_not(path: str, by_base: dict[str, str]) -> str | None:
-    """Why a file is no dataset; empty for a sidecar, which goes without saying; None for a dataset."""
-    if kind_of(path) == "jsonl":
-        if _holds_results(path):
-            return "a file of results"
-        if os.path.basename(path) == "cases.jsonl" and os.path.isfile(os.path.join(os.path.dirname(path), "run.json")):
-            return "the cases of an earlier run"
-        other = by_base[dataset_base(path)]
-        if other != path and not (shard_of(path) and shard_of(other)):
-            raise _two_of_one_name(path, other)
-        return None
-    base = base_of(path)
-    has_cases = _lists_cases(path)
-    if has_cases and base in by_base:
-        raise _two_of_one_name(path, by_base[base])
-    if has_cases:
-        return None
-    return "" if sidecar_of(base) == path and data_files(base) else "no list of cases"
-
-
-def _two_of_one_name(path: str, other: str) -> InvalidDatasetError:
-    hint = "Name the one you mean, or rename one of the two"
-    return InvalidDatasetError(
-        f"Two datasets of one name: {path} and {other}", "Each of them has cases", hint, path=path
-    )
-
-
-def _lists_cases(path: str) -> bool:
-    """Whether a YAML file has a list of cases. One that cannot be read counts only if it looks as if it had one, and so
-    does one with cases under a misspelt name: passed over, nobody would miss them.
-    """
+def _is_dataset(path: str, kind: str, by_base: dict[str, list[str]], note: Note, fail: Fail) -> bool:
+    """Whether a file that a folder or glob gave is a dataset, and not a sidecar, settings, or a file of results."""
     try:
-        data = parse_yaml_file(path)
-        return case_list_key(data) is not None or _misspells_cases(data)
-    except DatasetParseError:
-        # Without its mark and its zeros, text in UTF-16 looks like text.
-        if _CASE_LIST.search(Path(path).read_bytes().lstrip(b"\xff\xfe").replace(b"\0", b"")):
-            raise
+        reason = load_format(kind).why_not(path)
+        if reason is None:
+            _check_name(path, by_base.get(dataset_base(path), []))
+    except DatasetError as error:
+        fail(error)
         return False
+    if reason is not None and not data_files(path):
+        note(f"{path}: passed over, {reason}")
+    return reason is None
 
 
-def _misspells_cases(data: Any) -> bool:
-    lists = data.items() if isinstance(data, dict) else ()
-    return any(
-        isinstance(items, list) and any(map(_looks_like_a_case, items)) and nearest(key, CASE_LIST_KEYS) is not None
-        for key, items in lists
-    )
+def _check_name(path: str, same_base: list[str]) -> None:
+    """Refuse a dataset next to another of its name: one of the two would be taken for the other's sidecar."""
+    for other in same_base:
+        if other != path and not (shard_of(path) and shard_of(other)):
+            raise InvalidDatasetError(
+                f"Two datasets of one name: {path} and {other}",
+                "Each of them has cases",
+                "Name the one you mean, or rename one of the two",
+                path=path,
+            )
 
 
-def _looks_like_a_case(item: Any) -> bool:
-    return isinstance(item, dict) and "id" in item and not item.keys().isdisjoint(("input", "input_messages"))
-
-
-def _holds_results(path: str) -> bool:
-    row = first_row(Source((path,), base_of(path), "jsonl"))
-    return isinstance(row, dict) and "score" in row and ("eval_id" in row or "test_id" in row)
-
-
-def _joined(files: Iterable[str], named: set[str], warn: Warn, fail: Fail) -> Iterator[Source]:
+def _joined(kinds: dict[str, str], named: set[str], warn: Warn, fail: Fail) -> Iterator[Source]:
     """Files as sources; the shards of one dataset as one source, at the place of the first."""
-    groups: dict[tuple[str, object], list[str]] = {}
-    for path in files:
+    groups: dict[tuple[str, int], list[str]] = {}
+    for path in kinds:
         shard = shard_of(path)
-        key = (path, None) if shard is None else (shard.base, shard.count)
-        groups.setdefault(key, []).append(path)
+        groups.setdefault((path, 0) if shard is None else (shard.base, shard.count), []).append(path)
     for (base, count), paths in groups.items():
-        if count is None:
-            yield Source((base,), base_of(base), require_kind(base))
+        if not count:
+            yield source_of(base, kinds[base])
             continue
-        shards = sorted(paths, key=lambda path: _shard_index(path))
+        shards = sorted(paths, key=_shard_index)
         try:
-            _check_shards(base, int(str(count)), shards, named, warn)
+            _check_shards(base, count, shards, named, warn)
         except DatasetError as error:
             fail(error)
-        yield Source(tuple(shards), base, "jsonl")
+        path = shards[0] if len(shards) == 1 else f"{base}-*{suffix_of(shards[0])}"
+        yield Source(tuple(shards), base, kinds[shards[0]], path)
 
 
 def _shard_index(path: str) -> int:

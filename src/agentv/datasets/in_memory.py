@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from agentv.datasets.case.builder import CaseBuilder, Rules
+from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.loader import Stopping
@@ -35,7 +35,7 @@ class GivenCases:
         self._warned: set[str] = set()
         self._finder = FileFinder(folder, project_root(folder))
         self._place = Place(Origin(GIVEN, "given", folder, project_root(folder)), 1)
-        self._builder = CaseBuilder(Rules(Header(dataset="given"), self._finder, outcome_optional=True))
+        self._builder = CaseBuilder(Header(dataset="given"), self._finder, outcome_optional=True)
         self._selection = selection
         self._cases = [self._case(case, index) for index, case in enumerate(cases)]
         self._check_ids()

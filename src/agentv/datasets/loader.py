@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from agentv.datasets.case_ids import IdSet, PackedIds
-from agentv.datasets.dataset import OpenDataset, Options, Quiet, Sink
+from agentv.datasets.dataset import Dataset, Options, Quiet, Sink
 from agentv.datasets.discovery import find_datasets
 from agentv.datasets.selection import Selection, selection
 from agentv.datasets.source import Source
@@ -91,7 +91,7 @@ class CaseSource(msgspec.Struct, frozen=True):
         try:
             for source in self.sources:
                 seen = IdSet()
-                for batch in OpenDataset(source, self.options, self.sink).batches(seen):
+                for batch in Dataset(source, self.options, self.sink).batches(seen):
                     everything += batch
         finally:
             if collecting:
@@ -102,7 +102,7 @@ class CaseSource(msgspec.Struct, frozen=True):
 
     def _all(self, sink: Sink) -> Iterator[EvalCase]:
         for source in self.sources:
-            for batch in OpenDataset(source, self.options, sink).batches(PackedIds()):
+            for batch in Dataset(source, self.options, sink).batches(PackedIds()):
                 yield from batch
 
 

@@ -36,11 +36,6 @@ class Selection(msgspec.Struct, frozen=True):
     ids: tuple[str, ...] = ()
     named: frozenset[tuple[str, str]] | None = None
 
-    @property
-    def needs_two_passes(self) -> bool:
-        """Whether all cases must be seen before the first can be given out."""
-        return self.sample is not None
-
     def apply(self, cases: Iterable[EvalCase], again: Callable[[], Iterable[EvalCase]]) -> Iterator[EvalCase]:
         """The wanted ones of `cases`; `again` gives the same cases a second time when a sample needs it."""
         matched = self._matching(cases)

@@ -1,94 +1,91 @@
-"""A dataset on disk before it is read: which files it consists of and what it is called."""
+"""A dataset on disk before it is read: which files it consists of, shards and sidecars included, and its name."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 
 import msgspec
 
-from agentv.datasets.formats import lines as compressed
+from agentv.datasets.formats.dataset_format import (
+    DatasetFormat,
+    detect,
+    known_suffixes,
+    load_format,
+    suffix_of,
+    suggested,
+)
 from agentv.errors import DatasetNotFoundError
-from agentv.registry import READERS
 
-YAML_SUFFIXES = READERS["yaml"][0]
 TABLES = {".csv": ",", ".tsv": "\t"}
-"""Files of rows, which are no datasets yet, and what is between their columns."""
+"""Tables, which `agentv generate evals` turns into datasets, and the delimiter of their columns."""
 
+SIDECAR_SUFFIXES = (".yaml", ".yml")
 _SHARD = re.compile(r"(?P<name>.+)-(?P<index>\d{5,})-of-(?P<count>\d{5,})$")
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The files of one dataset, as the user named them, in order. `base` is their path without suffix and shard."""
+    """The files of one dataset, as the user named them, in order. `base` is their path without suffix and shard.
+
+    `path` names the dataset in messages and results; `kind` is the name of its format.
+    """
 
     files: tuple[str, ...]
     base: str
     kind: str
+    path: str
 
     @property
-    def path(self) -> str:
-        """The dataset in one word, for messages and results."""
-        return self.files[0] if len(self.files) == 1 else f"{self.base}-*{suffix_of(self.files[0])}"
+    def format(self) -> DatasetFormat:
+        """The format that reads it."""
+        return load_format(self.kind)
 
     @property
     def name(self) -> str:
-        """The name it has when it says none."""
-        name = os.path.basename(self.base)
-        return os.fsencode(name).decode("utf-8", "replace") or "dataset"
+        """The dataset's name unless its settings give one."""
+        return os.fsencode(os.path.basename(self.base)).decode("utf-8", "replace") or "dataset"
 
     @property
     def folder(self) -> str:
-        """The folder next to which the files it names are looked up."""
+        """The folder in which the files it names are looked up first."""
         return os.path.dirname(self.base) or "."
 
     @property
-    def format_name(self) -> str:
-        """The format as messages call it."""
-        return self.kind.upper()
+    def sidecar(self) -> str | None:
+        """The file with its settings, if the format has one and it exists."""
+        sidecar = sidecar_of(self.base) if self.format.has_sidecar else None
+        return None if sidecar in self.files else sidecar
 
 
-def suffix_of(path: str) -> str:
-    """The part of a file's name that says its format, as written: `.yaml`, `.jsonl`, `.jsonl.gz`."""
-    name = os.path.basename(path)
-    stem, last = os.path.splitext(name)
-    if last.lower() in compressed.SUFFIXES:
-        return os.path.splitext(stem)[1] + last
-    return last
+def source_of(path: str, kind: str) -> Source:
+    """The dataset that is one file, or one folder."""
+    found = load_format(kind)
+    return Source(found.files(path), path.rstrip("/") if found.is_folder else base_of(path), kind, path)
 
 
-def kind_of(path: str) -> str | None:
-    """The format that the extension means, whatever its case; None for an unknown one."""
-    suffix = suffix_of(path).lower()
-    for ending in compressed.SUFFIXES:
-        if suffix.endswith(ending):
-            # Only lines can be read from a compressed stream.
-            return "jsonl" if suffix.removesuffix(ending) in READERS["jsonl"][0] else None
-    return next((kind for kind, (suffixes, _) in READERS.items() if suffix in suffixes), None)
-
-
-def require_kind(path: str) -> str:
-    """As `kind_of`, with an error that lists what is supported."""
-    kind = kind_of(path)
+def require_format(path: str) -> str:
+    """The format of an existing file by its content and extension. Raises DatasetNotFoundError if there is none."""
+    kind = detect(path)
     if kind is None:
-        suffix = suffix_of(path)
-        hint = "Datasets are YAML documents or JSON Lines; rename the file if it is one of them"
-        if suffix.lower() in TABLES:
-            import shlex  # late: only a mistake needs it
-
-            made = shlex.quote(base_of(path) + ".jsonl")
-            hint = f"Make a dataset of its rows: agentv generate evals {shlex.quote(path)} --out {made}"
-        raise DatasetNotFoundError(
-            f"Unsupported file format: {path}",
-            f"The extension {suffix or '(none)'} is not one of .yaml, .yml, .jsonl, .ndjson, .jsonl.gz, .jsonl.zst",
-            hint,
-            path=path,
-        )
+        raise unsupported(path, known_suffixes())
     return kind
 
 
+def unsupported(path: str, suffixes: list[str]) -> DatasetNotFoundError:
+    """The error for a file in no known format."""
+    suffix = suffix_of(path)
+    hint = "A dataset is recognized by its content or its extension; this file by neither"
+    if suffix.lower() in TABLES:
+        made = shlex.quote(base_of(path) + ".jsonl")
+        hint = f"Make a dataset of its rows: agentv generate evals {shlex.quote(path)} --out {made}"
+    detail = f"The extension {suffix or '(none)'} is not one of {', '.join(suffixes)}"
+    return DatasetNotFoundError(f"Unsupported file format: {path}", detail, hint, path=path)
+
+
 def base_of(path: str) -> str:
-    """A path without the suffix that says its format."""
-    return path[: -len(suffix_of(path))] if suffix_of(path) else path
+    """A path without the suffix that suggests its format."""
+    return path.removesuffix(suffix_of(path))
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -100,12 +97,11 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 def shard_of(path: str) -> Shard | None:
-    """What `name-00000-of-00008.jsonl` says; None for a file that is no shard."""
+    """The shard that `name-00000-of-00008.jsonl` is; None for a file that is not a shard."""
     found = _SHARD.match(os.path.basename(base_of(path)))
-    if found is None or kind_of(path) != "jsonl":
+    if found is None or not any(load_format(name).can_be_sharded for name in suggested(path)):
         return None
-    base = os.path.join(os.path.dirname(path), found["name"])
-    return Shard(base, int(found["index"]), int(found["count"]))
+    return Shard(os.path.join(os.path.dirname(path), found["name"]), int(found["index"]), int(found["count"]))
 
 
 def dataset_base(path: str) -> str:
@@ -114,9 +110,21 @@ def dataset_base(path: str) -> str:
     return shard.base if shard else base_of(path)
 
 
-def data_files(base: str) -> list[str]:
-    """The data files, one or the shards, that a YAML file of this base would be the sidecar of."""
+def may_have_sidecar(path: str) -> bool:
+    """Whether a file's extension suggests a format with sidecars."""
+    return any(load_format(name).has_sidecar for name in suggested(path))
+
+
+def sidecar_of(base: str) -> str | None:
+    """The sidecar next to a dataset of this base, if there is one."""
+    return next((base + suffix for suffix in SIDECAR_SUFFIXES if os.path.isfile(base + suffix)), None)
+
+
+def data_files(path: str) -> list[str]:
+    """The data files, one or the shards, that a file is the sidecar of; none if it is not a sidecar."""
+    base = base_of(path)
+    if sidecar_of(base) != path:
+        return []
     folder = os.path.dirname(base)
-    names = sorted(os.listdir(folder or "."))
-    found = [os.path.join(folder, name) for name in names if kind_of(name) == "jsonl"]
-    return [path for path in found if dataset_base(path) == base]
+    found = [os.path.join(folder, name) for name in sorted(os.listdir(folder or ".")) if may_have_sidecar(name)]
+    return [each for each in found if dataset_base(each) == base]

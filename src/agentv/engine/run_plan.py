@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from agentv.datasets.formats.jsonl import sidecar_of
 from agentv.datasets.loader import Stopping
 from agentv.datasets.source import Source
 from agentv.engine.answers.decision import AnswerSource
@@ -255,8 +254,7 @@ class _Found:
 
 def files_of(source: Source) -> tuple[str, ...]:
     """Return the files of a dataset: its own, every shard, and the sidecar where there is one."""
-    sidecar = sidecar_of(source.base) if source.kind == "jsonl" else None
-    return (*source.files, *([sidecar] if sidecar else ()))
+    return (*source.files, *([source.sidecar] if source.sidecar else ()))
 
 
 def digest_of(source: Source, contents: bytes = b"") -> str:

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import minijinja
 import msgspec
 
-from agentv.datasets.formats.insertion import CannotInsert, insert_into_jsonl, insert_into_yaml
 from agentv.datasets.loader import case_source
 from agentv.datasets.source import Source
 from agentv.engine.interrupts import interruptible
@@ -86,17 +85,15 @@ class RubricFile:
             hint = "Write them into one plain file: agentv convert"
             raise UsageError(f"Rubrics cannot be put into {source.path}", "It is compressed, or several files", hint)
         self.path = os.path.realpath(source.files[0])
-        self._kind = source.kind
+        self._format = source.format
 
     def write(self, rubrics: Mapping[str, Rubric]) -> bytes:
         """The file with these rubrics in it, by the ids of cases; cases that have some by now are left alone."""
         with open(self.path, "rb") as file:
             data = file.read()
         try:
-            if self._kind == "yaml":
-                return insert_into_yaml(data, RUBRICS, rubrics.get)
-            return insert_into_jsonl(data, RUBRICS, lambda row: rubrics.get(str(row.get("id"))))
-        except CannotInsert as error:
+            return self._format.insert(data, RUBRICS, rubrics)
+        except ValueError as error:
             raise AgentvError(f"Rubrics cannot be put into {self.path}", str(error)) from None
 
     def replace(self, rubrics: Mapping[str, Rubric]) -> None:

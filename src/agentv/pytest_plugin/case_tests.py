@@ -7,10 +7,9 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from agentv.datasets.dataset import MissingSidecarWarning
 from agentv.datasets.files import project_root
 from agentv.datasets.loader import load_cases
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, MissingSidecarWarning
 
 if TYPE_CHECKING:
     import pytest

@@ -12,8 +12,10 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
+from agentv.datasets.formats.dataset_format import suggested
 from agentv.datasets.loader import case_source
 from agentv.datasets.selection import Selection
+from agentv.datasets.source import data_files
 from agentv.engine.gates import judge
 from agentv.engine.prepare import prepare
 from agentv.engine.run import Observer, open_executor, open_store, run
@@ -21,7 +23,6 @@ from agentv.engine.run_options import EvalOptions, Gates
 from agentv.errors import AgentvError
 from agentv.model.case import EvalCase
 from agentv.model.result import Result
-from agentv.registry import READERS
 from agentv.report.figures import number, visible
 from agentv.report.junit import headline, story
 from agentv.runs.store import read_run
@@ -40,7 +41,7 @@ class DatasetCollector:
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         """A dataset, or nothing for a file that is none of ours."""
-        if not file_path.name.lower().endswith(_suffixes()) or _is_sidecar(file_path):
+        if not suggested(file_path.name) or data_files(str(file_path)):
             return None
         if parent.session.isinitpath(file_path) or self._fits(file_path):
             return EvalFile.from_parent(parent, path=file_path)
@@ -205,22 +206,6 @@ def _told(result: Result) -> str:
 def _fail(text: str) -> NoReturn:
     """Ends an item in our words, without a traceback: as an error in `setup`, as a failure in `runtest`."""
     pytest.fail(text, pytrace=False)
-
-
-def _suffixes() -> tuple[str, ...]:
-    return tuple(
-        suffix + packed for suffixes, _ in READERS.values() for suffix in suffixes for packed in ("", ".gz", ".zst")
-    )
-
-
-def _is_sidecar(path: Path) -> bool:
-    """Whether a YAML file stands beside the JSON Lines that it belongs to."""
-    if path.suffix.lower() not in (".yaml", ".yml"):
-        return False
-    lines = READERS["jsonl"][0]
-    return any(
-        path.with_name(path.stem + suffix + packed).exists() for suffix in lines for packed in ("", ".gz", ".zst")
-    )
 
 
 def _id_in(line: bytes) -> str:

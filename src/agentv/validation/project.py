@@ -8,9 +8,8 @@ from typing import Any
 
 from agentv.datasets.dataset import Options
 from agentv.datasets.discovery import find_datasets, folders_in
-from agentv.datasets.formats.jsonl import sidecar_of
 from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
-from agentv.datasets.source import base_of, data_files, kind_of
+from agentv.datasets.source import SIDECAR_SUFFIXES, data_files
 from agentv.errors import DatasetError, DatasetNotFoundError
 from agentv.settings.config import check_config
 from agentv.settings.diagnostics import Problems
@@ -44,7 +43,7 @@ def validate(paths: Sequence[str], options: Options = Options()) -> Report:
     report.notes = [note for note in report.notes if not any(note.startswith(f"{path}:") for path in settings)]
     report.add(sink.findings)
     for source in sources:
-        report.files += len(source.files) + (source.kind == "jsonl" and sidecar_of(source.base) is not None)
+        report.files += len(source.files) + (source.sidecar is not None)
         cases, findings = check_dataset(source, options)
         report.cases += cases
         report.add(findings)
@@ -91,7 +90,7 @@ def _settings_kind(path: str) -> str | None:
 
 def _kind_by_content(path: str) -> str | None:
     """A targets file under a name of its own, when the user names it."""
-    if kind_of(path) != "yaml" or not os.path.isfile(path):
+    if not path.lower().endswith(SIDECAR_SUFFIXES) or not os.path.isfile(path):
         return None
     data = _quietly_parsed(path)
     if not isinstance(data, dict) or case_list_key(data) is not None:
@@ -101,9 +100,8 @@ def _kind_by_content(path: str) -> str | None:
 
 def _data_files_of(path: str) -> list[str]:
     """The data files, when the user names their sidecar: all are checked together."""
-    if kind_of(path) != "yaml" or not os.path.isfile(path) or case_list_key(_quietly_parsed(path)) is not None:
-        return [path]
-    return data_files(base_of(path)) or [path]
+    beside = data_files(path)
+    return [path] if not beside or case_list_key(_quietly_parsed(path)) is not None else beside
 
 
 def _quietly_parsed(path: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.datasets.dataset import OpenDataset
+from agentv.datasets.dataset import Dataset
 from agentv.datasets.files import FileError
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
@@ -40,7 +40,7 @@ class _Where(NamedTuple):
 class References:
     """Checks what the cases of one dataset refer to; what many cases share is checked once."""
 
-    def __init__(self, dataset: OpenDataset) -> None:
+    def __init__(self, dataset: Dataset) -> None:
         self._finder = dataset.finder
         self._folder = dataset.source.folder
         self._targets_file, self._targets = _known_targets(self._folder, dataset.root)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from agentv.datasets.case import evaluator_entries as evaluators
+from agentv.datasets.case.agentmark import ItemNames, holds_variables
 from agentv.datasets.case.header import Header, read_execution
 from agentv.datasets.case.keys import CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
 from agentv.datasets.case.prompts import Prompt, PromptError, read_prompt
 from agentv.datasets.case.shorthand import MessageReader, is_message
-from agentv.datasets.case_ids import ItemNames
 from agentv.datasets.files import FileError, FileFinder
+from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.yaml_scalars import WrittenInt
 from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn, Workspace
 from agentv.model.message import Message
@@ -39,24 +41,74 @@ _FOREIGN = {
 _DETAIL_KEYS = frozenset({"description", "context", "rubrics", "turns", "user", "workspace"})
 
 
-class Rules(msgspec.Struct, frozen=True):
-    """What the dataset around a row decides about it."""
-
-    header: Header
-    finder: FileFinder
-    agentmark: bool = False
-    outcome_optional: bool = False
-    settings_file: str = ""
-
-
 class CaseBuilder:
-    """Builds the cases of one dataset. Holds nothing of a case but the names AgentMark rows were given."""
+    """Builds the cases of one dataset. Keeps nothing of a case but the names that AgentMark rows were given.
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._header = rules.header
-        self._messages = MessageReader(rules.finder)
+    `outcome_optional`: an evaluator or a reference answer may take the place of the expected outcome. `settings_file`
+    is where messages say that the dataset's settings belong.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        finder: FileFinder,
+        *,
+        is_agentmark: bool = False,
+        outcome_optional: bool = False,
+        settings_file: str = "",
+    ) -> None:
+        self._header = header
+        self._finder = finder
+        self._is_agentmark = is_agentmark
+        self._outcome_optional = outcome_optional
+        self._settings_file = settings_file
+        self._messages = MessageReader(finder)
         self._names = ItemNames()
+
+    def add_plain(self, rows: list[Row], place: Place, start: int, cases: list[EvalCase]) -> int:
+        """Add cases for rows from `start` on as long as they need no look beyond their types; return where that ends.
+
+        This is the fast path: the row where it ends is built by `build`, from its data.
+        """
+        header = self._header
+        shared_metadata, shared_tags = header.metadata, header.tags
+        execution, specs = header.execution, header.evaluators.specs
+        add = cases.append
+        for offset, row in enumerate(islice(rows, start, None), start):
+            if type(row) is not PlainRow:
+                return offset
+            id, asked, expected = row.id, row.input, row.expected_output
+            metadata, tags = shared_metadata, shared_tags
+            # By far the most common row has two texts and nothing else.
+            if type(asked) is not str or type(expected) is not str or row.metadata is not None or row.tags is not None:
+                values = self._plain_values(row)
+                if values is None:
+                    return offset
+                expected, metadata, tags = values
+            if not id or id.isspace():
+                return offset
+            case = EvalCase(
+                id, row.expected_outcome, asked, expected, row.conversation_id,
+                metadata, tags, execution, specs, NO_DETAILS, place, offset,
+            )  # fmt: skip
+            add(case)
+        return len(rows)
+
+    def _plain_values(self, row: PlainRow) -> tuple[str | tuple[Message, ...], FrozenDict, tuple[str, ...]] | None:
+        """Reference answer, metadata and tags of a plain row; None if it needs a closer look."""
+        header, expected = self._header, row.expected_output
+        if type(row.input) is not str and not _is_plain_text(row.input):
+            return None
+        try:
+            metadata = header.metadata if row.metadata is None else header.with_metadata(row.metadata)
+            tags = header.tags if row.tags is None else header.with_tags(row.tags)
+            if expected is None:
+                return (), metadata, tags
+            if isinstance(expected, dict):
+                return None if "role" in expected else ((Message("assistant", freeze(expected)),), metadata, tags)
+        except NestingError:
+            return None
+        return (expected, metadata, tags) if type(expected) is str or _is_plain_text(expected) else None
 
     def build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
         """A case from any row. With errors in `problems` it is as much of the case as could be built, or None."""
@@ -115,7 +167,7 @@ class CaseBuilder:
             return id.written if isinstance(id, WrittenInt) else str(id)
         if id is not None:
             problems.wrong_type(("id",), "a string", id)
-        elif self._rules.agentmark:
+        elif self._is_agentmark:
             return self._names.name(row.get("input"))
         else:
             problems.missing(("id",), self._required_fields(row))
@@ -136,9 +188,9 @@ class CaseBuilder:
         return outcome
 
     def _may_lack_outcome(self, row: dict[str, Any]) -> bool:
-        if self._rules.agentmark:
+        if self._is_agentmark:
             return True
-        if not self._rules.outcome_optional:
+        if not self._outcome_optional:
             return False
         execution = row.get("execution")
         lists = isinstance(execution, dict) and execution.get("evaluators")
@@ -146,15 +198,13 @@ class CaseBuilder:
         return bool(lists) or any(row.get(key) for key in keys) or not self._header.evaluators.kind_only
 
     def _required_fields(self, row: dict[str, Any]) -> str:
-        if self._rules.agentmark:
+        if self._is_agentmark:
             return "Required fields: input"
-        if self._rules.outcome_optional:
+        if self._outcome_optional:
             return "Required fields: id, input, and one of criteria, expected_output, assertions"
         fields = "Required fields: id, expected_outcome, input"
-        if "id" in row and isinstance(row.get("input"), dict) and not is_message(row["input"]):
-            fields += (
-                f"\nRows of AgentMark may leave it out: write 'format: agentmark' into {self._rules.settings_file}"
-            )
+        if "id" in row and holds_variables(row):
+            fields += f"\nRows of AgentMark may leave it out: write 'format: agentmark' into {self._settings_file}"
         if _is_result(row):
             fields += "\nThis looks like a file of results, not of cases"
         return fields
@@ -194,7 +244,7 @@ class CaseBuilder:
     def _prompts_for(self, row: dict[str, Any], problems: Problems) -> tuple[Prompt, ...]:
         if row.get("prompt") is None:
             return self._header.prompts
-        own = read_prompt(row["prompt"], ("prompt",), problems, self._rules.finder)
+        own = read_prompt(row["prompt"], ("prompt",), problems, self._finder)
         return () if own is None else (own,)
 
     def _render(
@@ -225,7 +275,7 @@ class CaseBuilder:
                 ("input",), message, did_you_mean(variables["role"], ("system", "user", "assistant", "tool"))
             )
         elif not problems.errors and not self._header.prompt_failed:
-            where = f" in {self._rules.settings_file}" if self._rules.settings_file else ""
+            where = f" in {self._settings_file}" if self._settings_file else ""
             hint = (
                 f"Add a string 'userMessage' to 'input', or give the dataset a 'prompt'{where} that uses the variables"
             )
@@ -254,7 +304,7 @@ class CaseBuilder:
         if execution is not None and row["execution"].get("inherit_evaluators") is not None:
             inherit = execution.inherit_evaluators
         specs = evaluators.choose(own, self._header.evaluators, rubric, inherit=inherit)
-        if self._rules.agentmark and not has_reference:
+        if self._is_agentmark and not has_reference:
             # Without a reference only what was named and can do without one has anything to score.
             by_default = own is None and rubric is None and self._header.evaluators is evaluators.DEFAULT
             needs = (spec.evaluator is not None and spec.evaluator.needs_reference for spec in specs)
@@ -300,7 +350,7 @@ class CaseBuilder:
         digest = path = ""
         if keys.template is not None:
             try:
-                path, digest = self._rules.finder.find_folder(keys.template)
+                path, digest = self._finder.find_folder(keys.template)
             except FileError as error:
                 problems.error(("workspace", "template"), error.message, error.hint)
         return Workspace(keys.template, _commands(keys.setup), _commands(keys.teardown), keys.keep, digest, path)
@@ -336,6 +386,11 @@ class CaseBuilder:
             (Message("assistant", expected),) if isinstance(expected, str) else expected,
             chosen.specs if chosen else (),
         )
+
+
+def _is_plain_text(messages: Any) -> bool:
+    """Whether there is at least one message and none has anything but text: nothing to resolve or freeze."""
+    return bool(messages) and all(type(message.content) is str and not message.tool_calls for message in messages)
 
 
 def _is_result(row: dict[str, Any]) -> bool:

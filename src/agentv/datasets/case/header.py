@@ -19,10 +19,8 @@ from agentv.errors import InvalidDatasetError
 from agentv.model.execution import Execution
 from agentv.model.values import FrozenDict, freeze
 from agentv.settings.diagnostics import KeyPath, Problems
-from agentv.settings.settings_reader import aliases_of, known_keys, read_settings, read_value
+from agentv.settings.settings_reader import read_settings, read_value
 from agentv.support.globs import upward
-
-AGENTMARK = "agentmark"
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,12 +80,6 @@ def read_execution(keys: ExecutionKeys | None) -> Execution:
     return Execution(
         keys.target, tuple(keys.targets), keys.trials, keys.timeout_seconds, keys.verdicts, _frozen(keys.thresholds)
     )
-
-
-def is_header(data: dict[str, Any]) -> bool:
-    """Whether a mapping has at least one key that a sidecar may have, or that is known to belong into one elsewhere."""
-    known = {*known_keys(HeaderKeys), *aliases_of(HeaderKeys), *HeaderKeys.unsupported, *HeaderKeys.informational}
-    return any(key in known for key in data)
 
 
 def _frozen(thresholds: dict[str, float] | None) -> FrozenDict | None:

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from agentv.model.execution import Verdicts
 from agentv.settings.diagnostics import KeyPath, Problems
+from agentv.settings.settings_reader import aliases_of, known_keys
 
 CASE_LIST_KEYS = ("evalcases", "tests", "eval_cases", "cases")
 """The names under which a YAML document lists its cases; the first is ours."""
@@ -181,6 +182,12 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     metadata: JsonObject | None = None
     tags: list[str] | None = None
+
+
+def is_header(data: dict[str, Any]) -> bool:
+    """Whether a mapping has at least one key that a sidecar may have, or that is known to belong into one elsewhere."""
+    known = {*known_keys(HeaderKeys), *aliases_of(HeaderKeys), *HeaderKeys.unsupported, *HeaderKeys.informational}
+    return any(key in known for key in data)
 
 
 Read = TypeVar("Read")

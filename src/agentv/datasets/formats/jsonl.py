@@ -4,68 +4,222 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from agentv.datasets.case.agentmark import AGENTMARK, is_agentmark_row, row_problems
+from agentv.datasets.case.keys import CASE_LIST_KEYS, CaseKeys, is_header
 from agentv.datasets.formats import lines as compressed
-from agentv.datasets.formats.lines import MAX_LINE_BYTES, Line, TooLong, line_batches
-from agentv.datasets.formats.rows import BadRow, Batch, Document, PlainRow, Row
+from agentv.datasets.formats.dataset_format import (
+    BadRow,
+    Batch,
+    Content,
+    DatasetFormat,
+    Document,
+    PlainRow,
+    ReadOptions,
+    Row,
+    object_keys,
+)
+from agentv.datasets.formats.json_errors import ARRAY_HINT, ROW_HINT, explain
+from agentv.datasets.formats.lines import (
+    LFS_POINTER,
+    LFS_PROBLEM,
+    MAX_LINE_BYTES,
+    Line,
+    TooLong,
+    line_batches,
+    open_for_writing,
+)
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
-from agentv.datasets.source import YAML_SUFFIXES, Source
-from agentv.errors import DatasetNotFoundError, DatasetParseError, InvalidDatasetError
-from agentv.model.values import MAX_DEPTH
-from agentv.settings.diagnostics import type_word
+from agentv.datasets.formats.yaml_parser import Map
+from agentv.datasets.formats.yaml_writer import write_mapping
+from agentv.datasets.source import SIDECAR_SUFFIXES, Source, base_of
+from agentv.errors import (
+    DatasetError,
+    DatasetNotFoundError,
+    DatasetParseError,
+    DatasetWarning,
+    InvalidCaseError,
+    InvalidDatasetError,
+    MissingSidecarWarning,
+)
+from agentv.model.values import to_json
+from agentv.settings.diagnostics import Problems, type_word
+from agentv.settings.settings_reader import aliases_of, known_keys
 
 _BLANK = b" \t\r"
-_LFS = b"version https://git-lfs.github.com/spec/"
-_DEPTH_HINT = f"At most {MAX_DEPTH} levels are read"
-_HINT = "Each line must be a complete JSON object"
-_ARRAY_HINT = f"{_HINT}; jq -c '.[]' writes the items of an array so"
+_BOM = b"\xef\xbb\xbf"
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|([-+.\w]+)')
-_SURROGATES = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
+_CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)}) - {"description", "metadata", "tags"}
 
 
-def open_document(source: Source) -> Document:
-    """Reads the sidecar, if there is one, and the first row."""
-    sidecar = sidecar_of(source.base)
-    header = {} if sidecar is None else _read_sidecar(sidecar)
-    return Document(source, header, sidecar, first_row=first_row(source))
+class _Jsonl(DatasetFormat):
+    suffixes = (".jsonl", ".ndjson")
+    has_sidecar = can_be_sharded = can_be_compressed = True
+
+    def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
+        first = head.removeprefix(_BOM).lstrip().split(b"\n", 1)[0]
+        return not _CASE_KEYS.isdisjoint(object_keys(first))
+
+    def open(self, source: Source) -> Document:
+        """Read the sidecar, if there is one, and the first row."""
+        sidecar = source.sidecar
+        header = {} if sidecar is None else _read_sidecar(sidecar)
+        is_agentmark = is_agentmark_row(first_row(source.files))
+        warnings: list[DatasetWarning] = []
+        if sidecar is None:
+            if not is_agentmark:
+                missing = source.base + SIDECAR_SUFFIXES[0]
+                defaults = "Using defaults: target=default, evaluator=llm_judge"
+                message = f"Sidecar metadata file not found: {missing}\n  {defaults}"
+                warnings.append(MissingSidecarWarning(message, path=missing))
+        elif any(key in header for key in CASE_LIST_KEYS):
+            message = f"{sidecar}: its list of cases is not read, only its settings: the cases are in {source.path}"
+            warnings.append(DatasetWarning(message, path=sidecar))
+            for key in CASE_LIST_KEYS:
+                header.pop(key, None)
+        elif not is_header(header):
+            message = f"{sidecar} has none of the keys of a sidecar, and is taken as one for its name"
+            warnings.append(DatasetWarning(message, path=sidecar))
+            # Of another tool's file one warning is enough; its keys are not settings.
+            header.clear()
+        return Document(source, header, sidecar, is_agentmark=is_agentmark, warnings=tuple(warnings))
+
+    def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
+        decode = msgspec.json.Decoder(PlainRow if options.plain else dict[str, Any]).decode
+        for file in document.source.files:
+            number = 1
+            for lines, cut in _lines(file, options.max_line_bytes):
+                try:
+                    rows: list[Row] = list(map(decode, lines))  # type: ignore[arg-type]
+                except (*_FAILURES, TypeError):
+                    rows = [_row(line, decode, options.max_line_bytes) for line in lines]
+                    if cut:
+                        rows[-1] = _cut_off(rows[-1], number + len(rows) - 1)
+                yield Batch(file, number, rows, lines)
+                number += len(rows)
+
+    def write(self, content: Content, path: str) -> None:
+        """One line for each row, as it was written where that was JSON; settings go into the sidecar."""
+        with open_for_writing(path) as stream:
+            for row, text in content.rows:
+                stream.write((to_json(row) if text is None else text.strip(_BLANK)) + b"\n")
+        with Path(base_of(path) + SIDECAR_SUFFIXES[0]).open("wb") as stream:
+            write_mapping(content.header, stream)
+
+    def insert(self, data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
+        """Add `key` at the end of each row; rows that have it stay as they are."""
+        return b"\n".join(_with_key(line, key, values) for line in data.split(b"\n"))
+
+    def why_not(self, path: str) -> str | None:
+        row = first_row((path,))
+        if isinstance(row, dict) and "score" in row and ("eval_id" in row or "test_id" in row):
+            return "a file of results"
+        folder, name = os.path.split(path)
+        is_of_a_run = name == "cases.jsonl" and os.path.isfile(os.path.join(folder, "run.json"))
+        return "the cases of an earlier run" if is_of_a_run else None
+
+    def lint(self, document: Document, options: ReadOptions) -> Iterator[DatasetError]:
+        """Keys that an object has twice, of which loading takes the last, and AgentMark's own rules for its files."""
+        implied = AGENTMARK if document.is_agentmark else None
+        is_agentmark = (document.header.get("format") or implied) == AGENTMARK
+        decoder = json.JSONDecoder(object_pairs_hook=_pairs)
+        for file in document.source.files:
+            for number, line in enumerate(_each_line(file, options.max_line_bytes), 1):
+                for problem in _line_problems(line, decoder, is_agentmark):
+                    headline = f"Invalid eval case at line {number} in {file}"
+                    message, hint, field = problem.message, problem.hint, problem.field
+                    yield InvalidCaseError(headline, message, hint, path=file, line=number, field=field)
+
+    def row_error(self, row: BadRow, path: str, line: int) -> DatasetError:
+        at = "" if row.column is None else f", at column {row.column}"
+        detail = f"Line {line}: Invalid JSON - {row.what}{at}"
+        headline = f"Failed to parse JSONL file: {path}"
+        return DatasetParseError(headline, detail, row.hint or ROW_HINT, path=path, line=line, column=row.column)
 
 
-def batches(document: Document, *, plain: bool, max_line_bytes: int) -> Iterator[Batch]:
-    """The rows of all files. With `plain`, rows in the common shape come checked, at several times the speed."""
-    decode = msgspec.json.Decoder(PlainRow).decode if plain else msgspec.json.Decoder(dict[str, Any]).decode
-    for file in document.source.files:
-        number = 1
-        for lines, cut in _lines(file, max_line_bytes):
-            try:
-                rows: list[Row] = [decode(line) for line in lines]  # type: ignore[arg-type]
-            except (*_FAILURES, TypeError):
-                rows = [_row(line, decode, max_line_bytes) for line in lines]
-                if cut:
-                    rows[-1] = _cut_off(rows[-1], number + len(rows) - 1)
-            yield Batch(file, number, rows, lines)
-            number += len(rows)
+JSONL = _Jsonl()
 
 
-def sidecar_of(base: str) -> str | None:
-    """The sidecar beside a dataset, if there is one."""
-    return next((base + suffix for suffix in YAML_SUFFIXES if os.path.isfile(base + suffix)), None)
-
-
-def _read_sidecar(path: str) -> dict[str, Any]:
+def _read_sidecar(path: str) -> Any:
     data = parse_yaml_file(path)
     if data is None:
         return {}
-    if not isinstance(data, dict):
+    if not isinstance(data, Map):
         raise InvalidDatasetError(
             f"Invalid sidecar: {path}", f"Expected a mapping of settings, got {type_word(data)}", path=path, line=1
         )
-    return data
+    copy = Map(data)
+    copy.start, copy.keys_at = data.start, data.keys_at
+    return copy
+
+
+class _Pairs(dict[str, Any]):
+    """An object as it was written: the keys that came twice are kept apart."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
+    value = _Pairs(pairs)
+    if len(value) != len(pairs):
+        names = [key for key, _ in pairs]
+        value.repeated = tuple(key for position, key in enumerate(names) if key in names[:position])
+    return value
+
+
+def _repeated_keys(value: Any) -> Iterator[str]:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, _Pairs):
+            yield from item.repeated
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+
+
+def _line_problems(line: Line, decoder: json.JSONDecoder, is_agentmark: bool) -> Problems:
+    problems = Problems()
+    if isinstance(line, TooLong):
+        return problems
+    text = line.strip(_BLANK)
+    if not text:
+        if is_agentmark:
+            problems.error((), "AgentMark datasets have no blank lines", "Remove the line")
+        return problems
+    if not is_agentmark and text.count(b'"') < 8:
+        return problems  # too short for a case with a key twice
+    try:
+        value = decoder.decode(text.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return problems  # reported with its place when the line was read as a case
+    for key in dict.fromkeys(_repeated_keys(value)):
+        message = f"The key '{key}' is there twice in one object; the last one is taken"
+        problems.error((key,), message, "Remove one of the two")
+    if is_agentmark and isinstance(value, dict):
+        row_problems(value, problems)
+    return problems
+
+
+def _with_key(line: bytes, key: str, values: Mapping[str, Any]) -> bytes:
+    """A line with `key` at the end of its object, in the style of the line; the same line if nothing is added."""
+    try:
+        row = msgspec.json.decode(line.removeprefix(_BOM))
+    except _FAILURES:
+        return line  # blank, or reported when it was read
+    if not isinstance(row, dict) or key in row or (value := values.get(str(row.get("id")))) is None:
+        return line
+    end = line.rindex(b"}")
+    spaced = b'": ' in line
+    separators = (", ", ": ") if spaced else (",", ":")
+    ascii_only = line.isascii() and b"\\u" in line
+    added = json.dumps({key: value}, ensure_ascii=ascii_only, separators=separators)[1:-1]
+    return line[:end].rstrip(b" \t") + separators[0].encode() + added.encode() + line[end:]
 
 
 def _lines(file: str, max_line_bytes: int) -> Iterator[tuple[list[Line], bool]]:
@@ -77,7 +231,7 @@ def _lines(file: str, max_line_bytes: int) -> Iterator[tuple[list[Line], bool]]:
                 if first:
                     _check_start(file, lines)
                     if isinstance(lines[0], bytes):
-                        lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+                        lines[0] = lines[0].removeprefix(_BOM)
                     first = False
                 yield lines, cut
     except OSError as error:
@@ -93,13 +247,12 @@ def _lines(file: str, max_line_bytes: int) -> Iterator[tuple[list[Line], bool]]:
 def _check_start(file: str, lines: list[Line]) -> None:
     """Refuses files that are something else altogether, by name."""
     start = lines[0] if isinstance(lines[0], bytes) else b""
-    if start.startswith(_LFS):
-        what, hint = "The file is a Git LFS pointer, not the data", "Run `git lfs pull` to fetch the data"
-        raise _unparsable(file, what, hint)
+    if start.startswith(LFS_POINTER):
+        raise _unparsable(file, *LFS_PROBLEM)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") or start[:4] == b"\x00\x00\xfe\xff":
         raise _unparsable(file, "The file is UTF-16 or UTF-32 text", "Save the file as UTF-8")
     # A lone bracket on the first line is a whole document spread over lines: one message for it, not one a line.
-    text = start.removeprefix(b"\xef\xbb\xbf").strip(_BLANK)
+    text = start.removeprefix(_BOM).strip(_BLANK)
     if text == b"[":
         raise _unparsable(file, "Line 1: Invalid JSON - Expected JSON object, got array", _array_hint(file))
     if text == b"{" and len(lines) > 1:
@@ -135,7 +288,7 @@ def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
     if isinstance(value, dict):
         return value
     return BadRow(
-        f"Expected JSON object, got {type_word(value)}", hint=_ARRAY_HINT if isinstance(value, list) else _HINT
+        f"Expected JSON object, got {type_word(value)}", hint=ARRAY_HINT if isinstance(value, list) else ROW_HINT
     )
 
 
@@ -146,105 +299,20 @@ def _cut_off(row: Row, number: int) -> Row:
     return row
 
 
-def read_lines(file: str, max_line_bytes: int) -> Iterator[tuple[int, Line]]:
-    """Every physical line of a file with its number, as bytes; for those who look at the text itself."""
-    number = 0
+def _each_line(file: str, max_line_bytes: int) -> Iterator[Line]:
     for lines, _ in _lines(file, max_line_bytes):
-        for line in lines:
-            number += 1
-            yield number, line
+        yield from lines
 
 
-def first_row(source: Source) -> Any:
-    """The first row that is not blank, if it can be read; what is wrong with it is said when it is reached."""
-    for file in source.files:
-        for lines, _ in _lines(file, MAX_LINE_BYTES):
-            for line in lines:
-                if isinstance(line, TooLong):
+def first_row(files: Iterable[str]) -> Any:
+    """The first row that is not blank, or None if it cannot be read; its reader says why when it gets there."""
+    for file in files:
+        for line in _each_line(file, MAX_LINE_BYTES):
+            if isinstance(line, TooLong):
+                return None
+            if line.strip(_BLANK):
+                try:
+                    return msgspec.json.decode(line)
+                except _FAILURES:
                     return None
-                if line.strip(_BLANK):
-                    try:
-                        return msgspec.json.decode(line)
-                    except _FAILURES:
-                        return None
     return None
-
-
-def explain(line: bytes, error: Exception) -> BadRow:
-    """Why a line is no JSON, in words, with the column in characters."""
-    if isinstance(error, RecursionError):
-        return BadRow("nested too deeply", hint=_DEPTH_HINT)
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        column = len(line[: problem.start].decode("utf-8")) + 1
-        return BadRow(f"the byte 0x{line[problem.start]:02x} is not valid UTF-8", column, "Save the file as UTF-8")
-    start = text.lstrip(" \t")
-    if start.startswith(("#", "//", "/*")):
-        return BadRow("a comment is not JSON", len(text) - len(start) + 1, "JSON Lines has no comments")
-    try:
-        json.loads(text, parse_constant=_refuse_constant, parse_int=str)
-    except json.JSONDecodeError as problem:
-        return _from_json_error(text, problem)
-    except RecursionError:
-        return BadRow("nested too deeply", hint=_DEPTH_HINT)
-    except ValueError as problem:
-        constant = str(problem)
-        place = _column(text, lambda token: token == constant)
-        return BadRow(f"{constant} is not allowed", place, "Use null, or leave the field out")
-    return _from_msgspec(text, str(error))
-
-
-def _from_json_error(text: str, problem: json.JSONDecodeError) -> BadRow:
-    """The words of the standard library's parser, which say more than an offset does."""
-    end = len(text.rstrip(" \t\r"))
-    if problem.pos >= end or "Unterminated string" in problem.msg:
-        if text.lstrip(" \t").startswith("["):
-            return BadRow("Expected JSON object, got array", hint=_ARRAY_HINT)
-        return BadRow("the line is cut off before the object ends", end + 1, _HINT)
-    message = problem.msg.removesuffix(" at").removesuffix(" starting")
-    words = {
-        "Expecting value": "expected a value",
-        "Expecting property name enclosed in double quotes": "expected a key in double quotes",
-        "Expecting ',' delimiter": "expected ',' or the end of the object or array",
-        "Expecting ':' delimiter": "expected ':'",
-        "Extra data": "more text after the end of the object",
-        "Invalid control character": "a control character inside a string must be escaped",
-        "Invalid \\escape": "invalid escape",
-        "Invalid \\uXXXX escape": "invalid \\u escape",
-        "Illegal trailing comma before end of object": "a comma before '}'",
-        "Illegal trailing comma before end of array": "a comma before ']'",
-        "Unexpected UTF-8 BOM (decode using utf-8-sig)": "a byte order mark belongs only at the start of a file",
-    }
-    what = words.get(message.split(": ")[0], message)
-    found = text[problem.pos] if problem.pos < len(text) else ""
-    if what.startswith("expected") and found:
-        what += f", found {found!r}"
-    return BadRow(what, problem.pos + 1, _HINT)
-
-
-def _from_msgspec(text: str, message: str) -> BadRow:
-    """What only the strict parser refuses: lone surrogates, numbers out of range."""
-    if "surrogate" in message or "truncated" in message:
-        lone = next((match.start(1) + 1 for match in _SURROGATES.finditer(text) if match[1]), None)
-        return BadRow(
-            "a lone surrogate (\\ud800 to \\udfff) is no character", lone, "Write characters outside the BMP as pairs"
-        )
-    if "out of range" in message:
-        return BadRow("a number is out of range", _column(text, _too_large), "Write very large numbers as strings")
-    return BadRow(message, None, _HINT)
-
-
-def _column(text: str, wanted: Callable[[str], bool]) -> int | None:
-    """The column of the first number or constant, outside of strings, that is wanted."""
-    return next((match.start(1) + 1 for match in _TOKENS.finditer(text) if match[1] and wanted(match[1])), None)
-
-
-def _too_large(token: str) -> bool:
-    """Whether a number is one that the strict parser refuses: more digits than Python converts, or no finite float."""
-    digits = token.lstrip("-")
-    return len(digits) > 4300 if digits.isdigit() else digits[:1].isdigit() and float(digits) == float("inf")
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)

@@ -53,6 +53,10 @@ def _chunks(stream: IO[bytes], limit: int) -> Iterator[tuple[list[Line], bool]]:
         yield [b"".join(pieces) if size <= limit else TOO_LONG], True
 
 
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+LFS_PROBLEM = ("The file is a Git LFS pointer, not the data", "Run `git lfs pull` to fetch the data")
+"""How a file begins that Git LFS has not fetched, and what to say about it."""
+
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 SUFFIXES = (".gz", ".zst")

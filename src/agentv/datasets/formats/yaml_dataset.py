@@ -1,88 +1,166 @@
-"""YAML files as datasets and as settings: one mapping, with the list of cases under one of its names."""
+"""The YAML format: one mapping, with the list of cases under one of its keys. Also parses YAML files of settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from agentv.datasets.case.keys import CASE_LIST_KEYS
-from agentv.datasets.formats.rows import BadRow, Batch, Document
+from agentv.datasets.formats.dataset_format import (
+    BadRow,
+    Batch,
+    Content,
+    DatasetFormat,
+    Document,
+    ReadOptions,
+    object_keys,
+)
+from agentv.datasets.formats.lines import LFS_POINTER, LFS_PROBLEM
 from agentv.datasets.formats.yaml_parser import Map, Seq, YamlError, locate, parse_yaml
-from agentv.datasets.source import Source, base_of, data_files
+from agentv.datasets.formats.yaml_writer import write_mapping, write_yaml
+from agentv.datasets.source import Source, data_files
 from agentv.errors import DatasetNotFoundError, DatasetParseError, InvalidDatasetError
 from agentv.settings.diagnostics import nearest, type_word
 
-_LFS = b"version https://git-lfs.github.com/spec/"
+_CASE_LIST = re.compile(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
+_CASE_LIST_KEYS = frozenset(CASE_LIST_KEYS)
+_SMALL_BYTES = 64 * 1024
+_KEPT = 16
+"""Documents of small files that are kept, so that discovery, the check and the run parse them once."""
 
 
-def open_document(source: Source) -> Document:
-    """Parses the whole document: YAML cannot be read by lines."""
-    path = source.files[0]
-    data = parse_yaml_file(path)
-    key = case_list_key(data)
-    if not isinstance(data, Map):
-        found = "the file is empty" if data is None else f"got {type_word(data)}"
-        hint = "Put the cases into a list under 'evalcases:'"
-        raise InvalidDatasetError(
-            f"Invalid dataset: {path}", f"Expected a mapping with 'evalcases', {found}", hint, path=path, line=1
-        )
-    if key is None:
-        raise _missing_list(path, data)
-    if sum(name in data for name in CASE_LIST_KEYS) > 1:
-        raise _two_lists(path, data)
-    if not isinstance(data[key], Seq):
-        raise _wrong_list(path, data, key)
-    return Document(source, _without_cases(data), path, lists_tests=key == "tests", cases=data[key])
+class _Yaml(DatasetFormat):
+    suffixes = (".yaml", ".yml")
+
+    def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
+        return _has_case_list(head) or not _CASE_LIST_KEYS.isdisjoint(object_keys(head))
+
+    def open(self, source: Source) -> Document:
+        """Parse the whole document: YAML cannot be read by lines."""
+        path = source.files[0]
+        data = parse_yaml_file(path)
+        key = case_list_key(data)
+        if not isinstance(data, Map):
+            found = "the file is empty" if data is None else f"got {type_word(data)}"
+            hint = "Put the cases into a list under 'evalcases:'"
+            raise InvalidDatasetError(
+                f"Invalid dataset: {path}", f"Expected a mapping with 'evalcases', {found}", hint, path=path, line=1
+            )
+        if key is None:
+            raise _missing_list(path, data)
+        if sum(name in data for name in CASE_LIST_KEYS) > 1:
+            raise _two_lists(path, data)
+        if not isinstance(data[key], Seq):
+            raise _wrong_list(path, data, key)
+        header = Map({name: value for name, value in data.items() if name not in CASE_LIST_KEYS})
+        header.start, header.keys_at = data.start, data.keys_at
+        return Document(source, header, path, lists_tests=key == "tests", cases=data[key])
+
+    def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:  # noqa: ARG002
+        """One batch per case: cases stand on lines of their own, any distance apart."""
+        path = document.source.files[0]
+        for index, case in enumerate(document.cases):
+            mark = locate(document.cases, (index,))
+            yield Batch(path, mark.line if mark else 1, [case if isinstance(case, Map) else _bad_row(case)])
+
+    def write(self, content: Content, path: str) -> None:
+        """Write a document. One that was YAML keeps its text and comments, and gets the name that was implied."""
+        text = None if content.document is None else _with_name(content.document, content.header["dataset"])
+        with Path(path).open("wb") as stream:
+            if text is not None:
+                stream.write(text)
+            else:
+                write_yaml(content.header, CASE_LIST_KEYS[0], (row for row, _ in content.rows), stream)
+
+    def insert(self, data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
+        from agentv.datasets.formats.yaml_insertion import insert_key  # late: only `generate rubrics` needs ruamel.yaml
+
+        return insert_key(data, key, values)
+
+    def why_not(self, path: str) -> str | None:
+        """A file without a list of cases. One with cases under a misspelt key counts, and its reader reports it."""
+        if _has_case_list(_read(path)):
+            return None
+        try:
+            data = parse_yaml_file(path)
+        except DatasetParseError:
+            return "no list of cases"
+        return None if case_list_key(data) is not None or _misspells_cases(data) else "no list of cases"
 
 
-def batches(document: Document, *, plain: bool, max_line_bytes: int) -> Iterator[Batch]:  # noqa: ARG001
-    """One batch per case: cases stand on lines of their own, any distance apart."""
-    path = document.source.files[0]
-    for index, case in enumerate(document.cases):
-        mark = locate(document.cases, (index,))
-        yield Batch(path, mark.line if mark else 1, [_row(case)])
-
-
-def _row(case: Any) -> Any:
-    if isinstance(case, Map):
-        return case
-    if isinstance(case, str) and case.startswith("file://"):
-        return BadRow(
-            "Expected an object, got string", hint="Cases in other files are not read: name those files instead"
-        )
-    return BadRow(
-        f"Expected an object, got {type_word(case)}", hint="Each case is a mapping with 'id', 'input' and so on"
-    )
+YAML = _Yaml()
 
 
 def case_list_key(data: Any) -> str | None:
-    """The name under which a document lists its cases."""
+    """The key under which a document lists its cases."""
     return next((key for key in CASE_LIST_KEYS if key in data), None) if isinstance(data, dict) else None
 
 
 def parse_yaml_file(path: str) -> Any:
-    """A YAML file as data that knows its lines. Raises DatasetParseError in the shape all parse errors have."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise DatasetNotFoundError(f"Cannot read {path}: {error.strerror or error}", path=path) from None
+    """Parse a YAML file to data that has its lines. Raises DatasetParseError in the form all parse errors have."""
+    data = _read(path)
     headline = f"Failed to parse YAML file: {path}"
-    if data.startswith(_LFS):
-        what, hint = "The file is a Git LFS pointer, not the data", "Run `git lfs pull` to fetch the data"
-        raise DatasetParseError(headline, what, hint, path=path, line=1)
+    if data.startswith(LFS_POINTER):
+        raise DatasetParseError(headline, *LFS_PROBLEM, path=path, line=1)
     try:
-        return parse_yaml(data)
+        return _parsed(data) if len(data) <= _SMALL_BYTES else parse_yaml(data)
     except YamlError as error:
         at = "" if error.column is None else f", at column {error.column}"
         detail = f"Line {error.line}: Invalid YAML - {error.what}{at}"
         raise DatasetParseError(headline, detail, error.hint, path=path, line=error.line, column=error.column) from None
 
 
-def _without_cases(data: Map) -> Map:
-    header = Map({key: value for key, value in data.items() if key not in CASE_LIST_KEYS})
-    header.start, header.keys_at = data.start, data.keys_at
-    return header
+_parsed = lru_cache(maxsize=_KEPT)(parse_yaml)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise DatasetNotFoundError(f"Cannot read {path}: {error.strerror or error}", path=path) from None
+
+
+def _has_case_list(data: bytes) -> bool:
+    # Without its mark and its zeros, text in UTF-16 looks like text.
+    return _CASE_LIST.search(data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\xff\xfe").replace(b"\0", b"")) is not None
+
+
+def _bad_row(case: Any) -> BadRow:
+    if isinstance(case, str) and case.startswith("file://"):
+        hint = "Cases in other files are not read: name those files instead"
+        return BadRow("Expected an object, got string", hint=hint)
+    hint = "Each case is a mapping with 'id', 'input' and so on"
+    return BadRow(f"Expected an object, got {type_word(case)}", hint=hint)
+
+
+def _misspells_cases(data: Any) -> bool:
+    lists = [(key, items) for key, items in data.items() if isinstance(items, list)] if isinstance(data, dict) else []
+    return any(any(map(_looks_like_a_case, items)) and nearest(key, CASE_LIST_KEYS) for key, items in lists)
+
+
+def _looks_like_a_case(item: Any) -> bool:
+    return isinstance(item, dict) and "id" in item and not item.keys().isdisjoint(("input", "input_messages"))
+
+
+def _with_name(document: Document, name: str) -> bytes | None:
+    """The text of a document with a name put in if it has none; None if it cannot be put in."""
+    text = Path(document.source.files[0]).read_bytes()
+    header: Any = document.header
+    if any(isinstance(header.get(key), str) and header[key].strip() for key in ("dataset", "name")):
+        return text
+    marks = header.keys_at.values()
+    if not marks or any(mark.column for mark in marks) or "dataset" in header:
+        return None
+    first = min(mark.line for mark in marks)
+    lines = text.split(b"\n")
+    end = b"\r" if lines[0].endswith(b"\r") else b""
+    named = io.BytesIO()
+    write_mapping({"dataset": name}, named)
+    return b"\n".join([*lines[:first], named.getvalue().rstrip(b"\n") + end, *lines[first:]])
 
 
 def _two_lists(path: str, data: Map) -> InvalidDatasetError:
@@ -96,7 +174,7 @@ def _two_lists(path: str, data: Map) -> InvalidDatasetError:
 
 def _missing_list(path: str, data: Map) -> InvalidDatasetError:
     hint = f"List the cases under 'evalcases:' ({', '.join(CASE_LIST_KEYS[1:])} are read as the same)"
-    beside = data_files(base_of(path))
+    beside = data_files(path)
     near = next((key for key in data if nearest(key, CASE_LIST_KEYS)), None)
     if beside:
         those = "that file" if len(beside) == 1 else "those files"
@@ -112,12 +190,13 @@ def _wrong_list(path: str, data: Map, key: str) -> InvalidDatasetError:
     value = data[key]
     hint = "Cases in another file are not read: name that file on the command line" if isinstance(value, str) else ""
     mark = locate(data, (key,))
+    line, column = (1, None) if mark is None else mark
     return InvalidDatasetError(
-        f"Invalid dataset at line {mark.line if mark else 1} in {path}",
+        f"Invalid dataset at line {line} in {path}",
         f"Field '{key}' must be an array, got {type_word(value)}",
         hint,
         path=path,
-        line=mark.line if mark else 1,
-        column=mark.column if mark else None,
+        line=line,
+        column=column,
         field=key,
     )

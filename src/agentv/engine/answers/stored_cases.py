@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.case.builder import CaseBuilder, Rules
+from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.loader import Stopping
@@ -81,8 +81,8 @@ class StoredCases:
             folder = os.path.dirname(path) or "."
             folder = folder if os.path.isdir(folder) else "."
             root = project_root(folder)
-            rules = Rules(Header(dataset=dataset), FileFinder(folder, root), outcome_optional=True)
-            known = self._builders[dataset, path] = (CaseBuilder(rules), Origin(path, dataset, folder, root))
+            builder = CaseBuilder(Header(dataset=dataset), FileFinder(folder, root), outcome_optional=True)
+            known = self._builders[dataset, path] = (builder, Origin(path, dataset, folder, root))
         return known
 
 

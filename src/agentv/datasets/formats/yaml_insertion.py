@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import msgspec
 import yaml
 
 from agentv.datasets.case.keys import CASE_LIST_KEYS
@@ -20,7 +18,7 @@ _BESIDE = ("expected_outcome", "outcome", "criteria", "input", "id")
 """The key goes behind the first of these that stands in the case itself, with a value that is one scalar."""
 
 
-class CannotInsert(Exception):
+class CannotInsert(ValueError):
     """A file or case that text cannot be put into; the message says why."""
 
 
@@ -29,8 +27,8 @@ class _Insertion(NamedTuple):
     text: str
 
 
-def insert_into_yaml(data: bytes, key: str, value_of: Callable[[str], Any]) -> bytes:
-    """The file with `key` in each case for whose id `value_of` gives a value. Cases that have the key are left alone.
+def insert_key(data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
+    """The file with `key` in each case whose id is in `values`. Cases that have the key are left alone.
 
     Line ends, indentation, comments, anchors, a byte order mark and the lack of a last newline stay.
     """
@@ -43,7 +41,7 @@ def insert_into_yaml(data: bytes, key: str, value_of: Callable[[str], Any]) -> b
     insertions = [
         _insertion(text, case, key, value, layout)
         for case, layout in _cases(text, root)
-        if _own(case, key) is None and (value := value_of(_id(case))) is not None
+        if _own(case, key) is None and (value := values.get(_id(case))) is not None
     ]
     new = text
     for place, added in sorted(insertions, reverse=True):
@@ -168,33 +166,3 @@ def _block(key: str, value: Any, column: int, layout: _Layout, newline: str) -> 
         dash, item = (line[:1], line[2:]) if line.startswith("- ") else (" ", line[2:])
         lines.append(" " * (column + layout.dash) + dash.ljust(layout.item) + item)
     return newline.join(lines) + newline
-
-
-def insert_into_jsonl(data: bytes, key: str, value_of: Callable[[dict[str, Any]], Any]) -> bytes:
-    """The file with `key` at the end of each row for which `value_of` gives a value; rows that have it stay."""
-    return b"".join(_line(line, key, value_of) for line in _lines(data))
-
-
-def _lines(data: bytes) -> list[bytes]:
-    found = data.split(b"\n")
-    return [line + b"\n" for line in found[:-1]] + ([found[-1]] if found[-1] else [])
-
-
-def _line(line: bytes, key: str, value_of: Callable[[dict[str, Any]], Any]) -> bytes:
-    text = line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n")
-    if not text:
-        return line
-    try:
-        row = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return line  # what is no row is not ours to touch; reading has said so
-    if not isinstance(row, dict) or key in row or (value := value_of(row)) is None:
-        return line
-    end = line.rindex(b"}")
-    spaced = b'": ' in line
-    ascii_only = line.isascii() and b"\\u" in line
-    added = json.dumps({key: value}, ensure_ascii=ascii_only, separators=(", ", ": ") if spaced else (",", ":"))[
-        1:-1
-    ].encode("utf-8")
-    comma = b", " if spaced else b","
-    return line[:end].rstrip(b" \t") + comma + added + line[end:]
