@@ -113,29 +113,31 @@ class CaseBuilder:
     def build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
         """A case from any row. With errors in `problems` it is as much of the case as could be built, or None."""
         try:
-            case = self._build(row, place, offset, problems)
+            return self._build(row, place, offset, problems)
         except (NestingError, RecursionError):
             problems.error((), f"The case is {NestingError()}")
-            case = None
-        return case
+            return None
 
     def _build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
         self._check_keys(row, problems)
         header = self._header
-        execution_keys = self._execution_keys(row, problems)
+        execution = row.get("execution")
+        execution_keys = None if execution is None else _read_execution(execution, ("execution",), problems)
         id = self._id(row, problems)
         outcome = self._outcome(row, problems)
         stored, variables, prompts = self._input(row, problems)
         expected = self._expected_output(row, problems)
         specs, rubric = self._evaluators(row, execution_keys, bool(expected), problems)
+        metadata = _typed(row, "metadata", dict[str, Any], problems)
+        tags = _typed(row, "tags", list[str], problems)
         return EvalCase(
             id,
             outcome,
             stored,
             expected,
             _typed(row, "conversation_id", str, problems),
-            self._metadata(row, problems),
-            self._tags(row, problems),
+            header.metadata if metadata is None else header.with_metadata(row["metadata"]),
+            header.tags if tags is None else header.with_tags(tags),
             header.execution if execution_keys is None else read_execution(execution_keys).over(header.execution),
             specs,
             self._details(row, variables, prompts, rubric, problems),
@@ -232,7 +234,10 @@ class CaseBuilder:
             if len(problems.errors) == before:
                 problems.missing((key,), self._required_fields(row))
             return (), None, ()
-        prompts = self._prompts_for(row, problems)
+        prompts = self._header.prompts
+        if row.get("prompt") is not None:
+            own = read_prompt(row["prompt"], ("prompt",), problems, self._finder)
+            prompts = () if own is None else (own,)
         if isinstance(value, dict) and not is_message(value):
             return self._render(value, prompts, problems)
         if prompts:
@@ -240,12 +245,6 @@ class CaseBuilder:
                 (key,), "The prompt is ignored: it applies to an object of variables only", topic="prompt ignored"
             )
         return self._messages.input(value, (key,), problems), None, ()
-
-    def _prompts_for(self, row: dict[str, Any], problems: Problems) -> tuple[Prompt, ...]:
-        if row.get("prompt") is None:
-            return self._header.prompts
-        own = read_prompt(row["prompt"], ("prompt",), problems, self._finder)
-        return () if own is None else (own,)
 
     def _render(
         self, variables: dict[str, Any], prompts: tuple[Prompt, ...], problems: Problems
@@ -290,10 +289,6 @@ class CaseBuilder:
             return self._messages.messages(value, (key,), problems)
         return self._messages.expected_output(value, (key,), problems)
 
-    def _execution_keys(self, row: dict[str, Any], problems: Problems) -> ExecutionKeys | None:
-        execution = row.get("execution")
-        return None if execution is None else _read_execution(execution, ("execution",), problems)
-
     def _evaluators(
         self, row: dict[str, Any], execution: ExecutionKeys | None, has_reference: bool, problems: Problems
     ) -> tuple[tuple[Any, ...], Any]:
@@ -311,16 +306,6 @@ class CaseBuilder:
             specs = () if by_default else tuple(spec for spec, needed in zip(specs, needs, strict=True) if not needed)
         return specs, rubric
 
-    def _metadata(self, row: dict[str, Any], problems: Problems) -> FrozenDict:
-        metadata = _typed(row, "metadata", dict[str, Any], problems)
-        if metadata is None:
-            return self._header.metadata
-        return self._header.with_metadata(row["metadata"])
-
-    def _tags(self, row: dict[str, Any], problems: Problems) -> tuple[str, ...]:
-        tags = _typed(row, "tags", list[str], problems)
-        return self._header.tags if tags is None else self._header.with_tags(tags)
-
     def _details(
         self,
         row: dict[str, Any],
@@ -331,6 +316,7 @@ class CaseBuilder:
     ) -> CaseDetails:
         if variables is None and _DETAIL_KEYS.isdisjoint(row):
             return NO_DETAILS
+        turns = _typed(row, "turns", list[Any], problems) or ()
         context = _typed(row, "context", str | list[str], problems)
         user = _typed(row, "user", UserKeys, problems)
         workspace = _typed(row, "workspace", WorkspaceKeys, problems)
@@ -340,7 +326,7 @@ class CaseBuilder:
             rubrics=tuple(rubric.settings["rubrics"]) if rubric is not None else (),
             variables=variables,
             prompts=prompts,
-            turns=self._turns(row.get("turns"), problems),
+            turns=tuple(self._turn(turn, ("turns", index), problems) for index, turn in enumerate(turns)),
             user=None if user is None else SimulatedUser(**msgspec.structs.asdict(user)),
             workspace=None if workspace is None else self._workspace(workspace, problems),
         )
@@ -354,14 +340,6 @@ class CaseBuilder:
             except FileError as error:
                 problems.error(("workspace", "template"), error.message, error.hint)
         return Workspace(keys.template, _commands(keys.setup), _commands(keys.teardown), keys.keep, digest, path)
-
-    def _turns(self, turns: Any, problems: Problems) -> tuple[Turn, ...]:
-        if turns is None:
-            return ()
-        if not isinstance(turns, list):
-            problems.wrong_type(("turns",), "an array", turns)
-            return ()
-        return tuple(self._turn(turn, ("turns", index), problems) for index, turn in enumerate(turns))
 
     def _turn(self, data: Any, path: KeyPath, problems: Problems) -> Turn:
         if not isinstance(data, dict):
