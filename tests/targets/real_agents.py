@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.model.message import ToolCall
 from agentv.model.result import TokenUsage
-from agentv.testing import Answer, Asked
+from agentv.testing import Answer, ReceivedRequest
 
 COMMAND = "echo made > made.txt && ls"
 SAID, ANSWER = "I will make the file.", "The answer is 42."
@@ -38,7 +38,7 @@ class RealAgent:
     keys: dict[str, str] = field(default_factory=dict)
     reports_cost: bool = False
 
-    def answers(self, asked: Asked) -> Any:
+    def answers(self, asked: ReceivedRequest) -> Any:
         """A tool call and then the answer, for questions that come with tools; others want a title or the like."""
         if not asked.body.get("tools"):
             return "A title"

@@ -13,7 +13,7 @@ from agentv.model.message import Message
 from agentv.model.response import TargetFailure
 from agentv.model.values import FrozenDict
 from agentv.targets.programs.http import Http
-from agentv.testing import Asked, FaultyServer, RawReply, SampleRequest
+from agentv.testing import FaultyServer, RawReply, ReceivedRequest, SampleRequest
 
 NASTY = 'He said "no"\n\\ and {{ prompt }} and </b> é \U0001f600'
 KEY = "key-planted-0123456789"
@@ -59,7 +59,7 @@ def serving(body=b"{}", **reply) -> FaultyServer:
     return FaultyServer(RawReply(body, **reply), formats=[Anything()])
 
 
-def sent(request=None, **settings) -> Asked:
+def sent(request=None, **settings) -> ReceivedRequest:
     """The request as it arrived."""
     with serving() as server:
         ask(server, request, **settings)

@@ -7,19 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from agentv.model.message import ToolCall
-from agentv.testing.chat import (
+from agentv.testing.wire import (
+    Answer,
+    NotUnderstood,
+    ReceivedRequest,
     arguments_of,
+    arguments_value,
     event,
     halves_of,
-    id_of,
-    last_asked,
     pieces_of,
-    stop_reason_of,
     text_of,
-    tokens_of,
-    words_in,
 )
-from agentv.testing.wire import Answer, Asked, NotUnderstood, json_object, json_or_text
 
 _STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 _TYPES = {
@@ -37,15 +35,15 @@ _WITHOUT_SAMPLING = "2026-10-21"
 
 
 class AnthropicMessages:
-    """`…/messages` and `…/messages/count_tokens`, under whatever address."""
+    """`…/messages` and `…/messages/count_tokens`, under any address."""
 
     def serves(self, path: str) -> bool:
         """Whether the path is that of messages."""
         return path.endswith(("/messages", "/messages/count_tokens"))
 
-    def read(self, asked: Asked) -> Asked:
+    def read(self, asked: ReceivedRequest) -> ReceivedRequest:
         """Last question of the user, answers since, model; refuses what Anthropic would refuse."""
-        body = json_object(asked.raw)
+        body = asked.json()
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise NotUnderstood("messages: Field required")
@@ -57,33 +55,26 @@ class AnthropicMessages:
         counts = asked.path.endswith("/count_tokens")
         if not counts:
             _check_limits(body)
-        texts = [text_of(message.get("content")) for message in messages]
-        words = words_in([text_of(body.get("system")), *texts])
-        prompt, since = last_asked(texts, [_asks(message) for message in messages])
-        return replace(
-            asked,
-            body=body,
-            prompt=prompt,
-            turn=sum(message["role"] == "assistant" for message in messages[since:]),
-            model=str(body.get("model", "")),
-            stream=bool(body.get("stream")),
-            words=words,
-            reply={"input_tokens": words} if counts else None,
-        )
+        turns = [
+            ("system", text_of(body.get("system"))),
+            *((_role(each), text_of(each["content"])) for each in messages),
+        ]
+        read = asked.understood(body, turns)
+        return replace(read, reply={"input_tokens": read.words}) if counts else read
 
-    def whole(self, asked: Asked, answer: Answer) -> dict[str, Any]:
+    def whole(self, asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
         """One message."""
         blocks = list(_blocks(asked, answer))
         return {**_head(asked, answer), "content": blocks, **_end(answer), "usage": _usage(asked, answer)}
 
-    def pieces(self, asked: Asked, answer: Answer) -> Iterable[bytes]:
+    def pieces(self, asked: ReceivedRequest, answer: Answer) -> Iterable[bytes]:
         """The events of a stream: the message, each block from start to stop, the reason of the end."""
         usage = _usage(asked, answer)
         start = {**_head(asked, answer), "content": [], "stop_reason": None, "stop_sequence": None}
         yield _event("message_start", message={**start, "usage": {**usage, "output_tokens": 1}})
         yield _event("ping")
         for index, block in enumerate(_blocks(asked, answer)):
-            yield _event("content_block_start", index=index, content_block=_empty(block))
+            yield _event("content_block_start", index=index, content_block={**block, **_EMPTY[block["type"]]})
             for delta in _deltas(block):
                 yield _event("content_block_delta", index=index, delta=delta)
             yield _event("content_block_stop", index=index)
@@ -98,23 +89,16 @@ class AnthropicMessages:
 def _check(messages: list[Any]) -> None:
     """The order that Anthropic insists on: the message after a tool use has its result, and no other results."""
     waiting: set[str] = set()
-    for index, message in enumerate(messages):
+    for index, message in enumerate((*messages, {"role": "user", "content": []})):
         if not isinstance(message, dict) or message.get("role") not in ("user", "assistant", "system"):
             raise NotUnderstood(f"messages.{index}.role: Input should be 'user' or 'assistant'")
         blocks = _typed_blocks(message, index)
-        results = [str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
-        unknown = [id for id in results if id not in waiting]
-        if unknown:
-            raise NotUnderstood(
-                f"messages.{index}: unexpected `tool_use_id` found in `tool_result` blocks: {unknown[0]}"
-            )
-        missing = waiting - set(results)
-        if missing:
-            found = ", ".join(sorted(missing))
-            raise NotUnderstood(f"messages.{index}: `tool_use` ids were found without `tool_result` blocks: {found}")
-        waiting = {str(block.get("id")) for block in blocks if block.get("type") == "tool_use"}
-    if waiting:
-        raise NotUnderstood(f"`tool_use` ids were found without `tool_result` blocks: {', '.join(sorted(waiting))}")
+        results = {str(block.get("tool_use_id")) for block in blocks if block["type"] == "tool_result"}
+        if unknown := ", ".join(sorted(results - waiting)):
+            raise NotUnderstood(f"messages.{index}: unexpected `tool_use_id` found in `tool_result` blocks: {unknown}")
+        if missing := ", ".join(sorted(waiting - results)):
+            raise NotUnderstood(f"messages.{index}: `tool_use` ids were found without `tool_result` blocks: {missing}")
+        waiting = {str(block.get("id")) for block in blocks if block["type"] == "tool_use"}
 
 
 def _typed_blocks(message: dict[str, Any], index: int) -> list[dict[str, Any]]:
@@ -138,39 +122,34 @@ def _check_limits(body: dict[str, Any]) -> None:
         raise NotUnderstood("`max_tokens` must be greater than `thinking.budget_tokens`")
 
 
-def _asks(message: dict[str, Any]) -> bool:
-    """Whether a message is the user's own: results of tools come as messages of the user as well."""
-    content = message.get("content")
-    results = isinstance(content, list) and any(block.get("type") == "tool_result" for block in content)
-    return message["role"] == "user" and not results
+def _role(message: dict[str, Any]) -> str:
+    """The role of a message; results of tools come as messages of the user."""
+    content = message["content"]
+    has_results = isinstance(content, list) and any(block["type"] == "tool_result" for block in content)
+    return "tool" if has_results else str(message["role"])
 
 
-def _head(asked: Asked, answer: Answer) -> dict[str, Any]:
+def _head(asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
     return {"id": f"msg_{asked.number}", "type": "message", "role": "assistant", "model": answer.model or asked.model}
 
 
-def _blocks(asked: Asked, answer: Answer) -> Iterator[dict[str, Any]]:
+def _blocks(asked: ReceivedRequest, answer: Answer) -> Iterator[dict[str, Any]]:
     if answer.thinking is not None:
         yield {"type": "thinking", "thinking": answer.thinking, "signature": _SIGNATURE}
     text = answer.text if answer.refusal is None else answer.refusal
     if text:
         yield {"type": "text", "text": text}
     for index, call in enumerate(answer.tool_calls):
-        yield {"type": "tool_use", "id": id_of(call, asked, index, "toolu"), "name": call.tool, "input": _input(call)}
+        id = asked.id_of(call, index, "toolu")
+        yield {"type": "tool_use", "id": id, "name": call.tool, "input": arguments_value(call)}
 
 
-def _input(call: ToolCall) -> Any:
-    return json_or_text(arguments_of(call))
-
-
-def _empty(block: dict[str, Any]) -> dict[str, Any]:
-    """A block as it starts: what it holds comes after it."""
-    nothing: dict[str, dict[str, Any]] = {
-        "thinking": {"thinking": "", "signature": ""},
-        "text": {"text": ""},
-        "tool_use": {"input": {}},
-    }
-    return {**block, **nothing[block["type"]]}
+_EMPTY: dict[str, dict[str, Any]] = {
+    "thinking": {"thinking": "", "signature": ""},
+    "text": {"text": ""},
+    "tool_use": {"input": {}},
+}
+"""Blocks as they start: their contents follow."""
 
 
 def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -185,19 +164,20 @@ def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _end(answer: Answer) -> dict[str, Any]:
-    reason = "refusal" if answer.refusal is not None else stop_reason_of(answer, _STOP_REASONS)
+    reason = "refusal" if answer.refusal is not None else answer.stop(_STOP_REASONS)
     return {"stop_reason": reason, "stop_sequence": None}
 
 
-def _usage(asked: Asked, answer: Answer) -> dict[str, Any]:
+def _usage(asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
     if answer.wrong_usage:
         return {"input_tokens": "many", "output_tokens": -1}
-    tokens = tokens_of(asked, answer)
+    tokens = answer.tokens(asked)
+    cached, written = tokens.cached or 0, tokens.cache_write or 0
     return {
         # Anthropic counts apart what it reads from its cache and what it writes there.
-        "input_tokens": tokens.input - tokens.cached - tokens.cache_write,
-        "cache_creation_input_tokens": tokens.cache_write,
-        "cache_read_input_tokens": tokens.cached,
+        "input_tokens": tokens.input - cached - written,
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": cached,
         "output_tokens": tokens.output,
     }
 

@@ -48,7 +48,9 @@ class Fault:
 
     def wait_headers(self) -> dict[str, str]:
         """How long to wait as headers: whole seconds, as the standard has it, and exactly, as OpenAI does."""
-        return {**_wait_headers(self.retry_after_s), **self.headers}
+        wait_s = self.retry_after_s
+        known = {"Retry-After": wait_s, "retry-after-ms": wait_s * 1000} if wait_s is not None else {}
+        return {**{name: str(math.ceil(value)) for name, value in known.items()}, **self.headers}
 
 
 Faults = Mapping[str | Fault, float] | Sequence[str | Fault | None]
@@ -122,12 +124,6 @@ class RequestCap:
 
 def _fault(fault: str | Fault) -> Fault:
     return Fault(fault) if isinstance(fault, str) else fault
-
-
-def _wait_headers(wait_s: float | None) -> dict[str, str]:
-    if wait_s is None:
-        return {}
-    return {"Retry-After": str(math.ceil(wait_s)), "retry-after-ms": str(math.ceil(wait_s * 1000))}
 
 
 _DRIPS = 20

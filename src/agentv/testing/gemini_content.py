@@ -8,8 +8,15 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from agentv.testing.chat import arguments_of, event, last_asked, pieces_of, stop_reason_of, text_of, tokens_of, words_in
-from agentv.testing.wire import Answer, Asked, NotUnderstood, json_object, json_or_text
+from agentv.testing.wire import (
+    Answer,
+    NotUnderstood,
+    ReceivedRequest,
+    arguments_value,
+    event,
+    pieces_of,
+    text_of,
+)
 
 _PATH = re.compile(r"/models/(?P<model>[^/]+):(?P<verb>generateContent|streamGenerateContent|countTokens)$")
 _STOP_REASONS = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
@@ -26,50 +33,47 @@ _STATUSES = {
 
 
 class GeminiContent:
-    """`…/models/MODEL:generateContent` and its neighbours, under whatever address, Vertex's too."""
+    """`…/models/MODEL:generateContent` and its neighbours, under any address, Vertex's too."""
 
     def serves(self, path: str) -> bool:
         """Whether the path asks a model to generate or to count."""
         return _PATH.search(unquote(path)) is not None
 
-    def read(self, asked: Asked) -> Asked:
+    def read(self, asked: ReceivedRequest) -> ReceivedRequest:
         """Last question of the user, answers since, model; refuses what Gemini would refuse."""
         found = _PATH.search(unquote(asked.path))
         assert found is not None
-        body = json_object(asked.raw)
+        body = asked.json()
         # Some clients put what is to be counted into the request that it would be.
         asking_for = body.get("generateContentRequest", body)
         contents = asking_for.get("contents")
         if not isinstance(contents, list) or not contents:
             raise NotUnderstood("* GenerateContentRequest.contents: contents is not specified")
         _check(contents)
-        texts = [text_of(content.get("parts")) for content in contents]
         system = asking_for.get("systemInstruction") or asking_for.get("system_instruction") or {}
-        words = words_in([text_of(system.get("parts")), *texts])
-        prompt, since = last_asked(texts, [_asks(content) for content in contents])
-        return replace(
-            asked,
-            body=body,
-            prompt=prompt,
-            turn=sum(content.get("role") == "model" for content in contents[since:]),
-            model=found["model"],
-            # Without `alt=sse`, what would be streamed is one array.
-            stream=found["verb"] == "streamGenerateContent" and "sse" in parse_qs(asked.query).get("alt", ()),
-            words=words,
-            reply={"totalTokens": words} if found["verb"] == "countTokens" else None,
-        )
+        turns = [
+            ("system", text_of(system.get("parts"))),
+            *((_role(each), text_of(each["parts"])) for each in contents),
+        ]
+        # Without `alt=sse`, what would be streamed is one array.
+        streams = found["verb"] == "streamGenerateContent" and "sse" in parse_qs(asked.query).get("alt", ())
+        read = asked.understood(body, turns, model=found["model"], stream=streams)
+        return replace(read, reply={"totalTokens": read.words}) if found["verb"] == "countTokens" else read
 
-    def whole(self, asked: Asked, answer: Answer) -> Any:
+    def whole(self, asked: ReceivedRequest, answer: Answer) -> Any:
         """One candidate; for a stream that is none, in an array."""
         made = {**_candidate(list(_parts(answer)), answer), **_tail(asked, answer)}
         return [made] if asked.path.endswith("streamGenerateContent") else made
 
-    def pieces(self, asked: Asked, answer: Answer) -> Iterable[bytes]:
+    def pieces(self, asked: ReceivedRequest, answer: Answer) -> Iterable[bytes]:
         """A chunk for each piece; the last has the reason of the end."""
-        chunks = [piece for part in _parts(answer) for piece in _pieces(part)]
+        chunks = [
+            {**part, **piece}
+            for part in _parts(answer)
+            for piece in ([{"text": text} for text in pieces_of(part["text"])] if "text" in part else [{}])
+        ]
         for chunk in chunks[:-1]:
-            started = _candidate([chunk], None)
-            yield event({**started, **_tail(asked, answer)})
+            yield event({**_candidate([chunk], None), **_tail(asked, answer)})
         yield event({**_candidate(chunks[-1:], answer), **_tail(asked, answer)})
 
     def error(self, status: int, message: str) -> dict[str, Any]:
@@ -97,9 +101,11 @@ def _check(contents: list[Any]) -> None:
         raise NotUnderstood("Please ensure that function call turn is followed by a function response turn")
 
 
-def _asks(content: dict[str, Any]) -> bool:
-    """Whether a content is the user's own: responses of functions come as the user's as well."""
-    return content.get("role", "user") == "user" and not any("functionResponse" in part for part in content["parts"])
+def _role(content: dict[str, Any]) -> str:
+    """The role of a content; responses of functions come as the user's."""
+    if any("functionResponse" in part for part in content["parts"]):
+        return "tool"
+    return "assistant" if content.get("role") == "model" else str(content.get("role", "user"))
 
 
 def _parts(answer: Answer) -> Iterator[dict[str, Any]]:
@@ -108,12 +114,8 @@ def _parts(answer: Answer) -> Iterator[dict[str, Any]]:
     if answer.refusal is None and answer.text:
         yield {"text": answer.text}
     for call in answer.tool_calls:
-        made = {"name": call.tool, "args": json_or_text(arguments_of(call))}
+        made = {"name": call.tool, "args": arguments_value(call)}
         yield {"functionCall": {**made, **({"id": call.id} if call.id else {})}}
-
-
-def _pieces(part: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{**part, "text": piece} for piece in pieces_of(part["text"])] if "text" in part else [part]
 
 
 def _candidate(parts: list[dict[str, Any]], answer: Answer | None) -> dict[str, Any]:
@@ -121,13 +123,13 @@ def _candidate(parts: list[dict[str, Any]], answer: Answer | None) -> dict[str, 
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
     if answer is not None:
         refused = answer.refusal is not None
-        candidate["finishReason"] = "SAFETY" if refused else stop_reason_of(answer, _STOP_REASONS)
+        candidate["finishReason"] = "SAFETY" if refused else answer.stop(_STOP_REASONS)
         if refused:
             candidate["finishMessage"] = answer.refusal
     return {"candidates": [candidate]}
 
 
-def _tail(asked: Asked, answer: Answer) -> dict[str, Any]:
+def _tail(asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
     return {
         "usageMetadata": _usage(asked, answer),
         "modelVersion": answer.model or asked.model,
@@ -135,16 +137,17 @@ def _tail(asked: Asked, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _usage(asked: Asked, answer: Answer) -> dict[str, Any]:
+def _usage(asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
     if answer.wrong_usage:
         return {"promptTokenCount": -1, "candidatesTokenCount": -1, "totalTokenCount": -2}
-    tokens = tokens_of(asked, answer)
+    tokens = answer.tokens(asked)
+    thought = tokens.reasoning or 0
     counts = {
         "promptTokenCount": tokens.input,
         # Gemini counts thoughts apart from the answer.
-        "candidatesTokenCount": tokens.output - tokens.reasoning,
+        "candidatesTokenCount": tokens.output - thought,
         "totalTokenCount": tokens.input + tokens.output,
-        "cachedContentTokenCount": tokens.cached,
-        "thoughtsTokenCount": tokens.reasoning,
+        "cachedContentTokenCount": tokens.cached or 0,
+        "thoughtsTokenCount": thought,
     }
     return {name: count for name, count in counts.items() if count}

@@ -7,18 +7,18 @@ import ssl
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Self
 
 import msgspec
 from aiohttp import web
 
 from agentv.testing.anthropic_messages import AnthropicMessages
-from agentv.testing.chat import ChatCompletions
 from agentv.testing.faults import Fault, FaultPlan, Faults, RequestCap, reset, send_stream, send_whole
 from agentv.testing.gemini_content import GeminiContent
-from agentv.testing.openai_responses import Embeddings, Responses
-from agentv.testing.wire import Answers, Asked, NotUnderstood, RawReply, WireFormat, answer_to
+from agentv.testing.openai_chat import ChatCompletions, Embeddings
+from agentv.testing.openai_responses import Responses
+from agentv.testing.wire import Answers, NotUnderstood, RawReply, ReceivedRequest, WireFormat, answer_to
 
 _PATIENCE_S = 10.0
 _BACKLOG = 4096
@@ -26,7 +26,7 @@ _BACKLOG = 4096
 
 
 @dataclass
-class Counts:
+class ServerCounts:
     """What the server has seen. `disconnected` are callers that left before their answer was out."""
 
     requests: int = 0
@@ -38,6 +38,7 @@ class Counts:
     most_at_once: int = 0
 
 
+@dataclass(eq=False)
 class FaultyServer:
     """`with FaultyServer(answers="Paris") as server:` serves at `server.url` from a thread of its own.
 
@@ -46,37 +47,36 @@ class FaultyServer:
     those of one second). `requests` keeps the last `keep` requests as they were understood, `counts` counts all.
     """
 
-    def __init__(
-        self,
-        answers: Answers = None,
-        *,
-        faults: Faults = (),
-        seed: int = 0,
-        latency_s: float = 0.0,
-        requests_per_s: float | None = None,
-        burst: float | None = None,
-        formats: Sequence[WireFormat] = (),
-        tls: ssl.SSLContext | None = None,
-        keep: int = 1000,
-    ) -> None:
-        self.counts = Counts()
-        self.requests: deque[Asked] = deque(maxlen=keep)
-        self._answers = answers
-        self._plan = FaultPlan(faults, seed)
-        self._latency_s = latency_s
-        self._cap = RequestCap(requests_per_s, burst or max(1.0, requests_per_s)) if requests_per_s else None
-        self._formats = (*formats, ChatCompletions(), Responses(), AnthropicMessages(), GeminiContent(), Embeddings())
-        self._tls = tls
+    answers: Answers = None
+    _: KW_ONLY
+    faults: Faults = ()
+    seed: int = 0
+    latency_s: float = 0.0
+    requests_per_s: float | None = None
+    burst: float | None = None
+    formats: Sequence[WireFormat] = ()
+    tls: ssl.SSLContext | None = None
+    keep: int = 1000
+
+    def __post_init__(self) -> None:
+        self.counts = ServerCounts()
+        self.requests: deque[ReceivedRequest] = deque(maxlen=self.keep)
+        self._plan = FaultPlan(self.faults, self.seed)
+        rate = self.requests_per_s
+        self._cap = RequestCap(rate, self.burst or max(1.0, rate)) if rate else None
+        own = (ChatCompletions(), Responses(), AnthropicMessages(), GeminiContent(), Embeddings())
+        self._formats: tuple[WireFormat, ...] = (*self.formats, *own)
         self._port = 0
         self._runner: web.ServerRunner | None = None
-        self._stopping: asyncio.Event | None = None
+        self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="agentv-server", daemon=True)
 
     @property
     def origin(self) -> str:
         """Scheme, host and port."""
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self._port}"
 
     @property
     def url(self) -> str:
@@ -90,49 +90,37 @@ class FaultyServer:
         return len(server.connections) if server else 0
 
     def __enter__(self) -> Self:
-        ready = threading.Event()
-        self._thread = threading.Thread(target=self._in_thread, args=(ready,), name="agentv-faulty-server", daemon=True)
         self._thread.start()
-        if not ready.wait(_PATIENCE_S) or not self._port:
+        if not self._ready.wait(_PATIENCE_S) or not self._port:
             raise RuntimeError("The model server did not start")
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._thread is not None and self._loop is not None and self._stopping is not None
+        assert self._loop is not None
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(_PATIENCE_S)
 
     async def __aenter__(self) -> Self:
-        await self._start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stop()
-
-    def _in_thread(self, ready: threading.Event) -> None:
-        async def serve() -> None:
-            try:
-                await self._start()
-            finally:
-                ready.set()
-            assert self._stopping is not None
-            await self._stopping.wait()
-            await self._stop()
-
-        asyncio.run(serve())
-
-    async def _start(self) -> None:
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls, backlog=_BACKLOG).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self.tls, backlog=_BACKLOG).start()
         self._port = self._runner.addresses[0][1]
+        return self
 
-    async def _stop(self) -> None:
-        assert self._runner is not None and self._stopping is not None
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
         self._stopping.set()
         await self._runner.cleanup()
+
+    async def _serve(self) -> None:
+        try:
+            await self.__aenter__()
+        finally:
+            self._ready.set()
+        await self._stopping.wait()
+        await self.__aexit__()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         counts = self.counts
@@ -146,7 +134,7 @@ class FaultyServer:
             counts.disconnected += 1
             return web.Response()
         except asyncio.CancelledError:
-            counts.disconnected += self._stopping is not None and not self._stopping.is_set()
+            counts.disconnected += not self._stopping.is_set()
             raise
         finally:
             counts.at_once -= 1
@@ -157,7 +145,8 @@ class FaultyServer:
         if wire is None:
             return self._error(self._formats[0], 404, f"Nothing is served at {request.path}")
         try:
-            asked = wire.read(_asked(number, request, raw))
+            path, _, query = request.raw_path.partition("?")
+            asked = wire.read(ReceivedRequest(number, request.method, path, query, request.headers, raw))
         except NotUnderstood as error:
             return self._error(wire, 400, str(error))
         self.requests.append(asked)
@@ -180,19 +169,18 @@ class FaultyServer:
         return fault
 
     async def _answer(
-        self, request: web.BaseRequest, wire: WireFormat, asked: Asked, fault: Fault | None
+        self, request: web.BaseRequest, wire: WireFormat, asked: ReceivedRequest, fault: Fault | None
     ) -> web.StreamResponse:
         kind = fault.kind if fault else None
-        delay_s = self._latency_s + (fault.delay_s if fault and kind == "latency" else 0.0)
+        delay_s = self.latency_s + (fault.delay_s if fault and kind == "latency" else 0.0)
         if delay_s:
             await asyncio.sleep(delay_s)
         if kind == "hang":
-            assert self._stopping is not None
             await self._stopping.wait()
         if kind == "reset":
             return reset(request)
         try:
-            answer = answer_to(asked, self._answers)
+            answer = answer_to(asked, self.answers)
         except Exception as error:
             return self._error(wire, 500, f"The script of answers failed: {error!r}")
         if isinstance(answer, RawReply):
@@ -214,8 +202,3 @@ class FaultyServer:
         self.counts.by_status[status] += 1
         body = msgspec.json.encode(wire.error(status, message))
         return web.Response(body=body, status=status, headers=headers, content_type="application/json")
-
-
-def _asked(number: int, request: web.BaseRequest, raw: bytes) -> Asked:
-    path, _, query = request.raw_path.partition("?")
-    return Asked(number, request.method, path, query, request.headers, raw)
