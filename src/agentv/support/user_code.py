@@ -53,11 +53,7 @@ def import_reference(reference: str, home: str) -> Any:
         # At the end: what is there must not hide a module of Python's own.
         sys.path.append(str(home))
     try:
-        return load(
-            reference,
-            lambda file: os.path.join(home, file),
-            make=lambda kind: built(kind, reference, home),
-        )
+        return load(reference, lambda file: os.path.join(home, file), make=lambda kind: built(kind, reference, home))
     except FunctionError as error:
         hint = f"Files and modules are looked up in {home}"
         raise AgentvError(f"Cannot use '{reference}'", str(error), hint) from error

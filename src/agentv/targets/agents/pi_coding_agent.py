@@ -7,17 +7,7 @@ from typing import Any, ClassVar
 
 from agentv.model.response import Response
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, keys_of
-from agentv.targets.agents.events import (
-    Event,
-    NoAnswer,
-    Transcript,
-    added,
-    amount,
-    failure_of,
-    number,
-    text_of,
-    usage,
-)
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, amount, failure_of, number, text_of, usage
 
 _DEFAULT_PROVIDER = "google"
 

@@ -236,12 +236,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
         return tool
     schema = function.parameters or {"type": "object", "properties": {}}
     return given_only(
-        {
-            "name": function.name,
-            "description": function.description,
-            "input_schema": schema,
-            "strict": function.strict,
-        }
+        {"name": function.name, "description": function.description, "input_schema": schema, "strict": function.strict}
     )
 
 
