@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "support": set(),
     "model": set(),
     "datasets": {"model"},
-    "targets": {"model"},
+    "targets": {"model", "runs"},
     "evaluators": {"model"},
     "schemas": {"model", "datasets", "targets", "evaluators"},
     "validation": {"model", "datasets", "targets", "evaluators"},

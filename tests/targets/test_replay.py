@@ -189,8 +189,8 @@ REFUSED = {
     "several targets": ("results.jsonl", "It has several targets: a, b"),
     "an unknown target": ("results.jsonl:aa", "It has no target 'aa'"),
     "no results": ("blank.jsonl", "It has no results"),
-    "no JSON": ("broken.jsonl", "Line 2 is no result"),
-    "another kind of file": ("cases.jsonl", "Line 1 has no 'eval_id'"),
+    "no JSON": ("broken.jsonl", "Not a result at line 2"),
+    "another kind of file": ("cases.jsonl", "neither 'eval_id' nor 'test_id'"),
 }
 
 

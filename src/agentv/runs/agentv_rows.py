@@ -23,6 +23,7 @@ from agentv.model.result import (
     TraceSummary,
     Verdict,
 )
+from agentv.model.values import to_json
 from agentv.runs.record import RecordError, check_version
 from agentv.runs.result_formats import RecordLines, damaged, first_line
 
@@ -78,7 +79,7 @@ class _Trace(_Figures):
     tool_calls_by_name: dict[str, int] | None = None
     tool_calls: dict[str, int] | None = None
     error_count: int = 0
-    tool_durations: dict[str, list[float]] | None = None
+    tool_durations: Any = None
 
 
 class _Scored(_Figures):
@@ -110,8 +111,9 @@ class _Row(_Scored):
     suite: str | None = None
     conversation_id: str | None = None
     target: str | None = None
-    candidate_answer: str | None = None
-    answer: str | None = None
+    candidate_answer: Any = None
+    answer: Any = None
+    text: Any = None
     output: Any = None
     output_messages: Any = None
     error: Any = None
@@ -133,10 +135,13 @@ class AgentvLines(RecordLines):
         return line.startswith(b"{") and (b'"eval_id"' in line or b'"test_id"' in line)
 
     @staticmethod
-    def convert(data: dict[str, Any], run_id: str) -> Result:
+    def convert(data: dict[str, Any], run_id: str, needs_score: bool = True) -> Result:
         """Convert one row. Raises RecordError with the reason when it is not a result."""
         try:
-            return _result(msgspec.convert(data, _Row), run_id)
+            row = msgspec.convert(data, _Row)
+            if row.score is msgspec.UNSET and not needs_score:
+                row.score = None
+            return _result(row, run_id)
         except (msgspec.ValidationError, ValueError) as error:
             raise RecordError(f"Not a result: {error}") from error
 
@@ -274,9 +279,9 @@ def _findings(scored: _Scored) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _answer(row: _Row) -> str | None:
-    if row.candidate_answer is not None:
-        return row.candidate_answer
-    return row.answer if row.answer is not None else row.output if isinstance(row.output, str) else None
+    output = None if isinstance(row.output, list) else row.output
+    found = next((text for text in (row.candidate_answer, row.answer, row.text, output) if text is not None), None)
+    return found if found is None or isinstance(found, str) else to_json(found).decode()
 
 
 def _evaluators(scored: _Scored) -> tuple[EvaluatorResult, ...]:
@@ -330,6 +335,6 @@ def _metrics(row: _Row) -> ExecutionMetrics | None:
         token_usage=_usage(row.token_usage or trace.token_usage),
         cost_usd=trace.cost_usd if row.cost_usd is None else row.cost_usd,
         duration_ms=trace.duration_ms if row.duration_ms is None else row.duration_ms,
-        tool_durations=trace.tool_durations or {},
+        tool_durations=trace.tool_durations if isinstance(trace.tool_durations, dict) else {},
     )
     return None if metrics == ExecutionMetrics() else metrics

@@ -85,7 +85,7 @@ def encode_record(result: Result) -> bytes:
         return _encode(_plain(result)) + b"\n"
 
 
-def decode_record(line: bytes, run_id: str = "") -> Result:
+def decode_record(line: bytes, run_id: str = "", needs_score: bool = True) -> Result:
     """Decode one of our records, or a row of AgentV's, which gets `run_id`. Raises RecordError."""
     try:
         result = _decode(line)
@@ -94,24 +94,24 @@ def decode_record(line: bytes, run_id: str = "") -> Result:
         if "schema_version" in data:
             check_version(data["schema_version"])
             raise RecordError(str(error)) from error
-        converted: Result = RESULT_FORMATS.find("agentv-jsonl").convert(data, run_id)
+        converted: Result = RESULT_FORMATS.find("agentv-jsonl").convert(data, run_id, needs_score)
         return converted
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         mended = mended_json(line)  # JavaScript writes half a surrogate pair where it cut a text
         if mended != line:
-            return decode_record(mended, run_id)
+            return decode_record(mended, run_id, needs_score)
         raise RecordError(f"Invalid JSON - {error}") from error
     check_version(result.schema_version)
     return result
 
 
-def decode_scores(line: bytes, run_id: str = "") -> ScoreRecord | Result:
+def decode_scores(line: bytes, run_id: str = "", needs_score: bool = True) -> ScoreRecord | Result:
     """Decode the fields that comparisons need. Rows of AgentV's and damaged lines are decoded whole."""
     try:
         record = _decode_scores(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return decode_record(line, run_id)
-    return record if record.schema_version == SCHEMA_VERSION else decode_record(line, run_id)
+        return decode_record(line, run_id, needs_score)
+    return record if record.schema_version == SCHEMA_VERSION else decode_record(line, run_id, needs_score)
 
 
 def check_version(version: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, overload
@@ -73,24 +73,32 @@ class RunStore:
     The writing side needs the folder's lock and `start_writing`.
     """
 
-    def __init__(self, folder: RunFolder, file: Path | None = None) -> None:
+    def __init__(self, folder: RunFolder, file: Path | None = None, needs_scores: bool = True) -> None:
         self.folder = folder
         self.path = folder.path
         self.file = file
         self._format = None if file is None else format_of(file)
         self._is_lines = isinstance(self._format, RecordLines)
+        name = self.name
+        self._decode: Callable[[bytes], Result] = lambda line: decode_record(line, name, needs_scores)
+        self._decode_scores: Callable[[bytes], ScoreRecord | Result] = lambda line: decode_scores(
+            line, name, needs_scores
+        )
         self._stream: BinaryIO | None = None
         self._results: ResultWriter | None = None
         self._cases: ResultWriter | None = None
 
     @classmethod
-    def open(cls, path: Path | str, redact: Redact | None = None) -> RunStore:
-        """Open a run folder or a result file. Raises UsageError when it is neither."""
+    def open(cls, path: Path | str, redact: Redact | None = None, *, needs_scores: bool = True) -> RunStore:
+        """Open a run folder or a result file. Raises UsageError when it is neither.
+
+        With `needs_scores` off, other tools' rows may consist of answers only.
+        """
         path = Path(path)
         if not path.exists():
             raise UsageError(f"No such run: {path}", hint=f"Runs are kept in {RESULTS_FOLDER}")
         folder = RunFolder(path, redact)
-        return cls(folder, _records_in(folder) if path.is_dir() else path)
+        return cls(folder, _records_in(folder) if path.is_dir() else path, needs_scores)
 
     @cached_property
     def manifest(self) -> RunManifest | None:
@@ -106,6 +114,11 @@ class RunStore:
     def run_id(self) -> str:
         """The run's id: that of the manifest, else the name."""
         return self.manifest.run_id if self.manifest is not None else self.name
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the records are our own, and not another tool's."""
+        return type(self._format) is RecordLines
 
     @overload
     def records(self) -> Iterator[Result]: ...
@@ -128,13 +141,16 @@ class RunStore:
             return iter(())
         if not self._is_lines:
             return enumerate(self._checked())
-        name = self.name
         if fields is None:
-            return decoded_lines(self.file, lambda line: decode_record(line, name))
-        return decoded_lines(self.file, lambda line: decode_scores(line, name))
+            return decoded_lines(self.file, self._decode)
+        return decoded_lines(self.file, self._decode_scores)
 
-    def read(self, offset: int) -> Result:
-        """The record at an offset."""
+    @overload
+    def read(self, offset: int) -> Result: ...
+    @overload
+    def read(self, offset: int, fields: type[ScoreRecord]) -> ScoreRecord | Result: ...
+    def read(self, offset: int, fields: type[ScoreRecord] | None = None) -> ScoreRecord | Result:
+        """The record at an offset that `entries` or `index` gave."""
         if not self._is_lines:
             return self._held[offset]
         assert self.file is not None
@@ -143,7 +159,7 @@ class RunStore:
         self._stream.seek(offset)
         line = self._stream.readline().removeprefix(b"\xef\xbb\xbf")
         try:
-            return decode_record(line, self.name)
+            return self._decode(line) if fields is None else self._decode_scores(line)
         except RecordError as error:  # a brief reading has not looked at all of its fields
             self._stream.seek(0)
             number = self._stream.read(offset).count(b"\n") + 1

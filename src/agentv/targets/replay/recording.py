@@ -1,23 +1,24 @@
-"""Answers in a file of results or a recording, found again by who asked whom what. Holds places only."""
+"""Answer calls from a recording, or from the results of an earlier run. Holds offsets only."""
 
 from __future__ import annotations
 
 import os
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from hashlib import blake2b
 from itertools import groupby
-from typing import Any, BinaryIO
+from typing import NamedTuple
 
 import msgspec
 
 from agentv.errors import AgentvError
 from agentv.model.message import Message
 from agentv.model.response import Request, Response, TargetFailure, answer, content_text
-from agentv.model.result import ExecutionMetrics, TokenUsage
+from agentv.model.result import ExecutionMetrics, JobKey, Result, TokenUsage
+from agentv.runs.answer_index import AnswerIndex
+from agentv.runs.result_formats import RESULTS_FILE
+from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
-from agentv.targets.programs.answers import response_from_object, response_from_value
+from agentv.targets.programs.answers import response_from_object
 from agentv.targets.replay.recorder import AS_IT_IS, RecordedFailure, Variant
 from agentv.targets.replay.stored_response import StoredResponse, question_digest, restored
 
@@ -25,20 +26,6 @@ USER = "user:"
 """What the ids begin with under which simulated users are asked."""
 
 _MARKS = {"goal_met": "[[GOAL MET]]", "gave_up": "[[GIVE UP]]"}
-
-
-class RecordedResult(msgspec.Struct, frozen=True, gc=False):
-    """What a result says of the answer, in our words and in AgentV's."""
-
-    candidate_answer: Any = None
-    answer: Any = None
-    text: Any = None
-    output: Any = None
-    output_messages: Any = None
-    execution_metrics: ExecutionMetrics | None = None
-    trace_summary: dict[str, Any] | None = None
-    conversation: dict[str, Any] | None = None
-    error: Any = None
 
 
 def said_by_user(request: Request) -> tuple[str, str, str] | None:
@@ -49,13 +36,14 @@ def said_by_user(request: Request) -> tuple[str, str, str] | None:
     return request.case.id.removeprefix(USER), target, prompt
 
 
-def reply_in(line: RecordedResult, request: Request) -> Response:
-    """The answer in a result. Of a conversation: the reply to this turn, or what the simulated user said in it."""
-    response = _whole(line, request.case.id)
-    if line.conversation is None:
+def reply_in(record: Result, request: Request) -> Response:
+    """The answer in a record. Of a conversation: the reply to this turn, or what the simulated user said in it."""
+    response = _whole(record)
+    if record.conversation is None:
         return response
     if request.case.id.startswith(USER):
-        return answer(_next_of_user(response.messages, line.conversation, getattr(request, "said", 0)))
+        ending = _MARKS.get(str(record.conversation.ended), _MARKS["gave_up"])
+        return answer(_next_of_user(response.messages, ending, getattr(request, "said", 0)))
     return _reply(response, request.case.id, getattr(request, "turn", 0))
 
 
@@ -75,9 +63,8 @@ def _reply(whole: Response, id: str, turn: int) -> Response:
     )
 
 
-def _next_of_user(messages: tuple[Message, ...], conversation: dict[str, Any], said: int) -> str:
-    """What the user said after so many messages; the mark that ended it is not among the messages, and is put back."""
-    mark = _MARKS.get(str(conversation.get("ended")), _MARKS["gave_up"])
+def _next_of_user(messages: tuple[Message, ...], mark: str, said: int) -> str:
+    """The user's message number `said`; the mark that ended the conversation is not stored, and is put back."""
     places = [place for place, message in enumerate(messages) if message.role == "user"]
     if said >= len(places):
         return mark
@@ -85,146 +72,141 @@ def _next_of_user(messages: tuple[Message, ...], conversation: dict[str, Any], s
     return f"{text}\n{mark}" if places[said] == len(messages) - 1 else text
 
 
-def _whole(line: RecordedResult, id: str) -> Response:
-    said = line.output_messages or (line.output if isinstance(line.output, list) else None)
-    texts = (line.candidate_answer, line.answer, line.text, line.output)
-    text = next((text for text in texts if text is not None), None)
-    stage = line.error.get("stage") if isinstance(line.error, dict) else "target"
-    if (line.error is not None and stage not in ("evaluator", "teardown")) or (not said and text is None):
-        why = line.error.get("message") if isinstance(line.error, dict) else line.error
-        told = f"has an error instead of an answer to '{id}': {why}" if why else f"has no answer to '{id}'"
-        raise TargetFailure("invalid_response", f"The earlier run {told}")
-    response = response_from_object({"output_messages": said}) if said else response_from_value(text)
-    metrics = line.execution_metrics or _metrics(line.trace_summary)
+def _whole(record: Result) -> Response:
+    error, id = record.error, record.eval_id
+    if error is not None and error.stage not in ("evaluator", "teardown"):
+        message = f"The earlier run has an error instead of an answer to '{id}': {error.message}"
+        raise TargetFailure("invalid_response", message)
+    if record.output_messages:
+        response = response_from_object({"output_messages": list(record.output_messages)})
+    elif record.candidate_answer is not None:
+        response = answer(record.candidate_answer)
+    else:
+        raise TargetFailure("invalid_response", f"The earlier run has no answer to '{id}'")
+    metrics = record.execution_metrics or ExecutionMetrics()
     return msgspec.structs.replace(
         response, usage=metrics.token_usage, cost_usd=metrics.cost_usd, duration_ms=metrics.duration_ms
     )
 
 
-def _metrics(summary: dict[str, Any] | None) -> ExecutionMetrics:
-    """AgentV 2.x keeps the metrics in its trace summary."""
-    known = {key: (summary or {}).get(key) for key in ("token_usage", "cost_usd", "duration_ms")}
-    try:
-        return msgspec.convert(known, ExecutionMetrics)
-    except msgspec.ValidationError:
-        return ExecutionMetrics()
-
-
-RESULTS_FILE = "results.jsonl"
 _HINT = "Name a run's folder, a file of results or a recording"
 _REFUSED_FORM = 400
 
 
-Place = tuple[str, str, str, str, int, str, int, int, str]
-"""Dataset, case, target, prompt, trial; in a recording also the digest of what was asked, attempt, repeat, variant."""
+class CallKey(NamedTuple):
+    """The identity of a recorded call. The dataset is named, because its file may be elsewhere now."""
+
+    dataset: str
+    eval_id: str
+    target: str
+    prompt: str
+    trial: int
+    request_digest: str
+    attempt: int
+    repeat: int
+    variant: str
 
 
-class _Key(msgspec.Struct, frozen=True, gc=False):
-    """What a line answers. AgentV's later versions say `test_id` and `suite`."""
+class _Call(msgspec.Struct, frozen=True, gc=False):
+    """A line of a recording."""
 
-    eval_id: str | None = None
-    test_id: str | None = None
-    dataset: str | None = None
-    suite: str | None = None
-    target: str | None = None
+    request_digest: str
+    eval_id: str
+    target: str
+    dataset: str = ""
+    dataset_path: str = ""
     prompt: str | None = None
     trial: int = 1
-    request_digest: str | None = None
     attempt: int = 1
     repeat: int = 0
     variant: str = ""
-
-    def place(self) -> Place:
-        id, dataset = self.eval_id or self.test_id or "", self.dataset or self.suite or ""
-        job = (dataset, id, self.target or "", self.prompt or "", self.trial)
-        if self.request_digest is None:
-            return *job, "", 0, 0, ""
-        return *job, self.request_digest, self.attempt, self.repeat, self.variant
-
-
-class _Line(RecordedResult, frozen=True, gc=False):
-    """What a line of either kind says."""
-
-    dataset_path: str = ""
-    response: Any = None
+    response: msgspec.Raw = msgspec.Raw(b"null")
     failure: RecordedFailure | None = None
     cached: bool = False
 
+    @property
+    def key(self) -> CallKey:
+        asked = (self.dataset, self.eval_id, self.target, self.prompt or "", self.trial)
+        return CallKey(*asked, self.request_digest, self.attempt, self.repeat, self.variant)
 
-_KEYS = msgspec.json.Decoder(_Key)
-_LINES = msgspec.json.Decoder(_Line)
+
+_decode = msgspec.json.Decoder(_Call).decode
 
 
-class Recording:
-    """A file that answers: a recording of calls, or the results of a run. `wanted` is the target named behind its path.
+class CallIndex:
+    """The calls of a recording, a hash and an offset for each. The last line for a call counts."""
 
-    The last line for a call holds: an earlier one is what was done again after a kill.
-    """
-
-    def __init__(self, source: str, home: str = ".") -> None:
-        self.path, self.wanted = find_recorded(source, home)
-        self.is_recording = False
-        self.missing: list[str] = []
-        self._stream: BinaryIO | None = open(self.path, "rb")  # noqa: SIM115  # closed by close
-        try:
-            self.targets = self._index()
-        except BaseException:
-            self._stream.close()
-            raise
-        if not self.targets:
-            self._stream.close()
-            raise AgentvError(f"Cannot replay {self.path}", "It has no results")
-
-    def __len__(self) -> int:
-        return len(self._hashes)
-
-    def at(self, place: Place, dataset_path: str) -> _Line | None:
-        """The last line for a call; of several datasets of one name, that of the same path goes first."""
-        if self._stream is None:
-            raise TargetFailure("process", "The replay was closed")
-        number = _hash(place)
-        found: _Line | None = None
-        for index in range(bisect_left(self._hashes, number), bisect_right(self._hashes, number)):
-            self._stream.seek(self._offsets[index])
-            raw = self._stream.readline()
-            if _KEYS.decode(raw).place() != place:
-                continue
-            line = _LINES.decode(raw)
-            if found is None or found.dataset_path != dataset_path or line.dataset_path == dataset_path:
-                found = line
-        return found
-
-    def close(self) -> None:
-        """Ends the file; closing it twice is fine."""
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            stream.close()
-
-    def _index(self) -> list[str]:
-        """Notes a hash of each line's key with its offset, sorted by hash; the names of the targets, as they come."""
-        # One number for both sorts without a key for each; an offset takes less than 64 bits.
+    def __init__(self, path: str) -> None:
+        self._stream = open(path, "rb")  # noqa: SIM115  # closed by close
+        # One number for hash and offset sorts without a key for each; an offset takes less than 64 bits.
         places: list[int] = []
         targets: dict[str, None] = {}
-        assert self._stream is not None
-        for number, offset, line in _lines(self._stream):
-            try:
-                place = _KEYS.decode(line).place()
-            except (msgspec.DecodeError, RecursionError) as error:
-                if not line.endswith(b"\n"):
-                    break  # a run that was killed may leave half a line behind
-                raise self._refused(f"Line {number} is no result: {error}") from None
-            if not place[1]:
-                raise self._refused(f"Line {number} has no 'eval_id'")
-            places.append(_hash(place) << 64 | offset)
-            targets[place[2]] = None
-            self.is_recording = self.is_recording or bool(place[5])
+        offset = 0
+        for number, line in enumerate(self._stream, 1):
+            if line.strip():
+                try:
+                    call = _decode(line)
+                except (msgspec.DecodeError, RecursionError) as error:
+                    if not line.endswith(b"\n"):
+                        break  # a run that was killed may leave half a line behind
+                    self._stream.close()
+                    raise AgentvError(f"Not a recorded call at line {number}", str(error)) from None
+                places.append(_hash(call.key) << 64 | offset)
+                targets[call.target] = None
+            offset += len(line)
         places.sort()
         self._hashes = array("Q", (both >> 64 for both in places))
         self._offsets = array("Q", (both & 2**64 - 1 for both in places))
-        return list(targets)
+        self.targets = tuple(targets)
 
-    def _refused(self, detail: str) -> AgentvError:
-        return AgentvError(f"Cannot replay {self.path}", detail, _HINT)
+    def find(self, key: CallKey, dataset_path: str) -> _Call | None:
+        """The last line for a call; of several datasets of one name, that of the same path goes first."""
+        code = _hash(key)
+        found: _Call | None = None
+        for index in range(bisect_left(self._hashes, code), bisect_right(self._hashes, code)):
+            self._stream.seek(self._offsets[index])
+            call = _decode(self._stream.readline())
+            if call.key == key and (
+                found is None or found.dataset_path != dataset_path or call.dataset_path == dataset_path
+            ):
+                found = call
+        return found
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _hash(key: CallKey) -> int:
+    return hash(key) & 2**64 - 1
+
+
+class Recording:
+    """A file that answers: a recording of calls, or the results of a run. `wanted` is the target after its path."""
+
+    def __init__(self, source: str, home: str = ".") -> None:
+        self.path, self.wanted = find_recorded(source, home)
+        self.missing: list[str] = []
+        self.calls: CallIndex | None = None
+        self.run: AnswerIndex | None = None
+        try:
+            if is_recording(self.path):
+                self.calls = CallIndex(self.path)
+            else:
+                self.run = AnswerIndex(RunStore.open(self.path, needs_scores=False))
+        except AgentvError as error:
+            raise AgentvError(f"Cannot replay {self.path}", str(error), _HINT) from None
+        self.is_recording = self.calls is not None
+        self.targets = self.calls.targets if self.calls else self.run.targets if self.run else ()
+        if not self.targets:
+            self.close()
+            raise AgentvError(f"Cannot replay {self.path}", "It has no results")
+
+    def close(self) -> None:
+        """Close the file; a second time does nothing."""
+        if self.calls is not None:
+            self.calls.close()
+        if self.run is not None:
+            self.run.run.close()
 
 
 class RecordedResponder:
@@ -238,20 +220,20 @@ class RecordedResponder:
         self._owns = owns
 
     async def respond(self, request: Request) -> Response:
-        """What was answered then, or what failed then."""
-        if not self._recording.is_recording:
+        """Return the recorded answer, or fail as the call did."""
+        if self._recording.calls is None:
             return self._from_results(request)
-        line = self._recorded(request, self._variant.key)
-        if line is None and request.attempt > 1:
+        call = self._recorded(request, self._variant.key)
+        if call is None and request.attempt > 1:
             # Tried more often now than then: it would have failed as it did.
-            line = self._recorded(request, self._variant.key, attempt=1)
-        if line is None:
+            call = self._recorded(request, self._variant.key, attempt=1)
+        if call is None:
             raise self._not_there(request)
-        if line.failure is not None:
-            failure = line.failure
+        if call.failure is not None:
+            failure = call.failure
             raise TargetFailure(failure.error_class, failure.message, status=failure.status)
         try:
-            return restored(msgspec.convert(line.response, StoredResponse), cached=line.cached)
+            return restored(msgspec.json.decode(call.response, type=StoredResponse), cached=call.cached)
         except msgspec.ValidationError as error:
             message = f"The recorded answer to '{request.case.id}' is none: {error}"
             raise TargetFailure("invalid_response", message) from None
@@ -261,23 +243,22 @@ class RecordedResponder:
         if self._owns:
             self._recording.close()
 
-    def _recorded(self, request: Request, variant: str, attempt: int | None = None) -> _Line | None:
-        prompt = getattr(request, "prompt_id", None) or ""
-        said, repeat = question_digest(request), getattr(request, "repeat", 0)
-        case = request.case
+    def _recorded(self, request: Request, variant: str, attempt: int | None = None) -> _Call | None:
+        calls, case = self._recording.calls, request.case
+        prompt, repeat = getattr(request, "prompt_id", None) or "", getattr(request, "repeat", 0)
         job = (case.dataset, case.id, self._target, prompt, request.trial)
-        return self._recording.at((*job, said, attempt or request.attempt, repeat, variant), case.path)
+        key = CallKey(*job, question_digest(request), attempt or request.attempt, repeat, variant)
+        return None if calls is None else calls.find(key, case.path)
 
     def _from_results(self, request: Request) -> Response:
-        user = said_by_user(request)
-        own = (request.case.id, self._target, getattr(request, "prompt_id", None) or "")
-        id, target, prompt = own if user is None else user
-        # AgentV leaves the dataset out of some files.
-        for dataset in dict.fromkeys((request.case.dataset, "")):
-            line = self._recording.at((dataset, id, target, prompt, request.trial, "", 0, 0, ""), request.case.path)
-            if line is not None:
-                return reply_in(line, request)
-        raise self._not_there(request)
+        case, run = request.case, self._recording.run
+        own = (case.id, self._target, getattr(request, "prompt_id", None) or "")
+        id, target, prompt = said_by_user(request) or own
+        assert run is not None
+        record = run.find(case.dataset, JobKey(case.path, id, target, prompt or None, request.trial))
+        if record is None:
+            raise self._not_there(request)
+        return reply_in(record, request)
 
     def _not_there(self, request: Request) -> TargetFailure:
         recording = self._recording
@@ -295,7 +276,7 @@ def is_recording(path: str) -> bool:
     try:
         with open(path, "rb") as stream:
             first = next((line for line in stream if line.strip()), b"")
-        return _KEYS.decode(first).request_digest is not None
+        return bool(_decode(first).request_digest)
     except (OSError, msgspec.DecodeError, RecursionError):
         return False
 
@@ -334,16 +315,3 @@ def find_recorded(source: str, home: str) -> tuple[str, str | None]:
             return file, wanted
     looked = os.path.join(whole, RESULTS_FILE) if os.path.isdir(whole) else whole
     raise AgentvError(f"Cannot replay '{source}'", f"There is no {looked}", _HINT)
-
-
-def _lines(stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """Lines that are not blank, each with its number and its offset."""
-    offset = 0
-    for number, line in enumerate(stream, 1):
-        if line.strip():
-            yield number, offset, line
-        offset += len(line)
-
-
-def _hash(place: Place) -> int:
-    return int.from_bytes(blake2b("\0".join(map(str, place)).encode(), digest_size=8).digest())
