@@ -27,7 +27,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
 from agentv.registry import TARGETS
-from agentv.runs.store import read_run
+from agentv.runs.store import RunStore
 from agentv.runs.writer import export_records, places_of
 from agentv.settings.diagnostics import SHARE, Problems, did_you_mean
 from agentv.settings.settings_reader import read_settings
@@ -61,7 +61,7 @@ class Run:
     @cached_property
     def results(self) -> list[Result]:
         """The records of all jobs, in the order in which they were done."""
-        return list(read_run(self.path))
+        return list(RunStore.open(self.path).records())
 
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {_shown(target.mean)}" for name, target in self.summary.targets.items())

@@ -14,7 +14,7 @@ from agentv.comparison.two_runs import compare_runs
 from agentv.errors import AgentvError, UsageError
 from agentv.report.comparison_text import method, notes, outcomes, sentence, use_rows
 from agentv.runs.record import encode_record
-from agentv.runs.store import read_run
+from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
 from agentv.stats.means import clustered_mean
 from agentv.stats.paired import mcnemar_exact, share_difference, sign_flip_test
@@ -137,7 +137,7 @@ class TestJoining:
         with pytest.raises(AgentvError, match="line 2"):
             RunScores(path, "a")
         with pytest.raises(AgentvError, match="line 2"):
-            list(read_run(path))
+            list(RunStore.open(path).records())
 
     def test_a_job_that_is_there_twice_is_refused_by_name(self, tmp_path):
         trials = [record("x", 1.0, trial=trial) for trial in (1, 2, 3)]

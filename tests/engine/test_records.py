@@ -249,10 +249,10 @@ def test_records_go_to_a_file_besides_which_is_replaced(project, name):
     if name.endswith("jsonl"):
         assert [json.loads(line) for line in text.splitlines()] == kept
     else:
-        from agentv.runs.store import read_run
+        from agentv.runs.store import RunStore
 
         assert text.count("\n---\n") + text.startswith("---\n") == 2 and "☃" in text
-        assert [result.candidate_answer for result in read_run(project.path / name)] == [
+        assert [result.candidate_answer for result in RunStore.open(project.path / name).records()] == [
             record["candidate_answer"] for record in kept
         ]
 

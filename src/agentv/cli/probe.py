@@ -24,7 +24,7 @@ from agentv.engine.run_options import EvalOptions, number_of, parse_max_errors
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED
 from agentv.model.values import to_json
 from agentv.report.figures import number, one_line
-from agentv.runs.store import read_run
+from agentv.runs.store import RunStore
 
 _LONGEST_REASON = 100
 
@@ -37,7 +37,7 @@ def probe(args: ProbeArguments) -> None:
     plan = prepare_probes(options, cases_of(options, args), chosen_kinds(args.kinds), specs)
     with _folder(run_folder(args.out)) as folder:
         outcome = run(plan, open_store(plan, folder), open_executor(plan), observer_of(plan, args))
-        found = probed(read_run(outcome.folder), frozenset({ORACLE}))
+        found = probed(RunStore.open(outcome.folder).records(), frozenset({ORACLE}))
     if outcome.stopped == "interrupted":
         kept = "" if args.out is None else f": what is done is kept in {args.out}"
         output.say(f"Interrupted{kept}")

@@ -25,7 +25,7 @@ from agentv.model.case import EvalCase
 from agentv.model.result import Result
 from agentv.report.figures import number, visible
 from agentv.report.junit import headline, story
-from agentv.runs.store import read_run
+from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
 
 NAMED = ("*.eval.yaml", "*.eval.yml", "*.eval.jsonl")
@@ -125,7 +125,7 @@ class EvalFile(pytest.File):
                 self._failed = str(error)  # what is wrong with a target or an evaluator is wrong for every case
             if self._failed:  # outside of the handler: pytest would show the error itself as well
                 _fail(self._failed)
-            for result in read_run(folder):
+            for result in RunStore.open(folder).records():
                 self._results.setdefault(result.eval_id, []).append(result)
             for line in Path(folder, "cases.jsonl").read_bytes().splitlines(keepends=True):
                 self._lines[_id_in(line)] = line

@@ -22,7 +22,7 @@ from agentv.engine.named_runs import run_path
 from agentv.errors import EXIT_FINDINGS, UsageError
 from agentv.model.values import to_json
 from agentv.report.run_tables import calibration_lines
-from agentv.runs.store import read_run
+from agentv.runs.store import RunStore
 
 
 def label(args: LabelArguments) -> None:
@@ -30,7 +30,9 @@ def label(args: LabelArguments) -> None:
     path = _labels_file(args.labels_file)
     with StoredAnswers(args.run) as answers, LabelFile(path) as labels:
         wanted = _suggested(answers, labels.labels, args) if args.suggested else None
-        found = cards(read_run(answers.path), labels.labels, args.labeller, args.count, wanted, args.seed)
+        found = cards(
+            RunStore.open(answers.path).records(), labels.labels, args.labeller, args.count, wanted, args.seed
+        )
         named = case_source(args.paths, warn=output.silent, note=output.silent) if args.paths else None
         labelling = Labelling(
             labels,
@@ -86,16 +88,16 @@ def _labels_file(named: str | None) -> str:
 
 
 def _suggested(answers: StoredAnswers, labels: Labels, args: LabelArguments) -> list[AnswerKey]:
-    judged = answers_of(read_run(answers.path), args.evaluator).judged
+    judged = answers_of(RunStore.open(answers.path).records(), args.evaluator).judged
     chosen = suggestions(judged, labels, args.count, args.seed)
     return [AnswerKey(each.dataset, each.eval_id, each.answer) for each in chosen]
 
 
 def _calibration(args: CalibrateArguments) -> Calibration:
     path = run_path(args.run)
-    answers = answers_of(read_run(path), args.evaluator, args.target)
+    answers = answers_of(RunStore.open(path).records(), args.evaluator, args.target)
     if not answers.judged:
-        named = sorted({found.name for result in read_run(path) for found in result.evaluator_results})
+        named = sorted({found.name for result in RunStore.open(path).records() for found in result.evaluator_results})
         hint = f"Its evaluators: {', '.join(named)}" if named else ""
         raise UsageError(f"No answer in {args.run} has a verdict of this judge", hint=hint)
     name = args.evaluator or "the verdict over all evaluators"

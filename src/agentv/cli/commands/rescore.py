@@ -27,7 +27,7 @@ from agentv.model.values import to_json
 from agentv.report.run_tables import delta_lines
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.delta import deltas
-from agentv.runs.store import read_run
+from agentv.runs.store import RunStore
 
 
 def rescore(args: RescoreArguments) -> None:
@@ -101,7 +101,7 @@ def _print_left_out(answers: StoredAnswers, checked: Checked) -> None:
 
 
 def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> None:
-    changed = deltas((answers.before(result), result) for result in read_run(outcome.folder))
+    changed = deltas((answers.before(result), result) for result in RunStore.open(outcome.folder).records())
     folder = short(outcome.folder)
     if args.as_json:
         data = {
