@@ -7,7 +7,7 @@ import pytest
 
 from agentv import AgentvError
 from agentv.model.result import EvaluatorResult, ExecutionMetrics, JobKey
-from agentv.runs.done_jobs import DoneJobs, read_index
+from agentv.runs.done_jobs import DoneJobs
 from agentv.runs.record import RecordKey, encode_record
 from agentv.runs.store import RunStore
 from made_results import made
@@ -48,8 +48,10 @@ def test_a_job_is_known_by_all_parts_of_its_key(tmp_path):
 def test_the_index_finds_the_last_record_of_each_job(tmp_path):
     path = written(tmp_path, {}, {"eval_id": "b"}, {"score": 0.0}, tail=b"\n{")
     assert len(DoneJobs.read(path)) == 2
-    index = read_index(path)
-    assert list(index) == [JobKey("d.jsonl", "a", "t", None, 1), JobKey("d.jsonl", "b", "t", None, 1)]
+    assert list(RunStore.open(path).index) == [
+        JobKey("d.jsonl", "a", "t", None, 1),
+        JobKey("d.jsonl", "b", "t", None, 1),
+    ]
     with RunStore.open(path) as run:
         assert run.get(JobKey("d.jsonl", "a", "t", None, 1)).score == 0.0
         assert run.get(JobKey("d.jsonl", "a", "t", None, 9)) is None

@@ -51,14 +51,16 @@ def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:
 def refuse_changes(plan: RunPlan, begun: RunManifest) -> None:
     """Raise UsageError when something changed since the run began: half of each would be neither."""
     checked, project = plan.checked, plan.project
-    before = {entry.path: entry.digest for entry in begun.datasets}
-    after = {entry.path: entry.digest for entry in checked.datasets}
+    before = {entry.path: (entry.digest, entry.contents) for entry in begun.datasets}
+    after = {entry.path: (entry.digest, entry.contents) for entry in checked.datasets}
     changes = [f"the dataset {path} changed" for path in before if before[path] != after.get(path)]
     if plan.called:
         changes += filter(None, map(project.change, begun.targets))
     changes += filter(None, (project.change(entry, "judge") for entry in begun.judges))
     then, today = begun.fingerprints, checked.evaluators
-    changes += [f"the evaluator {name} changed" for name in {**then, **today} if then.get(name) != today.get(name)]
+    # A merged run lacks the fingerprints of evaluators that differ from case to case.
+    names = then if begun.merged_from else {**then, **today}
+    changes += [f"the evaluator {name} changed" for name in names if then.get(name) != today.get(name)]
     if begun.defaults != given_defaults(project.defaults):
         changes.append("`execution` of .agentv/config.yaml changed")
     if changes:

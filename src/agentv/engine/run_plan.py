@@ -21,7 +21,7 @@ from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Execution
 from agentv.model.job import Job
-from agentv.model.manifest import DatasetEntry, TargetEntry
+from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
 from agentv.support.file_hashes import add_file
 from agentv.targets.target import Target
 
@@ -215,7 +215,8 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
         DatasetEntry(
             path=each.path,
             name=found[each.path].name,
-            digest=digest_of(each, found[each.path].contents.digest()),
+            digest=digest_of(each),
+            contents=found[each.path].contents,
             cases=found[each.path].cases,
             skipped_lines=tuple(line for file in each.files for line in skipped.get(file, ())),
         )
@@ -238,18 +239,18 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
 
 
 class _Found:
-    """What was found in one dataset. `contents` stands for the files that its cases name."""
+    """What was found in one dataset. `contents` is a hash of the cases that name files."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.cases = 0
-        self.contents = hashlib.blake2b(digest_size=16)
+        self.contents = ""
 
     def add(self, case: EvalCase) -> None:
         self.cases += 1
         self.name = case.dataset
         if case.names_files or case.workspace is not None:
-            self.contents.update(case.fingerprint.encode())
+            self.contents = merged_contents(self.contents, case.fingerprint)
 
 
 def files_of(source: Source) -> tuple[str, ...]:
@@ -257,9 +258,9 @@ def files_of(source: Source) -> tuple[str, ...]:
     return (*source.files, *([source.sidecar] if source.sidecar else ()))
 
 
-def digest_of(source: Source, contents: bytes = b"") -> str:
-    """Return a hash of the bytes of a dataset, sidecar and shards included; `contents` stands for files it names."""
-    digest = hashlib.blake2b(contents, digest_size=16)
+def digest_of(source: Source) -> str:
+    """Return a hash of the bytes of a dataset, sidecar and shards included."""
+    digest = hashlib.blake2b(digest_size=16)
     for file in files_of(source):
         add_file(digest, file)
         digest.update(b"\0")

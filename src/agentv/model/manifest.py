@@ -17,13 +17,23 @@ def _schema_version() -> int:
 
 
 class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One dataset of a run. `digest` is a hash of the bytes of its files, sidecar and shards included."""
+    """One dataset of a run. `digest` is a hash of the bytes of its files, sidecar and shards included.
+
+    `contents` is a hash of the selected cases that name files, with what is in those files.
+    """
 
     path: str
     name: str
     digest: str
+    contents: str = ""
     cases: int
     skipped_lines: tuple[int, ...] = ()
+
+
+def merged_contents(*contents: str) -> str:
+    """The `contents` of several selections of one dataset, in any order, as that of all of them."""
+    numbers = [int(each, 16) for each in contents if each]
+    return f"{sum(numbers) % 2**128:032x}" if numbers else ""
 
 
 class TargetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,12 +71,13 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     A run that `stopped_early` knew enough before all its jobs were done; jobs without a record were not needed.
     `paths` and `options` are those of the command, `defaults` those of the project's configuration; `judges` are the
     targets that evaluators ask; `fingerprints` are those of evaluators, by name. `rescored_from` is the run whose
-    answers were scored again.
+    answers were scored again; `merged_from` are the runs that this one is the union of.
     """
 
     schema_version: int = msgspec.field(default_factory=_schema_version)
     run_id: str
     rescored_from: RunLink | None = None
+    merged_from: tuple[RunLink, ...] = ()
     started_at: str
     finished_at: str | None = None
     stopped_early: bool = False

@@ -45,15 +45,14 @@ class DoneJobs:
         return done
 
 
-def read_index(path: Path) -> dict[JobKey, int]:
-    """Map each job of a `results.jsonl` to the byte where its last record starts."""
-    found, start = {}, 0
+def keyed_lines(path: Path) -> Iterator[tuple[JobKey, int, bytes]]:
+    """The records of a `results.jsonl` as they are: the job, the byte where the line starts, and the line."""
+    start = 0
     for number, lines, _ in _batches(path):
         for at, line in enumerate(lines, number):
             if not line.isspace():
-                found[_decode(line, at, path).key] = start
+                yield _decode(line, at, path).key, start, line
             start += len(line)
-    return found
 
 
 def _batches(path: Path) -> Iterator[tuple[int, list[bytes], float]]:

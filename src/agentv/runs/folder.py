@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -175,6 +175,11 @@ class RunFolder:
         """The right to write here, until it is closed. Raises UsageError when another process has it."""
         return FolderLock(self.path)
 
+    def remove_temporary_files(self) -> None:
+        """Delete what a process left that was killed while it wrote. Hold the lock."""
+        for path in self.path.glob(f".*{_TEMPORARY}"):
+            path.unlink(missing_ok=True)
+
     def read_manifest(self) -> RunManifest:
         return _read(self.manifest_path, RunManifest)
 
@@ -194,20 +199,21 @@ class RunFolder:
         write_whole(path, msgspec.json.format(data, indent=2) + b"\n")
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file so that it has the old content or the new one at any moment, a power cut included."""
+def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Write a file, whole or in pieces, so that it always has the old or the new content, even after a power cut."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{_TEMPORARY}")
     try:
         with open(temporary, "wb") as file:
-            file.write(data)
+            file.writelines((data,) if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
+        raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
+    finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
 
 
 def run_folders(root: Path | str) -> Iterator[RunFolder]:

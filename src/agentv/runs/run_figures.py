@@ -58,7 +58,7 @@ def run_figures(run: RunStore) -> Figures:
             if found.name not in evaluators:
                 evaluators[found.name] = None
     stored = run.summary()
-    summary, details = _with_early_stop(builder.build(*_planned(run.manifest, stored)), builder.details(), stored)
+    summary, details = _with_early_stop(builder.build(*planned_jobs(run.manifest, stored)), builder.details(), stored)
     counts = run.manifest.counts if run.manifest else None
     targets = stored.targets.values() if stored else ()
     return Figures(
@@ -71,7 +71,7 @@ def run_figures(run: RunStore) -> Figures:
     )
 
 
-def _planned(manifest: RunManifest | None, stored: RunSummary | None) -> tuple[dict[str, int], dict[str, int]]:
+def planned_jobs(manifest: RunManifest | None, stored: RunSummary | None) -> tuple[dict[str, int], dict[str, int]]:
     """Jobs and cases of each target, if known: from the summary of a run that ended, or for a single target."""
     if stored is not None:
         targets = stored.targets.items()

@@ -13,7 +13,7 @@ from agentv.errors import AgentvError, UsageError
 from agentv.model.execution import Verdicts
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import JobKey, Result
-from agentv.runs.done_jobs import DoneJobs, read_index
+from agentv.runs.done_jobs import DoneJobs, keyed_lines
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
 from agentv.runs.record import RecordError, ScoreRecord, decode_record, decode_scores, encode_record
 from agentv.runs.result_formats import RESULTS_FILE, DuplicateCheck, RecordLines, damaged, decoded_lines, format_of
@@ -171,7 +171,7 @@ class RunStore:
         if self.file is None:
             return {}
         if self.file.name == RESULTS_FILE:
-            return read_index(self.file)
+            return {key: offset for key, offset, _ in keyed_lines(self.file)}
         return {record.key: offset for offset, record in self.entries(ScoreRecord)}
 
     def get(self, key: JobKey) -> Result | None:

@@ -106,6 +106,7 @@ class RunsArguments(RunFilters):
     agentv runs          id, time, state, datasets, and each target's mean with its interval
     agentv runs trend    the means of the same datasets and target over time, and where their level changed
     agentv runs prune    remove old runs; asks first, and never touches one that is running
+    agentv runs merge    join the runs of shards into one
     """
 
     action = "agentv.cli.commands.runs:list_runs"
@@ -156,6 +157,30 @@ class PruneArguments(RunFilters):
     yes: bool = flag("--yes", "-y", help="Do not ask.")
 
 
+class MergeArguments(Arguments):
+    """Merge the runs of several shards into one run, as if one machine had run them all.
+
+    SHARD is the folder or id of a run, usually one of `agentv eval --shard`. All of them must have the same datasets,
+    targets, evaluators, options and versions. A merge can be repeated, also with further shards. If shards are missing
+    or unfinished, the merged run is unfinished, and `agentv eval --resume --out DIR` runs the rest.
+
+    \b
+    Exit codes: 0 merged   1 merged, but shards are missing or unfinished   2 usage, or runs that do not belong together
+    """
+
+    action = "agentv.cli.commands.runs:merge"
+    examples = ("agentv runs merge shard-1 shard-2 --out whole",)
+
+    shards: tuple[str, ...] = argument(nargs=-1, required=True, metavar="SHARD...", type=str)
+    out: str = option("--out", metavar="DIR", required=True, type=click.Path(), help="Folder of the merged run.")
+
+
 compare_command = declare("compare", CompareArguments)
 plan_command = declare("plan", PlanArguments)
-runs_command = declare("runs", RunsArguments, declare("trend", TrendArguments), declare("prune", PruneArguments))
+runs_command = declare(
+    "runs",
+    RunsArguments,
+    declare("trend", TrendArguments),
+    declare("prune", PruneArguments),
+    declare("merge", MergeArguments),
+)

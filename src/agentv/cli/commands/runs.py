@@ -14,16 +14,23 @@ import click
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.arguments.analysis_options import PruneArguments, RunFilters, RunsArguments, TrendArguments
+from agentv.cli.arguments.analysis_options import (
+    MergeArguments,
+    PruneArguments,
+    RunFilters,
+    RunsArguments,
+    TrendArguments,
+)
 from agentv.datasets.files import project_root
-from agentv.engine.named_runs import run_name
-from agentv.errors import EXIT_USAGE, AgentvError, UsageError
+from agentv.engine.named_runs import existing_run, run_name
+from agentv.errors import EXIT_FINDINGS, EXIT_USAGE, AgentvError, UsageError
 from agentv.model.values import to_json
 from agentv.report.figures import can_show_bars
 from agentv.report.run_tables import run_list, series_of, trend_lines
 from agentv.report.terminal import width_of
 from agentv.runs.catalogue import RunEntry, entries, removable, remove
 from agentv.runs.folder import RESULTS_FOLDER
+from agentv.runs.merge import merge_runs
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
@@ -86,6 +93,19 @@ def prune(args: PruneArguments) -> None:
     output.say(f"{_runs(removed)} removed, {len(ours) - removed:,} kept")
     if removed < len(old):
         sys.exit(EXIT_USAGE)
+
+
+def merge(args: MergeArguments) -> None:
+    """Merge the runs of shards into one."""
+    merged = merge_runs([existing_run(shard) for shard in args.shards], args.out)
+    for missing in merged.missing:
+        output.note(f"Shard {missing} is missing")
+    for path in merged.unfinished:
+        output.note(f"{run_name(path)} is unfinished")
+    output.say(f"{_runs(merged.runs)} with {merged.records:,} results merged into {args.out}")
+    if merged.missing or merged.unfinished:
+        output.note(f"The merged run is unfinished; run the rest with: agentv eval --resume --out {args.out}")
+        sys.exit(EXIT_FINDINGS)
 
 
 def _agreed(count: int) -> bool:

@@ -1,0 +1,257 @@
+"""Merge the runs of several shards into one run folder. A merge can be repeated, and a killed one completed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agentv.errors import UsageError
+from agentv.model.manifest import Counts, DatasetEntry, RunLink, RunManifest, RunSummary, merged_contents
+from agentv.model.values import to_json
+from agentv.runs.done_jobs import keyed_lines
+from agentv.runs.folder import RunFolder, is_locked, new_run_id, write_whole
+from agentv.runs.run_figures import planned_jobs
+from agentv.runs.store import RunStore
+from agentv.runs.summary import SummaryBuilder
+from agentv.support.file_hashes import add_file
+
+_MAY_DIFFER = ("shard", "workers", "executor", "processes", "ray_address", "record", "dump_prompts", "dump_traces")
+"""Options that choose the part of the cases, or how they run; results do not depend on them."""
+
+
+class Merged(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a merge. `missing` are shards that were not given, `unfinished` given runs that have not ended."""
+
+    path: Path
+    runs: int
+    records: int
+    missing: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+
+
+def merge_runs(paths: Sequence[Path | str], out: Path | str) -> Merged:
+    """Write the union of shard runs to a run folder. Raises UsageError when they do not belong together."""
+    shards = _Shards([RunStore.open(path) for path in paths])
+    folder = _open_folder(Path(out), shards)
+    with folder.lock():
+        folder.remove_temporary_files()
+        earlier = RunStore.open(folder.path) if folder.manifest_path.is_file() else None
+        manifest = shards.manifest(earlier.manifest if earlier else None)
+        parts = [*([earlier] if earlier else []), *shards.runs]
+        try:
+            if earlier is None:
+                # Written first: a merge that is killed leaves an unfinished run, which the next one completes.
+                folder.write_manifest(manifest)
+            write_whole(folder.cases_path, _cases(parts))
+            write_whole(folder.results_path, _records(parts))
+        except UsageError:
+            if earlier is None:
+                shutil.rmtree(folder.path)
+            raise
+        summary = shards.summary(RunStore.open(folder.path), manifest.run_id)
+        folder.write_summary(summary)
+        counts = _counts(manifest, summary)
+        folder.write_manifest(msgspec.structs.replace(manifest, finished_at=shards.finished_at, counts=counts))
+    return Merged(
+        path=folder.path,
+        runs=len(shards.runs),
+        records=counts.ok + counts.unscored + counts.errors,
+        missing=shards.missing,
+        unfinished=shards.unfinished,
+    )
+
+
+class _Shards:
+    """The runs of a merge, checked to belong together, in the order of their ids."""
+
+    def __init__(self, runs: Sequence[RunStore]) -> None:
+        by_id = {_mergeable(run).run_id: run for run in runs}
+        self.runs = [by_id[run_id] for run_id in sorted(by_id)]
+        self.manifests = [_mergeable(run) for run in self.runs]
+        for run, manifest in zip(self.runs, self.manifests, strict=True):
+            difference = next(_differences(self.manifests[0], manifest), None)
+            if difference is not None:
+                headline = f"{self.runs[0].path} and {run.path} do not belong together"
+                raise UsageError(headline, difference, "Merge the shards of one evaluation: agentv eval --shard 1/4 …")
+        numbers = [manifest.options.get("shard") for manifest in self.manifests]
+        counts = {shard[1] for shard in numbers if shard}
+        if len(counts) > 1:
+            detail = f"Their shards are of {' and of '.join(map(str, sorted(counts)))}"
+            raise UsageError("The runs do not belong together", detail, "Merge the shards of one evaluation")
+        given = {shard[0] for shard in numbers if shard}
+        whole = max(counts, default=0) if all(numbers) else 0
+        self.missing = tuple(f"{number}/{whole}" for number in range(1, whole + 1) if number not in given)
+        ends = [manifest.finished_at for manifest in self.manifests]
+        self.unfinished = tuple(str(run.path) for run, end in zip(self.runs, ends, strict=True) if end is None)
+        is_complete = not self.missing and not self.unfinished
+        self.finished_at = max(filter(None, ends)) if is_complete else None
+
+    def manifest(self, earlier: RunManifest | None) -> RunManifest:
+        """The manifest of the union, unfinished. It has no shard: resuming it runs what is missing."""
+        first = self.manifests[0]
+        links = {link.run_id: link for link in (earlier.merged_from if earlier else ())}
+        links |= {run.run_id: RunLink(run_id=run.run_id, path=str(run.path), digest=_digest(run)) for run in self.runs}
+        started_at = min(manifest.started_at for manifest in self.manifests)
+        commits = {manifest.git_commit for manifest in self.manifests}
+        return msgspec.structs.replace(
+            first,
+            run_id=earlier.run_id if earlier else new_run_id(datetime.fromisoformat(started_at)),
+            merged_from=tuple(links[run_id] for run_id in sorted(links)),
+            started_at=started_at,
+            finished_at=None,
+            exit_code=None,
+            options={name: value for name, value in first.options.items() if name not in _MAY_DIFFER},
+            datasets=tuple(self._dataset(index) for index in range(len(first.datasets))),
+            targets=tuple({entry.name: entry for each in self.manifests for entry in each.targets}.values()),
+            judges=tuple({entry.name: entry for each in self.manifests for entry in each.judges}.values()),
+            fingerprints=self._fingerprints(),
+            git_commit=first.git_commit if len(commits) == 1 else None,
+            counts=None,
+        )
+
+    def _dataset(self, index: int) -> DatasetEntry:
+        entries = [manifest.datasets[index] for manifest in self.manifests]
+        return msgspec.structs.replace(
+            entries[0],
+            contents=merged_contents(*(entry.contents for entry in entries)),
+            cases=sum(entry.cases for entry in entries),
+        )
+
+    def _fingerprints(self) -> dict[str, str]:
+        """Those of evaluators that are the same in all shards. Cases with evaluators of their own are left out."""
+        found: dict[str, set[str]] = {}
+        for manifest in self.manifests:
+            for name, fingerprint in manifest.fingerprints.items():
+                found.setdefault(name, set()).add(fingerprint)
+        return {name: next(iter(each)) for name, each in found.items() if len(each) == 1}
+
+    def summary(self, merged: RunStore, run_id: str) -> RunSummary:
+        """The figures of the union, from its records; what was planned is known from the shards."""
+        jobs: Counter[str] = Counter()
+        cases: Counter[str] = Counter()
+        for run, manifest in zip(self.runs, self.manifests, strict=True):
+            planned, asked = planned_jobs(manifest, run.summary())
+            jobs.update(planned)
+            cases.update(asked)
+        builder = SummaryBuilder(run_id, jobs_per_case=2).add_all(merged.records())
+        return builder.build(jobs, cases)
+
+
+def _mergeable(run: RunStore) -> RunManifest:
+    """The manifest of a run that can be merged. Raises UsageError for any other."""
+    manifest = run.manifest
+    if manifest is None:
+        raise UsageError(f"Cannot merge {run.path}", "It is not a run folder", "Name folders that agentv eval wrote")
+    if is_locked(run.path):
+        raise UsageError(f"Cannot merge {run.path}", "A process is writing to it", "Wait until the run ends")
+    if manifest.rescored_from is not None or manifest.merged_from:
+        raise UsageError(f"Cannot merge {run.path}", "It was merged or rescored", "Name the runs of the shards")
+    if manifest.options.get("stop_when") is not None:
+        raise UsageError(f"Cannot merge {run.path}", "With --stop-when, each shard stopped at its own time")
+    return manifest
+
+
+def _differences(first: RunManifest, other: RunManifest) -> Iterator[str]:
+    """What keeps two runs from being parts of one evaluation."""
+    before, after = _required(first), _required(other)
+    for name in (*before, *(name for name in after if name not in before)):
+        if before.get(name) != after.get(name):
+            yield f"They differ in {name}"
+    # A shard knows only the targets and judges that its own cases need.
+    for kind, entries, others in (
+        ("target", first.targets, other.targets),
+        ("judge", first.judges, other.judges),
+    ):
+        known = {entry.name: entry.fingerprint for entry in entries}
+        for entry in others:
+            if known.get(entry.name, entry.fingerprint) != entry.fingerprint:
+                yield f"They differ in the {kind} {entry.name}"
+
+
+def _required(manifest: RunManifest) -> dict[str, Any]:
+    """Everything that must be the same, by what it is called in a message."""
+    return {
+        "the paths": manifest.paths,
+        "the seed": manifest.seed,
+        "`execution` of .agentv/config.yaml": manifest.defaults,
+        **{f"the version of {name}": value for name, value in manifest.versions.items()},
+        **{f"the dataset {entry.path}": entry.digest for entry in manifest.datasets},
+        **{f"the option {name}": value for name, value in manifest.options.items() if name not in _MAY_DIFFER},
+    }
+
+
+def _open_folder(out: Path, shards: _Shards) -> RunFolder:
+    """A new folder, or that of an earlier merge of the same runs."""
+    folder = RunFolder(out)
+    if not folder.manifest_path.is_file():
+        return RunFolder.create(out)
+    known = {link.run_id for link in folder.read_manifest().merged_from}
+    if not known or not known <= {manifest.run_id for manifest in shards.manifests}:
+        detail = "It holds another run" if not known else "It is a merge of other runs"
+        raise UsageError(f"The run folder exists already: {out}", detail, "Name another folder with --out")
+    return folder
+
+
+def _cases(runs: Sequence[RunStore]) -> Iterator[bytes]:
+    """Each case once. Raises UsageError when a case, its evaluators, or files that those name differ between runs."""
+    written: dict[int, int] = {}
+    evaluators: dict[int, int] = {}
+    for run in runs:
+        for case in run.cases():
+            own = case.fields
+            settings = (os.path.dirname(case.dataset_path), to_json([own.get("evaluators"), own.get("turns")]))
+            fingerprints = hash(to_json(case.evaluator_fingerprints))
+            if evaluators.setdefault(hash(settings), fingerprints) != fingerprints:
+                raise _conflict(run, f"An evaluator of the case {case.id} of {case.dataset_path} has changed")
+            key, content = hash((case.dataset_path, case.id)), hash(case.data)
+            if key not in written:
+                written[key] = content
+                yield case.data
+            elif written[key] != content:
+                raise _conflict(run, f"The case {case.id} of {case.dataset_path} has changed")
+
+
+def _records(runs: Sequence[RunStore]) -> Iterator[bytes]:
+    """Each record once. Raises UsageError for a job with two different records."""
+    written: dict[int, int] = {}
+    for run in runs:
+        for key, _, line in keyed_lines(run.folder.results_path):
+            code, content = hash(key), hash(line)
+            if code not in written:
+                written[code] = content
+                yield line
+            elif written[code] != content:
+                prompt = "" if key.prompt is None else f", prompt {key.prompt}"
+                job = f"{key.eval_id} of {key.dataset_path}, target {key.target}{prompt}, trial {key.trial}"
+                raise _conflict(run, f"Another run has a different record of {job}")
+
+
+def _conflict(run: RunStore, detail: str) -> UsageError:
+    return UsageError(f"Cannot merge {run.path}", detail, "Merge runs that share no job, or copies of the same run")
+
+
+def _counts(manifest: RunManifest, summary: RunSummary) -> Counts:
+    targets = summary.targets.values()
+    return Counts(
+        cases=sum(entry.cases for entry in manifest.datasets),
+        jobs=sum(target.jobs for target in targets),
+        ok=sum(target.scored for target in targets),
+        unscored=sum(target.unscored for target in targets),
+        errors=sum(target.errors for target in targets),
+        skipped=sum(target.skipped for target in targets),
+    )
+
+
+def _digest(run: RunStore) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    if run.file is not None:
+        add_file(digest, str(run.file))
+    return digest.hexdigest()
