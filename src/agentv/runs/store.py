@@ -271,21 +271,3 @@ def _records_in(folder: RunFolder) -> Path | None:
         detail = f"{folder.manifest_path.name} says that it finished, and there is no {folder.results_path.name}"
         raise AgentvError(f"The results of {folder.path} are gone", detail, "Bring the file back, or run it again")
     return None
-
-
-def read_run(path: Path | str) -> Iterator[Result]:
-    """The records of a run."""
-    return RunStore.open(path).records()
-
-
-def brief_records(path: Path | str) -> Iterator[tuple[int, ScoreRecord | Result]]:
-    """The score records of a run."""
-    return RunStore.open(path).entries(ScoreRecord)
-
-
-def records_file(path: Path | str) -> Path | None:
-    """The file of records of a run."""
-    return RunStore.open(path).file
-
-
-BriefRecord = ScoreRecord
