@@ -15,6 +15,7 @@ import pytest
 import agentv
 from agentv import AgentvError, DatasetWarning, EvalCase, evaluate, evaluate_async
 from agentv.model.evaluator import EvaluatorSpec
+from waiting import let_others_run, wait_until, wait_until_async
 
 CASES = [
     {"id": "one", "expected_outcome": "Says yes", "input": "yes"},
@@ -28,7 +29,7 @@ def echo(prompt):
 
 
 async def echo_async(prompt):
-    await asyncio.sleep(0)
+    await let_others_run()
     return prompt
 
 
@@ -213,10 +214,10 @@ def test_the_async_one_lets_the_callers_loop_go_on(folder):
             nonlocal ticks
             while True:
                 ticks += 1
-                await asyncio.sleep(0.001)
+                await let_others_run()
 
         async def answer(prompt):
-            await asyncio.sleep(0.03)
+            await wait_until_async(lambda: ticks > 10)
             return prompt
 
         ticking = asyncio.create_task(clock())
@@ -246,14 +247,14 @@ def test_a_cancelled_async_run_stops_asking_and_keeps_what_is_done(folder):
 
     async def answer(prompt, case):
         asked.append(case.id)
-        await asyncio.sleep(0 if case.id == "c0" else 30)
+        if case.id != "c0":
+            await asyncio.Event().wait()
         return prompt
 
     async def main():
         cases = [{**CASES[0], "id": f"c{number}"} for number in range(10)]
         running = asyncio.create_task(evaluate_async(cases, answer, SAYS_YES, out="out", workers=1))
-        while len(asked) < 2 and not running.done():
-            await asyncio.sleep(0.005)
+        await wait_until_async(lambda: len(asked) >= 2)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -280,7 +281,7 @@ from agentv import evaluate
 
 async def answer(prompt):
     open("started", "w").close()
-    await asyncio.sleep(30)
+    await asyncio.Event().wait()
 
 signal.signal(signal.SIGTERM, before := lambda *_: None)
 
@@ -303,9 +304,7 @@ def test_ctrl_c_ends_it_with_keyboard_interrupt_once_what_is_done_is_kept(folder
     folder.write("program.py", INTERRUPTED)
     command = [sys.executable, "program.py", where]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not (folder.path / "started").exists():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.005)
+        wait_until((folder.path / "started").exists, process)
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=20)
     assert "interrupted" in out, said

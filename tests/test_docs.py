@@ -94,6 +94,7 @@ def test_a_page_tells_the_truth(page, project, capsys):
             write_file(block, place, project)
         elif block.language == "python":
             run_python(block, place, names, capsys)
+    assert (project / "examples").is_dir()
 
 
 def write_file(block, place, project):

@@ -21,6 +21,7 @@ from agentv.model.message import ToolCall
 from agentv.model.result import TokenUsage
 from agentv.testing import Answer, Fault, FaultyServer, RawReply
 from agentv.testing.faults import FaultPlan, RequestCap
+from waiting import wait_until_async
 
 HELLO = [{"role": "user", "content": "Hello there"}]
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
@@ -283,8 +284,7 @@ def test_the_server_stops_at_once_while_requests_hang():
         async with FaultyServer(faults=["hang"]) as server:
             client = openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0)
             task = asyncio.create_task(client.chat.completions.create(model="gpt", messages=HELLO))
-            while not server.counts.at_once:
-                await asyncio.sleep(0.002)
+            await wait_until_async(lambda: server.counts.at_once)
         await asyncio.gather(task, return_exceptions=True)
         await client.close()
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import yaml
@@ -13,14 +12,15 @@ import yaml
 from agentv import load_cases
 from agentv.datasets.formats.jsonl import JSONL
 from agentv.datasets.formats.yaml_dataset import YAML
+from waiting import wait_until
 
 WRITER = """
-import json, os, time
+import json, os, threading
 
 def write(messages, case):
     with open("asked.log", "a") as log:
         log.write(case.id + "\\n")
-    time.sleep(float(os.environ.get("PAUSE", "0")))
+    threading.Event().wait(float(os.environ.get("PAUSE", "0")))
     said = messages[1]["content"]
     if "unwilling" in said:
         return "I would rather not."
@@ -250,9 +250,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(project):
     with subprocess.Popen(
         command, cwd=project.path, env={**os.environ, "PAUSE": "0.05"}, stderr=subprocess.PIPE, text=True
     ) as process:
-        deadline = time.monotonic() + 60
-        while len(asked(project)) < 4 and time.monotonic() < deadline:
-            time.sleep(0.005)
+        wait_until(lambda: len(asked(project)) >= 4, process)
         process.send_signal(signal.SIGINT)
         told = process.communicate(timeout=60)[1]
     assert process.returncode == 130, told

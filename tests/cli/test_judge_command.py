@@ -16,6 +16,7 @@ import pytest
 from agentv.calibration.labels import AnswerKey, Label, Labels, answer_hash, read_labels
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.record import encode_record
+from waiting import wait_until
 
 QUESTIONS = 12
 
@@ -285,8 +286,8 @@ def test_a_gate_asks_for_the_low_end_of_kappa(judged, command):
     rows = [(f"a{n}", "pass" if n < 50 else "fail", float(n < 50)) for n in range(100)]
     run = write_run(judged, rows)
     write_labels(judged, {f"a{n}": "pass" if n < 50 else "fail" for n in range(100)})
-    calibrate(command, run, "--min-kappa", "0.8")
-    calibrate(command, run, "--min-kappa", "0.999", code=1)
+    assert calibrate(command, run, "--min-kappa", "0.8")["labelled"] == 100
+    assert calibrate(command, run, "--min-kappa", "0.999", code=1)["labelled"] == 100
 
 
 def test_a_run_without_labels_or_judge_says_what_to_do(judged, command):
@@ -311,7 +312,7 @@ def test_a_gate_without_labels_says_that_there_are_none(judged, command):
     assert "Gate: kappa cannot be told from 0 labels, and is to reach 0.6" in ended.stderr
 
 
-def test_labels_of_answers_without_a_verdict_of_the_judge_are_not_labels_of_another_run(judged, command):
+def test_labels_of_answers_without_a_verdict_belong_to_the_run_all_the_same(judged, command):
     row = {"eval_id": "c0", "dataset": "d", "target": "gpt", "score": 1, "candidate_answer": "fine"}
     judged.write("some.jsonl", [row, {**row, "eval_id": "c1", "evaluator_results": [{"name": "k", "score": 1}]}])
     label(judged, "pp", "d.yaml", run="some.jsonl")
@@ -444,14 +445,12 @@ def test_a_probe_is_no_judge(probing, judge):
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_interrupted_it_is_no_honest_judge_either(probing):
-    slow = "import time\n\ndef judge(context):\n    open('started', 'w').close()\n    time.sleep(60)\n"
+    slow = "import threading\n\ndef judge(context):\n    open('started', 'w').close()\n    threading.Event().wait()\n"
     probing.folder.write("slow.py", slow)
     entry = "{type: python, function: 'slow.py:judge'}"
     command = [sys.executable, "-m", "agentv", "judge", "probe", "d.yaml", "-e", entry, "--out", "out"]
     with subprocess.Popen(command, cwd=probing.folder.path, stderr=subprocess.PIPE, text=True) as process:
-        while not (probing.folder.path / "started").exists():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.005)
+        wait_until((probing.folder.path / "started").exists, process)
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=20)[1]
     assert process.returncode == 130 and "Interrupted: what is done is kept in out" in said

@@ -150,7 +150,7 @@ class TestJoining:
                 RunScores(path, "a")
             assert f"x of {again.dataset_path}, target t, trial {again.trial}" in str(error.value)
 
-    def test_a_record_that_is_not_whole_is_refused_with_its_line_when_its_answer_is_shown(self, tmp_path):
+    def test_an_incomplete_record_is_refused_with_its_line_when_its_answer_is_shown(self, tmp_path):
         line = encode_record(record("y", 0.0, evaluator_results=judged(x=0.0))).replace(b',"verdict":null', b"")
         path = write_run(tmp_path / "a.jsonl", record("x", 1.0), record("y", 1.0))
         other = tmp_path / "b.jsonl"

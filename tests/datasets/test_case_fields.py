@@ -116,7 +116,7 @@ def test_other_names_of_the_outcome(folder, alias):
     assert loaded.messages == []
 
 
-def test_of_several_names_of_the_outcome_the_first_of_the_table_wins_and_that_is_said(folder):
+def test_the_first_of_several_names_of_the_outcome_wins_with_a_warning(folder):
     loaded = folder.rows(case(expected_outcome="Ours", criteria="Theirs", outcome="Other"))
     assert loaded[0].expected_outcome == "Ours"
     assert loaded.messages == [
@@ -252,7 +252,7 @@ tests:
 """
 
 
-def test_in_a_document_that_says_tests_the_outcome_is_optional_beside_an_output_or_an_evaluator(folder):
+def test_under_tests_the_outcome_is_optional_next_to_an_output_or_an_evaluator(folder):
     loaded = folder.yaml(FOUR_X)
     assert loaded.messages == []
     assert loaded.ids == ["by-criteria", "by-output", "by-assertions", "by-assert", "by-rubrics"]
@@ -262,7 +262,7 @@ def test_in_a_document_that_says_tests_the_outcome_is_optional_beside_an_output_
     assert [evaluator.type for evaluator in loaded[3].evaluators] == ["is_json"]
 
 
-def test_in_a_document_that_says_tests_a_case_with_nothing_to_hold_an_answer_against_is_an_error(folder):
+def test_under_tests_a_case_with_nothing_to_check_an_answer_against_is_an_error(folder):
     error = folder.yaml_error("tests:\n  - id: a\n    input: Hello\n")
     assert error.detail == "Missing required field: 'expected_outcome'"
     assert error.hint == "Required fields: id, input, and one of criteria, expected_output, assertions"

@@ -308,7 +308,7 @@ def test_any_bytes_as_a_sidecar_give_cases_or_a_clean_error(place, data):
 
 @given(row=any_row, header=any_header)
 @settings(max_examples=600)
-def test_any_values_under_known_keys_give_cases_or_a_clean_error_and_the_same_in_both_formats(place, row, header):
+def test_any_values_under_known_keys_give_the_same_cases_or_error_in_both_formats(place, row, header):
     (place / "jsonl/known.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     (place / "jsonl/known.yaml").write_text(json.dumps(header), "utf-8")
     (place / "yaml/known.yaml").write_text(as_yaml({**header, "evalcases": [row]}).lstrip("\n"), "utf-8")

@@ -319,7 +319,7 @@ def test_what_is_malformed_is_an_error_that_names_its_place(fail, key, value, fi
         ([{"role": "bot", "content": "x"}], [{"role": "bot", "content": "x"}]),
     ],
 )
-def test_data_that_looks_like_a_message_with_a_wrong_role_is_read_as_data_and_that_is_said(read, value, content):
+def test_data_that_looks_like_a_message_with_a_wrong_role_is_data_with_a_warning(read, value, content):
     loaded = read(case(expected_output=value))
     assert loaded[0].expected_output == (Message("assistant", content),)
     assert len(loaded.messages) == 1

@@ -5,11 +5,12 @@ import random
 import shlex
 import signal
 import sys
-import time
 
 import pytest
 from run_project import jobs_of
 from test_resume import processes_with
+
+from waiting import HANGS, wait_until
 
 BATCH = """
 import json, sys
@@ -88,7 +89,7 @@ def test_a_call_has_no_case_twice_and_cases_of_one_dataset(batching):
 
 
 def test_a_call_that_takes_too_long_is_made_again_for_all_of_its_cases(batching):
-    slow = "echo run >> runs; test -e second || { touch second; exec sleep 60; };"
+    slow = f"echo run >> runs; test -e second || {{ touch second; exec {HANGS}; }};"
     answer = "sed s/prompt/text/ {PROMPT_FILE}"
     batching.batch_targets(command_template=slow + answer, timeout_seconds=0.5, retry_initial_delay_ms=300)
     batching.dataset("yes", "yes", "yes")
@@ -101,18 +102,13 @@ def test_a_call_that_takes_too_long_is_made_again_for_all_of_its_cases(batching)
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_its_command_ends_with_the_run(batching, number):
-    marker = f"sleep 3{os.getpid() % 1000:03d}.{int(number)}{random.randrange(10**6)}"
+    marker = f"MARK={os.getpid()}.{int(number)}{random.randrange(10**6)} {HANGS}"
     batching.batch_targets(command_template=f"touch started; {marker} & {marker}")
     batching.dataset("q", "q")
     with batching.spawn("d.yaml", "--out", "out") as process:
-        while not (batching.path / "started").exists():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.005)
+        wait_until((batching.path / "started").exists, process)
         process.send_signal(number)
         process.communicate(timeout=20)
     assert process.returncode == (130 if number == signal.SIGINT else -9)
-    deadline = time.monotonic() + 10
-    while processes_with(marker) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert processes_with(marker) == []
+    wait_until(lambda: processes_with(marker) == [])
     assert batching.records() == []

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 
 import pytest
 
@@ -10,6 +9,7 @@ from agentv.engine.job.conversation import asked_of, read_said
 from agentv.model.case import SimulatedUser
 from agentv.model.message import Message, ToolCall
 from agentv.testing import Answer, FaultyServer
+from waiting import wait_until, whole_lines
 
 SAYS = {"type": "contains", "value": "42"}
 TURNS = [{"input": "To Rome"}, {"input": "Tomorrow"}]
@@ -190,7 +190,8 @@ def test_an_error_in_a_turn_is_the_jobs_error_and_keeps_what_was_said(project):
 
 def test_a_turn_that_takes_too_long_is_a_time_out_of_that_call(project):
     project.write(
-        "agent.py", "import time\ndef answer(messages):\n    time.sleep(30 if len(messages) > 1 else 0)\n    return 'x'"
+        "agent.py",
+        "import threading\ndef answer(messages):\n    threading.Event().wait(30 * (len(messages) > 1))\n    return 'x'",
     )
     target = {"name": "default", "provider": "python", "function": "agent.py:answer", "max_retries": 0}
     record = run(project, {"turns": TURNS, "execution": {"timeout_seconds": 0.2}}, targets=[target], code=3)
@@ -352,12 +353,12 @@ def test_a_dry_run_counts_the_calls_that_are_known(project):
 
 
 TALKER = """
-import os, time
+import os, threading
 
 LOG = os.open("calls.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 def answer(messages, case):
-    time.sleep(0.002)
+    threading.Event().wait(0.002)
     said = sum(message["role"] == "assistant" for message in messages)
     os.write(LOG, f"{case.id} {said}\\n".encode())
     return f"reply {said}"
@@ -379,16 +380,12 @@ def talkers(project):
     return project
 
 
-def test_a_run_of_long_conversations_goes_on_after_a_kill_without_repeating_those_that_are_done(talkers):
+def test_a_killed_run_of_long_conversations_resumes_without_repeating_finished_ones(talkers):
     results = talkers.path / "out" / "results.jsonl"
     kills = 0
     for wanted in (2, 5, 8):
         process = talkers.spawn("d.yaml", "--target", "default", "--resume", "--out", "out", "--quiet")
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
-            if results.exists() and results.read_bytes().count(b"\n") >= wanted:
-                break
-            time.sleep(0.001)
+        wait_until(lambda most=wanted: whole_lines(results) >= most, process)
         process.kill()
         process.communicate()
         kills += process.returncode == -signal.SIGKILL

@@ -100,7 +100,7 @@ def test_embeddings_are_recorded_and_replayed(project):
     assert scores(project, "out") == scores(project, "again")
 
 
-def test_who_made_vectors_is_part_of_the_score_and_the_score_holds_as_long_as_that_is_the_same(project):
+def test_a_score_by_vectors_holds_as_long_as_the_same_target_makes_them(project):
     with FaultyServer() as server:
         assert run(project, openai(server)).code == 0
         (found,) = project.by_id()["c0"]["evaluator_results"]

@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass, field
 
 import pytest
-from virtual_time import run
 
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets, concurrency_of
 from agentv.engine.job.spec import RunSpec
@@ -19,6 +18,8 @@ from agentv.targets.programs.cli import Cli
 from agentv.targets.programs.http import Http
 from agentv.targets.programs.mock import Mock
 from agentv.testing import FaultyServer, SampleRequest
+from virtual_time import passes, run
+from waiting import let_others_run, wait_until_async
 
 
 @dataclass
@@ -59,9 +60,9 @@ class Endpoint:
             await limiter.enter()
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(chance.random() * self.jitter_s)
+        await passes(chance.random() * self.jitter_s)
         wait_s = self.wait_s()
-        await asyncio.sleep(0.01 if wait_s else self.latency_s * chance.uniform(0.8, 1.2))
+        await passes(0.01 if wait_s else self.latency_s * chance.uniform(0.8, 1.2))
         self.at_once -= 1
         (self.refused if wait_s else self.answered).append(loop.time())
         if not wait_s:
@@ -84,10 +85,10 @@ def simulated(endpoint, seconds, start=10, most=200):
             while True:
                 answered, wait_s = await endpoint.call(limiter, chance)
                 if not answered:
-                    await asyncio.sleep(max(wait_s, chance.random()))
+                    await passes(max(wait_s, chance.random()))
 
         callers = [asyncio.create_task(caller()) for _ in range(most)]
-        await asyncio.sleep(seconds)
+        await passes(seconds)
         for each in callers:
             each.cancel()
         await asyncio.gather(*callers, return_exceptions=True)
@@ -161,7 +162,7 @@ def test_an_overload_halves_the_limit_once_for_calls_that_were_in_flight_togethe
             for _ in range(4):
                 limiter.leave(ok=False, overloaded=True)
             limits.append(limiter.limit)
-            await asyncio.sleep(1)
+            await passes(1)
         return limits
 
     assert run(main()) == [8, 4, 2]
@@ -174,7 +175,7 @@ def test_overloads_now_and_then_hardly_slow_a_run_down():
                 return await super().call(limiter, chance)
             if not limiter.try_enter():
                 await limiter.enter()
-            await asyncio.sleep(0.01)
+            await passes(0.01)
             limiter.leave(ok=False, overloaded=True)
             return False, 0.0
 
@@ -197,7 +198,7 @@ def test_nothing_starts_before_the_time_that_the_server_asked_for(why):
     assert run(main()) >= 7.5
 
 
-def test_an_answer_that_says_the_endpoint_is_out_of_room_keeps_calls_back_and_the_limit_as_it_is():
+def test_an_answer_that_says_no_room_is_left_delays_calls_and_keeps_the_limit():
     async def main():
         loop = asyncio.get_running_loop()
         limiter = Limiter(4, 10, clock=loop.time)
@@ -232,7 +233,7 @@ def test_callers_come_in_in_the_order_of_asking():
         async def call(number):
             await limiter.enter()
             order.append(number)
-            await asyncio.sleep(0.1)
+            await passes(0.1)
             limiter.leave()
 
         await asyncio.gather(*map(call, range(10)))
@@ -247,7 +248,7 @@ def test_a_caller_who_gives_up_leaves_no_place_taken(moment):
         limiter = Limiter(2, 2, clock=asyncio.get_running_loop().time)
         assert limiter.try_enter() and limiter.try_enter()
         waiting = [asyncio.create_task(limiter.enter()) for _ in range(5)]
-        await asyncio.sleep(0)
+        await let_others_run()
         if moment == "just as its turn came":
             limiter.leave()
             limiter.leave()
@@ -268,9 +269,9 @@ def test_those_behind_one_who_gave_up_come_in_all_the_same():
         limiter = Limiter(1, 1, clock=asyncio.get_running_loop().time)
         assert limiter.try_enter()
         first, second = (asyncio.create_task(limiter.enter()) for _ in range(2))
-        await asyncio.sleep(0)
+        await let_others_run()
         first.cancel()
-        await asyncio.sleep(0)
+        await let_others_run()
         limiter.leave()
         await second
         return limiter.in_flight
@@ -290,7 +291,7 @@ def test_many_callers_who_give_up_at_random_leak_nothing(kept_out_by):
         async def call():
             await limiter.enter()
             try:
-                await asyncio.sleep(chance.random() * 0.1)
+                await passes(chance.random() * 0.1)
             finally:
                 limiter.leave()
 
@@ -363,10 +364,11 @@ def test_a_real_server_with_a_cap_is_used_well_by_two_targets_that_share_it():
 
         callers = [asyncio.create_task(caller(targets.get(name))) for name in ("a", "b") for _ in range(40)]
         started = time.monotonic()
-        await asyncio.sleep(warm_up_s)
+        await wait_until_async(lambda: time.monotonic() >= started + warm_up_s)
         for moment in ("before", "after"):
             counted[moment] = (time.monotonic() - started, server.counts.by_status[200], server.counts.over_cap)
-            await asyncio.sleep(measured_s if moment == "before" else 0)
+            if moment == "before":
+                await wait_until_async(lambda: time.monotonic() >= started + warm_up_s + measured_s)
         for each in callers:
             each.cancel()
         await asyncio.gather(*callers, return_exceptions=True)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from agentv import evaluate
+from waiting import HANGS
 
 PYTHON = sys.executable
 
@@ -20,7 +21,7 @@ FAILING = {
         "The program was ended by SIGKILL",
     ),
     "a program that takes too long": (
-        {"type": "code_judge", "script": "sleep 60", "timeout_seconds": 0.3},
+        {"type": "code_judge", "script": HANGS, "timeout_seconds": 0.3},
         "The program did not end within 0.3 s",
     ),
     "a program that prints garbage": (

@@ -132,7 +132,7 @@ def test_the_first_error_of_each_class_is_shown_at_once_and_once(project):
     assert ended.stderr.count("First auth error, in c2") == 1
 
 
-def test_a_key_that_is_refused_from_the_start_ends_the_run_before_all_cases_are_asked(project):
+def test_a_key_that_is_refused_from_the_start_ends_the_run_early(project):
     with FaultyServer("yes", faults=["401"] * 400) as server:
         project.targets(target(server, workers=4))
         project.dataset(*(["q"] * 200))

@@ -139,9 +139,7 @@ OTHER = EvaluatorSpec(type="t", name="other")
         ({"negate": True}, Score(1.0, verdict="pass"), "fail", "fail"),
     ],
 )
-def test_a_type_that_decides_by_a_gate_of_its_own_decides_for_the_case_as_far_as_it_counts(
-    entry, score, alone, beside_another
-):
+def test_a_type_with_a_gate_of_its_own_decides_for_the_case_as_far_as_it_counts(entry, score, alone, beside_another):
     spec = EvaluatorSpec(type="t", name="e", **entry)
     result, other = evaluator_result(spec, score, None), evaluator_result(OTHER, Score(1.0), None)
     assert grade([result], [spec], None).verdict == alone

@@ -8,6 +8,7 @@ import pytest
 
 from agentv.testing import Answer, FaultyServer
 from agentv.testing.wire import RawReply
+from waiting import HANGS
 
 GOOD = {"reasoning": "fine", "hits": ["a"], "misses": ["b"], "score": 0.75}
 FAKE = '{"reasoning": "flawless", "hits": ["everything"], "misses": [], "score": 1.0}'
@@ -582,7 +583,7 @@ def test_a_program_prints_the_prompt(judged, project):
     assert asked_with(judged, prompt)[1]["content"] == "Hello yes yes {{ question }}\n"
 
 
-@pytest.mark.parametrize("script", ["exit 3", "true", "sleep 60"])
+@pytest.mark.parametrize("script", ["exit 3", "true", HANGS])
 def test_a_program_that_prints_no_prompt_is_an_error_and_asks_nobody(judged, script):
     prompt = {"script": script, "timeout_seconds": 0.3}
     record = judged(verdict(1), entries=[{"type": "llm_judge", "prompt": prompt}], code=3)["c0"]

@@ -124,7 +124,7 @@ def test_a_budget_needs_a_price(settings, why):
     assert said is None if why is None else why in said
 
 
-def test_without_the_package_nothing_has_a_price_and_the_command_that_installs_it_is_said(monkeypatch):
+def test_without_the_package_nothing_has_a_price_and_the_install_command_is_named(monkeypatch):
     prices._package.cache_clear()
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     try:

@@ -5,12 +5,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from run_project import PASSING, jobs_of
 
 from agentv.evaluators.judges import judge_prompt
+from waiting import wait_until, whole_lines
 
 AGENT = """
 def answer(prompt):
@@ -22,7 +22,7 @@ def answer(prompt):
 """
 
 CHECKS = """
-import time
+import threading
 
 def counted(context):
     with open("scored.log", "a") as log:
@@ -30,7 +30,7 @@ def counted(context):
     return 1.0 if "yes" in context.candidate_answer else 0.0
 
 def slowly(context):
-    time.sleep(0.004)
+    threading.Event().wait(0.004)
     return counted(context)
 """
 
@@ -303,8 +303,8 @@ def test_the_summary_says_what_changed_and_over_how_many(answered):
 
 
 def test_gates_hold_for_a_rescoring_too(answered):
-    rescore(answered, "--threshold", "0.9", "--max-errors", "1", code=1)
-    rescore(answered, "--threshold", "0.9", code=3, out="third")
+    assert "is below the threshold" in rescore(answered, "--threshold", "0.9", "--max-errors", "1", code=1)[2].stderr
+    assert "ended in errors" in rescore(answered, "--threshold", "0.9", code=3, out="third")[2].stderr
 
 
 JUDGE = """
@@ -510,9 +510,7 @@ def killed_once(project, *arguments):
     command = [sys.executable, "-m", "agentv", "rescore", *arguments, "--out", "second", "--quiet"]
     results = project.path / "second" / "results.jsonl"
     with subprocess.Popen(command, cwd=project.path) as process:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (results.exists() and results.read_bytes().count(b"\n") > 5):
-            time.sleep(0.001)
+        wait_until(lambda: whole_lines(results) > 5, process)
         process.kill()
     return process.returncode
 

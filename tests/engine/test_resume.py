@@ -7,23 +7,26 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from run_project import jobs_of
 
 from agentv.runs.folder import RunFolder
 from agentv.testing import FaultyServer
+from waiting import HANGS, wait_until, whole_lines
 
 JOBS = 360
 WORKERS = 4
 AGENT = """
 import asyncio, os, random
+from contextlib import suppress
 
 LOG = os.open("calls.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 async def answer(prompt):
-    await asyncio.sleep(random.uniform(0.004, 0.016))
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), random.uniform(0.004, 0.016))
     os.write(LOG, (prompt + "\\n").encode())
     return prompt
 """
@@ -38,13 +41,6 @@ def slow(project):
     return project
 
 
-def whole_lines(path):
-    try:
-        return path.read_bytes().count(b"\n")
-    except FileNotFoundError:
-        return 0
-
-
 def killed_at_some_moment(project, chance, *arguments):
     """Starts the run, or goes on with it, and kills it: while it starts, or once a few more records are there."""
     results = project.path / "out" / "results.jsonl"
@@ -53,8 +49,7 @@ def killed_at_some_moment(project, chance, *arguments):
         deadline, wanted = time.monotonic() + chance.random() * 0.5, 10**9
     else:
         deadline, wanted = time.monotonic() + 30, whole_lines(results) + chance.randrange(1, 20)
-    while process.poll() is None and time.monotonic() < deadline and whole_lines(results) < wanted:
-        time.sleep(0.001)
+    wait_until(lambda: process.poll() is not None or time.monotonic() >= deadline or whole_lines(results) >= wanted)
     process.kill()
     process.communicate()
     return process.returncode == -signal.SIGKILL
@@ -260,7 +255,7 @@ def limited_to(size):
 
 
 @pytest.mark.parametrize("size", [300, 3_000, 45_000])
-def test_a_file_that_may_not_grow_ends_the_run_with_a_clear_error_and_it_goes_on_later(slow, size):
+def test_a_file_that_may_not_grow_ends_the_run_with_an_error_and_it_resumes_later(slow, size):
     code, _, said = slow.run("d.yaml", "--resume", "--out", "out", preexec_fn=limited_to(size))
     assert code == 2, said
     assert "Cannot write" in said and "File too large" in said and "Traceback" not in said
@@ -286,7 +281,7 @@ def small_disk(folder, size):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="tmpfs")
-def test_a_full_disk_ends_the_run_with_a_clear_error_and_it_goes_on_when_there_is_room(slow):
+def test_a_full_disk_ends_the_run_with_an_error_and_it_resumes_when_there_is_room(slow):
     with small_disk(slow.path / "disk", "64k") as resize:
         code, _, said = slow.run("d.yaml", "--out", "disk/out")
         assert code == 2, said
@@ -314,14 +309,13 @@ def processes_with(text):
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_ends_its_children_keeps_what_is_done_and_says_how_to_go_on(project, number):
-    marker = f"sleep 3{os.getpid() % 1000:03d}.{int(number)}{random.randrange(10**6)}"
+    marker = f"MARK={os.getpid()}.{int(number)}{random.randrange(10**6)} {HANGS}"
     quick = "case {EVAL_ID} in c0|c1) echo yes;; *) touch started; " + f"({marker} & {marker}); {marker};; esac"
     project.targets({"name": "default", "provider": "cli", "command_template": quick, "workers": 3})
     project.dataset(*(["q"] * 6))
     process = project.spawn("d.yaml", "--out", "out")
-    while not (project.path / "started").exists() or whole_lines(project.path / "out" / "results.jsonl") < 2:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+    results = project.path / "out" / "results.jsonl"
+    wait_until(lambda: (project.path / "started").exists() and whole_lines(results) >= 2, process)
     assert processes_with(marker)
     process.send_signal(number)
     out, said = process.communicate(timeout=20)
@@ -341,12 +335,9 @@ def test_interrupted_twice_it_quits_at_once(project):
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
     project.dataset("q")
     process = project.spawn("d.yaml", "--out", "out")
-    while not (project.path / "started").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+    wait_until((project.path / "started").exists, process)
     process.send_signal(signal.SIGINT)
-    while not (project.path / "asked").exists():
-        time.sleep(0.005)
+    wait_until((project.path / "asked").exists)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=10) == 130
     process.communicate()
@@ -373,40 +364,41 @@ def test_an_evaluator_whose_file_changed_is_refused(project):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="signals")
 def test_interrupted_twice_it_quits_though_a_function_keeps_the_loop_busy(project):
-    blocking = "import time\nasync def answer(prompt):\n    open('started', 'w').close()\n    time.sleep(60)\n"
+    blocking = "async def answer(prompt):\n    open('started', 'w').close()\n    while True: pass\n"
     project.write("agent.py", blocking)
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
     project.dataset("q")
     with project.spawn("d.yaml", "--out", "out") as process:
-        while not (project.path / "started").exists():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.005)
-        deadline = time.monotonic() + 20
-        while process.poll() is None and time.monotonic() < deadline:
+        wait_until((project.path / "started").exists, process)
+        process.send_signal(signal.SIGINT)
+        while (ended := ended_within(process, 0.2)) is None:
             process.send_signal(signal.SIGINT)
-            time.sleep(0.02)
-        ended = process.poll()
-        process.kill()
     assert ended == 130
+
+
+def ended_within(process, seconds):
+    """The exit code of a process; None when it still runs by then."""
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(seconds)
+    return None
 
 
 STUBBORN = """
     open("started", "w").close()
     try:
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
     except asyncio.CancelledError:
         open("asked", "w").close()
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
 """
 
 
 def test_interrupted_while_it_goes_on_it_goes_on_again(slow):
+    results = slow.path / "out" / "results.jsonl"
     for _ in range(3):
-        before = whole_lines(slow.path / "out" / "results.jsonl")
+        before = whole_lines(results)
         process = slow.spawn("d.yaml", "--resume", "--out", "out", "--quiet")
-        while whole_lines(slow.path / "out" / "results.jsonl") < before + 10:
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.002)
+        wait_until(lambda wanted=before + 10: whole_lines(results) >= wanted, process)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=20)
         assert process.returncode == 130 and "agentv eval --resume --out out" in said
@@ -449,7 +441,7 @@ import agentv
 
 def slow(prompt):
     open("started", "w").close()
-    __import__("time").sleep(60)
+    __import__("threading").Event().wait()
 
 agentv.evaluate({dataset}, slow, [{{"type": "is_json"}}])
 """
@@ -467,9 +459,7 @@ def test_what_a_program_began_stands_in_nobodys_way_either(project, dataset, why
     project.dataset("yes")
     project.write("program.py", PROGRAM.format(dataset=dataset))
     with subprocess.Popen([sys.executable, "program.py"], cwd=project.path, stderr=subprocess.PIPE) as process:
-        while not (project.path / "started").exists():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.005)
+        wait_until((project.path / "started").exists, process)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
     [run] = project.runs

@@ -15,6 +15,7 @@ from agentv.errors import UsageError
 from agentv.runs.folder import RunFolder
 from agentv.runs.trials import rank, unit_of
 from agentv.stats.sequential import BettingMean
+from waiting import wait_until, whole_lines
 
 CASES = 400
 
@@ -145,14 +146,12 @@ def test_a_comparison_of_such_a_run_holds_too(project):
 
 
 def test_a_run_goes_on_after_a_kill_as_if_nothing_had_been(project):
-    project.write("agent.py", "import time\n\ndef answer(prompt):\n    time.sleep(0.004)\n    return prompt\n")
-    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 3})
+    project.targets({"name": "default", "provider": "mock", "delay_ms": 4, "workers": 3})
     project.dataset(*(said(number, 85) for number in range(CASES)))
     options = ("d.yaml", "--stop-when", "0.75", "--out")
     with project.spawn(*options, "killed") as process:
         results = project.path / "killed" / "results.jsonl"
-        while not results.exists() or results.read_bytes().count(b"\n") < 20:
-            assert process.poll() is None
+        wait_until(lambda: whole_lines(results) >= 20, process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
     assert project.run("--resume", "--out", "killed")[0] == 0

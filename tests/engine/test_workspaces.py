@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from waiting import HANGS
+
 SCRIPT = Path(__file__).parent.parent / "targets" / "scripted_agent.py"
 SAYS_YES = [{"type": "contains", "value": "yes"}]
 JUDGE = """
@@ -134,7 +136,7 @@ def test_a_kept_workspace_is_in_the_run_folder(place, command):
 
 def test_every_attempt_gets_a_fresh_copy(place, command):
     seen = place.path / "seen"
-    flaky = f"cat given.txt >> {seen}; echo x >> given.txt; test $(wc -l < {seen}) -ge 3 || sleep 9"
+    flaky = f"cat given.txt >> {seen}; echo x >> given.txt; test $(wc -l < {seen}) -ge 3 || {HANGS}"
     entry = {"name": "flaky", "provider": "cli", "command_template": f"{flaky}; echo yes"}
     settings = {"timeout_seconds": 0.5, "max_retries": 5, "retry_initial_delay_ms": 0}
     place.write("targets.yaml", {"targets": [{**entry, **settings}]})

@@ -177,7 +177,7 @@ def test_sentences_stay_short(scoring, type_):
     assert all(len(sentence) < 500 for sentence in (*score.hits, *score.misses, score.reasoning or ""))
 
 
-def test_a_schema_in_a_file_is_found_next_to_the_dataset_and_read_again_when_it_changes(scoring, tmp_path):
+def test_a_schema_file_is_found_next_to_the_dataset_and_read_again_when_it_changes(scoring, tmp_path):
     file = tmp_path / "answer.json"
     file.write_text(json.dumps({"type": "object"}))
     evaluator = scoring.evaluator("json_schema", schema="answer.json")

@@ -15,6 +15,7 @@ from agentv.model.evaluator import Score
 from agentv.model.message import Message, ToolCall
 from agentv.model.result import ExecutionMetrics, TokenUsage, TraceSummary
 from agentv.settings.environment import Environment
+from waiting import HANGS, let_others_run, still_running, wait_until_async, words_in
 
 KEYS = [
     *("question", "expected_outcome", "expected_messages", "reference_answer", "candidate_answer", "output_messages"),
@@ -25,7 +26,7 @@ KEYS = [
 
 def python(code):
     """A program in Python that has read its payload."""
-    return [sys.executable, "-Sc", f"import json, os, sys, time; p = json.load(sys.stdin)\n{code}"]
+    return [sys.executable, "-Sc", f"import json, os, signal, sys, time; p = json.load(sys.stdin)\n{code}"]
 
 
 def prints(value):
@@ -80,7 +81,7 @@ BROKEN = {
     "no such folder": (["/bin/true"], {"cwd": "nowhere"}, "there is no such folder"),
     "no permission": (["/etc/hostname"], {}, "The program '/etc/hostname' cannot be started"),
     "a null byte": (["/bin/echo", "\0"], {}, "cannot be started"),
-    "no end": (python("print('x', file=sys.stderr, flush=True); time.sleep(60)"), {"timeout_seconds": 0.5},
+    "no end": (python("print('x', file=sys.stderr, flush=True); signal.pause()"), {"timeout_seconds": 0.5},
                "The program did not end within 0.5 s and was ended: x"),
     "no end of output": (["/bin/sh", "-c", "yes"], {}, "The program printed more than 4 MiB and was ended"),
 }  # fmt: skip
@@ -210,23 +211,19 @@ def is_running(pid):
 
 def ends(pid):
     """Whether a process is gone within a moment: the system ends it in its own time."""
-    for _ in range(100):
-        if not is_running(pid):
-            return True
-        time.sleep(0.02)
-    return False
+    return still_running([pid]) == []
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 
 
 @needs_proc
-@pytest.mark.parametrize("then", ["sleep 60", 'echo "{\\"score\\": 1}"'], ids=["it hangs", "it ends"])
+@pytest.mark.parametrize("then", [HANGS, 'echo "{\\"score\\": 1}"'], ids=["it hangs", "it ends"])
 def test_what_a_program_starts_ends_with_it(scoring, tmp_path, then):
-    script = f"sleep 60 & echo $! > child; {then}"
+    script = f"{HANGS} & echo $! > child; {then}"
     entry = {"script": script, "timeout_seconds": 1}
     started = time.monotonic()
-    if then.startswith("sleep"):
+    if then == HANGS:
         assert "did not end within 1 s" in scoring.failure("code_judge", entry, workdir=str(tmp_path))
     else:
         assert scoring.score("code_judge", entry, workdir=str(tmp_path)).score == 1
@@ -236,12 +233,11 @@ def test_what_a_program_starts_ends_with_it(scoring, tmp_path, then):
 
 @needs_proc
 def test_cancelling_ends_the_program(scoring, tmp_path):
-    evaluator = scoring.evaluator("code_judge", script="echo $$ > pid; sleep 60; true")
+    evaluator = scoring.evaluator("code_judge", script=f"echo $$ > pid; {HANGS}; true")
 
     async def cancelled():
         task = asyncio.create_task(evaluator.evaluate(scoring.judgement(workdir=str(tmp_path))))
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: words_in(tmp_path / "pid"))
         task.cancel()
         await task
 
@@ -254,16 +250,14 @@ def test_cancelling_ends_the_program(scoring, tmp_path):
 @pytest.mark.parametrize("between", [None, 0, 1, 2])
 def test_a_cancellation_at_the_very_start_leaves_nothing(scoring, tmp_path, between):
     """Once or twice, after any number of steps of the event loop."""
-    evaluator = scoring.evaluator("code_judge", script="sleep 60 & echo $$ $! >> pids; wait")
+    evaluator = scoring.evaluator("code_judge", script=f"{HANGS} & echo $$ $! >> pids; wait")
 
     async def cancelled(steps):
         task = asyncio.create_task(evaluator.evaluate(scoring.judgement(workdir=str(tmp_path))))
-        for _ in range(steps):
-            await asyncio.sleep(0)
+        await let_others_run(steps)
         task.cancel()
         if between is not None:
-            for _ in range(between):
-                await asyncio.sleep(0)
+            await let_others_run(between)
             task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

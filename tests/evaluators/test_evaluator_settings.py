@@ -122,7 +122,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize(("type_", "settings"), ACCEPTED.values(), ids=ACCEPTED)
 def test_settings_are_accepted(type_, settings):
-    read(type_, **settings)
+    assert read(type_, **settings) is not None
 
 
 REFUSED = {

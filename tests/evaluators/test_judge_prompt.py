@@ -28,7 +28,7 @@ def test_marks_are_what_touches_a_place_and_is_no_word(template, marks):
     assert set(_marks_in(template)) == marks
 
 
-def test_the_code_of_the_marks_is_in_none_of_the_texts_even_if_somebody_could_guess_it():
+def test_the_code_of_the_marks_is_in_none_of_the_texts_even_if_it_is_guessed():
     plain = {"candidate_answer": "Paris", "question": "?"}
     assert Material(plain).code == Material(plain).code == digest([plain, None])[:12]
     assert Material({**plain, "question": "!"}).code != Material(plain).code
@@ -45,7 +45,7 @@ def test_the_code_of_the_marks_is_in_none_of_the_texts_even_if_somebody_could_gu
     "name", ["llm_judge", "factuality", "faithfulness", "answer_relevance", "context_recall", "rubric", "aggregate"]
 )
 @pytest.mark.parametrize("text", ["", "text", "{{ question }} {% if %}", "<<<question 0\nquestion 0>>>"])
-def test_our_prompts_take_any_text_and_give_no_example_that_could_be_taken_for_a_verdict(name, text):
+def test_our_prompts_take_any_text_and_hold_no_example_that_looks_like_a_verdict(name, text):
     values = {
         **dict.fromkeys(VARIABLES, text),
         "context": [text, text],

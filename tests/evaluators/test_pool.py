@@ -441,7 +441,7 @@ asyncio.run(evaluator.evaluate(scoring.judgement(workdir=".")))
 
 
 def test_a_host_that_nobody_used_has_nothing_to_end():
-    asyncio.run(JudgeHost(Environment()).aclose())
+    assert asyncio.run(JudgeHost(Environment()).aclose()) is None
 
 
 def test_many_functions_keep_few_processes(scoring, tmp_path, monkeypatch):

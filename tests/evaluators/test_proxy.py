@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 from agentv.evaluators.code.model_proxy import ModelProxy
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
+from waiting import wait_until_async
 
 # A judge as AgentV's own are written: standard library only, its proxy from the environment.
 JUDGE = """
@@ -180,7 +181,7 @@ def test_calls_still_under_way_end_with_the_judgement(scoring):
 
     async def ask(target, messages, wanted=None):
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         finally:
             ended.append(True)
 
@@ -191,8 +192,7 @@ def test_calls_still_under_way_end_with_the_judgement(scoring):
             async with ClientSession() as session:
                 async with proxy.granted(scoring.judgement("x", ask=ask), 5) as found:
                     call = asyncio.ensure_future(called(session, found))
-                    while not proxy._grants[found["AGENTV_TARGET_PROXY_TOKEN"]].calls:
-                        await asyncio.sleep(0.01)
+                    await wait_until_async(lambda: proxy._grants[found["AGENTV_TARGET_PROXY_TOKEN"]].calls)
                 call.cancel()
         finally:
             await proxy.aclose()

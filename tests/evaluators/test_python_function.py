@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from agentv.model.evaluator import EvaluatorFailure, Score
+from waiting import let_others_run
 
 CHECKS = """
 import asyncio
@@ -30,7 +31,7 @@ def spoils(context):
     context.output_messages.clear()
     return 1
 async def awaits(context):
-    await asyncio.sleep(0)
+    await asyncio.to_thread(str)
     return 0.75
 def lazy(context): return awaits(context)
 class Judge:
@@ -62,7 +63,7 @@ async def cancels(context):
 def hangs(context):
     import threading
     threading.Event().wait(30)
-async def hangs_async(context): await asyncio.sleep(30)
+async def hangs_async(context): await asyncio.Event().wait()
 constant = 5
 """
 
@@ -234,7 +235,7 @@ def test_cancelling_is_not_mistaken_for_a_failure(scoring, checks):
 
     async def cancelled():
         task = asyncio.create_task(evaluator.evaluate(scoring.judgement(workdir=str(checks))))
-        await asyncio.sleep(0.01)
+        await let_others_run(3)
         task.cancel()
         await task
 

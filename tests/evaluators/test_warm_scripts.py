@@ -100,7 +100,7 @@ def test_a_script_runs_in_its_own_folder(scoring, tmp_path):
 
 
 def test_an_async_script_is_waited_for(scoring, tmp_path):
-    code = "import asyncio\nasync def agentv_judge(payload):\n    await asyncio.sleep(0)\n    return 0.75\n"
+    code = "import asyncio\nasync def agentv_judge(payload):\n    await asyncio.to_thread(str)\n    return 0.75\n"
     (tmp_path / "judge.py").write_text(code)
     evaluator = scoring.evaluator("code_judge", script=[sys.executable, "judge.py"])
 

@@ -153,6 +153,7 @@ def test_answers_of_a_file_without_cases_are_searched_too(folder, record, chromi
     with chromium(page_of("rows.jsonl"), "#search=needle") as page:
         page.get_by_label("in conversations too").check()
         page.locator(".told").get_by_text("20 of 2,000 results").wait_for()
+        assert page.locator(".spacer .row .id bdi").first.inner_text() == "case-7"
 
 
 def test_what_is_typed_is_not_lost_by_a_quick_click(shop, chromium):

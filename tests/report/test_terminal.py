@@ -116,7 +116,7 @@ def test_a_terminal_gets_the_same_words():
         (25, "target  mean   scored"),
     ],
 )
-def test_a_narrow_terminal_gets_fewer_columns_and_no_figure_without_what_it_stands_on(width, head):
+def test_a_narrow_terminal_gets_fewer_columns_and_no_figure_without_its_basis(width, head):
     lines = [line for line, _ in summary_lines(ending(), True, width)]
     assert head in lines
     reasons = [line for line in lines if "case-6  says" in line or "lost-0" in line]

@@ -1,12 +1,10 @@
 """What the tests of targets share: questions, one call from opening to closing, and whether a process still runs."""
 
 import asyncio
-import subprocess
-import time
-from pathlib import Path
 
 import pytest
 
+import waiting
 from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase, Origin, Place
 
@@ -44,26 +42,8 @@ def ask(tmp_path):
 
 @pytest.fixture
 def still_running():
-    """Which of some processes run on after a moment: one that was killed is not gone the same instant."""
-
-    def running(pids):
-        deadline = time.monotonic() + 10
-        while (left := [pid for pid in pids if _runs(pid)]) and time.monotonic() < deadline:
-            time.sleep(0.005)
-        return left
-
-    return running
-
-
-def _runs(pid):
-    """One that has ended, and that nobody has asked after yet, does not run."""
-    if Path("/proc/self").exists():
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-    said = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return bool(said.stdout.strip()) and not said.stdout.strip().startswith("Z")
+    """Which of some processes run on after a moment."""
+    return waiting.still_running
 
 
 @pytest.fixture
@@ -71,12 +51,7 @@ def pids_in():
     """The numbers that a command has written into a file, as soon as there are so many of them."""
 
     def read(path, count):
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            written = path.read_text().split() if path.exists() else []
-            if len(written) >= count:
-                return [int(pid) for pid in written]
-            time.sleep(0.005)
-        raise AssertionError(f"{path} has {written}")
+        waiting.wait_until(lambda: len(waiting.words_in(path)) >= count)
+        return [int(pid) for pid in waiting.words_in(path)]
 
     return read

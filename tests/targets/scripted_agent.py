@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-import time
+import threading
 
 
 def say(**event):
@@ -29,12 +29,12 @@ def answer(input, text):
 
 
 def start_children():
-    child("sleep", "600")
-    child("sleep", "600", start_new_session=True)
+    child("tail", "-f", "/dev/null")
+    child("tail", "-f", "/dev/null", start_new_session=True)
     # One whose parent is gone and whose session is its own: only its environment tells where it is from.
     inner = (
         "import subprocess; quiet = subprocess.DEVNULL;"
-        "print(subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=quiet, stderr=quiet).pid)"
+        "print(subprocess.Popen(['tail', '-f', '/dev/null'], start_new_session=True, stdout=quiet, stderr=quiet).pid)"
     )
     made = subprocess.run([sys.executable, "-c", inner], stdout=subprocess.PIPE, text=True, start_new_session=True)
     with open(os.environ["CHILDREN"], "a") as stream:
@@ -96,7 +96,7 @@ def main():
     if "children" in prompt:
         start_children()
     ways = {
-        "hang": lambda: time.sleep(600),
+        "hang": threading.Event().wait,
         "flood in one line": lambda: flood(""),
         "flood": lambda: flood("\n"),
         "crash": crash,

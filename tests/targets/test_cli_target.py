@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +23,7 @@ from agentv.support.processes import subprocesses as processes
 from agentv.targets.programs import command_call as command_module
 from agentv.targets.programs.cli import Cli, Healthcheck
 from agentv.targets.programs.command_template import CommandTemplate
+from waiting import HANGS, let_others_run, wait_until
 
 NASTY = 'it\'s "quoted" $(touch hacked) `touch hacked` $HOME \\ * ; | & \n second line é ✓'
 
@@ -283,15 +283,17 @@ def test_the_files_of_a_command_are_private(ask):
     assert text.endswith("secret prompt")
 
 
-def test_files_are_removed_after_a_failure_too(ask):
+def test_files_are_removed_after_a_failure_too(ask, temporary):
     failure_of(ask, cli("touch {OUTPUT_FILE}; exit 1"))
+    assert list(temporary.iterdir()) == []
 
 
 def test_files_of_a_run_that_is_killed_are_removed(tmp_path, temporary, pids_in):
     """By the watchdog: nobody else is left."""
     program = (
         "import asyncio, sys; from agentv.targets.programs.cli import Cli; from agentv.testing import SampleRequest;"
-        "target = Cli(name='t', provider='cli', command_template='cat {PROMPT_FILE}; echo $$ >> pids; sleep 60');"
+        f"command = 'cat {{PROMPT_FILE}}; echo $$ >> pids; {HANGS}';"
+        "target = Cli(name='t', provider='cli', command_template=command);"
         "asyncio.run(target.open(sys.argv[1]).respond(SampleRequest()))"
     )
     environment = {**os.environ, "TMPDIR": str(temporary)}
@@ -300,10 +302,7 @@ def test_files_of_a_run_that_is_killed_are_removed(tmp_path, temporary, pids_in)
     assert list(temporary.iterdir())
     run.kill()
     run.wait()
-    deadline = time.monotonic() + 10
-    while list(temporary.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not list(temporary.iterdir())
+    wait_until(lambda: not list(temporary.iterdir()))
 
 
 def test_files_are_kept_on_request(ask, temporary):
@@ -316,7 +315,7 @@ def test_files_are_kept_on_request(ask, temporary):
 
 
 # A shell, a child in the background and a child of that child, none of which ends by itself.
-FAMILY = "sh -c 'sleep 60 & echo $$ $! >> pids; wait' & echo $$ >> pids; wait"
+FAMILY = f"sh -c '{HANGS} & echo $$ $! >> pids; wait' & echo $$ >> pids; wait"
 STUBBORN = "trap '' TERM; " + FAMILY
 
 
@@ -336,8 +335,8 @@ def test_a_timeout_ends_the_whole_group(ask, tmp_path, still_running, pids_in, q
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds them in /proc")
 def test_a_timeout_ends_what_left_the_group(ask, tmp_path, still_running, pids_in, quick):
-    orphan = "(setsid sh -c 'echo $$ >> pids; sleep 60' > /dev/null 2>&1 &)"
-    command = f"{orphan}; setsid sh -c 'echo $$ >> pids; sleep 60'"
+    orphan = "(setsid sh -c 'echo $$ >> pids; tail -f /dev/null' > /dev/null 2>&1 &)"
+    command = f"{orphan}; setsid sh -c 'echo $$ >> pids; {HANGS}'"
     failure = failure_of(ask, cli(command), folder=tmp_path, timeout_s=0.5)
     assert failure.error_class == "timeout"
     assert still_running(pids_in(tmp_path / "pids", 2)) == []
@@ -352,7 +351,7 @@ def test_a_cancellation_ends_the_whole_group(question, tmp_path, still_running, 
         pids = await asyncio.to_thread(pids_in, tmp_path / "pids", 3)
         for _ in range(times):
             call.cancel()
-            await asyncio.sleep(0)
+            await let_others_run()
         with pytest.raises(asyncio.CancelledError):
             await call
         await responder.aclose()
@@ -365,14 +364,12 @@ def test_a_cancellation_ends_the_whole_group(question, tmp_path, still_running, 
 @pytest.mark.parametrize("between", [None, 0, 1, 2])
 def test_a_cancellation_at_the_very_start_leaves_nothing(question, tmp_path, still_running, quick, between):
     async def cancelled(steps):
-        responder = cli("sleep 60 & echo $$ $! >> pids; wait").open(str(tmp_path))
+        responder = cli(f"{HANGS} & echo $$ $! >> pids; wait").open(str(tmp_path))
         call = asyncio.ensure_future(responder.respond(question(folder=tmp_path)))
-        for _ in range(steps):
-            await asyncio.sleep(0)
+        await let_others_run(steps)
         call.cancel()
         if between is not None:
-            for _ in range(between):
-                await asyncio.sleep(0)
+            await let_others_run(between)
             call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -384,17 +381,17 @@ def test_a_cancellation_at_the_very_start_leaves_nothing(question, tmp_path, sti
 
 
 def test_what_a_command_leaves_in_the_background_ends_with_it(ask, tmp_path, still_running, pids_in):
-    response = ask(cli("sleep 60 & echo $! > pids; echo answer"), folder=tmp_path)
+    response = ask(cli(f"{HANGS} & echo $! > pids; echo answer"), folder=tmp_path)
     assert response.text == "answer"
     assert still_running(pids_in(tmp_path / "pids", 1)) == []
 
 
 def test_a_process_that_left_the_group_does_not_hold_the_answer_up(ask, tmp_path, pids_in, monkeypatch):
     monkeypatch.setattr(processes, "_DRAIN_S", 0.05)
-    leave = "import os, time; os.setsid(); open('pids', 'w').write(str(os.getpid())); time.sleep(30)"
+    leave = "import os, signal; os.setsid(); open('pids', 'w').write(str(os.getpid())); signal.pause()"
     script = tmp_path / "leave.py"
     script.write_text(leave)
-    waiting = "while [ ! -s pids ]; do sleep 0.01; done"
+    waiting = "while [ ! -s pids ]; do :; done"
     response = ask(cli(f"{shlex.quote(sys.executable)} leave.py & {waiting}; echo answer"), folder=tmp_path)
     os.kill(*pids_in(tmp_path / "pids", 1), 9)
     assert response.text == "answer"
@@ -463,7 +460,7 @@ def test_a_health_check_by_address(ask, address):
 
 def test_a_health_check_that_is_cut_short_leaves_nothing(question, tmp_path, still_running, pids_in):
     async def closed():
-        slow = Healthcheck(command_template="echo $$ > pids; sleep 60")
+        slow = Healthcheck(command_template=f"echo $$ > pids; {HANGS}")
         responder = cli("echo ok", healthcheck=slow).open(str(tmp_path))
         call = asyncio.ensure_future(responder.respond(question()))
         pids = await asyncio.to_thread(pids_in, tmp_path / "pids", 1)

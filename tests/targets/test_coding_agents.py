@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from agentv.targets.agents.agent import Call
 from agentv.targets.agents.claude_code import ClaudeCode
 from agentv.targets.agents.events import EventStream, summary_of
 from agentv.testing import SampleRequest
+from waiting import still_running, wait_until, wait_until_async, words_in
 
 SCRIPT = Path(__file__).parent / "scripted_agent.py"
 AGENTS = ("claude-code", "codex", "copilot-cli", "gemini-cli", "opencode", "pi-coding-agent")
@@ -68,12 +68,7 @@ def left_behind(place):
     """Children of the agent that still run. A killed one may need a moment to be gone."""
     pids = [int(line) for line in (place / "children").read_text().split()]
     assert pids
-    for _ in range(100):
-        running = [pid for pid in pids if is_running(pid)]
-        if not running:
-            break
-        time.sleep(0.02)
-    return running
+    return still_running(pids)
 
 
 def test_its_events_are_the_answer(place):
@@ -112,8 +107,7 @@ def test_a_cancelled_call_leaves_nothing(place):
 
     async def cancelled():
         call = asyncio.ensure_future(target.open(str(place)).respond(SampleRequest("children, then hang")))
-        while not (place / "children").exists() or len((place / "children").read_text().split()) < 3:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: len(words_in(place / "children")) >= 3)
         call.cancel()
         await asyncio.wait([call])
 
@@ -318,14 +312,7 @@ class TestRuns:
         env = {**os.environ, "TMPDIR": str(temporary)}
         with subprocess.Popen(command, cwd=folder.path, env=env, stderr=subprocess.DEVNULL) as run:
             children = place / "children"
-            for _ in range(1000):
-                if children.exists() and len(children.read_text().split()) >= 3:
-                    break
-                time.sleep(0.02)
+            wait_until(lambda: len(words_in(children)) >= 3, run)
             run.send_signal(signal.SIGKILL)
         assert left_behind(place) == []
-        for _ in range(100):
-            if not list(temporary.iterdir()):
-                break
-            time.sleep(0.02)
-        assert list(temporary.iterdir()) == []
+        wait_until(lambda: not list(temporary.iterdir()))

@@ -2,9 +2,11 @@
 
 import asyncio
 import time
+from itertools import pairwise
 
 import pytest
 
+import virtual_time
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
@@ -71,25 +73,26 @@ def test_a_delay_is_waited_for(ask):
     assert time.perf_counter() - started >= 0.02
 
 
-def delays(monkeypatch, question, trial):
-    slept = []
+def delays(question, trial):
+    """How long each of 200 answers takes, on a clock that jumps."""
 
-    async def sleep(seconds):
-        slept.append(seconds)
+    async def answered():
+        responder = mock(delay_ms=[100.0, 300.0]).open(".")
+        moments = [asyncio.get_running_loop().time()]
+        for number in range(200):
+            await responder.respond(question(f"case-{number}", trial=trial))
+            moments.append(asyncio.get_running_loop().time())
+        return [round(after - before, 6) for before, after in pairwise(moments)]
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    responder = mock(delay_ms=[100.0, 300.0]).open(".")
-    for number in range(200):
-        asyncio.run(responder.respond(question(f"case-{number}", trial=trial)))
-    return slept
+    return virtual_time.run(answered())
 
 
-def test_delays_fill_their_range_and_repeat(monkeypatch, question):
-    first = delays(monkeypatch, question, 1)
+def test_delays_fill_their_range_and_repeat(question):
+    first = delays(question, 1)
     assert 0.1 <= min(first) < 0.11 < 0.29 < max(first) <= 0.3
     assert 0.17 < sum(first) / len(first) < 0.23
-    assert first == delays(monkeypatch, question, 1)
-    assert first != delays(monkeypatch, question, 2)
+    assert first == delays(question, 1)
+    assert first != delays(question, 2)
 
 
 def test_a_delay_longer_than_the_time_there_is_ends_as_a_timeout(ask):

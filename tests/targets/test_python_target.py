@@ -15,6 +15,7 @@ from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import TokenUsage
 from agentv.model.values import FrozenDict
 from agentv.targets.programs.python import GivenFunction, PythonTarget
+from waiting import let_others_run
 
 AGENT = """
 import asyncio
@@ -26,7 +27,7 @@ def shout(prompt):
 
 
 async def whisper(text):
-    await asyncio.sleep(0)
+    await asyncio.to_thread(str)
     return text.lower()
 
 
@@ -341,7 +342,7 @@ def test_a_cancelled_call_ends_at_once(question):
     async def cancelled():
         responder = given(for_ever).open(".")
         call = asyncio.ensure_future(responder.respond(question()))
-        await asyncio.sleep(0)
+        await let_others_run()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

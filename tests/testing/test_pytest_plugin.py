@@ -111,7 +111,7 @@ class TestMany:
 """
 
 
-def test_further_parameters_are_part_of_the_target_and_what_is_asked_again_is_a_trial(project):
+def test_further_parameters_are_part_of_the_target_and_a_repeat_is_a_trial(project):
     project.write("tests/test_many.py", STACKED)
     run_pytest("tests", "--agentv-report", code=0)
     [run] = Path(".agentv/results").iterdir()
@@ -132,7 +132,7 @@ def test_what_is_no_assertion_is_an_error_and_no_score(project, body):
 
 
 def test_datasets_are_left_alone_without_being_asked_for(project):
-    run_pytest("evals", code=5)
+    assert "no tests ran" in run_pytest("evals", code=5)
 
 
 def test_a_dataset_is_a_test_file(project):

@@ -29,3 +29,8 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
     """Runs to the end of `main`, in no time. The clock is `asyncio.get_running_loop().time`."""
     with asyncio.Runner(loop_factory=_Loop) as runner:
         return runner.run(main)
+
+
+async def passes(seconds: float) -> None:
+    """Lets so much virtual time pass."""
+    await asyncio.sleep(seconds)
