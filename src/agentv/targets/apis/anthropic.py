@@ -6,29 +6,24 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from agentv.model.message import ImagePart, Message, ToolCall
+from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Responder, Response, content_text
-from agentv.model.result import TokenUsage
-from agentv.targets.apis.api_messages import (
-    AnswerFormat,
-    answer_format,
-    arguments_object,
-    folded,
-    function_of,
-    media_of,
-)
+from agentv.targets.apis.api_messages import AnswerFormat, Media, answer_format, arguments_object, folded, function_of
 from agentv.targets.apis.model_api import (
     AnswerError,
+    UsageFields,
     WireApi,
+    content_with,
     decoded,
+    effort_of,
     given_only,
-    key_of,
     merged,
     open_api,
     overlaid,
-    sensible_usage,
+    own_key,
+    read_usage,
     spoken,
-    told,
+    system_texts,
 )
 from agentv.targets.target import Count, ModelApi, PriceKey, address_complaints, without
 
@@ -91,8 +86,7 @@ class Anthropic(ModelApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """The endpoint, ready to be asked."""
-        is_anthropic = self.base_url is None
-        key = key_of(self, home, "ANTHROPIC_API_KEY", given=self.api_key) if is_anthropic else self.api_key or None
+        key = own_key(self, home, "ANTHROPIC_API_KEY")
         base, _, query = (self.base_url or ANTHROPIC_URL).partition("?")
         base = base.rstrip("/").removesuffix("/messages").removesuffix("/v1")
         version = self.version or (VERSION if self.temperature is None else VERSION_WITH_TEMPERATURE)
@@ -123,24 +117,19 @@ class _Answer(msgspec.Struct, gc=False):
     stop_details: _Details | None = None
     id: str | None = None
     model: str | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    usage: Any = None
     error: Any = None
 
 
-class _OutputDetails(msgspec.Struct, gc=False):
-    thinking_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    input_tokens: int
-    output_tokens: int = 0
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    output_tokens_details: _OutputDetails | None = None
-
-
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_decode_usage = msgspec.json.Decoder(_Usage, strict=False).decode
+_USAGE = UsageFields(
+    # What was read from the cache and written there counts as input, as with other APIs.
+    ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+    ("output_tokens",),
+    "cache_read_input_tokens",
+    "output_tokens_details.thinking_tokens",
+    "cache_creation_input_tokens",
+)
 
 
 def messages_wire(settings: Anthropic) -> WireApi:
@@ -148,10 +137,8 @@ def messages_wire(settings: Anthropic) -> WireApi:
     constant = _constant_body(settings)
 
     def body(request: Request) -> dict[str, Any]:
-        system = [settings.system_prompt] if settings.system_prompt else []
-        system += [content_text(message.content) for message in request.messages if message.role == "system"]
         made = {**constant, "messages": wire_messages(request.messages)}
-        if system:
+        if system := system_texts(settings, request.messages):
             made["system"] = "\n\n".join(system)
         if settings.prompt_caching:
             made = _cached(made, settings.prompt_caching)
@@ -161,16 +148,25 @@ def messages_wire(settings: Anthropic) -> WireApi:
 
 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    """Messages of user and assistant. The results of tool calls stand in the user's message behind them."""
+    """Messages of user and assistant. The results of tool calls are in the user's message after them."""
     wire: list[dict[str, Any]] = []
     for message in folded(messages):
         if message.role == "system":
             continue
-        content = _content(message)
+        content = content_with(message, _text_part, _media)
+        if isinstance(content, list):
+            content = [part for part in content if part.get("text") != ""]
         if message.tool_calls:
-            said = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
-            wire.append({"role": "assistant", "content": [*said, *map(_call, message.tool_calls)]})
-            wire.append({"role": "user", "content": [_result(call) for call in message.tool_calls]})
+            said = [_text_part(content)] if isinstance(content, str) and content else list(content)
+            uses = [
+                {"type": "tool_use", "id": call.id, "name": call.tool, "input": arguments_object(call)}
+                for call in message.tool_calls
+            ]
+            results = [
+                {"type": "tool_result", "tool_use_id": call.id, "content": content_text(call.output)}
+                for call in message.tool_calls
+            ]
+            wire += [{"role": "assistant", "content": [*said, *uses]}, {"role": "user", "content": results}]
         elif content or message.role == "user":  # an assistant that said nothing cannot be quoted
             wire.append({"role": message.role, "content": content})
     return wire
@@ -179,8 +175,6 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 def read_answer(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
     answer = decoded(_decode_answer, body, "The answer is no message")
-    if answer.error is not None:
-        raise AnswerError("The answer is an error", error=answer.error)
     if answer.content is None:
         raise AnswerError("The answer has no content")
     text = "".join(block.text or "" for block in answer.content if block.type == "text")
@@ -195,7 +189,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     )
     return Response(
         messages=(spoken(text, calls),),
-        usage=_usage(answer.usage),
+        usage=read_usage(answer.usage, _USAGE),
         id=answer.id,
         model=answer.model,
         stop_reason=_STOP_REASONS.get(answer.stop_reason or "", answer.stop_reason),
@@ -204,8 +198,10 @@ def read_answer(body: bytes, _: Request) -> Response:
 
 def _constant_body(settings: Anthropic) -> dict[str, Any]:
     declared = answer_format(settings.response_format)
-    effort, thinking = _reasoning(settings)
-    output = given_only({"effort": effort, "format": None if declared is None else _format(declared)})
+    effort, thinking = effort_of(settings.reasoning)
+    if settings.thinking_budget:
+        thinking = {**(thinking or {}), "type": "enabled", "budget_tokens": settings.thinking_budget}
+    form = {"type": "json_schema", "schema": declared.schema} if isinstance(declared, AnswerFormat) else declared
     return given_only(
         {
             "model": settings.model,
@@ -213,20 +209,9 @@ def _constant_body(settings: Anthropic) -> dict[str, Any]:
             "temperature": settings.temperature,
             "thinking": thinking,
             "tools": [_tool(tool) for tool in settings.tools] or None,
-            "output_config": output or None,
+            "output_config": given_only({"effort": effort, "format": form}) or None,
         }
     )
-
-
-def _reasoning(settings: Anthropic) -> tuple[str | None, dict[str, Any] | None]:
-    """The effort, and what is said about thinking."""
-    given = settings.reasoning
-    effort, thinking = (given, None) if isinstance(given, str) else (None, given)
-    if thinking is not None and thinking.keys() == {"effort"}:
-        effort, thinking = thinking["effort"], None
-    if settings.thinking_budget:
-        thinking = {**(thinking or {}), "type": "enabled", "budget_tokens": settings.thinking_budget}
-    return effort, thinking
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
@@ -240,10 +225,6 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _format(value: AnswerFormat | dict[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "schema": value.schema} if isinstance(value, AnswerFormat) else value
-
-
 def _cached(body: dict[str, Any], kept: bool | str) -> dict[str, Any]:
     """A body with a mark behind what all questions share: the system prompt, else the tools, else what there is."""
     mark = {"type": "ephemeral"} if kept is True else {"type": "ephemeral", "ttl": kept}
@@ -255,18 +236,11 @@ def _cached(body: dict[str, Any], kept: bool | str) -> dict[str, Any]:
     return {**body, "cache_control": mark}
 
 
-def _content(message: Message) -> str | list[dict[str, Any]]:
-    if not any(isinstance(part, ImagePart) for part in message.parts):
-        return "" if message.content is None else content_text(message.content)
-    return [
-        _media(part.value) if isinstance(part, ImagePart) else {"type": "text", "text": part.value}
-        for part in message.parts
-        if part.value
-    ]
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
-def _media(value: str) -> dict[str, Any]:
-    media = media_of(value)
+def _media(media: Media) -> dict[str, Any]:
     source: dict[str, Any]
     if media.data is None:
         source = {"type": "url", "url": media.address}
@@ -275,24 +249,3 @@ def _media(value: str) -> dict[str, Any]:
     else:
         source = {"type": "base64", "media_type": media.media_type, "data": media.data}
     return {"type": "image" if media.is_image else "document", "source": source}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call.id, "name": call.tool, "input": arguments_object(call)}
-
-
-def _result(call: ToolCall) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_use_id": call.id, "content": content_text(call.output)}
-
-
-def _usage(raw: msgspec.Raw) -> TokenUsage | None:
-    """Tokens as reported; what was read from the cache and written there counts as input, as with other APIs."""
-    usage = told(_decode_usage, raw)
-    if usage is None:
-        return None
-    if usage.input_tokens < 0:
-        return None
-    cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-    thought = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else None
-    input = usage.input_tokens + (cached or 0) + (written or 0)
-    return sensible_usage(input, usage.output_tokens, cached, thought, written)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from agentv.model.message import ImagePart, Message, ToolCall
+from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Response, content_text
-from agentv.model.result import TokenUsage
 from agentv.model.values import to_json
-from agentv.targets.apis.api_messages import AnswerFormat, answer_format, folded, function_of, media_of, read_arguments
+from agentv.targets.apis.api_messages import AnswerFormat, Media, answer_format, folded, function_of, read_arguments
 from agentv.targets.apis.model_api import (
     AnswerError,
+    UsageFields,
     WireApi,
+    content_with,
     decoded,
+    effort_of,
     given_only,
     merged,
-    sensible_usage,
+    read_usage,
     spoken,
-    told,
 )
 from agentv.targets.target import ModelApi
 
@@ -60,30 +62,20 @@ class _Completion(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     id: str | None = None
     model: str | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    usage: Any = None
     error: Any = None
 
 
-class _PromptDetails(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _CompletionDetails(msgspec.Struct, gc=False):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int
-    completion_tokens: int = 0
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _CompletionDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-    cost: Any = None
-
-
 _decode_completion = msgspec.json.Decoder(_Completion).decode
-_decode_usage = msgspec.json.Decoder(_Usage, strict=False).decode
+_DETAILS = "prompt_tokens_details.", "completion_tokens_details."
+_USAGE = UsageFields(
+    ("prompt_tokens",),
+    ("completion_tokens",),
+    _DETAILS[0] + "cached_tokens",
+    _DETAILS[1] + "reasoning_tokens",
+    _DETAILS[0] + "cache_write_tokens",
+)
+_USAGE_WITHOUT_DETAILS = _USAGE._replace(cached="prompt_cache_hit_tokens")
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -95,18 +87,7 @@ class Dialect(msgspec.Struct, frozen=True):
 
 def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None = None) -> WireApi:
     """Chat completions as a target asks for them."""
-    constant = _constant_body(settings, dialect) | _logprobs(logprobs)
-    first = (Message("system", settings.system_prompt),) if settings.system_prompt else ()
-
-    def body(request: Request) -> dict[str, Any]:
-        return merged({**constant, "messages": wire_messages(first + request.messages)}, settings.extra_body)
-
-    return WireApi(body, read_completion)
-
-
-def _constant_body(settings: ModelApi, dialect: Dialect) -> dict[str, Any]:
-    """Everything of a request but its messages."""
-    return given_only(
+    constant = given_only(
         {
             "model": settings.model,
             "temperature": settings.temperature,
@@ -115,8 +96,15 @@ def _constant_body(settings: ModelApi, dialect: Dialect) -> dict[str, Any]:
             "tools": [_tool(tool) for tool in settings.tools] or None,
             "response_format": _response_format(answer_format(settings.response_format)),
             **_reasoning(settings.reasoning),
+            **_logprobs(logprobs),
         }
     )
+    first = (Message("system", settings.system_prompt),) if settings.system_prompt else ()
+
+    def body(request: Request) -> dict[str, Any]:
+        return merged({**constant, "messages": wire_messages(first + request.messages)}, settings.extra_body)
+
+    return WireApi(body, read_completion)
 
 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
@@ -132,8 +120,6 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 def read_completion(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
     completion = decoded(_decode_completion, body, "The answer is no chat completion")
-    if completion.error is not None:
-        raise AnswerError("The answer is an error", error=completion.error)
     if not completion.choices:
         raise AnswerError("The answer has no choices")
     choice = completion.choices[0]
@@ -146,11 +132,11 @@ def read_completion(body: bytes, _: Request) -> Response:
         raise AnswerError("A content filter stopped the answer", refused=True)
     if message is None:
         raise AnswerError("The answer has no message")
-    usage, cost_usd = _usage(completion.usage)
+    usage = completion.usage if isinstance(completion.usage, dict) else {}
     return Response(
-        messages=(spoken(_text(message.content), _tool_calls(message)),),
-        usage=usage,
-        cost_usd=cost_usd,
+        messages=(spoken(_text(message.content), tuple(_tool_calls(message))),),
+        usage=read_usage(usage, _USAGE if usage.get("prompt_tokens_details") else _USAGE_WITHOUT_DETAILS),
+        cost_usd=_cost(usage.get("cost")),
         id=completion.id,
         model=completion.model,
         stop_reason=choice.finish_reason,
@@ -158,19 +144,15 @@ def read_completion(body: bytes, _: Request) -> Response:
     )
 
 
-def _tool_calls(message: _ChatMessage) -> tuple[ToolCall, ...]:
-    calls = message.tool_calls or ()
-    if not calls and message.function_call is not None:  # how calls were written before there could be several
-        calls = [_Call(function=message.function_call)]
-    return tuple(map(_tool_call, calls))
-
-
-def _tool_call(call: _Call) -> ToolCall:
-    if call.custom is not None:
-        return ToolCall(call.custom.name, call.custom.input, id=call.id)
-    if call.function is None:
-        raise AnswerError("The answer has a tool call without a function")
-    return ToolCall(call.function.name, read_arguments(call.function.arguments), id=call.id)
+def _tool_calls(message: _ChatMessage) -> Iterator[ToolCall]:
+    # `function_call` is how calls were written before there could be several.
+    for call in message.tool_calls or ([_Call(function=message.function_call)] if message.function_call else []):
+        if call.custom is not None:
+            yield ToolCall(call.custom.name, call.custom.input, id=call.id)
+        elif call.function is not None:
+            yield ToolCall(call.function.name, read_arguments(call.function.arguments), id=call.id)
+        else:
+            raise AnswerError("The answer has a tool call without a function")
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
@@ -191,9 +173,8 @@ def _response_format(value: AnswerFormat | dict[str, Any] | None) -> dict[str, A
 
 def _reasoning(value: dict[str, Any] | str | None) -> dict[str, Any]:
     """An effort under OpenAI's name; an object with more in it under the name that gateways have for one."""
-    if isinstance(value, dict) and value.keys() != {"effort"}:
-        return {"reasoning": value}
-    return {"reasoning_effort": value["effort"] if isinstance(value, dict) else value}
+    effort, more = effort_of(value)
+    return {"reasoning_effort": effort, "reasoning": more}
 
 
 def _logprobs(value: bool | int | None) -> dict[str, Any]:
@@ -204,18 +185,17 @@ def _logprobs(value: bool | int | None) -> dict[str, Any]:
 
 
 def _said(message: Message) -> dict[str, Any]:
-    content = _content(message)
     calls = message.tool_calls
-    wire: dict[str, Any] = {"role": message.role, "content": "" if content is None and not calls else content}
+    content = None if message.content is None and calls else content_with(message, _text_part, _media)
+    wire: dict[str, Any] = {"role": message.role, "content": content}
     if message.name is not None:
         wire["name"] = message.name
     if calls:
-        wire["tool_calls"] = [_wire_call(call) for call in calls]
+        wire["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments_text(call)}}
+            for call in calls
+        ]
     return wire
-
-
-def _wire_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments_text(call)}}
 
 
 def arguments_text(call: ToolCall) -> str:
@@ -224,36 +204,14 @@ def arguments_text(call: ToolCall) -> str:
     return given if isinstance(given, str) else to_json(given).decode()
 
 
-def _content(message: Message) -> str | list[dict[str, Any]] | None:
-    content = message.content
-    if content is None or isinstance(content, str):
-        return content
-    # Only what holds an image is sent as parts: many servers take nothing but text from anyone but the user.
-    if not any(isinstance(part, ImagePart) for part in message.parts):
-        return content_text(content)
-    return [
-        _media(part.value) if isinstance(part, ImagePart) else {"type": "text", "text": part.value}
-        for part in message.parts
-    ]
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
-def _media(value: str) -> dict[str, Any]:
-    media = media_of(value)
+def _media(media: Media) -> dict[str, Any]:
     if media.is_image:
         return {"type": "image_url", "image_url": {"url": media.address}}
     return {"type": "file", "file": {"filename": media.file_name, "file_data": media.address}}
-
-
-def _usage(raw: msgspec.Raw) -> tuple[TokenUsage | None, float | None]:
-    """Tokens and cost as reported."""
-    usage = told(_decode_usage, raw)
-    if usage is None:
-        return None, None
-    details, more = usage.prompt_tokens_details, usage.completion_tokens_details
-    cached = details.cached_tokens if details else usage.prompt_cache_hit_tokens
-    written = details.cache_write_tokens if details else None
-    reasoning = more.reasoning_tokens if more else None
-    return sensible_usage(usage.prompt_tokens, usage.completion_tokens, cached, reasoning, written), _cost(usage.cost)
 
 
 def _cost(told: Any) -> float | None:

@@ -10,7 +10,6 @@ import msgspec
 
 from agentv.model.message import ImagePart, Message, ToolCall
 from agentv.model.response import Request, Responder, Response, content_text
-from agentv.model.result import TokenUsage
 from agentv.targets.apis.api_messages import (
     AnswerFormat,
     answer_format,
@@ -21,16 +20,18 @@ from agentv.targets.apis.api_messages import (
 )
 from agentv.targets.apis.model_api import (
     AnswerError,
+    UsageFields,
     WireApi,
     decoded,
+    effort_of,
     given_only,
-    key_of,
     merged,
     open_api,
     overlaid,
-    sensible_usage,
+    own_key,
+    read_usage,
     spoken,
-    told,
+    system_texts,
 )
 from agentv.targets.target import Count, ModelApi, address_complaints, without
 
@@ -38,18 +39,7 @@ GEMINI_URL = "https://generativelanguage.googleapis.com"
 
 _VERSIONED = re.compile(r"/v\d\w*(/|$)")
 _STOP_REASONS = {"STOP": "stop", "MAX_TOKENS": "length"}
-_REFUSED = frozenset(
-    {
-        "SAFETY",
-        "RECITATION",
-        "BLOCKLIST",
-        "PROHIBITED_CONTENT",
-        "SPII",
-        "IMAGE_SAFETY",
-        "IMAGE_PROHIBITED_CONTENT",
-        "IMAGE_RECITATION",
-    }
-)
+_REFUSED = re.compile(r"(IMAGE_)?(SAFETY|RECITATION|PROHIBITED_CONTENT)|BLOCKLIST|SPII")
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """What Gemini 3 takes for the signature of a thought in a conversation that it did not have itself."""
 
@@ -81,8 +71,7 @@ class Gemini(ModelApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """The endpoint, ready to be asked."""
-        names = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-        key = key_of(self, home, *names, given=self.api_key) if self.base_url is None else self.api_key or None
+        key = own_key(self, home, "GEMINI_API_KEY", "GOOGLE_API_KEY")
         base = (self.base_url or GEMINI_URL).rstrip("/")
         versioned = base if _VERSIONED.search(base) else f"{base}/v1"
         model = quote(str(self.model).removeprefix("models/"))
@@ -120,22 +109,20 @@ class _Feedback(msgspec.Struct, gc=False, rename="camel"):
 class _Answer(msgspec.Struct, gc=False, rename="camel"):
     candidates: list[_Candidate] | None = None
     prompt_feedback: _Feedback | None = None
-    usage_metadata: msgspec.Raw = msgspec.Raw(b"null")
+    usage_metadata: Any = None
     model_version: str | None = None
     response_id: str | None = None
     error: Any = None
 
 
-class _Usage(msgspec.Struct, gc=False, rename="camel"):
-    prompt_token_count: int
-    candidates_token_count: int = 0
-    thoughts_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    tool_use_prompt_token_count: int = 0
-
-
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_decode_usage = msgspec.json.Decoder(_Usage, strict=False).decode
+_USAGE = UsageFields(
+    ("promptTokenCount", "toolUsePromptTokenCount"),
+    # Thoughts, which Gemini counts apart, are output as with other APIs.
+    ("candidatesTokenCount", "thoughtsTokenCount"),
+    "cachedContentTokenCount",
+    "thoughtsTokenCount",
+)
 
 
 def content_wire(settings: Gemini) -> WireApi:
@@ -144,10 +131,8 @@ def content_wire(settings: Gemini) -> WireApi:
     signed = str(settings.model).removeprefix("models/").startswith("gemini-3")
 
     def body(request: Request) -> dict[str, Any]:
-        system = [settings.system_prompt] if settings.system_prompt else []
-        system += [content_text(message.content) for message in request.messages if message.role == "system"]
         made = {**constant, "contents": wire_contents(request.messages, signed)}
-        if system:
+        if system := system_texts(settings, request.messages):
             made["systemInstruction"] = {"parts": [{"text": text} for text in system]}
         return merged(made, settings.extra_body)
 
@@ -168,7 +153,9 @@ def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[d
             if parts or message.role == "user":  # a model that said nothing cannot be quoted
                 wire.append({"role": "model" if message.role == "assistant" else "user", "parts": parts})
             continue
-        calls: list[dict[str, Any]] = [{"functionCall": _call(call)} for call in message.tool_calls]
+        calls: list[dict[str, Any]] = [
+            {"functionCall": {"name": call.tool, "args": arguments_object(call)}} for call in message.tool_calls
+        ]
         if signed:
             calls[0]["thoughtSignature"] = _NO_SIGNATURE
         wire.append({"role": "model", "parts": [*parts, *calls]})
@@ -179,8 +166,6 @@ def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[d
 def read_answer(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
     answer = decoded(_decode_answer, body, "The answer is no generated content")
-    if answer.error is not None:
-        raise AnswerError("The answer is an error", error=answer.error)
     if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:
         raise AnswerError(f"A filter stopped the question: {answer.prompt_feedback.block_reason}", refused=True)
     if not answer.candidates:
@@ -195,7 +180,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     text = "".join(part.text or "" for part in parts if not part.thought)
     return Response(
         messages=(spoken(text, calls),),
-        usage=_usage(answer.usage_metadata),
+        usage=read_usage(answer.usage_metadata, _USAGE),
         id=answer.response_id,
         model=answer.model_version,
         stop_reason=_stop_reason(candidate, bool(text or calls), bool(calls)),
@@ -204,24 +189,16 @@ def read_answer(body: bytes, _: Request) -> Response:
 
 def _constant_body(settings: Gemini) -> dict[str, Any]:
     declared = answer_format(settings.response_format)
+    effort, thinking = effort_of(settings.reasoning)
+    thinking = {**(thinking or {}), **given_only({"thinkingLevel": effort, "thinkingBudget": settings.thinking_budget})}
     config = {
         "temperature": settings.temperature,
         "maxOutputTokens": settings.max_output_tokens,
         "seed": settings.seed,
-        "thinkingConfig": _thinking(settings),
+        "thinkingConfig": thinking or None,
         **({} if declared is None else _format(declared)),
     }
     return given_only({"generationConfig": given_only(config) or None, "tools": _tools(settings.tools) or None})
-
-
-def _thinking(settings: Gemini) -> dict[str, Any] | None:
-    given = settings.reasoning
-    thinking: dict[str, Any] = {"thinkingLevel": given} if isinstance(given, str) else dict(given or {})
-    if thinking.keys() == {"effort"}:
-        thinking = {"thinkingLevel": thinking["effort"]}
-    if settings.thinking_budget is not None:
-        thinking["thinkingBudget"] = settings.thinking_budget
-    return thinking or None
 
 
 def _tools(tools: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
@@ -257,10 +234,6 @@ def _media(value: str) -> dict[str, Any]:
     return {"fileData": {"fileUri": media.address, "mimeType": media.media_type or "image/jpeg"}}
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"name": call.tool, "args": arguments_object(call)}
-
-
 def _result(call: ToolCall) -> dict[str, Any]:
     """A function's response, which must be an object; anything else stands in one."""
     output = call.output
@@ -270,22 +243,10 @@ def _result(call: ToolCall) -> dict[str, Any]:
 def _stop_reason(candidate: _Candidate, said: bool, called: bool) -> str | None:
     reason = candidate.finish_reason
     why = f"{reason}: {candidate.finish_message}" if candidate.finish_message else str(reason)
-    if reason in _REFUSED:
+    if reason and _REFUSED.fullmatch(reason):
         raise AnswerError(f"A filter stopped the answer: {why}", refused=True)
     if reason not in (None, *_STOP_REASONS) and not said:
         raise AnswerError(f"The model gave no answer: {why}")
     if called and reason == "STOP":
         return "tool_calls"
     return None if reason is None else _STOP_REASONS.get(reason, reason.lower())
-
-
-def _usage(raw: msgspec.Raw) -> TokenUsage | None:
-    """Tokens as reported; thoughts, which Gemini counts apart, are output as with other APIs."""
-    usage = told(_decode_usage, raw)
-    if usage is None:
-        return None
-    if min(usage.prompt_token_count, usage.candidates_token_count, usage.thoughts_token_count or 0) < 0:
-        return None
-    input = usage.prompt_token_count + usage.tool_use_prompt_token_count
-    output = usage.candidates_token_count + (usage.thoughts_token_count or 0)
-    return sensible_usage(input, output, usage.cached_content_token_count, usage.thoughts_token_count)

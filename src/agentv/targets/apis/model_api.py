@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from agentv.errors import UsageError
-from agentv.model.message import Message, ToolCall
-from agentv.model.response import Request, Response, TargetFailure
+from agentv.model.message import ImagePart, Message, ToolCall
+from agentv.model.response import Request, Response, TargetFailure, content_text
 from agentv.model.result import TokenUsage
 from agentv.model.values import digest, to_json
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.api_errors import until_next_s
+from agentv.targets.apis.api_messages import Media, media_of
 from agentv.targets.target import ModelApi
 
 if TYPE_CHECKING:
@@ -40,19 +41,14 @@ class AnswerError(Exception):
 def decoded(decode: Callable[[bytes], Read], body: bytes, without: str) -> Read:
     """An answer's body as its API's struct. Raises AnswerError, which begins with `without`, for any other body."""
     try:
-        return decode(body)
+        answer = decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         streamed = body.lstrip().startswith((b"data:", b"event:"))
         why = "it is a stream of events, which was not asked for" if streamed else error
         raise AnswerError(f"{without}: {why}") from None
-
-
-def told(decode: Callable[[msgspec.Raw], Read], counts: msgspec.Raw) -> Read | None:
-    """Counts of tokens as an API's struct; None for any other form, which is no reason to throw a paid answer away."""
-    try:
-        return decode(counts)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    if getattr(answer, "error", None) is not None:
+        raise AnswerError("The answer is an error", error=answer.error)  # type: ignore[attr-defined]
+    return answer
 
 
 def spoken(text: str, calls: tuple[ToolCall, ...]) -> Message:
@@ -117,18 +113,21 @@ def open_api(url: str, key: str | None, headers: dict[str, str], wire: WireApi, 
     return ApiResponder(HttpClient(url, {"Content-Type": "application/json", **headers}), url, endpoint, wire)
 
 
-def key_of(settings: ModelApi, home: str, *variables: str, given: str | None = None) -> str:
-    """The key that is written, else that of the first of the vendor's own variables. Raises UsageError for none."""
-    if given:
-        return given
+def own_key(settings: Any, home: str, *variables: str) -> str | None:
+    """The key of a model API with `api_key` and `base_url`: the written one, else the vendor's own variable's.
+
+    The vendor's variable is for its own address alone: other hosts must not be sent its key. Raises UsageError if the
+    vendor's address has no key.
+    """
+    if settings.api_key or settings.base_url is not None:
+        return settings.api_key or None
     known = environment_of(home).variables
     for variable in variables:
         if known.get(variable, "").strip():
             return known[variable]
-    named = variables[0]
     raise UsageError(
         f"Target '{settings.name}' has no 'api_key'",
-        hint=f"Set {named} in the environment or in .env, or write api_key: ${{{{ YOUR_VARIABLE }}}}",
+        hint=f"Set {variables[0]} in the environment or in .env, or write api_key: ${{{{ YOUR_VARIABLE }}}}",
     )
 
 
@@ -154,14 +153,41 @@ def merged(body: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return {**body, **both}
 
 
-def sensible_usage(
-    input: int, output: int, cached: int | None, reasoning: int | None = None, cache_write: int | None = None
-) -> TokenUsage | None:
-    """Counts as a usage; None when one of them makes no sense. That nothing was thought or written is not said."""
-    counts = (input, output, cached or 0, reasoning or 0, cache_write or 0)
-    if min(counts) < 0 or max(counts) > _MOST_TOKENS:
+class UsageFields(NamedTuple):
+    """Where an API reports its counts: keys, or paths of keys. Several are added up; the first input is required."""
+
+    input: tuple[str, ...]
+    output: tuple[str, ...]
+    cached: str = ""
+    reasoning: str = ""
+    cache_write: str = ""
+
+
+def read_usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
+    """Token counts as a usage; None for counts of another form, which is no reason to throw a paid answer away."""
+    try:
+        if reported.get(fields.input[0]) is None or reported.get(fields.output[0], 0) is None:
+            return None
+        known = [_count(reported, path) for path in fields[2:]]
+        input, output = (sum(_count(reported, path) or 0 for path in paths) for paths in fields[:2])
+    except (AttributeError, TypeError, ValueError):
         return None
+    if min(counts := (input, output, *(count or 0 for count in known))) < 0 or max(counts) > _MOST_TOKENS:
+        return None
+    cached, reasoning, cache_write = known
     return TokenUsage(input, output, cached, reasoning or None, cache_write or None)
+
+
+def _count(reported: Any, path: str) -> int | None:
+    """A count that is not negative; a text is taken for the number it holds."""
+    for key in path.split("."):
+        reported = reported.get(key) if isinstance(reported, dict) else None
+    if reported is None:
+        return None
+    count = int(reported)
+    if count < 0 or isinstance(reported, bool) or count != float(reported):
+        raise ValueError(f"{path} is not a count")
+    return count
 
 
 def answered_something(response: Response) -> Response:
@@ -173,3 +199,25 @@ def answered_something(response: Response) -> Response:
         message = "The limit of tokens was reached before the model said anything; raise max_output_tokens"
         raise TargetFailure("invalid_response", message)
     return response
+
+
+def system_texts(settings: ModelApi, messages: tuple[Message, ...]) -> list[str]:
+    """The target's system prompt and the system messages, for APIs that take them apart from the others."""
+    own = [settings.system_prompt] if settings.system_prompt else []
+    return own + [content_text(message.content) for message in messages if message.role == "system"]
+
+
+def effort_of(reasoning: dict[str, Any] | str | None) -> tuple[str | None, dict[str, Any] | None]:
+    """`reasoning` as an effort, or as an object with more in it."""
+    if isinstance(reasoning, dict) and reasoning.keys() != {"effort"}:
+        return None, reasoning
+    return (reasoning["effort"] if isinstance(reasoning, dict) else reasoning), None
+
+
+def content_with(
+    message: Message, text: Callable[[str], dict[str, Any]], media: Callable[[Media], dict[str, Any]]
+) -> str | list[dict[str, Any]]:
+    """A message's content: parts in an API's own form if it has an image, else text, which every server takes."""
+    if not any(isinstance(part, ImagePart) for part in message.parts):
+        return "" if message.content is None else content_text(message.content)
+    return [media(media_of(part.value)) if isinstance(part, ImagePart) else text(part.value) for part in message.parts]

@@ -14,7 +14,7 @@ from agentv.model.judgement import Wanted
 from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.chat_completions import Dialect, chat_wire
-from agentv.targets.apis.model_api import WireApi, key_of, open_api, overlaid
+from agentv.targets.apis.model_api import WireApi, open_api, overlaid, own_key
 from agentv.targets.target import ModelApi, PriceKey, Target, address_complaints, is_loopback, without
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -79,10 +79,7 @@ class OpenAI(ModelApi, frozen=True, kw_only=True):
 
     def address(self, home: str) -> Address:
         """Where the endpoint is, and the key for it."""
-        # OpenAI's own variable, for OpenAI alone: other hosts must not be sent its key.
-        is_openai = self.base_url is None
-        key = key_of(self, home, "OPENAI_API_KEY", given=self.api_key) if is_openai else self.api_key or None
-        return Address(self.base_url or OPENAI_URL, key)
+        return Address(self.base_url or OPENAI_URL, own_key(self, home, "OPENAI_API_KEY"))
 
     def dialect(self, address: Address) -> Dialect:
         """Where the server differs from others that speak this API."""
@@ -309,9 +306,8 @@ class Compatible(OpenAI, frozen=True, kw_only=True):
     def address(self, home: str) -> Address:
         """The service's own address and key; another address is sent the key that is written, and no other."""
         variable = self.preset.key_variable
-        if self.base_url is None and variable is not None:
-            return Address(self.preset.base_url, key_of(self, home, variable, given=self.api_key))
-        return Address(self.base_url or self.preset.base_url, self.api_key or None)
+        key = self.api_key or None if variable is None else own_key(self, home, variable)
+        return Address(self.base_url or self.preset.base_url, key)
 
     def wanting(self, wanted: Wanted) -> Target:
         """As every model API, without a schema where the service takes none."""

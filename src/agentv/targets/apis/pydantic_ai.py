@@ -11,7 +11,7 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Request, Responder, Response, TargetFailure, content_text
-from agentv.model.result import ErrorClass, TokenUsage
+from agentv.model.result import ErrorClass
 from agentv.model.values import digest
 from agentv.settings.environment import environment_of, redacted
 from agentv.targets.apis.api_errors import reported_failure
@@ -24,7 +24,7 @@ from agentv.targets.apis.api_messages import (
     media_of,
     read_arguments,
 )
-from agentv.targets.apis.model_api import answered_something, given_only, key_of, sensible_usage, spoken
+from agentv.targets.apis.model_api import UsageFields, answered_something, given_only, own_key, read_usage, spoken
 from agentv.targets.target import ModelApi, PriceKey, address_complaints, without
 
 INSTALL = "pip install 'agentv[pydantic-ai]'"
@@ -36,6 +36,8 @@ Bedrock is sent signatures, and no key."""
 _REFUSED_ARGUMENT = re.compile(r"unexpected keyword argument ('\w+')")
 
 _STOP_REASONS = {"tool_call": "tool_calls"}
+_COUNTS = "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"
+_USAGE = UsageFields((_COUNTS[0],), (_COUNTS[1],), _COUNTS[2], "reasoning_tokens", _COUNTS[3])
 _ERROR_CLASSES: tuple[tuple[str, ErrorClass], ...] = (
     ("ContentFilterError", "refused"),
     ("ModelTimeoutError", "timeout"),
@@ -150,7 +152,7 @@ class Cohere(PydanticAi, frozen=True, kw_only=True):
 
     def provider_settings(self, home: str) -> dict[str, Any]:
         """The key, which may stand in the nearest `.env`: the package does not read that."""
-        return _key(self, home, "CO_API_KEY")
+        return {"api_key": own_key(self, home, "CO_API_KEY")}
 
 
 class HuggingFace(PydanticAi, frozen=True, kw_only=True):
@@ -163,7 +165,7 @@ class HuggingFace(PydanticAi, frozen=True, kw_only=True):
 
     def provider_settings(self, home: str) -> dict[str, Any]:
         """The key, which may stand in the nearest `.env`: the package does not read that."""
-        return _key(self, home, "HF_TOKEN")
+        return {"api_key": own_key(self, home, "HF_TOKEN")}
 
 
 class _PydanticModel:
@@ -275,12 +277,6 @@ def _read_body(body: Any) -> Any:
         return body.decode(errors="replace")
 
 
-def _key(settings: PydanticAi, home: str, variable: str) -> dict[str, Any]:
-    if settings.base_url is not None:
-        return {}
-    return {"api_key": key_of(settings, home, variable, given=settings.api_key)}
-
-
 def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
     """The settings in the package's names. One that the model would pass over is refused, and not forgotten."""
     given = given_only(
@@ -344,19 +340,11 @@ def _response(answer: Any) -> Response:
         for part in answer.parts
         if part.part_kind == "tool-call"
     )
+    counts = {**(answer.usage.details or {}), **{name: getattr(answer.usage, name) for name in _COUNTS}}
     return Response(
         messages=(spoken(text, calls),),
-        usage=_usage(answer.usage),
+        usage=read_usage(counts, _USAGE) if answer.usage.has_values() else None,
         id=answer.provider_response_id,
         model=answer.model_name,
         stop_reason=_STOP_REASONS.get(answer.finish_reason, answer.finish_reason),
-    )
-
-
-def _usage(usage: Any) -> TokenUsage | None:
-    if not usage.has_values():
-        return None
-    thought = (usage.details or {}).get("reasoning_tokens")
-    return sensible_usage(
-        usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, thought, usage.cache_write_tokens
     )

@@ -6,20 +6,20 @@ from typing import Any
 
 import msgspec
 
-from agentv.model.message import ImagePart, Message, ToolCall
+from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Response, content_text
-from agentv.model.result import TokenUsage
-from agentv.targets.apis.api_messages import AnswerFormat, answer_format, folded, function_of, media_of, read_arguments
+from agentv.targets.apis.api_messages import AnswerFormat, Media, answer_format, folded, function_of, read_arguments
 from agentv.targets.apis.chat_completions import arguments_text
 from agentv.targets.apis.model_api import (
     AnswerError,
+    UsageFields,
     WireApi,
+    content_with,
     decoded,
     given_only,
     merged,
-    sensible_usage,
+    read_usage,
     spoken,
-    told,
 )
 from agentv.targets.target import ModelApi
 
@@ -63,33 +63,37 @@ class _Answer(msgspec.Struct, gc=False):
     status: str | None = None
     id: str | None = None
     model: str | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    usage: Any = None
     incomplete_details: _Incomplete | None = None
     error: Any = None
 
 
-class _InputDetails(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct, gc=False):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    input_tokens: int
-    output_tokens: int = 0
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
-
-
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_decode_usage = msgspec.json.Decoder(_Usage, strict=False).decode
+_USAGE = UsageFields(
+    ("input_tokens",),
+    ("output_tokens",),
+    "input_tokens_details.cached_tokens",
+    "output_tokens_details.reasoning_tokens",
+)
 
 
 def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> WireApi:
     """Responses as a target asks for them."""
-    constant = _constant_body(settings) | _logprobs(logprobs)
+    declared = answer_format(settings.response_format)
+    constant = given_only(
+        {
+            "model": settings.model,
+            "instructions": settings.system_prompt,
+            "temperature": settings.temperature,
+            "max_output_tokens": settings.max_output_tokens,
+            "tools": [_tool(tool) for tool in settings.tools] or None,
+            "text": None if declared is None else {"format": _format(declared)},
+            "reasoning": {"effort": settings.reasoning} if isinstance(settings.reasoning, str) else settings.reasoning,
+            # Answers are kept by the run, and not by OpenAI.
+            "store": False,
+            **_logprobs(logprobs),
+        }
+    )
 
     def body(request: Request) -> dict[str, Any]:
         return merged({**constant, "input": wire_items(request.messages)}, settings.extra_body)
@@ -104,7 +108,10 @@ def wire_items(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
         content = _content(message)
         if content or not message.tool_calls:
             items.append({"role": message.role, "content": content})
-        items += [_call(call) for call in message.tool_calls]
+        items += [
+            {"type": "function_call", "call_id": call.id, "name": call.tool, "arguments": arguments_text(call)}
+            for call in message.tool_calls
+        ]
         for call in message.tool_calls:
             output = content_text(call.output)
             items.append({"type": "function_call_output", "call_id": call.id, "output": output})
@@ -114,8 +121,6 @@ def wire_items(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 def read_answer(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
     answer = decoded(_decode_answer, body, "The answer is no response")
-    if answer.error is not None:
-        raise AnswerError("The answer is an error", error=answer.error)
     if answer.output is None or answer.status not in (None, "completed", "incomplete"):
         raise AnswerError(f"The answer is no response that has ended (status {answer.status})")
     parts = [part for item in answer.output if item.type == "message" for part in item.content or ()]
@@ -125,7 +130,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     logprobs = [entry for part in parts for entry in part.logprobs or ()]
     return Response(
         messages=_messages(answer.output),
-        usage=_usage(answer.usage),
+        usage=read_usage(answer.usage, _USAGE),
         id=answer.id,
         model=answer.model,
         stop_reason=_stop_reason(answer),
@@ -146,23 +151,6 @@ def _text(item: _Item) -> str:
     return "".join(part.text or "" for part in item.content or ())
 
 
-def _constant_body(settings: ModelApi) -> dict[str, Any]:
-    declared = answer_format(settings.response_format)
-    return given_only(
-        {
-            "model": settings.model,
-            "instructions": settings.system_prompt,
-            "temperature": settings.temperature,
-            "max_output_tokens": settings.max_output_tokens,
-            "tools": [_tool(tool) for tool in settings.tools] or None,
-            "text": None if declared is None else {"format": _format(declared)},
-            "reasoning": _reasoning(settings.reasoning),
-            # Answers are kept by the run, and not by OpenAI.
-            "store": False,
-        }
-    )
-
-
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool in the API's form: like that of chat completions, without the box around the function."""
     function = function_of(tool)
@@ -181,10 +169,6 @@ def _format(value: AnswerFormat | dict[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", **given_only(msgspec.structs.asdict(value))}
 
 
-def _reasoning(value: dict[str, Any] | str | None) -> dict[str, Any] | None:
-    return {"effort": value} if isinstance(value, str) else value
-
-
 def _logprobs(value: bool | int | None) -> dict[str, Any]:
     if value is None or value is False:
         return {}
@@ -193,28 +177,17 @@ def _logprobs(value: bool | int | None) -> dict[str, Any]:
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
-    content = message.content
-    if not any(isinstance(part, ImagePart) for part in message.parts):
-        return "" if content is None else content_text(content)
     # What the assistant said is called output even where it goes in.
-    text = "output_text" if message.role == "assistant" else "input_text"
-    return [
-        _media(part.value) if isinstance(part, ImagePart) else {"type": text, "text": part.value}
-        for part in message.parts
-    ]
+    kind = "output_text" if message.role == "assistant" else "input_text"
+    return content_with(message, lambda text: {"type": kind, "text": text}, _media)
 
 
-def _media(value: str) -> dict[str, Any]:
-    media = media_of(value)
+def _media(media: Media) -> dict[str, Any]:
     if media.is_image:
         return {"type": "input_image", "image_url": media.address, "detail": "auto"}
     if media.data is None:
         return {"type": "input_file", "file_url": media.address}
     return {"type": "input_file", "filename": media.file_name, "file_data": media.address}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call.id, "name": call.tool, "arguments": arguments_text(call)}
 
 
 def _tool_call(item: _Item) -> ToolCall:
@@ -239,13 +212,3 @@ def _stop_reason(answer: _Answer) -> str:
     if reason == "content_filter":
         raise AnswerError("A content filter stopped the answer", refused=True)
     return _STOP_REASONS.get(reason or "", reason or "incomplete")
-
-
-def _usage(raw: msgspec.Raw) -> TokenUsage | None:
-    """Tokens as reported."""
-    usage = told(_decode_usage, raw)
-    if usage is None:
-        return None
-    cached = usage.input_tokens_details.cached_tokens if usage.input_tokens_details else None
-    reasoning = usage.output_tokens_details.reasoning_tokens if usage.output_tokens_details else None
-    return sensible_usage(usage.input_tokens, usage.output_tokens, cached, reasoning)
