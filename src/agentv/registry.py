@@ -180,9 +180,15 @@ EVALUATORS = Registry(
 )
 
 EXECUTORS = Registry(
-    "agentv.executors", rows={"local": "agentv.executors.local:LocalExecutor"}, aliases={}, noun="executors"
+    "agentv.executors",
+    noun="executors",
+    rows={
+        "local": "agentv.executors.local:LocalExecutor",
+        "process": "agentv.executors.process:ProcessExecutor",
+    },
+    aliases={},
 )
-"""Where jobs run. One that spreads them over machines is a package of its own that adds itself here."""
+"""Where jobs run."""
 
 RESULT_FORMATS = Registry(
     "agentv.result_formats",

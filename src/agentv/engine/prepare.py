@@ -146,8 +146,9 @@ def prepare_probes(
 def _check_files(options: EvalOptions, project: Project, cases: Cases, written: str | None) -> None:
     inputs = (file for source in cases.sources for file in files_of(source))
     project.refuse_to_overwrite(inputs, options.record, written)
-    if EXECUTORS.canonical(options.executor) is None:
-        raise UsageError(f"Unknown executor '{options.executor}'", hint=EXECUTORS.suggestion(options.executor))
+    executor = options.executor
+    if executor is not None and EXECUTORS.canonical(executor) is None:
+        raise UsageError(f"Unknown executor '{executor}'", hint=EXECUTORS.suggestion(executor))
 
 
 def _check_prices(project: Project, names: Iterable[str]) -> None:

@@ -14,6 +14,9 @@ from agentv.engine.run_options import EvalOptions, Options, RescoreOptions, opti
 from agentv.errors import UsageError
 from agentv.runs.folder import RunFolder, last_unfinished, why_it_cannot_go_on
 
+WHERE_JOBS_RUN = ("executor", "processes", "ray_address")
+"""Options that a resumed run may be given anew: they change no result."""
+
 
 def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]:
     """The options and the folder of the run that `--resume` goes on with: the one in `out`, else the last unfinished.
@@ -40,6 +43,9 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
         hint = "Start a new run; --changed-since takes over what still holds"
         raise UsageError(f"The run in {out} cannot go on", why, hint)
     options = options_from_data(manifest.options, type(given))
+    if given.executor is not None:
+        where = {name: getattr(given, name) for name in WHERE_JOBS_RUN}
+        options = msgspec.structs.replace(options, **where)
     different = options.contradicted_by(given)
     if different:
         names = ", ".join(different)

@@ -85,7 +85,7 @@ def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False) -
 def open_executor(plan: RunPlan) -> Executor:
     """Return the executor that the options name."""
     options = plan.options
-    kind = EXECUTORS.find(options.executor)
+    kind = EXECUTORS.find(options.executor or "local")
     executor: Executor = kind(ExecutorOptions(processes=options.processes, ray_address=options.ray_address))
     return executor
 

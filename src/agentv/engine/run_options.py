@@ -81,7 +81,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     dump_prompts: str | None = None
     dump_traces: str | None = None
     include_trace: bool = False
-    executor: str = "local"
+    executor: str | None = None
     processes: Annotated[int, Meta(ge=1)] | None = None
     ray_address: str | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
@@ -12,6 +13,9 @@ from agentv.model.job import Job
 from agentv.model.result import Result
 
 Emit = Callable[[Result], None]
+
+TURN_S = 0.02
+"""How long a task may run without a pause: the event loop has signals and timers to handle."""
 
 
 class EndpointLimit(Protocol):
@@ -27,7 +31,10 @@ class EndpointLimit(Protocol):
 
 
 class Limits(Protocol):
-    """Where a worker gets the limits of its endpoints. All workers of a run share them."""
+    """Where a worker gets the limits of its endpoints. All workers of a run share them, and have `cores` together."""
+
+    @property
+    def cores(self) -> int: ...
 
     def limit(self, endpoint: str, start: int, most: int) -> EndpointLimit: ...
 
@@ -50,6 +57,10 @@ class WorkSpec(Protocol):
     """Everything a worker is built from: plain data that can be pickled."""
 
     def open(self, limits: Limits) -> Worker: ...
+
+    def failed(self, job: Job, message: str) -> Result:
+        """Return the record of a job that no worker could run."""
+        ...
 
 
 class ExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +97,7 @@ class LocalLimits:
     """The limiters of one process, by endpoint."""
 
     def __init__(self) -> None:
+        self.cores = os.cpu_count() or 1
         self._limiters: dict[str, Limiter] = {}
 
     def limit(self, endpoint: str, start: int, most: int) -> Limiter:

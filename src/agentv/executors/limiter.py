@@ -56,6 +56,19 @@ class Limiter:
         """How long nobody is let in, as the endpoint asked to be left alone; may be asked from another thread."""
         return max(0.0, self._closed_until - self._clock()) if self._closed_until else 0.0
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a call would have to wait for nothing but a place."""
+        return not self._waiting and not self._pace.is_limited and self._closed_until <= self._clock()
+
+    def renew(self, calls: int) -> None:
+        """Count calls that were answered and whose places were taken again at once."""
+        now = self._clock() if calls else 0.0
+        for _ in range(calls):
+            self._pace.started(now)
+            if self._in_flight + 1 >= self.limit and self._limit < self._most:
+                self._limit = min(self._most, self._limit + 1.0)
+
     def try_enter(self) -> bool:
         """Takes a place if one is free this moment: no waiting, no event loop."""
         if self._waiting or self._in_flight + 1 > self._limit:

@@ -6,11 +6,8 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from agentv.executors.base import Emit, ExecutorOptions, Load, LocalLimits, Worker, WorkSpec
+from agentv.executors.base import TURN_S, Emit, ExecutorOptions, Load, LocalLimits, Worker, WorkSpec
 from agentv.model.job import Job
-
-_TURN_S = 0.02
-"""How long a task may run without a pause: the event loop has signals and timers to handle."""
 
 
 class LocalExecutor:
@@ -40,6 +37,6 @@ async def pull(worker: Worker, jobs: Iterator[Job], emit: Emit) -> None:
     resumed = time.monotonic()
     for job in jobs:
         emit(await worker.run(job))
-        if time.monotonic() - resumed > _TURN_S:
+        if time.monotonic() - resumed > TURN_S:
             await asyncio.sleep(0)
             resumed = time.monotonic()

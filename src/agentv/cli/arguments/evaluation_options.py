@@ -68,8 +68,16 @@ class CallOptions(Arguments):
         help="Write the whole exchange of each job to a file, in the run folder or in DIR.",
     )
     include_trace: bool = flag("--include-trace", help="Always store the full message list in each record.")
-    executor: str = option(
-        "--executor", default="local", metavar="NAME", help="Where jobs run: local, in this process."
+    executor: str | None = option(
+        "--executor",
+        metavar="NAME",
+        help="Where jobs run: local (this process, the default), process (all cores) or ray (a cluster).",
+    )
+    processes: int | None = option(
+        "--processes", type=AT_LEAST_1, metavar="N", help="Number of worker processes (default: one for each core)."
+    )
+    ray_address: str | None = option(
+        "--ray-address", metavar="ADDRESS", help="Ray cluster to run on (default: a Ray on this machine)."
     )
 
 

@@ -122,7 +122,8 @@ class OpenTargets:
         is_live = responder is None
         if responder is None:
             responder = settings.open_embeddings(self._spec.home) if embeddings else _opened(settings, self._spec.home)
-        start, most = concurrency_of(settings, self._spec.workers, self._spec.defaults.workers)
+        spec, cores = self._spec, self._limits.cores
+        start, most = concurrency_of(settings, spec.workers, spec.defaults.workers, cores)
         per_call = MOST_IN_BATCH if is_batching(responder) else 1
         limiter = self._limits.limit(responder.endpoint, start, most)
         wrapped = self._wrapped(settings, responder, limiter) if is_live else responder
@@ -163,14 +164,17 @@ class OpenTargets:
         return RecordedResponder(replay, name, variant)
 
 
-def concurrency_of(settings: Target, workers: int | None, configured: int | None = None) -> tuple[int, int]:
+def concurrency_of(
+    settings: Target, workers: int | None, configured: int | None = None, cores: int | None = None
+) -> tuple[int, int]:
     """Return the concurrency at the start and at most: what the user says, else by the kind of target."""
     fixed = first_given(workers, settings.workers, configured)
     if fixed:
         return fixed, fixed
     if settings.is_api:
         return API_START, API_MOST
-    return (cores := os.cpu_count() or 1), cores
+    cores = cores or os.cpu_count() or 1
+    return cores, cores
 
 
 def _opened(settings: Target, home: str) -> Responder:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agentv.engine.job.answer import Answer
+from agentv.engine.job.record import failed, make_record
+from agentv.engine.job.request import Question
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.job import Job
+from agentv.model.response import TargetFailure
+from agentv.model.result import Result
 from agentv.settings.config import RunDefaults
 from agentv.targets.target import Target
 
@@ -68,3 +74,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         from agentv.engine.job.run_job import JobContext  # late: a spec is made where no job runs, too
 
         return JobContext(self, limits)
+
+    def failed(self, job: Job, message: str) -> Result:
+        """Return the record of a job that no worker could run."""
+        answer = Answer(request=Question(job.case, prompt_id=job.prompt, trial=job.trial), response=None)
+        return make_record(job, failed(answer, TargetFailure("process", message)), self.run_id)

@@ -1,0 +1,231 @@
+"""The driver's side of an executor that runs jobs in other processes: feed workers, replace those that are lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import count
+from math import ceil
+from typing import Any, Protocol
+
+from agentv.errors import AgentvError
+from agentv.executors.base import Emit, WorkSpec
+from agentv.executors.job_queue import NumberedJob, NumberedResult
+from agentv.model.job import Job
+
+_CHANCES = 2
+"""How often a job may lose its worker before that is its error."""
+_MOST_FAILED_STARTS = 3
+_VACANT_S = 1.0
+"""How long the replacement of a lost worker may take before the others run its share of the jobs."""
+
+
+class WorkerLost(Exception):
+    """A worker ended before its jobs; the message says how."""
+
+
+class Link(Protocol):
+    """A worker in another process that has opened its targets. `capacity` is how many jobs keep it busy."""
+
+    capacity: int
+
+    def begin(self, share: int) -> None:
+        """Let it run at most this many jobs at a time; may be called again."""
+
+    def send(self, jobs: list[NumberedJob]) -> None:
+        """Queue jobs; it starts them in this order."""
+
+    async def receive(self) -> list[NumberedResult]:
+        """Wait for results. Raises WorkerLost, or what the worker raised."""
+        ...
+
+    async def close(self) -> tuple[str, ...]:
+        """Cancel its jobs and end it and all it started; return what replays did not have."""
+        ...
+
+
+Start = Callable[[], Coroutine[Any, Any, Link]]
+"""Starts a worker and waits until it is ready for jobs. Raises WorkerLost, or what is wrong with the spec."""
+
+
+class Window:
+    """How many jobs to queue for a worker: those that it will start within `ahead_s`.
+
+    None for long jobs, so that none waits for a busy worker while another is free; many for short ones.
+    """
+
+    def __init__(self, ahead_s: float) -> None:
+        self._ahead_s = ahead_s
+        self._rate: float | None = None
+        self._since = time.monotonic()
+        self._done = 0
+
+    @property
+    def size(self) -> int:
+        """Return the number of jobs."""
+        return int((self._rate or 0.0) * self._ahead_s)
+
+    def count(self, done: int) -> None:
+        """Count jobs that were done since the last call."""
+        now = time.monotonic()
+        self._done += done
+        elapsed = now - self._since
+        if elapsed < self._ahead_s / 10:
+            return
+        rate = self._done / elapsed
+        self._rate = rate if self._rate is None else (self._rate + rate) / 2
+        self._since, self._done = now, 0
+
+
+class Crew:
+    """Runs jobs on workers in other processes. A job whose worker is lost runs again, once.
+
+    A worker starts jobs in the order they were sent, so that of the jobs of a lost worker only the first `share` can
+    have begun. The others lose nothing. Those that may have ended the worker run apart from all others.
+    """
+
+    def __init__(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit, *, ahead_s: float) -> None:
+        self._spec = spec
+        self._jobs = jobs
+        self._emit = emit
+        self._ahead_s = ahead_s
+        self._capacity = 1
+        self._places = 1
+        self._links: set[Link] = set()
+        self._numbers = count()
+        self._again: deque[NumberedJob] = deque()
+        self._suspects: deque[NumberedJob] = deque()
+        self._losses: Counter[int] = Counter()
+        self._in_flight = 0
+        self._is_exhausted = False
+        self._changed = asyncio.Event()
+        self._finished = asyncio.Event()
+        self._failed_starts = 0
+        self._missing: set[str] = set()
+
+    async def run(self, start: Start, most: int) -> tuple[str, ...]:
+        """Run every job on at most this many workers; return what replays did not have.
+
+        The first worker shows how many are of use, and whether the spec is good, before a job is taken.
+        """
+        first = await self._hire(start)
+        self._capacity = first.capacity
+        self._places = min(most, first.capacity)
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._places):
+                group.create_task(self._staff(start, first if number == 0 else None))
+        return tuple(sorted(self._missing))
+
+    @property
+    def _share(self) -> int:
+        """How many jobs one worker runs at a time."""
+        return ceil(self._capacity / max(1, self._places))
+
+    def _change_places(self, change: int) -> None:
+        self._places += change
+        for link in self._links:
+            link.begin(self._share)
+
+    async def _staff(self, start: Start, link: Link | None) -> None:
+        """Keep one place filled with a worker until all jobs are done."""
+        is_vacant = False
+        while not self._finished.is_set():
+            link = link or await self._replacement(start, is_vacant)
+            if link is not None:
+                self._links.add(link)
+                try:
+                    await self._feed(link)
+                finally:
+                    self._links.discard(link)
+                    self._missing.update(await link.close())
+            link, is_vacant = None, True
+
+    async def _hire(self, start: Start) -> Link:
+        while True:
+            try:
+                return await start()
+            except WorkerLost as lost:
+                self._failed_starts += 1
+                if self._failed_starts == _MOST_FAILED_STARTS:
+                    raise AgentvError("Worker processes die before they can take a job", str(lost)) from None
+
+    async def _replacement(self, start: Start, is_vacant: bool) -> Link | None:
+        """Wait for a worker, which may never come, until all jobs are done. Meanwhile the others run more jobs."""
+        hired, finished = asyncio.ensure_future(self._hire(start)), asyncio.ensure_future(self._finished.wait())
+        both: set[asyncio.Future[Any]] = {hired, finished}
+        try:
+            done, _ = await asyncio.wait(both, timeout=_VACANT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not done and is_vacant:
+                self._change_places(-1)
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not done and is_vacant:
+                self._change_places(+1)
+            return hired.result() if hired.done() else None
+        finally:
+            hired.cancel()
+            finished.cancel()
+
+    async def _feed(self, link: Link) -> None:
+        """Keep a worker busy until all jobs are done or it is lost."""
+        link.begin(self._share)
+        window, flight = Window(self._ahead_s), dict[int, Job]()
+        try:
+            while not self._finished.is_set():
+                if taken := self._take(flight, self._share + window.size):
+                    flight.update(taken)
+                    link.send(taken)
+                if flight:
+                    results = await link.receive()
+                    window.count(len(results))
+                    self._receive(results, flight)
+                elif not self._finished.is_set():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except WorkerLost as lost:
+            self._put_back(flight, str(lost))
+
+    def _take(self, flight: dict[int, Job], size: int) -> list[NumberedJob]:
+        taken: list[NumberedJob] = []
+        if self._suspects and not flight:
+            taken = [self._suspects.popleft() for _ in range(min(len(self._suspects), max(1, self._share // 8)))]
+        elif not (flight and next(iter(flight)) in self._losses):  # suspects are alone
+            while len(flight) + len(taken) < size and (job := self._next()) is not None:
+                taken.append(job)
+        self._in_flight += len(taken)
+        self._settle()
+        return taken
+
+    def _next(self) -> NumberedJob | None:
+        if self._again:
+            return self._again.popleft()
+        job = None if self._is_exhausted else next(self._jobs, None)
+        self._is_exhausted = job is None
+        return None if job is None else (next(self._numbers), job)
+
+    def _receive(self, results: list[NumberedResult], flight: dict[int, Job]) -> None:
+        self._failed_starts = 0
+        for number, result in results:
+            if flight.pop(number, None) is not None:
+                self._in_flight -= 1
+                self._emit(result)
+
+    def _put_back(self, flight: dict[int, Job], how: str) -> None:
+        self._in_flight -= len(flight)
+        for position, (number, job) in enumerate(flight.items()):
+            if position >= self._share:
+                self._again.append((number, job))
+                continue
+            self._losses[number] += 1
+            if self._losses[number] < _CHANCES:
+                self._suspects.append((number, job))
+            else:
+                self._emit(self._spec.failed(job, f"The worker process died both times this job ran: {how}"))
+        self._settle()
+        self._changed.set()
+
+    def _settle(self) -> None:
+        if self._is_exhausted and not (self._in_flight or self._again or self._suspects):
+            self._finished.set()
+            self._changed.set()
