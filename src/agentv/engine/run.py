@@ -132,7 +132,7 @@ class RunInProgress:
         self._cost = 0.0
         self._refused: int | None = 0
         self._evaluator_files = EvaluatorFiles()
-        self._given_evaluators = [spec.to_data() for spec in plan.evaluators or ()]
+        self._last_evaluators: tuple[object, str, bytes] = (None, "", b"")
         self._settings = {target.name: target for target in plan.targets}
         self._done = DoneJobs()
         self._written = HashTable()
@@ -243,17 +243,30 @@ class RunInProgress:
         return jobs
 
     def _case_line(self, case: EvalCase, fingerprints: Fingerprints) -> bytes:
-        data, plan = resolved_data(case), self.plan
+        data = resolved_data(case)
+        del data["evaluators"]
         data["dataset_path"] = case.path
         if case.line:
             data["line"] = case.line
         data["input_fingerprint"], data["fingerprint"] = fingerprints
-        if plan.evaluators is not None:
-            data["evaluators"] = self._given_evaluators
-        files = self._evaluator_files
-        data["evaluators_fingerprint"] = files.fingerprint(case, evaluators_of(case, plan.evaluators))
-        data["evaluator_fingerprints"] = files.each(case, named_evaluators(case, plan.evaluators))
-        return to_json(data) + b"\n"
+        return b"%b,%b\n" % (to_json(data)[:-1], self._evaluators_json(case))
+
+    def _evaluators_json(self, case: EvalCase) -> bytes:
+        """Return what a case line says of evaluators, made once for neighbours that share them."""
+        given, files = self.plan.evaluators, self._evaluator_files
+        known, folder, made = self._last_evaluators
+        if known is case.evaluators and folder == case.place.origin.base_dir and not case.turns:
+            return made
+        specs = case.evaluators if given is None else given
+        data = {
+            "evaluators": [spec.to_data() for spec in specs],
+            "evaluators_fingerprint": files.fingerprint(case, evaluators_of(case, given)),
+            "evaluator_fingerprints": files.each(case, named_evaluators(case, given)),
+        }
+        made = to_json(data)[1:]
+        if not case.turns:
+            self._last_evaluators = (case.evaluators, case.place.origin.base_dir, made)
+        return made
 
     def _keep(self, result: Result) -> Result:
         """Write a record. Return it as it was written, with secrets removed."""

@@ -60,6 +60,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     is_live: ClassVar[bool] = True
     """Whether something answers now; false for stored answers, which exist only for their own cases."""
 
+    writes_logs: ClassVar[bool] = False
+    """Whether it writes a log of its own while it works."""
+
     name: str
     provider: str
     judge_target: str | None = None

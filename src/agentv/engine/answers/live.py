@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agentv.engine.calls.open_targets import OpenTarget
 from agentv.engine.job.answer import Answer, answer_to
 from agentv.engine.job.conversation import Conversation, is_conversation, user_target
 from agentv.engine.job.request import Question
@@ -15,9 +16,8 @@ if TYPE_CHECKING:
     from agentv.engine.job.run_job import JobContext
 
 
-async def live_answer(job: Job, request: Question, context: JobContext) -> Answer:
+async def live_answer(job: Job, request: Question, target: OpenTarget, context: JobContext) -> Answer:
     """Call the target of a job. What it changed in its workspace is looked at before evaluators change more."""
-    target = context.targets.get(job.target)
     if is_conversation(job.case):
         user = None if job.case.user is None else context.targets.get(user_target(job.case.user))
         answer = await Conversation(job, request, target, user, partial(context.prepare_call, job, target)).play()

@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 class Question:
     """One question to a target; see `agentv.model.response.Request` for what each form is."""
 
+    # Class attributes, because a request is made for every job and few of them are ever set.
+    attempt = 1
+    turn = 0
+    said = 0
+    repeat = 0
+    timeout_s = 300.0
+    open_log: OpenLog | None = None
+    job_workspace: JobWorkspace | None = None
+
     def __init__(self, case: EvalCase, *, prompt_id: str | None = None, trial: int = 1) -> None:
         self.case = case
         self.prompt_id = prompt_id
         self.trial = trial
-        self.attempt = 1
-        self.turn = 0
-        self.said = 0
-        self.repeat = 0
-        self.timeout_s = 300.0
-        self.open_log: OpenLog | None = None
-        self.job_workspace: JobWorkspace | None = None
         self._messages: tuple[Message, ...] | None = None
 
     @cached_property

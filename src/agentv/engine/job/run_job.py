@@ -98,99 +98,101 @@ class JobContext:
 
     def prepare_call(self, job: Job, target: OpenTarget, request: Question) -> None:
         """Open the log of a call, and write its prompt down where prompts are kept."""
-        request.open_log = self.logs.opener(job, request)
+        if target.settings.writes_logs:
+            request.open_log = self.logs.opener(job, request)
         if self.prompts is not None:
             self.prompts.write_prompt(job, request, target.responder)
 
 
-def run_job(job: Job, context: JobContext) -> Awaitable[Result]:
+async def run_job(job: Job, context: JobContext) -> Result:
     """Answer a job, score the answer, and return its record."""
     request = Question(job.case, prompt_id=job.prompt, trial=job.trial)
-    if job.answer is None:
-        workspace = context.workspaces.of(job, context.targets.get(job.target).settings)
-        if workspace is not None:
-            request.job_workspace = workspace
-            return _in_workspace(job, request, workspace, context)
-    return _answer_and_score(job, request, context)
-
-
-async def _in_workspace(job: Job, request: Question, workspace: JobWorkspace, context: JobContext) -> Result:
+    workspace: JobWorkspace | None = None
     try:
-        result = await _answer_and_score(job, request, context)
+        if job.answer is not None:
+            answer = given_answer(job, job.answer, request)
+        else:
+            target = context.targets.get(job.target)
+            workspace = request.job_workspace = context.workspaces.of(job, target.settings)
+            answer = await live_answer(job, request, target, context)
+        if answer.failure is not None:
+            outcome = failed(answer, answer.failure)
+        else:
+            scoring = _Scoring(job, answer, context)
+            if scoring.is_waiting:
+                await scoring.wait()
+            outcome = scoring.outcome()
+        result = make_record(job, outcome, context.spec.run_id)
+        if context.traces is not None and job.answer is None:
+            context.traces.write_trace(job, answer, result)
     finally:
-        problem = await workspace.close(request.timeout_s)
+        problem = None if workspace is None else await workspace.close(request.timeout_s)
+    if workspace is None:
+        return result
     # The answer and its score stand, whatever happened to the folder afterwards.
     return msgspec.structs.replace(result, file_changes=workspace.changes, error=result.error or problem)
 
 
-async def _answer_and_score(job: Job, request: Question, context: JobContext) -> Result:
-    if job.answer is None:
-        answer = await live_answer(job, request, context)
-    else:
-        answer = given_answer(job, job.answer, request)
-    if answer.failure is not None:
-        outcome = failed(answer, answer.failure)
-    else:
-        outcome = await _score(job, answer, context)
-    result = make_record(job, outcome, context.spec.run_id)
-    if context.traces is not None and job.answer is None:
-        context.traces.write_trace(job, answer, result)
-    return result
+class _Scoring:
+    """The evaluators of one job at work. Those that need not wait have scored when it is made."""
 
+    def __init__(self, job: Job, answer: Answer, context: JobContext) -> None:
+        given = context.spec.evaluators
+        self._job, self._answer, self._context = job, answer, context
+        self._specs = job.case.evaluators if given is None else given
+        self._verdicts = context.verdicts_of(job)
+        self._has_turns = bool(answer.replies) and given is None
+        self._problem: TargetFailure | None = None
+        self._results: list[EvaluatorResult | None] = []
+        response = answer.response
+        assert response is not None
+        try:
+            text = answer.text
+            self._text = text if text is not None else _transformed(response, job, context)
+        except ValueError as error:
+            self._problem = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
+            return
+        self._judgement = judgement = _judgement(answer, response, self._text, context)
+        score, kept = context.scorer.score_plainly, answer.kept
+        for spec in self._specs:
+            known = kept.get(spec.name) if kept else None
+            self._results.append(known or score(spec, judgement, self._verdicts))
 
-async def _score(job: Job, answer: Answer, context: JobContext) -> JobOutcome:
-    """Score an answer with the evaluators of its turns and of its case."""
-    response, spec = answer.response, context.spec
-    assert response is not None
-    transform = None if answer.text is not None else context.targets.get(job.target).settings.transform
-    try:
-        text = answer.text if answer.text is not None else _transformed(response, transform, job, context)
-    except ValueError as error:
-        failure = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
-        bare = Answer(request=answer.request, response=None, attempts=answer.attempts, conversation=answer.conversation)
-        return failed(bare, failure)
-    checks: Checks = []
-    if answer.replies and spec.evaluators is None:
-        checks = await _check_turns(job, answer, context)
-    specs = job.case.evaluators if spec.evaluators is None else spec.evaluators
-    judgement = _judgement(answer, response, text, context)
-    results = await _scores(job, specs, judgement, answer.kept, context)
-    if checks:
-        specs = (*(each for each, _ in checks), *specs)
-        results = (*(result for _, result in checks), *results)
-    return JobOutcome(
-        answer,
-        grade(results, specs, context.verdicts_of(job)),
-        results,
-        text,
-        _messages(response, text, spec.include_trace),
-    )
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something has to be waited for: judges, programs, the checks of turns."""
+        return self._problem is None and (self._has_turns or None in self._results)
 
+    async def wait(self) -> None:
+        """Run what has to be waited for."""
+        job, context = self._job, self._context
+        waiting = [spec for spec, result in zip(self._specs, self._results, strict=True) if result is None]
+        if self._has_turns:
+            checks = await _check_turns(job, self._answer, context)
+        if waiting:
+            found = iter(await context.scorer.score_all(waiting, self._judgement, _answerer(job, context)))
+            self._results = [result or next(found) for result in self._results]
+        if self._has_turns:
+            self._specs = (*(spec for spec, _ in checks), *self._specs)
+            self._results = [*(result for _, result in checks), *self._results]
 
-async def _scores(
-    job: Job,
-    specs: tuple[EvaluatorSpec, ...],
-    judgement: Judgement,
-    kept: dict[str, EvaluatorResult],
-    context: JobContext,
-) -> tuple[EvaluatorResult, ...]:
-    """Return the results of evaluators in their order: kept ones, those that need not wait, and the rest."""
-    scorer, verdicts = context.scorer, context.verdicts_of(job)
-    found = [
-        (kept.get(spec.name) if kept else None) or scorer.score_plainly(spec, judgement, verdicts) for spec in specs
-    ]
-    if None not in found:
-        return tuple(result for result in found if result is not None)
-    waiting = [spec for spec, result in zip(specs, found, strict=True) if result is None]
-    waited = iter(await scorer.score_all(waiting, judgement, _answerer(job, context)))
-    return tuple(result or next(waited) for result in found)
+    def outcome(self) -> JobOutcome:
+        """Return how the job ended."""
+        answer, response = self._answer, self._answer.response
+        assert response is not None
+        if self._problem is not None:
+            bare = Answer(
+                request=answer.request, response=None, attempts=answer.attempts, conversation=answer.conversation
+            )
+            return failed(bare, self._problem)
+        results = tuple(result for result in self._results if result is not None)
+        messages = _messages(response, self._text, self._context.spec.include_trace)
+        return JobOutcome(answer, grade(results, self._specs, self._verdicts), results, self._text, messages)
 
 
 async def _check_turns(job: Job, answer: Answer, context: JobContext) -> Checks:
     """Score the replies to single turns with the evaluators of those turns, named by the number of the turn."""
     checks: Checks = []
-    settings = context.targets.settings(job.target)
-    transform = None if settings is None else settings.transform
     for number, reply in enumerate((reply for reply in answer.replies if reply.turn is not None), 1):
         assert reply.turn is not None
         if not reply.turn.evaluators:
@@ -202,7 +204,7 @@ async def _check_turns(job: Job, answer: Answer, context: JobContext) -> Checks:
             result = answer.kept.get(name)
             if result is None:
                 try:
-                    text = _transformed(reply.response, transform, job, context)
+                    text = _transformed(reply.response, job, context)
                     judgement = _judgement(
                         msgspec.structs.replace(answer, request=request), reply.response, text, context
                     )
@@ -213,12 +215,12 @@ async def _check_turns(job: Job, answer: Answer, context: JobContext) -> Checks:
     return checks
 
 
-def _transformed(response: Response, transform: Any, job: Job, context: JobContext) -> str:
+def _transformed(response: Response, job: Job, context: JobContext) -> str:
     """Return the answer's text, cleaned by its target's transform. Raises ValueError."""
-    text = response.text
-    if transform is None:
-        return text
-    return apply_transform(text, transform, context.find_file(job.case.place.origin))
+    settings = context.targets.settings(job.target)
+    if settings is None or settings.transform is None:
+        return response.text
+    return apply_transform(response.text, settings.transform, context.find_file(job.case.place.origin))
 
 
 def _answerer(job: Job, context: JobContext, turn: int | None = None) -> Answerer:

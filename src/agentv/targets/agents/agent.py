@@ -46,6 +46,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 class CodingAgent(Target, frozen=True, kw_only=True):
     """Settings every coding agent takes. `log_dir` is where its events are written, in `log_format`."""
 
+    writes_logs: ClassVar[bool] = True
+
     aliases: ClassVar[dict[str, str]] = {
         **COMMON_ALIASES,
         "command": "executable",
