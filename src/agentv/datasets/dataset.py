@@ -17,6 +17,7 @@ from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Row
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.datasets.formats.yaml_parser import locate
+from agentv.datasets.sidecar import open_document
 from agentv.datasets.source import SIDECAR_SUFFIXES, Source
 from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError
 from agentv.model.case import EvalCase, Origin, Place
@@ -63,7 +64,7 @@ class Dataset:
         self._sink = sink
         self._told: set[str] = set()
         self._first_uses: dict[str, tuple[int, str, int]] | None = None
-        self.document: Document = source.format.open(source)
+        self.document: Document = open_document(source)
         self.root = project_root(source.folder)
         self.finder = FileFinder(source.folder, self.root, allow_outside=options.allow_outside_files)
         self.header = self._read_header()

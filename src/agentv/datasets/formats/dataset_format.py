@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -118,7 +119,7 @@ class DatasetFormat:
         return (path,)
 
     def open(self, source: Source) -> Document:
-        """Read what is around the rows. Raises DatasetError."""
+        """Read what is around the rows, or known before them; sidecars are not read here. Raises DatasetError."""
         return Document(source)
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
@@ -168,16 +169,22 @@ def known_suffixes() -> list[str]:
     return plain + [each.suffixes[0] + ending for each in formats if each.can_be_compressed for ending in SUFFIXES]
 
 
+def _usable() -> Iterator[tuple[str, DatasetFormat]]:
+    """All formats. A plug-in that cannot be loaded is left out; it is reported if no other format fits."""
+    for name in FORMATS.all_names():
+        with suppress(UsageError):
+            yield name, load_format(name)
+
+
 def suggested(path: str) -> list[str]:
     """The formats that a file's extension suggests, in the registry's order; plug-ins only if no built-in has it."""
     suffix = suffix_of(path).lower()
     ending = next((ending for ending in SUFFIXES if suffix.endswith(ending)), "")
     suffix = suffix.removesuffix(ending)
     found: list[str] = []
-    for name in FORMATS.all_names():
+    for name, each in _usable():
         if found and name not in FORMATS.names():
             break
-        each = load_format(name)
         if suffix in each.suffixes and (not ending or each.can_be_compressed) and not each.is_folder:
             found.append(name)
     return found
@@ -190,13 +197,12 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
     With `by_extension` only those that the extension suggests are asked.
     """
     if os.path.isdir(path):
-        folders = (name for name in FORMATS.all_names() if load_format(name).is_folder)
-        return next((name for name in folders if load_format(name).sniff(b"", path)), None)
+        return next((name for name, each in _usable() if each.is_folder and each.sniff(b"", path)), None)
     likely = suggested(path)
     if by_extension and len(likely) < 2:
         return likely[0] if likely else None
     head = read_head(path)
-    others = (name for name in FORMATS.all_names() if name not in likely and not load_format(name).is_folder)
+    others = (name for name, each in _usable() if name not in likely and not each.is_folder)
     names: Iterable[str] = likely if by_extension else chain(likely, others)
     found = next((name for name in names if load_format(name).sniff(head, path)), None)
     return found or (likely[0] if likely else None)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.case.agentmark import AGENTMARK, is_agentmark_row, row_problems
-from agentv.datasets.case.keys import CASE_LIST_KEYS, CaseKeys, is_header
+from agentv.datasets.case.keys import CaseKeys
 from agentv.datasets.formats import lines as compressed
 from agentv.datasets.formats.dataset_format import (
     BadRow,
@@ -34,18 +34,13 @@ from agentv.datasets.formats.lines import (
     line_batches,
     open_for_writing,
 )
-from agentv.datasets.formats.yaml_dataset import parse_yaml_file
-from agentv.datasets.formats.yaml_parser import Map
 from agentv.datasets.formats.yaml_writer import write_mapping
 from agentv.datasets.source import SIDECAR_SUFFIXES, Source, base_of
 from agentv.errors import (
     DatasetError,
     DatasetNotFoundError,
     DatasetParseError,
-    DatasetWarning,
     InvalidCaseError,
-    InvalidDatasetError,
-    MissingSidecarWarning,
 )
 from agentv.model.values import to_json
 from agentv.settings.diagnostics import Problems, type_word
@@ -66,28 +61,7 @@ class _Jsonl(DatasetFormat):
         return not _CASE_KEYS.isdisjoint(object_keys(first))
 
     def open(self, source: Source) -> Document:
-        """Read the sidecar, if there is one, and the first row."""
-        sidecar = source.sidecar
-        header = {} if sidecar is None else _read_sidecar(sidecar)
-        is_agentmark = is_agentmark_row(first_row(source.files))
-        warnings: list[DatasetWarning] = []
-        if sidecar is None:
-            if not is_agentmark:
-                missing = source.base + SIDECAR_SUFFIXES[0]
-                defaults = "Using defaults: target=default, evaluator=llm_judge"
-                message = f"Sidecar metadata file not found: {missing}\n  {defaults}"
-                warnings.append(MissingSidecarWarning(message, path=missing))
-        elif any(key in header for key in CASE_LIST_KEYS):
-            message = f"{sidecar}: its list of cases is not read, only its settings: the cases are in {source.path}"
-            warnings.append(DatasetWarning(message, path=sidecar))
-            for key in CASE_LIST_KEYS:
-                header.pop(key, None)
-        elif not is_header(header):
-            message = f"{sidecar} has none of the keys of a sidecar, and is taken as one for its name"
-            warnings.append(DatasetWarning(message, path=sidecar))
-            # Of another tool's file one warning is enough; its keys are not settings.
-            header.clear()
-        return Document(source, header, sidecar, is_agentmark=is_agentmark, warnings=tuple(warnings))
+        return Document(source, is_agentmark=is_agentmark_row(first_row(source.files)))
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
         decode = msgspec.json.Decoder(PlainRow if options.plain else dict[str, Any]).decode
@@ -143,19 +117,6 @@ class _Jsonl(DatasetFormat):
 
 
 JSONL = _Jsonl()
-
-
-def _read_sidecar(path: str) -> Any:
-    data = parse_yaml_file(path)
-    if data is None:
-        return {}
-    if not isinstance(data, Map):
-        raise InvalidDatasetError(
-            f"Invalid sidecar: {path}", f"Expected a mapping of settings, got {type_word(data)}", path=path, line=1
-        )
-    copy = Map(data)
-    copy.start, copy.keys_at = data.start, data.keys_at
-    return copy
 
 
 class _Pairs(dict[str, Any]):

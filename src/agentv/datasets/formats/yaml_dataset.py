@@ -56,8 +56,7 @@ class _Yaml(DatasetFormat):
             raise _two_lists(path, data)
         if not isinstance(data[key], Seq):
             raise _wrong_list(path, data, key)
-        header = Map({name: value for name, value in data.items() if name not in CASE_LIST_KEYS})
-        header.start, header.keys_at = data.start, data.keys_at
+        header = data.without(CASE_LIST_KEYS)
         return Document(source, header, path, lists_tests=key == "tests", cases=data[key])
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:  # noqa: ARG002

@@ -6,6 +6,7 @@ PyYAML's C parser gives the events; everything that decides a value is here. Doe
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import yaml
@@ -43,6 +44,12 @@ class Map(dict[str, Any]):
 
     start: Any
     keys_at: dict[str, Any]
+
+    def without(self, keys: Collection[str]) -> Map:
+        """The same mapping, with its places, but for some keys."""
+        rest = Map({key: value for key, value in self.items() if key not in keys})
+        rest.start, rest.keys_at = self.start, self.keys_at
+        return rest
 
 
 class Seq(list[Any]):
