@@ -17,8 +17,7 @@ from agentv.runs.record import encode_record
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
 from agentv.stats.means import clustered_mean
-from agentv.stats.paired import mcnemar_exact, share_difference, sign_flip_test
-from agentv.stats.paired_comparison import compare_paired
+from agentv.stats.paired_comparison import compare_paired, mcnemar_exact, share_difference, sign_flip_test
 from agentv.stats.power import holm
 
 

@@ -3,10 +3,11 @@
 import random
 from itertools import product
 
+import numpy as np
 import pytest
 from scipy.stats import binom
+from statsmodels.stats.inter_rater import cohens_kappa
 
-from agentv.stats.agreement import cohen_kappa
 from agentv.stats.judge_calibration import (
     Labelled,
     Stratum,
@@ -17,7 +18,7 @@ from agentv.stats.judge_calibration import (
     prediction_powered,
     rogan_gladen,
 )
-from agentv.stats.kappa import kappa_of, kappa_value
+from agentv.stats.kappa import cohen_kappa, kappa_gradient, kappa_value, variance
 
 FIGURES = ("accuracy", "kappa", "Rogan-Gladen", "PPI++")
 
@@ -52,7 +53,7 @@ def of_all(cells, size=None):
     ],
 )
 def test_kappa_is_agreement_beyond_chance(table, value):
-    found = kappa_of(table)
+    found = cohen_kappa(table)
     assert found.value == pytest.approx(value, abs=1e-4)
     assert -1 <= found.low <= found.value <= found.high <= 1
     assert found.n == sum(map(sum, table))
@@ -60,22 +61,31 @@ def test_kappa_is_agreement_beyond_chance(table, value):
 
 @pytest.mark.parametrize("table", [[[10, 0], [0, 0]], [[0, 0], [0, 0]]])
 def test_kappa_of_raters_who_only_ever_say_one_thing_is_unknown(table):
-    assert kappa_of(table) is None
+    assert cohen_kappa(table) is None
 
 
-def test_both_ways_to_kappa_give_the_same_value():
-    first = [row for row, counts in enumerate([[20, 5], [10, 15]]) for n in counts for _ in range(n)]
-    second = [column for counts in [[20, 5], [10, 15]] for column, n in enumerate(counts) for _ in range(n)]
-    assert cohen_kappa(first, second).value == pytest.approx(kappa_of([[20, 5], [10, 15]]).value)
+TABLES = [
+    [[20, 5], [10, 15]],
+    [[44, 5, 1], [7, 20, 3], [9, 5, 6]],
+    [[10, 2, 0, 1], [3, 12, 4, 0], [0, 5, 9, 2], [1, 0, 3, 14]],
+    [[90, 1], [2, 1]],
+]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_kappa_and_its_variance_are_those_of_statsmodels(table):
+    known = cohens_kappa(np.array(table))
+    assert cohen_kappa(table).value == pytest.approx(known.kappa, abs=1e-12)
+    assert variance(kappa_gradient(table), table) ** 0.5 == pytest.approx(known.std_kappa, abs=1e-9)
 
 
 def test_kappa_gets_surer_with_more_of_the_same():
-    few, many = kappa_of([[20, 5], [10, 15]]), kappa_of([[2000, 500], [1000, 1500]])
+    few, many = cohen_kappa([[20, 5], [10, 15]]), cohen_kappa([[2000, 500], [1000, 1500]])
     assert many.high - many.low < (few.high - few.low) / 5
 
 
 def test_full_agreement_of_few_labels_leaves_room_for_doubt():
-    found = kappa_of([[6, 0], [0, 6]])
+    found = cohen_kappa([[6, 0], [0, 6]])
     assert found.value == found.high == 1
     assert found.low < 0.9
 

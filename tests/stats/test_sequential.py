@@ -7,9 +7,8 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, stats
 
-from agentv.stats.sequential import BettingMean, mcnemar_e_value, share_sequence
+from agentv.stats.sequential import BettingMean
 
 
 def wealth(scores, claim, side):
@@ -93,28 +92,3 @@ def test_nonsense_is_refused():
         BettingMean().add(2, 2)
     with pytest.raises(ValueError, match="no claim"):
         _ = BettingMean().e_value
-    with pytest.raises(ValueError, match="hits"):
-        share_sequence(3, 2)
-
-
-@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (3, 0), (5, 9), (40, 12)])
-def test_the_evidence_of_pairs_is_a_mixture_over_a_coin(wins, losses):
-    prior = stats.beta(0.5, 0.5)
-    mixture = integrate.quad(lambda p: p**wins * (1 - p) ** losses * prior.pdf(p), 0, 1, epsabs=1e-16, epsrel=1e-10)[0]
-    assert mcnemar_e_value(wins, losses) == pytest.approx(mixture * 2 ** (wins + losses), rel=1e-6)
-
-
-@pytest.mark.parametrize("n", [1, 4, 9])
-def test_the_evidence_of_pairs_is_fair(n):
-    worth = sum(stats.binom.pmf(wins, n, 0.5) * mcnemar_e_value(wins, n - wins) for wins in range(n + 1))
-    assert worth == pytest.approx(1, abs=1e-9)
-
-
-def test_a_share_watched_all_the_time_has_a_wider_interval():
-    assert share_sequence(0, 0) == (0.0, 1.0)
-    for hits, n in [(0, 30), (7, 30), (30, 30), (500, 1000)]:
-        low, high = share_sequence(hits, n)
-        exact = stats.binomtest(hits, n).proportion_ci()
-        assert low <= exact.low
-        assert high >= exact.high
-        assert low <= hits / n <= high

@@ -21,7 +21,7 @@ from agentv.stats.judge_calibration import (
     prediction_powered,
     rogan_gladen,
 )
-from agentv.stats.kappa import Estimate
+from agentv.stats.kappa import IntervalEstimate
 
 MOST_SHOWN = 10
 FEWEST_IN_A_STRATUM = 2
@@ -278,7 +278,7 @@ def _alone(labelled: Sequence[Labelled]) -> Figure | None:
     return None if bounds is None else Figure(value=share, ci95=bounds, n=n)
 
 
-def _figure(estimate: Estimate | None) -> Figure | None:
+def _figure(estimate: IntervalEstimate | None) -> Figure | None:
     if estimate is None:
         return None
     return Figure(value=estimate.value, ci95=(estimate.low, estimate.high), n=estimate.n)

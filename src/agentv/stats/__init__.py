@@ -10,10 +10,8 @@ from typing import Any
 
 NAMES = {
     "intervals": ("wilson", "clopper_pearson", "MeanAccumulator", "pass_at_k", "pass_hat_k"),
-    "means": ("clustered_mean", "paired_difference", "t_test", "average_trials"),
-    "paired_comparison": ("compare_paired",),
-    "paired": ("mcnemar_exact", "mcnemar_mid_p", "share_difference", "sign_flip_test"),
-    "bootstrap": ("bca_interval",),
+    "means": ("clustered_mean", "paired_difference", "t_test"),
+    "paired_comparison": ("compare_paired", "mcnemar_exact", "mcnemar_mid_p", "share_difference", "sign_flip_test"),
     "power": (
         "power_to_detect",
         "minimum_detectable_difference",
@@ -21,11 +19,10 @@ NAMES = {
         "variance_of_difference",
         "non_inferiority",
         "holm",
-        "benjamini_hochberg",
     ),
-    "agreement": ("cohen_kappa", "krippendorff_alpha"),
-    "ranking": ("bradley_terry", "rank"),
-    "sequential": ("BettingMean", "mcnemar_e_value", "share_sequence"),
+    "kappa": ("cohen_kappa",),
+    "ranking": ("rank",),
+    "sequential": ("BettingMean",),
 }
 """The public names, by the module that has them."""
 

@@ -93,11 +93,6 @@ def binomial_cdf(hits: int, n: int, share: float = 0.5) -> float:
     return 1.0 if hits >= n else incomplete_beta(1 - share, n - hits, hits + 1)
 
 
-def log_beta(a: float, b: float) -> float:
-    """The logarithm of the beta function."""
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
-
-
 def _solve(probability: float, degrees: float, guess: float) -> float:
     """Newton's steps, kept between two bounds that close in."""
     low, high = 0.0, max(guess, 1.0)

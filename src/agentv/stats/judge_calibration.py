@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agentv.stats.distributions import Z95
 from agentv.stats.intervals import wilson
-from agentv.stats.kappa import Estimate, Table, around, kappa_gradient, kappa_of, kappa_value, variance
+from agentv.stats.kappa import IntervalEstimate, Table, around, cohen_kappa, kappa_gradient, kappa_value, variance
 
 _PADDING = 0.25
 """Made-up observations a cell: a judge that was right on all of twenty labels is not right for certain."""
@@ -42,15 +42,15 @@ def confusion(labelled: Sequence[Labelled]) -> list[list[int]]:
     return table
 
 
-def accuracy(strata: Sequence[Stratum]) -> Estimate | None:
+def accuracy(strata: Sequence[Stratum]) -> IntervalEstimate | None:
     """The share of cases on which judge and person agree, with Wilson's interval."""
     return _share(strata, [[1.0, 0.0], [0.0, 1.0]])
 
 
-def kappa(strata: Sequence[Stratum]) -> Estimate | None:
+def kappa(strata: Sequence[Stratum]) -> IntervalEstimate | None:
     """Cohen's κ between judge and person; None where there is nothing to tell it from."""
     if len(strata) == 1:
-        return kappa_of(confusion(strata[0].labelled))
+        return cohen_kappa(confusion(strata[0].labelled))
     table = _weighted(strata, 0.0)
     value = None if table is None else kappa_value(table)
     padded = _weighted(strata, 2 * _PADDING)
@@ -61,7 +61,7 @@ def kappa(strata: Sequence[Stratum]) -> Estimate | None:
     return around(value, middle, _variance(strata, kappa_gradient(padded)), _labels(strata))
 
 
-def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> Estimate | None:
+def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> IntervalEstimate | None:
     """The true pass rate from the judge's, by how often it passes good answers and bad ones.
 
     The labelled are among the `cases`, of which the judge passed `passed`, and were drawn at random. The interval is
@@ -92,10 +92,14 @@ def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> Estim
         -2 * offset * slope + 2 * Z95**2 * (from_good * of_good + from_bad * of_bad),
         offset**2 - Z95**2 * (fixed + from_good**2 * of_good + from_bad**2 * of_bad),
     )
-    return Estimate(value, min(low, value), max(high, value), n) if slope > 0 else Estimate(value, 0.0, 1.0, n)
+    return (
+        IntervalEstimate(value, min(low, value), max(high, value), n)
+        if slope > 0
+        else IntervalEstimate(value, 0.0, 1.0, n)
+    )
 
 
-def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> Estimate | None:
+def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> IntervalEstimate | None:
     """PPI++: the labels' pass rate, moved by what the judge says of all cases as far as its scores go with the labels.
 
     `mean_score` is the judge's mean over all cases. Never much wider than from labels alone, however poor the judge,
@@ -127,7 +131,7 @@ def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> Estimate
     own = inside * (1 - inside)
     bounds = wilson(inside, own / (own / cases + max(0.0, left)))
     assert bounds is not None
-    return Estimate(value, min(bounds[0], value), max(bounds[1], value), _labels(strata))
+    return IntervalEstimate(value, min(bounds[0], value), max(bounds[1], value), _labels(strata))
 
 
 def next_labels(strata: Sequence[Stratum], count: int) -> list[int]:
@@ -185,7 +189,7 @@ def _moments(labelled: Sequence[Labelled]) -> _Moments:
     )
 
 
-def _share(strata: Sequence[Stratum], counted: Table) -> Estimate | None:
+def _share(strata: Sequence[Stratum], counted: Table) -> IntervalEstimate | None:
     table = _weighted(strata, 0.0)
     if table is None:
         return None
@@ -194,7 +198,7 @@ def _share(strata: Sequence[Stratum], counted: Table) -> Estimate | None:
     spread = _variance(strata, counted) if len(strata) > 1 else 0.0
     bounds = wilson(value, value * (1 - value) / spread if spread > 0 and 0 < value < 1 else n)
     assert bounds is not None
-    return Estimate(value, *bounds, n)
+    return IntervalEstimate(value, *bounds, n)
 
 
 def _weighted(strata: Sequence[Stratum], padding: float) -> Table | None:

@@ -1,4 +1,4 @@
-"""Cohen's κ of a table of counts or shares, plain or weighted, with an interval that holds where labels are few."""
+"""Cohen's κ of a table of counts or shares, with an interval that holds where labels are few."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PADDING = 2.0
 _LAST_BITS = 1e-15
 
 
-class Estimate(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A figure with its 95 % interval, and of how many observations it is."""
 
     value: float
@@ -26,11 +26,16 @@ class Estimate(NamedTuple):
     n: int
 
 
-def kappa_of(table: Table) -> Estimate | None:
-    """κ of a square table of counts; None when both raters always say the same one thing, where chance explains all.
+def cohen_kappa(table: Table) -> IntervalEstimate | None:
+    """The agreement of two raters beyond chance: κ = (p_o - p_e) / (1 - p_e) of a square table of counts.
 
-    The interval is Fleiss, Cohen and Everitt's on Fisher's scale, from the table with two observations spread over it:
-    the plain one of `agreement.cohen_kappa` holds the truth in 89 to 94 of 100 samples of 100 labels, this one in 95.
+    p_o is the share of items on which they agree, p_e the share on which two raters with the same habits would agree by
+    chance. None when both always give the same one answer, which chance alone explains. The interval is Fleiss, Cohen
+    and Everitt's on Fisher's scale, from the table with two observations spread over it: it holds the truth in 95 of
+    100 samples of 100 labels, the plain one in 89 to 94.
+
+    Cohen (1960), Educational and Psychological Measurement 20:37; Fleiss, Cohen & Everitt (1969), Psychological
+    Bulletin 72:323.
     """
     n = sum(map(sum, table))
     value = kappa_value(table) if n else None
@@ -43,45 +48,28 @@ def kappa_of(table: Table) -> Estimate | None:
     return around(value, middle, variance(kappa_gradient(padded), padded), round(n))
 
 
-def around(value: float, middle: float, spread: float, n: int) -> Estimate:
+def around(value: float, middle: float, spread: float, n: int) -> IntervalEstimate:
     """The interval around `middle` on Fisher's scale, which keeps it within -1 and 1; the value itself is in it."""
     inside = min(max(middle, -0.9999), 0.9999)
     half = Z95 * math.sqrt(spread) / (1 - inside * inside)
     low, high = math.tanh(math.atanh(inside) - half), math.tanh(math.atanh(inside) + half)
-    return Estimate(value, min(low, value), max(high, value), n)
+    return IntervalEstimate(value, min(low, value), max(high, value), n)
 
 
-def agreements(table: Table, agree: Table | None = None) -> tuple[float, float]:
-    """The share of agreement, and that which chance alone would give. `agree` is how far each cell agrees, from 0 to 1.
-
-    Without it, cells on the diagonal agree and others do not.
-    """
-    shares = _shares(table)
-    rows, columns = _margins(shares)
-    cells = [(i, j, _agree(agree, i, j)) for i in range(len(rows)) for j in range(len(columns))]
-    observed = math.fsum(weight * shares[i][j] for i, j, weight in cells)
-    return observed, math.fsum(weight * rows[i] * columns[j] for i, j, weight in cells)
-
-
-def kappa_value(table: Table, agree: Table | None = None) -> float | None:
+def kappa_value(table: Table) -> float | None:
     """κ = (agreement - chance) / (1 - chance); None where chance leaves nothing to agree on."""
-    agreed, by_chance = agreements(table, agree)
+    agreed, by_chance = _agreements(table)
     return None if by_chance >= 1 - _LAST_BITS else (agreed - by_chance) / (1 - by_chance)
 
 
-def kappa_gradient(table: Table, agree: Table | None = None) -> list[list[float]]:
+def kappa_gradient(table: Table) -> list[list[float]]:
     """How much κ changes with the share of each cell."""
-    agreed, by_chance = agreements(table, agree)
+    agreed, by_chance = _agreements(table)
     rows, columns = _margins(_shares(table))
     left = 1 - by_chance
-    row_means = [math.fsum(_agree(agree, i, j) * share for j, share in enumerate(columns)) for i in range(len(rows))]
-    column_means = [math.fsum(_agree(agree, i, j) * share for i, share in enumerate(rows)) for j in range(len(columns))]
     return [
-        [
-            (_agree(agree, i, j) * left - (1 - agreed) * (row + column)) / left**2
-            for j, column in enumerate(column_means)
-        ]
-        for i, row in enumerate(row_means)
+        [((i == j) * left - (1 - agreed) * (columns[i] + rows[j])) / left**2 for j in range(len(columns))]
+        for i in range(len(rows))
     ]
 
 
@@ -106,5 +94,9 @@ def _margins(shares: Table) -> tuple[list[float], list[float]]:
     return [math.fsum(row) for row in shares], [math.fsum(column) for column in zip(*shares, strict=True)]
 
 
-def _agree(agree: Table | None, i: int, j: int) -> float:
-    return float(i == j) if agree is None else agree[i][j]
+def _agreements(table: Table) -> tuple[float, float]:
+    """The share of agreement, and the share that chance alone would give."""
+    shares = _shares(table)
+    rows, columns = _margins(shares)
+    observed = math.fsum(shares[i][i] for i in range(len(rows)))
+    return observed, math.fsum(row * column for row, column in zip(rows, columns, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -92,16 +91,6 @@ def t_test(estimate: Estimate, expected: float = 0.0) -> float | None:
     if error == 0:
         return 1.0 if abs(off) <= NO_ERROR else 2.0 ** (1 - estimate.clusters)
     return t_p_value(off / error, estimate.degrees)
-
-
-def average_trials(cases: Sequence[Any], scores: ArrayLike) -> tuple[list[Any], NDArray[Any]]:
-    """The mean score of each case, in order of appearance: n cases asked K times are n scores and not n·K."""
-    order: dict[Any, int] = {}
-    index = np.array([order.setdefault(case, len(order)) for case in cases], dtype=np.intp)
-    values = row(scores)
-    if values.shape != index.shape:
-        raise ValueError(f"A case for each score is needed, got {index.size} and {values.size}")
-    return list(order), np.bincount(index, values) / np.bincount(index)
 
 
 def cluster_sums(values: NDArray[Any], clusters: ArrayLike | None) -> NDArray[Any]:

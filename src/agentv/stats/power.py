@@ -104,29 +104,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     The i-th smallest of m is multiplied by m - i + 1, and none gets smaller than the one before. Holm (1979),
     Scandinavian Journal of Statistics 6:65.
     """
+    for p_value in p_values:
+        share(p_value, "A p-value")
     count, largest = len(p_values), 0.0
     adjusted = [0.0] * count
-    for rank, index in enumerate(_ascending(p_values)):
+    for rank, index in enumerate(sorted(range(count), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (count - rank) * p_values[index]))
         adjusted[index] = largest
     return adjusted
-
-
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Adjusted so that the expected share of false findings among all findings stays below the limit: for looking.
-
-    The i-th smallest of m is multiplied by m / i, and none gets larger than the one after. Benjamini & Hochberg (1995),
-    Journal of the Royal Statistical Society B 57:289.
-    """
-    count, smallest = len(p_values), 1.0
-    adjusted = [0.0] * count
-    for rank, index in reversed(list(enumerate(_ascending(p_values), 1))):
-        smallest = min(smallest, count / rank * p_values[index])
-        adjusted[index] = smallest
-    return adjusted
-
-
-def _ascending(p_values: Sequence[float]) -> list[int]:
-    for p_value in p_values:
-        share(p_value, "A p-value")
-    return sorted(range(len(p_values)), key=p_values.__getitem__)

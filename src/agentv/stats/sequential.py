@@ -7,12 +7,9 @@ refused are an interval that holds at every moment. Plain Python, because runs l
 
 from __future__ import annotations
 
-import math
 from array import array
-from collections.abc import Callable
 from typing import Literal
 
-from agentv.stats.distributions import log_beta, not_negative
 from agentv.stats.intervals import CONFIDENCE, Interval
 
 ALPHA = 1 - CONFIDENCE
@@ -133,51 +130,3 @@ class _Bet:
         self._purses = [purse * (1 + stake * worth) for purse, stake in zip(self._purses, STAKES, strict=True)]
         self.wealth = sum(self._purses) / len(STAKES)
         return self.wealth
-
-
-def mcnemar_e_value(wins: int, losses: int, prior: float = 0.5) -> float:
-    """The evidence against "neither side wins more often" from pairs of 0 and 1, valid whenever one looks.
-
-    E = B(b+a, c+a) / (B(a, a) · 2^-(b+c)): the chances of a beta(a, a) mixture over those of a fair coin. Robbins
-    (1970), Annals of Mathematical Statistics 41:1397.
-    """
-    not_negative(min(wins, losses), "A number of wins or losses")
-    log = log_beta(wins + prior, losses + prior) - log_beta(prior, prior) + (wins + losses) * math.log(2)
-    return _bounded_exp(log)
-
-
-def share_sequence(hits: int, n: int, alpha: float = ALPHA, prior: float = 0.5) -> Interval:
-    """The interval of a share that holds however often one looks: claims m with B(k+a, n-k+a) / B(a,a) < m^k
-    (1-m)^(n-k) / α.
-
-    Robbins (1970), Annals of Mathematical Statistics 41:1397; Howard et al. (2021), Annals of Statistics 49:1055.
-    """
-    if not 0 <= hits <= n:
-        raise ValueError(f"There are 0 to n hits, got {hits} in {n}")
-    if n == 0:
-        return 0.0, 1.0
-    mixture = log_beta(hits + prior, n - hits + prior) - log_beta(prior, prior)
-    share = hits / n
-
-    def refused(claim: float) -> bool:
-        if claim <= 0 or claim >= 1:
-            return (hits > 0) if claim <= 0 else (hits < n)
-        return mixture - hits * math.log(claim) - (n - hits) * math.log1p(-claim) >= -math.log(alpha)
-
-    return _last_refused(0.0, share, refused), _last_refused(1.0, share, refused)
-
-
-def _last_refused(outside: float, inside: float, refused: Callable[[float], bool]) -> float:
-    if not refused(outside):
-        return outside
-    for _ in range(60):
-        middle = (outside + inside) / 2
-        if refused(middle):
-            outside = middle
-        else:
-            inside = middle
-    return outside
-
-
-def _bounded_exp(log: float) -> float:
-    return math.exp(min(log, 700.0))
