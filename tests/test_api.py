@@ -177,7 +177,7 @@ def test_a_typing_mistake_in_an_option_gets_a_suggestion(folder):
         ((CASES, "nobody"), "targets file"),
         ((CASES, {"provider": "mok"}), "mock"),
         ((CASES, {"provider": "mock", "respones": "x"}), "respon"),
-        ((CASES, echo, ["contans"]), "Evaluator 'rubric' asks a judge, and none is named"),
+        ((CASES, echo, ["contans"]), "Evaluator 'rubric' needs a judge, but none is configured"),
         ((CASES, lambda first, second: "", SAYS_YES), "first, second"),
         ((CASES, {"provider": "python", "function": "gone.py:answer"}, SAYS_YES), "gone.py"),
     ],

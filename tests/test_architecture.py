@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "targets": {"model", "runs"},
     "evaluators": {"model"},
     "schemas": {"model", "datasets", "targets", "evaluators"},
-    "validation": {"model", "datasets", "targets", "evaluators"},
+    "validation": {"model", "datasets", "targets", "engine"},
     "starter": set(),
     "testing": {"model"},
     "executors": {"model"},

@@ -396,7 +396,7 @@ def test_the_strongest_that_is_named_judges(project, entry, own, options, score)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "Evaluator 'llm_judge' asks a judge, and none is named"),
+        ((), "Evaluator 'llm_judge' needs a judge, but none is configured"),
         (("--judge", "nobody"), "Unknown judge 'nobody' of evaluator 'llm_judge'"),
         (("--judge", "defalt"), "Did you mean 'default'?"),
     ],

@@ -138,7 +138,7 @@ BAD = {
     ),
     "no judge": (
         {"input": "q", "evaluators": [{"type": "llm_judge"}]},
-        "Evaluator 'llm_judge' asks a judge, and none is named",
+        "Evaluator 'llm_judge' needs a judge, but none is configured",
     ),
     "an unknown judge": (
         {"input": "q", "evaluators": [{"type": "rubric", "target": "defalt"}]},

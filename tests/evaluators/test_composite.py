@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from agentv.evaluators.composite import Member, threshold, weighted_average
+from agentv.evaluators.composite import MemberScore, threshold, weighted_average
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.result import ErrorInfo, EvaluatorResult
 
@@ -39,7 +39,7 @@ def members(scores, weights, required):
     """Members as a composite has them: a required one that does not pass misses its gate."""
     found = results(*scores, required=required)
     missed = [bool(needed) and result.verdict == "fail" for result, needed in zip(found, required, strict=True)]
-    return list(map(Member, found, weights, map(bool, required), missed))
+    return list(map(MemberScore, found, weights, map(bool, required), missed))
 
 
 AVERAGES = [

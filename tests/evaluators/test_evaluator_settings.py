@@ -299,14 +299,14 @@ WITHOUT_VALUE = ("equals", "contains", "icontains", "starts_with", "ends_with", 
 
 @pytest.mark.parametrize("type_", [*WITHOUT_VALUE, "factuality", "context_recall"])
 def test_a_reference_is_needed_only_without_a_value(type_):
-    assert read(type_).needs_reference
-    assert not read(type_, value="Paris").needs_reference
+    assert read(type_).needs.reference
+    assert not read(type_, value="Paris").needs.reference
 
 
 @pytest.mark.parametrize("type_", ["contains_any", "contains_all", "icontains_any", "icontains_all"])
 def test_a_reference_is_needed_only_without_a_list(type_):
-    assert read(type_).needs_reference
-    assert not read(type_, value=["Paris"]).needs_reference
+    assert read(type_).needs.reference
+    assert not read(type_, value=["Paris"]).needs.reference
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_a_reference_is_needed_only_without_a_list(type_):
     ],
 )
 def test_other_types_say_whether_they_need_a_reference(type_, settings, needed):
-    assert read(type_, **settings).needs_reference is needed
+    assert read(type_, **settings).needs.reference is needed
 
 
 def test_further_keys_of_a_code_judge_are_its_own():
@@ -353,7 +353,8 @@ def test_members_without_a_name_are_named_after_their_type():
     ]
 
 
-def test_fields_that_may_name_files_are_declared_fields():
+def test_fields_that_a_type_names_are_declared_fields():
     for name in EVALUATORS.names():
         kind = EVALUATORS.find(name)
-        assert set(kind.files) <= set(kind.__struct_fields__), name
+        assert kind.members_field in (None, *kind.__struct_fields__), name
+        assert kind.target_field in (None, *kind.__struct_fields__), name

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.evaluators.judges.judge_prompt import VARIABLES, Material, _marks_in, built_in, prompt_problems
+from agentv.evaluators.judges.judge_prompt import VARIABLES, Material, _marks_in, built_in, prompt_references
 from agentv.model.values import digest
 
 MARKS = [
@@ -21,6 +21,10 @@ MARKS = [
     ("{{ question }}{{ candidate_answer }}", set()),
     ("{% if context %}<c>{{ context }}</c>{% endif %}", {"<c>", "</c>"}),
 ]
+
+
+def problems_of(prompt):
+    return [problem for reference in prompt_references(prompt) for problem in reference.check(str, ".")]
 
 
 @pytest.mark.parametrize(("template", "marks"), MARKS)
@@ -76,7 +80,7 @@ def test_our_prompts_take_any_text_and_hold_no_example_that_looks_like_a_verdict
     ],
 )
 def test_a_prompt_is_checked_before_it_is_used(prompt, found):
-    problems = [f"{problem.severity}: {problem.message}" for problem in prompt_problems(prompt, str)]
+    problems = [f"{problem.severity}: {problem.message}" for problem in problems_of(prompt)]
     assert len(problems) == len(found)
     assert all(problem.startswith(start) for problem, start in zip(problems, found, strict=True))
 
@@ -86,5 +90,5 @@ def test_a_prompt_is_checked_before_it_is_used(prompt, found):
     [("output", "candidate_answer"), ("criteria", "expected_outcome"), ("input", "question")],
 )
 def test_names_of_other_versions_are_told_apart(name, ours):
-    [problem, *_] = prompt_problems("{{ candidate_answer }} {{ " + name + " }}", str)
+    [problem, *_] = problems_of("{{ candidate_answer }} {{ " + name + " }}")
     assert problem.hint == f"Here it is '{ours}'"

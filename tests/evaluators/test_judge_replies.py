@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentv.evaluators.judges.llm_judge import Said, read_verdict
+from agentv.evaluators.judges.llm_judge import JudgeVerdict, read_verdict
 from agentv.evaluators.judges.replies import MAX_CHARACTERS, Unfit, read_reply
 
 V = '{"score": 0.5, "hits": ["a"], "misses": ["b"], "reasoning": "so"}'
@@ -134,7 +134,7 @@ def test_a_hostile_text_gives_the_verdict_or_none_and_ends_soon(text):
 
 def test_everything_that_was_said_is_kept():
     said = read_reply('{"score": 0.5, "hits": ["a"], "misses": "b", "reasoning": "so", "tone": "dry"}', read_verdict)
-    assert said == Said(0.5, ("a",), ("b",), "so", {"tone": "dry"})
+    assert said == JudgeVerdict(0.5, ("a",), ("b",), "so", {"tone": "dry"})
 
 
 def test_a_record_does_not_grow_with_what_a_judge_says():

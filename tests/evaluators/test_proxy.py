@@ -132,7 +132,7 @@ def test_a_run_without_a_judge_is_refused_before_anything_is_called(folder, comm
     folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
     ended = command("eval", "cases.yaml")
     assert ended.code == 2
-    assert "Evaluator 'code_judge' asks a judge, and none is named" in ended.stderr
+    assert "Evaluator 'code_judge' needs a judge, but none is configured" in ended.stderr
     assert not (folder.path / "ran").exists()
 
 

@@ -1,34 +1,42 @@
-"""Checks cases before the first call: their targets, judges and evaluators are there and can be used."""
+"""Checks cases before anything is called: their targets, judges, evaluators, and the files that those name."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from agentv.datasets.files import FileError
-from agentv.engine.job.conversation import turn_check, user_target
-from agentv.engine.scoring.fingerprints import EvaluatorFiles
-from agentv.engine.scoring.judge_calls import FALLBACK, judges_of
+from agentv.engine.job.conversation import turn_check
+from agentv.engine.scoring.fingerprints import EvaluatorFiles, references_of
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
-from agentv.evaluators.base import NEEDS_CONTEXT, NO_CONTEXT_HINT, NO_REFERENCE_HINT, Evaluator, has_context
-from agentv.evaluators.code.static_checks import transform_problems
+from agentv.evaluators.base import NEEDS_CONTEXT, has_context
+from agentv.evaluators.code.static_checks import transform_references
 from agentv.evaluators.resolution import evaluator_of
-from agentv.model.case import USER_TARGET, EvalCase, Origin, SimulatedUser
-from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.case import USER_TARGET, EvalCase, Origin
+from agentv.model.evaluator import Evaluator, EvaluatorSpec, Reference
 from agentv.model.response import content_text
 from agentv.model.values import digest
-from agentv.settings.diagnostics import did_you_mean
+from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean
 
+FALLBACK_JUDGE = "judge"
+"""The target that judges when none is named."""
+
+NO_REFERENCE_HINT = "Give the case an `expected_output`, or the evaluator a `value` where its type takes one"
+NO_CONTEXT_HINT = "Give the case `context`: the passages that the answer could draw on"
 _REMEMBERED = 1024
+
+JudgeNames = str | tuple[str, ...] | None
 
 
 class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What cases are checked against: the targets there are, who may judge, and what the command overrides.
 
-    `judge_target` returns the judge that a target names, `transform` how its answers are cleaned.
+    `judge_target` returns the judge that a target names, `transform` how its answers are cleaned. Without
+    `has_targets` there is no targets file, and names of targets are not checked. Without `imports_code` a class in a
+    user's file is only checked by its text.
     """
 
     known: tuple[str, ...]
@@ -37,257 +45,351 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
     judge_target: Callable[[str], str | None] = lambda _: None
     transform: Callable[[str], Any] = lambda _: None
     evaluators: tuple[EvaluatorSpec, ...] | None = None
+    has_targets: bool = True
+    imports_code: bool = True
 
 
-class _Need(msgspec.Struct, frozen=True):
-    """An evaluator that asks judges: whom its entry names, and how often each of them is asked about an answer."""
+def judges_of(command: str | None, own: JudgeNames, of_target: str | None, known: Collection[str]) -> tuple[str, ...]:
+    """The judges: the command's, else the entry's, else the answering target's, else `judge`; else none."""
+    chosen = command or own or of_target or (FALLBACK_JUDGE if FALLBACK_JUDGE in known else ())
+    return (chosen,) if isinstance(chosen, str) else tuple(chosen)
+
+
+class JudgeNeed(msgspec.Struct, frozen=True):
+    """Judge calls that an evaluator makes: the judges its entry names, and calls per answer to each.
+
+    `path` leads from the entry to the member or setting that names the judges.
+    """
 
     evaluator: str
-    own: str | tuple[str, ...] | None
+    own: JudgeNames
     calls: int
+    path: KeyPath = ()
 
 
-class _Entry(msgspec.Struct, frozen=True):
-    """What is known of an evaluator that was checked: whom it asks, and whether cases must have a reference for it."""
+class SpecNeeds(msgspec.Struct):
+    """What an entry needs, with its members."""
 
-    needs: tuple[_Need, ...]
-    needs_reference: bool
-    needs_context: bool
-    fingerprint: str
+    judges: tuple[JudgeNeed, ...] = ()
+    embedders: tuple[str, ...] = ()
+    reference: bool = False
+    context: bool = False
+
+
+class Preflight:
+    """Finds the problems of cases. What several cases share is checked once, and reported for the first of them."""
+
+    def __init__(self, facts: ProjectFacts) -> None:
+        self.facts = facts
+        self.files = EvaluatorFiles()
+        self.names: dict[str, None] = {}
+        self.thresholds: dict[str, EvalCase] = {}
+        self.embedders: dict[str, None] = {}
+        self._known = frozenset(facts.known)
+        self._specs: tuple[EvaluatorSpec, ...] | None = None
+        self._origin: Origin | None = None
+        self._targets: Collection[str] | None = None
+        self._needs: list[tuple[str, KeyPath, SpecNeeds]] = []
+        self._turn_needs: list[SpecNeeds] = []
+        self._checked: dict[tuple[EvaluatorSpec, str], SpecNeeds] = {}
+        self._reported: set[object] = set()
+        self._judges: dict[tuple[JudgeNeed, str], tuple[str, ...]] = {}
+
+    def problems(self, case: EvalCase, targets: Collection[str]) -> Iterator[Problem]:
+        """Problems of one case that `targets` answer, shared ones only if they are new."""
+        is_moved = case.place.origin is not self._origin
+        self._origin = case.place.origin
+        if is_moved or targets is not self._targets:
+            self._targets = targets
+            for target in targets:
+                yield from self._target_problems(target, case)
+        if case.execution.thresholds:
+            for name in case.execution.thresholds:
+                self.thresholds.setdefault(name, case)
+        if case.user is not None:
+            yield from self._user_problems(case.user.target)
+        specs = case.evaluators if self.facts.evaluators is None else self.facts.evaluators
+        if is_moved or specs is not self._specs:
+            self._specs, self._needs = specs, []
+            for index, spec in enumerate(specs):
+                needs = yield from self._needs_of(spec, ("evaluators", index), spec.name)
+                if needs.judges or needs.reference or needs.context:
+                    self._needs.append((spec.name, ("evaluators", index), needs))
+        for name, path, needs in self._needs:
+            yield from self._case_problems(name, path, needs, case, bool(case.expected_output))
+        self._turn_needs = []
+        if case.turns and self.facts.evaluators is None:
+            yield from self._turn_problems(case)
+
+    def judge_needs(self) -> Iterator[JudgeNeed]:
+        """The judge calls for one answer to the case that was checked last."""
+        for needs in (*(needs for _, _, needs in self._needs), *self._turn_needs):
+            yield from needs.judges
+
+    def judges(self, need: JudgeNeed, target: str) -> tuple[str, ...]:
+        """The judges of a target's answers, as they were found when the case was checked."""
+        return self._judges[(need, target)]
+
+    def threshold_problems(self) -> Iterator[tuple[EvalCase, Problem]]:
+        """Thresholds for evaluators that no case has. All cases must have been checked."""
+        for name, case in self.thresholds.items():
+            if name not in self.names:
+                message = f"'execution.thresholds' names an unknown evaluator '{name}'"
+                hint = did_you_mean(name, self.names) or f"Known evaluators: {', '.join(self.names) or 'none'}"
+                yield case, Problem(("execution", "thresholds", name), message, hint)
+
+    def unknown_target(self, path: KeyPath, name: str) -> Iterator[Problem]:
+        """A problem if there is no target of this name."""
+        if self.facts.has_targets and name not in self._known:
+            known = self.facts.known
+            hint = did_you_mean(name, known) or f"Known targets: {', '.join(known) or 'none'}"
+            yield Problem(path, f"Unknown target '{name}'", hint)
+
+    def other_judges(self, judge: str) -> str:
+        """A hint for a judge that there is none of."""
+        known = self.facts.may_judge
+        return did_you_mean(judge, known) or f"Known targets: {', '.join(known) or 'none'}"
+
+    def _is_new(self, thing: object) -> bool:
+        is_new = thing not in self._reported
+        self._reported.add(thing)
+        return is_new
+
+    def _target_problems(self, target: str, case: EvalCase) -> Iterator[Problem]:
+        if not self._is_new(("target", target, case.place.origin.base_dir)):
+            return
+        path: KeyPath = ("execution", "target")
+        if target in case.execution.targets:
+            path = ("execution", "targets", case.execution.targets.index(target))
+        unknown = list(self.unknown_target(path, target))
+        yield from unknown
+        for reference in transform_references(self.facts.transform(target)) if not unknown else ():
+            for problem in self._reference_problems(reference):
+                yield Problem((), f"'transform' of the target '{target}': {problem.message}", problem.hint)
+
+    def _user_problems(self, target: str | None) -> Iterator[Problem]:
+        if not self._is_new(("user", target)) or not self.facts.has_targets:
+            return
+        if target is not None:
+            yield from self.unknown_target(("user", "target"), target)
+        elif USER_TARGET not in self._known:
+            known = ", ".join(self.facts.known)
+            hint = f"Name it in `user.target`, or call a target '{USER_TARGET}'; known: {known}"
+            yield Problem(("user",), "No target plays the simulated user", hint)
+
+    def _turn_problems(self, case: EvalCase) -> Iterator[Problem]:
+        for number, turn in enumerate(case.turns, 1):
+            for index, spec in enumerate(turn.evaluators):
+                name = turn_check(number, spec)
+                path = ("turns", number - 1, "evaluators", index)
+                needs = yield from self._needs_of(spec, path, name)
+                self._turn_needs.append(needs)
+                yield from self._case_problems(name, path, needs, case, bool(turn.expected_output))
+
+    def _case_problems(
+        self, name: str, path: KeyPath, needs: SpecNeeds, case: EvalCase, has_reference: bool
+    ) -> Iterator[Problem]:
+        """What an evaluator needs and the case, or a target that answers it, does not have."""
+        targets = self._targets or ()
+        if targets or not self.facts.has_targets:
+            if needs.reference and not has_reference:
+                where = f"Turn {path[1] + 1}" if isinstance(path[1], int) and path[0] == "turns" else "The case"
+                message = f"Evaluator '{name}' compares with a reference answer. {where} has no 'expected_output'"
+                yield Problem(path, message, NO_REFERENCE_HINT)
+            if needs.context and not has_context(case.context):
+                message = f"Evaluator '{name}' {NEEDS_CONTEXT}"
+                yield Problem(path, message, NO_CONTEXT_HINT)
+        for need in needs.judges:
+            for target in targets:
+                if (need, target) not in self._judges:
+                    yield from self._judge_problems(need, target, path)
+
+    def _judge_problems(self, need: JudgeNeed, target: str, path: KeyPath) -> Iterator[Problem]:
+        """No judge for a target's answers, or an unknown one. A target never judges itself unless it is named."""
+        facts = self.facts
+        of_target = facts.judge_target(target) if target in self._known else None
+        judges = self._judges[(need, target)] = judges_of(facts.judge, need.own, of_target, self._known)
+        path = () if facts.judge is not None else (*path, *need.path)
+        if not facts.has_targets or target not in self._known:
+            return
+        if not judges:
+            message = f"Evaluator '{need.evaluator}' needs a judge, but none is configured"
+            hint = (
+                f"Pass --judge NAME, set `target` of the evaluator or `judge_target` of the target '{target}', "
+                f"or add a target named '{FALLBACK_JUDGE}'"
+            )
+            yield Problem(path, message, hint)
+        for judge in judges:
+            if judge not in facts.may_judge:
+                yield Problem(
+                    path, f"Unknown judge '{judge}' of evaluator '{need.evaluator}'", self.other_judges(judge)
+                )
+
+    def _needs_of(self, spec: EvaluatorSpec, path: KeyPath, name: str) -> Generator[Problem, None, SpecNeeds]:
+        """What an entry needs; its own problems the first time it is seen. `name` is its name in results."""
+        assert self._origin is not None
+        self.names[name] = None
+        place = (spec, self._origin.base_dir)  # files that it names are looked up from there
+        needs = self._checked.get(place)
+        if needs is None:
+            if len(self._checked) >= _REMEMBERED:
+                self._checked.clear()  # cases may have evaluators of their own, and memory must not grow with them
+            needs = self._checked[place] = SpecNeeds()
+            found = [*self._spec_problems(spec, (), needs, None)]
+            self.embedders.update(dict.fromkeys(needs.embedders))
+            for problem in found if self._is_new(place) else ():
+                yield msgspec.structs.replace(problem, path=(*path, *problem.path))
+        return needs
+
+    def _spec_problems(
+        self, spec: EvaluatorSpec, path: KeyPath, needs: SpecNeeds, inherited: JudgeNames
+    ) -> Iterator[Problem]:
+        evaluator, problems = self._resolved(spec)
+        for problem in problems:
+            # What cannot be resolved is named by its message already.
+            message = f"Evaluator '{spec.name}': {problem.message}" if problem.path else problem.message
+            yield msgspec.structs.replace(problem, path=(*path, *problem.path), message=message)
+        if evaluator is None:
+            return
+        if not evaluator.can_run:
+            hint = "Give the case or the dataset other evaluators, for example `{type: contains, value: …}`"
+            yield Problem(path, f"Evaluators of type '{spec.type}' cannot be run in this version", hint)
+        if evaluator.refusal:
+            hint = "Run it where that can be had, or write `sandbox: preferred`, which runs with what there is"
+            yield Problem(path, f"Evaluator '{spec.name}': {evaluator.refusal}", hint)
+        wanted = evaluator.needs
+        needs.reference, needs.context = needs.reference or wanted.reference, needs.context or wanted.context
+        if wanted.embedder and isinstance(spec.target, str):
+            needs.embedders = (*needs.embedders, spec.target)
+            yield from self.unknown_target((*path, "target"), spec.target)
+        elif wanted.embedder:
+            message = f"Evaluator '{spec.name}' needs one target that makes embeddings"
+            yield Problem(path, message, "Write `target: NAME` beside `method: embedding`")
+        own = spec.target or inherited
+        if wanted.judge_calls:
+            at = (*path, "target") if spec.target else path
+            needs.judges = (*needs.judges, JudgeNeed(spec.name, wanted.judge or own, wanted.judge_calls, at))
+        for index, member in enumerate(evaluator.members):
+            yield from self._spec_problems(member, (*path, str(evaluator.members_field), index), needs, own)
+
+    def _resolved(self, spec: EvaluatorSpec) -> tuple[Evaluator | None, list[Problem]]:
+        """The evaluator of an entry, and problems with what it refers to; user code is imported only if allowed."""
+        problems = [problem for each in references_of(spec) for problem in self._reference_problems(each)]
+        is_user_code = spec.evaluator is None and ".py:" in spec.type
+        if is_user_code and (problems or not self.facts.imports_code):
+            return None, problems
+        try:
+            evaluator = evaluator_of(spec, self._find_file)
+        except UsageError as error:
+            return None, [Problem((), f"{error.headline}\n{error.detail}".strip(), error.hint)]
+        if spec.evaluator is None:
+            problems += [problem for each in evaluator.references() for problem in self._reference_problems(each)]
+        return evaluator, problems
+
+    def _reference_problems(self, reference: Reference) -> Iterator[Problem]:
+        assert self._origin is not None
+        if reference.check is None:
+            return
+        try:
+            problems = reference.check(self._find_file, self._origin.base_dir or ".")
+        except FileError as error:
+            problems = Problems([Problem((), error.message, error.hint)])
+        for problem in problems:
+            yield msgspec.structs.replace(problem, path=(*reference.path, *problem.path))
+
+    def _find_file(self, value: str) -> str:
+        assert self._origin is not None
+        return self.files.path(self._origin, value)
 
 
 class Checker:
-    """Checks cases against what can be run; what many cases share is checked once."""
+    """Checks the cases of a run: raises at the first error, and counts what a run of them takes."""
 
     def __init__(self, facts: ProjectFacts, warn: Callable[[DatasetWarning], None]) -> None:
         self._facts = facts
         self._warn = warn
-        self._good: dict[tuple[EvaluatorSpec, str], _Entry] = {}
-        self._last: tuple[EvaluatorSpec, ...] | None = None
+        self._preflight = Preflight(facts)
+        self._specs: tuple[EvaluatorSpec, ...] | None = None
         self._origin: Origin | None = None
-        self._counts: Mapping[str, int] | None = None
-        self._needs: list[_Need] = []
-        self._referring: list[str] = []
-        self._reading: list[str] = []
-        self._files = EvaluatorFiles()
-        self._known = frozenset(facts.known)
-        self._cleaned: set[tuple[str, str]] = set()
+        self._fingerprints: dict[tuple[EvaluatorSpec, str], str] = {}
         self.fingerprints: dict[str, str] = {}
-        self.embedders: dict[str, None] = {}
         self.users: dict[str, None] = {}
         self.judges: Counter[str] = Counter()
         self.judge_characters: Counter[str] = Counter()
         self.thresholds: dict[str, float] = {}
-        self._threshold_files: dict[str, str] = {}
+
+    @property
+    def embedders(self) -> dict[str, None]:
+        """The targets that make embeddings."""
+        return self._preflight.embedders
 
     def check(self, case: EvalCase, counts: Mapping[str, int]) -> None:
-        """Checks a case that its targets are asked so many times."""
-        origin = case.place.origin
-        if counts is not self._counts or origin is not self._origin:
-            self._counts = counts
-            for target in counts:
-                self._check_target(target, case, "execution.target")
-                self._check_transform(target, case)
+        """Check a case; `counts` is how often each of its targets is called."""
+        for problem in self._preflight.problems(case, counts):
+            self._report(problem, case)
         if case.execution.thresholds:
             self.thresholds.update(case.execution.thresholds)
-            self._threshold_files.update(dict.fromkeys(case.execution.thresholds, case.path))
         if case.user is not None:
-            self._add_user(case, case.user)
-        specs = case.evaluators if self._facts.evaluators is None else self._facts.evaluators
-        if specs is not self._last or origin is not self._origin:
-            self._last, self._origin = specs, origin
-            entries = [self._checked(spec, case) for spec in specs]
-            self._needs = [need for entry in entries for need in entry.needs]
-            named = [(spec.name, entry) for spec, entry in zip(specs, entries, strict=True)]
-            self._referring = [name for name, entry in named if entry.needs_reference]
-            self._reading = [name for name, entry in named if entry.needs_context]
-        if self._referring and not case.expected_output and counts:
-            raise _no_reference(case, self._referring[0])
-        if self._reading and not has_context(case.context) and counts:
-            raise _no_context(case, self._reading[0])
-        for need in (*self._needs, *self._needs_of_turns(case)):
+            self.users[case.user.target or USER_TARGET] = None
+        self._add_fingerprints(case)
+        for need in self._preflight.judge_needs():
             for target, times in counts.items():
-                for judge in self._judges(need, target, case):
+                for judge in self._preflight.judges(need, target):
                     self.judges[judge] += need.calls * times
                     self.judge_characters[judge] += need.calls * times * _shown_to_judges(case)
 
     def check_thresholds(self) -> None:
-        """Raises for a threshold of an evaluator that no case has. All cases must have been checked."""
-        for name, path in self._threshold_files.items():
-            if name not in self.fingerprints:
-                known = ", ".join(self.fingerprints) or "none"
-                raise UsageError(
-                    f"'execution.thresholds' names an unknown evaluator '{name}'",
-                    f"It is in {path}, and no case has an evaluator of that name",
-                    did_you_mean(name, self.fingerprints) or f"Known evaluators: {known}",
-                )
-
-    def _needs_of_turns(self, case: EvalCase) -> list[_Need]:
-        if self._facts.evaluators is not None:
-            return []
-        needs: list[_Need] = []
-        for number, turn in enumerate(case.turns, 1):
-            for spec in turn.evaluators:
-                entry = self._checked(spec, case, turn_check(number, spec))
-                if entry.needs_reference and not turn.expected_output:
-                    raise _no_reference(case, turn_check(number, spec), f"Turn {number}")
-                if entry.needs_context and not has_context(case.context):
-                    raise _no_context(case, turn_check(number, spec))
-                needs += entry.needs
-        return needs
-
-    def _add_user(self, case: EvalCase, user: SimulatedUser) -> None:
-        if user.target is None and USER_TARGET not in self._known:
-            hint = f"Name it in `user.target`, or call a target '{USER_TARGET}'; known: {', '.join(self._facts.known)}"
-            raise _case_error(case, "No target plays the simulated user", hint, "user.target")
-        name = user_target(user)
-        self._check_target(name, case, "user.target")
-        self.users[name] = None
-
-    def _checked(self, spec: EvaluatorSpec, case: EvalCase, name: str | None = None) -> _Entry:
-        """Whom an entry asks, its members included, and what it needs; it is checked when it has not been yet.
-
-        `name` is the one that it has in results, where that is not its own.
-        """
-        named = name or spec.name
-        place = (spec, case.place.origin.base_dir)  # files that it names are looked for there
-        entry = self._good.get(place)
-        if entry is None:
-            evaluator = self._built(spec, case)
-            needs = tuple(self._check_evaluator(spec, evaluator, case))
-            fingerprint = self._files.each(case, (spec,))[spec.name]
-            entry = _Entry(needs, evaluator.needs_reference, evaluator.needs_context, fingerprint)
-            if len(self._good) >= _REMEMBERED:
-                self._good.clear()  # cases may have evaluators of their own, and memory must not grow with them
-            self._good[place] = entry
-            if (known := self.fingerprints.get(named)) is not None:
-                self.fingerprints[named] = digest([known, entry.fingerprint])
-        self.fingerprints.setdefault(named, entry.fingerprint)
-        return entry
-
-    def _check_evaluator(
-        self,
-        spec: EvaluatorSpec,
-        evaluator: Evaluator,
-        case: EvalCase,
-        inherited: str | tuple[str, ...] | None = None,
-    ) -> Iterator[_Need]:
-        if not evaluator.can_run:
-            message = f"Evaluators of type '{spec.type}' cannot be run in this version"
-            hint = "Give the case or the dataset other evaluators, for example `{type: contains, value: …}`"
-            raise _case_error(case, message, hint, "evaluators")
-        if evaluator.embeds:
-            self._add_embedder(spec, case)
-        if evaluator.refusal:
-            hint = "Run it where that can be had, or write `sandbox: preferred`, which runs with what there is"
-            raise _case_error(case, f"Evaluator '{spec.name}': {evaluator.refusal}", hint, "evaluators")
-        own = spec.target or inherited
-        if evaluator.judge_calls:
-            yield _Need(spec.name, evaluator.judge or own, evaluator.judge_calls)
-        for member in evaluator.members:
-            yield from self._check_evaluator(member, self._built(member, case), case, own)
-
-    def _built(self, spec: EvaluatorSpec, case: EvalCase) -> Evaluator:
-        origin = case.place.origin
-        try:
-            evaluator = evaluator_of(spec, lambda value: self._files.path(origin, value))
-            self._files.check(evaluator, spec, origin)
-            problems = evaluator.preflight(lambda value: self._files.path(origin, value), origin.base_dir or ".")
-            problems += transform_problems(spec.transform, lambda value: self._files.path(origin, value))
-        except FileError as error:
-            raise _case_error(case, f"Evaluator '{spec.name}': {error.message}", error.hint, "evaluators") from None
-        except UsageError as error:
-            if self._facts.evaluators is not None:
-                raise  # they come from the command or a program, not from this case
-            message = f"{error.headline}\n{error.detail}".strip()
-            raise _case_error(case, message, error.hint, "evaluators") from None
-        for problem in problems:
-            message = f"Evaluator '{spec.name}': {problem.message}"
-            if problem.severity == "error":
-                raise _case_error(case, message, problem.hint, "evaluators")
-            message = f"{case.path}, line {case.line}: {message}"
-            warning = DatasetWarning(message, path=case.path, line=case.line, field="evaluators", hint=problem.hint)
-            self._warn(warning)
-        return evaluator
-
-    def _check_transform(self, target: str, case: EvalCase) -> None:
-        """The function that cleans a target's answers is there; it is looked for as the dataset's files are."""
-        origin = case.place.origin
-        if (target, origin.base_dir) in self._cleaned:
-            return
-        self._cleaned.add((target, origin.base_dir))
-        what = f"'transform' of the target '{target}'"
-        try:
-            problems = transform_problems(self._facts.transform(target), lambda value: self._files.path(origin, value))
-        except FileError as error:
-            raise UsageError(f"{what}: {error.message}", hint=error.hint) from None
-        for problem in problems:
-            raise UsageError(f"{what}: {problem.message}", hint=problem.hint)
-
-    def _judges(self, need: _Need, target: str, case: EvalCase) -> tuple[str, ...]:
-        """Who judges a target's answers. Raises when that is nobody: a target never judges itself unless it is told."""
-        facts = self._facts
-        judges = judges_of(facts.judge, need.own, facts.judge_target(target), self._known)
-        if not judges:
-            message = f"Evaluator '{need.evaluator}' asks a judge, and none is named"
-            hint = (
-                f"Name one with --judge, `target` of the evaluator or `judge_target` of the target '{target}', "
-                f"or call a target '{FALLBACK}'"
+        """Raise for a threshold of an evaluator that no case has. All cases must have been checked."""
+        for case, problem in self._preflight.threshold_problems():
+            raise UsageError(
+                problem.message, f"It is in {case.path}, and no case has an evaluator of that name", problem.hint
             )
-            raise self._refusal(case, message, hint)
-        for judge in judges:
-            if judge not in facts.may_judge:
-                message = f"Unknown judge '{judge}' of evaluator '{need.evaluator}'"
-                raise self._refusal(case, message, self._other_judges(judge))
-        return judges
 
     def check_named_judge(self) -> None:
-        """Raises when the command names a judge that there is none of, though nobody would have asked it."""
+        """Raise when the command names an unknown judge, even if no evaluator needs one."""
         judge = self._facts.judge
         if judge is not None and judge not in self._facts.may_judge:
-            raise UsageError(f"Unknown judge '{judge}'", hint=self._other_judges(judge))
+            raise UsageError(f"Unknown judge '{judge}'", hint=self._preflight.other_judges(judge))
 
-    def _other_judges(self, judge: str) -> str:
-        known = self._facts.may_judge
-        return did_you_mean(judge, known) or f"Known targets: {', '.join(known)}"
+    def _report(self, problem: Problem, case: EvalCase) -> None:
+        if problem.severity == "warning":
+            message = f"{case.path}, line {case.line}: {problem.message}"
+            self._warn(DatasetWarning(message, path=case.path, line=case.line, field=problem.field, hint=problem.hint))
+            return
+        if not problem.path or (problem.path[0] == "evaluators" and self._facts.evaluators is not None):
+            # The command, a program or the targets file is wrong, not this case.
+            headline, _, detail = problem.message.partition("\n")
+            raise UsageError(headline, detail, problem.hint)
+        headline = f"Invalid eval case at line {case.line} in {case.path}"
+        raise InvalidCaseError(
+            headline, problem.message, problem.hint, path=case.path, line=case.line, field=problem.field
+        )
 
-    def _refusal(self, case: EvalCase, message: str, hint: str) -> UsageError | InvalidCaseError:
-        """An error of the case; of the whole run where the command or a program names evaluators or the judge."""
-        if self._facts.evaluators is not None or self._facts.judge is not None:
-            return UsageError(message, hint=hint)
-        return _case_error(case, message, hint, "evaluators")
+    def _add_fingerprints(self, case: EvalCase) -> None:
+        specs = case.evaluators if self._facts.evaluators is None else self._facts.evaluators
+        origin = case.place.origin
+        if specs is not self._specs or origin is not self._origin:
+            self._specs, self._origin = specs, origin
+            for spec in specs:
+                self._add_fingerprint(spec.name, spec, case)
+        for number, turn in enumerate(case.turns if self._facts.evaluators is None else (), 1):
+            for spec in turn.evaluators:
+                self._add_fingerprint(turn_check(number, spec), spec, case)
 
-    def _add_embedder(self, spec: EvaluatorSpec, case: EvalCase) -> None:
-        if not isinstance(spec.target, str):
-            hint = "Write `target: NAME` beside `method: embedding`"
-            raise _case_error(
-                case, f"Evaluator '{spec.name}' needs one target that makes embeddings", hint, "evaluators"
-            )
-        self._check_target(spec.target, case, "evaluators")
-        self.embedders[spec.target] = None
-
-    def _check_target(self, target: str, case: EvalCase, field: str) -> None:
-        if target not in self._known:
-            hint = did_you_mean(target, self._facts.known) or f"Known targets: {', '.join(self._facts.known)}"
-            raise _case_error(case, f"Unknown target '{target}'", hint, field)
+    def _add_fingerprint(self, name: str, spec: EvaluatorSpec, case: EvalCase) -> None:
+        place = (spec, case.place.origin.base_dir)
+        found = self._fingerprints.get(place)
+        if found is None:
+            if len(self._fingerprints) >= _REMEMBERED:
+                self._fingerprints.clear()
+            found = self._fingerprints[place] = self._preflight.files.each(case, (spec,))[spec.name]
+            if (known := self.fingerprints.get(name)) is not None:
+                self.fingerprints[name] = digest([known, found])
+        self.fingerprints.setdefault(name, found)
 
 
 def _shown_to_judges(case: EvalCase) -> int:
-    """Characters of a case that a judge reads, the answer not among them."""
+    """Characters of a case that a judge reads, without the answer."""
     messages = case.prompts[0].input if case.prompts else case.input
     said = (message.content for message in (*messages, *case.expected_output[-1:]) if message.content is not None)
     return len(case.expected_outcome) + sum(map(len, case.context)) + sum(len(content_text(each)) for each in said)
-
-
-def _no_reference(case: EvalCase, evaluator: str, where: str = "The case") -> InvalidCaseError:
-    message = f"Evaluator '{evaluator}' compares with a reference answer. {where} has no 'expected_output'"
-    return _case_error(case, message, NO_REFERENCE_HINT, "evaluators")
-
-
-def _no_context(case: EvalCase, evaluator: str) -> InvalidCaseError:
-    return _case_error(case, f"Evaluator '{evaluator}' {NEEDS_CONTEXT}", NO_CONTEXT_HINT, "evaluators")
-
-
-def _case_error(case: EvalCase, message: str, hint: str, field: str) -> InvalidCaseError:
-    headline = f"Invalid eval case at line {case.line} in {case.path}"
-    return InvalidCaseError(headline, message, hint, path=case.path, line=case.line, field=field)

@@ -9,14 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from agentv.model.evaluator import COMMON_KEYS as RESERVED
-from agentv.model.evaluator import OTHER_TOOLS, Evaluator
+from agentv.model.evaluator import OTHER_TOOLS, Evaluator, Needs
 
 __all__ = ["OTHER_TOOLS", "RESERVED", "Evaluator"]
 
-NO_REFERENCE_HINT = "Give the case an `expected_output`, or the evaluator a `value` where its type takes one"
-
 NEEDS_CONTEXT = "judges against the case's 'context', and there is none"
-NO_CONTEXT_HINT = "Give the case `context`: the passages that the answer could draw on"
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Limit = Annotated[float, Meta(ge=0)]
@@ -55,9 +52,21 @@ class Judge(Evaluator, frozen=True, kw_only=True):
     include_trace: bool = False
 
     @property
-    def judge_calls(self) -> int:
+    def needs(self) -> Needs:
         """A call for each vote."""
-        return self.votes
+        return Needs(judge_calls=self.votes)
+
+    @property
+    def runs_code(self) -> bool:
+        """Only where a program makes the prompt."""
+        return not is_template(getattr(self, "prompt", None))
+
+
+def is_template(prompt: Prompt | None) -> bool:
+    """Whether a prompt is text or messages; otherwise it is a program that prints one."""
+    if isinstance(prompt, PromptProgram):
+        return False
+    return isinstance(prompt, str | None) or all(isinstance(item, dict) for item in prompt)
 
 
 def has_context(context: Iterable[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
@@ -26,15 +26,15 @@ from agentv.evaluators.judges.judge_prompt import (
     Material,
     asked_by_user,
     built_in,
+    builtin_prompts,
     material_of,
-    own_words,
-    prompt_problems,
+    prompt_references,
 )
 from agentv.evaluators.judges.llm_judge import verdict
-from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
+from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Needs, Reference, Score
 from agentv.model.judgement import Judgement
 from agentv.model.result import EvaluatorResult
-from agentv.settings.diagnostics import Problems, did_you_mean
+from agentv.settings.diagnostics import did_you_mean
 
 AggregatorType = Literal[
     "weighted_average",
@@ -93,7 +93,6 @@ class Composite(Evaluator, frozen=True, kw_only=True):
     """Members are entries like those of a case, composites among them."""
 
     aliases: ClassVar[dict[str, str]] = {"assertions": "evaluators", "assert": "evaluators"}
-    files: ClassVar[tuple[str, ...]] = ("aggregator",)
     members_field: ClassVar[str | None] = "evaluators"
 
     evaluators: tuple[Any, ...]  # specs, once read; the JSON Schema describes entries
@@ -124,25 +123,27 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         return self.evaluators
 
     @property
-    def judge(self) -> str | None:
-        """The judge of the aggregator, where that is one and names its own."""
-        return self.aggregation.target
+    def needs(self) -> Needs:
+        """What any member needs of the case, and one call where a judge aggregates; members' calls are their own."""
+        of_members = [member.evaluator.needs for member in self.members if member.evaluator is not None]
+        return Needs(
+            reference=any(needs.reference for needs in of_members),
+            context=any(needs.context for needs in of_members),
+            judge_calls=1 if self.aggregation.kind == "llm_judge" else 0,
+            judge=self.aggregation.target,
+        )
 
     @property
-    def judge_calls(self) -> int:
-        """One where a judge makes one verdict of all; the members' calls are their own."""
-        return 1 if self.aggregation.kind == "llm_judge" else 0
-
-    @property
-    def own_words(self) -> tuple[str, ...]:
+    def builtin_prompts(self) -> tuple[str, ...]:
         """Those of an aggregator that is a judge; the members' are their own."""
         if self.aggregation.kind != "llm_judge":
             return ()
-        return own_words("aggregate" if self.aggregation.prompt is None else None, "verdict", include_trace=False)
+        return builtin_prompts("aggregate" if self.aggregation.prompt is None else None, "verdict", include_trace=False)
 
-    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
-        """What is wrong with the aggregator's prompt."""
-        return prompt_problems(self.aggregation.prompt, find_file, (*VARIABLES, *RESULTS_NAMES))
+    def references(self) -> Iterator[Reference]:
+        """The aggregator's program or prompt."""
+        yield Reference(("aggregator",), self.aggregator)
+        yield from prompt_references(self.aggregation.prompt, ("aggregator", "prompt"), (*VARIABLES, *RESULTS_NAMES))
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Scores every member at the same time and makes one score of theirs. A member's failure is the composite's."""
@@ -164,7 +165,7 @@ class Composite(Evaluator, frozen=True, kw_only=True):
     ) -> Score:
         aggregator = self.aggregation
         required = [member.required is not False for member in self.members]
-        members = list(map(Member, results, self._weights, required, missed))
+        members = list(map(MemberScore, results, self._weights, required, missed))
         if aggregator.kind == "weighted_average":
             return weighted_average(members)
         if aggregator.kind == "threshold":
@@ -177,21 +178,11 @@ class Composite(Evaluator, frozen=True, kw_only=True):
     def _weights(self) -> list[float]:
         return [self.aggregation.weights.get(member.name, member.weight) for member in self.members]
 
-    @property
-    def needs_reference(self) -> bool:
-        """Whether any member does."""
-        return any(member.evaluator.needs_reference for member in self.members if member.evaluator)
-
-    @property
-    def needs_context(self) -> bool:
-        """Whether any member does."""
-        return any(member.evaluator.needs_context for member in self.members if member.evaluator)
-
 
 Results = Sequence[EvaluatorResult]
 
 
-class Member(NamedTuple):
+class MemberScore(NamedTuple):
     """What a member found, what it weighs here, whether it is required, and whether it misses a gate."""
 
     result: EvaluatorResult
@@ -214,7 +205,7 @@ def refuse_failed(results: Results) -> None:
         raise EvaluatorFailure(f"{names}: {first.message if first else 'no score'}")
 
 
-def weighted_average(members: Sequence[Member]) -> Score:
+def weighted_average(members: Sequence[MemberScore]) -> Score:
     """Σ(weight · score) / Σ weight. A member that counts and misses a gate fails the composite, whatever its score."""
     refuse_failed([member.result for member in members if member.counts])
     scored = [(member.result.score, member.weight) for member in members if member.result.score is not None]
@@ -230,7 +221,7 @@ def weighted_average(members: Sequence[Member]) -> Score:
     )
 
 
-def threshold(members: Sequence[Member], least: float) -> Score:
+def threshold(members: Sequence[MemberScore], least: float) -> Score:
     """The share of members that pass, by weight; the composite passes from `least` on, unless a required one fails."""
     refuse_failed([member.result for member in members if member.counts])
     total = math.fsum(member.weight for member in members)

@@ -11,8 +11,9 @@ from typing import TypeVar
 from agentv.datasets.files import project_root
 from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.job.spec import RunFiles, RunSpec
+from agentv.engine.preflight import FALLBACK_JUDGE
 from agentv.engine.project import CACHE, open_targets
-from agentv.engine.scoring.judge_calls import FALLBACK, JudgeCalls, Judging
+from agentv.engine.scoring.judge_calls import JudgeCalls, Judging
 from agentv.errors import UsageError
 from agentv.evaluators.judges.replies import Form, ask_for
 from agentv.executors.base import LocalLimits
@@ -62,7 +63,7 @@ class Model:
 
 def _chosen(name: str | None, known: tuple[str, ...]) -> str:
     """Who is asked: whom the command names, else the judge; a target that is judged does not write its own rubric."""
-    if name is not None or FALLBACK in known:
-        return name or FALLBACK
+    if name is not None or FALLBACK_JUDGE in known:
+        return name or FALLBACK_JUDGE
     listed = f"Known targets: {', '.join(known)}" if known else "There is no targets file yet; `agentv init` writes one"
     raise UsageError("Nobody to ask: no --target, and no target is called 'judge'", listed, "Name one with --target")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from agentv.model.result import EvaluatorResult, TokenUsage, Verdict
 from agentv.model.values import FrozenDict, digest
-from agentv.settings.diagnostics import Problems
+from agentv.settings.diagnostics import KeyPath, Problems
 
 if TYPE_CHECKING:
     from agentv.model.judgement import Judgement
@@ -85,21 +85,55 @@ class EvaluatorSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 DEFAULT_EVALUATOR = EvaluatorSpec(type=DEFAULT_TYPE, name=DEFAULT_TYPE)
 
 
+FindFile = Callable[[str], str]
+"""Returns the path of a file that a dataset names, or raises."""
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A value in an evaluator's settings that may name files, programs or functions. `cwd` is a folder of its own.
+
+    `check(find_file, folder)` returns its problems without running anything; `folder` is where programs are started.
+    """
+
+    path: KeyPath
+    value: Any
+    check: Callable[[FindFile, str], Problems] | None = None
+    cwd: str | None = None
+
+
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What an evaluator needs in order to score an answer.
+
+    `reference` is the case's expected output, `trace` the messages and tool calls of the answer, `embedder` a target
+    that makes embeddings. `judge_calls` is how often each judge is called; `judge` is one that the settings name.
+    """
+
+    reference: bool = False
+    context: bool = False
+    trace: bool = False
+    embedder: bool = False
+    judge_calls: int = 0
+    judge: str | None = None
+
+
+NO_NEEDS = Needs()
+
+
 class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
     """One type of evaluator: its fields are its settings. Subclasses implement `score`, or `evaluate` if they wait.
 
     `aliases` maps other spellings to fields; `unsupported` maps keys of other tools to the reason they are refused.
-    `open_settings` collects unknown keys in the field `config`. `files` names the fields in which text may be a path.
-    `members_field` names the field that holds further entries. `target_field` names the field that takes the entry's
-    `target` when its value is not a name.
+    `open_settings` collects unknown keys in the field `config`. `members_field` names the field that holds further
+    entries. `target_field` names the field that takes the entry's `target` when its value is not a name.
+    `scores_content` is false for types that only look at what an answer cost.
     """
 
     aliases: ClassVar[dict[str, str]] = {}
     unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
     open_settings: ClassVar[bool] = False
-    files: ClassVar[tuple[str, ...]] = ()
     members_field: ClassVar[str | None] = None
     target_field: ClassVar[str | None] = None
+    scores_content: ClassVar[bool] = True
 
     def score(self, judgement: Judgement) -> Score:
         """Score an answer without waiting for anything; called outside the event loop."""
@@ -120,19 +154,14 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         return type(self).score is not Evaluator.score or not self.is_plain
 
     @property
-    def refusal(self) -> str:
-        """Why this machine cannot run it as the settings require; empty if it can."""
-        return ""
+    def runs_code(self) -> bool:
+        """Whether scoring may run user code, so that two of them must not run at once in the same folder."""
+        return True
 
     @property
-    def judge(self) -> str | None:
-        """The judge that the settings themselves name; it takes precedence over the entry's `target`."""
-        return None
-
-    @property
-    def judge_calls(self) -> int:
-        """How often each of its judges is called for one answer; 0 for types without a judge."""
-        return 0
+    def needs(self) -> Needs:
+        """What must be there for an answer to be scored."""
+        return NO_NEEDS
 
     @property
     def members(self) -> tuple[EvaluatorSpec, ...]:
@@ -140,40 +169,22 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         return ()
 
     @property
-    def own_words(self) -> tuple[str, ...]:
+    def builtin_prompts(self) -> tuple[str, ...]:
         """The built-in text sent to judges: scores depend on it as they do on the settings."""
         return ()
 
-    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
-        """Problems with what the settings refer to, found before anything is called. Lets `find_file` raise.
+    @property
+    def refusal(self) -> str:
+        """Why this machine cannot run it as the settings require; empty if it can."""
+        return ""
 
-        `folder` is where programs are started.
-        """
-        return Problems()
+    def references(self) -> Iterator[Reference]:
+        """What the settings refer to outside themselves."""
+        return iter(())
 
     def complaints(self) -> list[str]:
         """Problems with settings that are each of the right type, one sentence each."""
         return []
-
-    @property
-    def embeds(self) -> bool:
-        """Whether the entry's `target` is called for embeddings."""
-        return False
-
-    @property
-    def needs_trace(self) -> bool:
-        """Whether it needs the messages and tool calls of an answer."""
-        return False
-
-    @property
-    def needs_reference(self) -> bool:
-        """Whether it needs the case's expected output."""
-        return False
-
-    @property
-    def needs_context(self) -> bool:
-        """Whether it needs the case's `context`."""
-        return False
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):

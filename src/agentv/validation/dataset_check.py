@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from typing import Any
+
+from agentv.datasets.case.header import config_file
 from agentv.datasets.case_ids import PackedIds
 from agentv.datasets.dataset import Dataset, Options
+from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.source import Source
-from agentv.errors import DatasetError, DatasetWarning, MissingSidecarWarning
+from agentv.engine.preflight import Preflight, ProjectFacts
+from agentv.engine.run_options import default_target, load_defaults
+from agentv.errors import DatasetError, DatasetWarning, MissingSidecarWarning, UsageError
 from agentv.model.case import EvalCase
-from agentv.validation.finding import Finding, from_error, from_warning
-from agentv.validation.references import References
+from agentv.model.execution import Execution
+from agentv.settings.diagnostics import Problem
+from agentv.settings.environment import references
+from agentv.settings.settings_reader import field_of
+from agentv.targets.catalog import find_targets_file
+from agentv.targets.target import Target
+from agentv.targets.targets_file import check_targets, target_names
+from agentv.validation.finding import Finding, Locator, from_error, from_warning
 
 
 class Collecting:
@@ -47,20 +59,85 @@ class Collecting:
         return taken
 
 
-def check_dataset(source: Source, options: Options) -> tuple[int, list[Finding]]:
+class ProjectFiles:
+    """The targets and defaults that a dataset would be run with, read without the environment and without user code.
+
+    Where the targets file is missing or wrong in itself, names of targets are not checked.
+    """
+
+    def __init__(self, folder: str, root: str) -> None:
+        self.targets_file = find_targets_file(folder, root)
+        self.config_file = config_file(folder, root)
+        self.findings: list[Finding] = []
+        targets = _target_settings(self.targets_file)
+        known = tuple(targets or ())
+        judges = {name: settings.get("judge_target") for name, settings in (targets or {}).items()}
+        variables = (judge for judge in judges.values() if judge is not None and any(references(judge)))
+        self.facts = ProjectFacts(
+            known=known,
+            may_judge=(*known, *variables),
+            judge_target=lambda name: judges.get(name),
+            transform=lambda name: (targets or {})[name].get("transform"),
+            has_targets=targets is not None,
+            imports_code=False,
+        )
+        self._default = self._default_target(folder, root) if targets is not None else None
+        self._last: tuple[Execution, tuple[str, ...]] | None = None
+
+    def targets_of(self, case: EvalCase) -> tuple[str, ...]:
+        """The targets that would answer a case; the same object for cases that share their settings."""
+        if self._last is None or self._last[0] is not case.execution:
+            name = case.execution.target or self._default
+            targets = case.execution.targets or ((name,) if name is not None else ())
+            self._last = (case.execution, targets if self.facts.has_targets else ())
+        return self._last[1]
+
+    def _default_target(self, folder: str, root: str) -> str | None:
+        try:
+            return default_target(self.facts.known, load_defaults(folder, root, lambda _: None))
+        except UsageError as error:
+            message = f"{error.headline}: {error.detail}"
+            self.findings.append(Finding("error", str(self.config_file), message, hint=error.hint))
+        except DatasetError:
+            pass  # reported with the file itself
+        return None
+
+
+def _target_settings(path: str | None) -> dict[str, dict[str, Any]] | None:
+    """The settings of each target by the names of their fields; None without a file that can be used."""
+    try:
+        data = None if path is None else parse_yaml_file(path)
+    except DatasetError:
+        return None
+    if data is None or check_targets(data).errors:
+        return None
+    return {
+        name: {field.name: value for key, value in entry.items() if (field := field_of(Target, key))}
+        for name, entry in zip(target_names(data), data["targets"], strict=True)
+    }
+
+
+def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tuple[int, list[Finding]]:
     """The number of good cases, and everything that is wrong."""
     sink = Collecting()
     count = 0
     try:
         dataset = Dataset(source, options, sink)
-        references = References(dataset)
+        preflight, locator = Preflight(project.facts), Locator(dataset)
         seen, repeated = PackedIds(), set()
+        has_targets = True
         for case, good in sink.cases(dataset):
             count += good
-            sink.findings += references.check(case)
+            targets = project.targets_of(case)
+            if project.facts.has_targets and has_targets and not targets:
+                has_targets = False  # reported once
+                hint = f"Add a target named 'default' to {project.targets_file}, or name one in `execution.target`"
+                problem = Problem(("execution",), "No target is named, and none is called 'default'", hint)
+                sink.findings.append(locator.finding(problem, case))
+            sink.findings += (locator.finding(problem, case) for problem in preflight.problems(case, targets))
             if seen.repeats((case.id,)):
                 repeated.add(case.id)
-        sink.findings += references.unused_thresholds()
+        sink.findings += (locator.finding(problem, case) for case, problem in preflight.threshold_problems())
         if repeated:
             sink.findings += _duplicates(source, options, repeated)
         sink.findings += map(from_error, source.format.lint(dataset.document, dataset.read_options))

@@ -8,15 +8,17 @@ from typing import Any
 
 from agentv.datasets.dataset import Options
 from agentv.datasets.discovery import find_datasets, folders_in
+from agentv.datasets.files import project_root
 from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
 from agentv.datasets.source import SIDECAR_SUFFIXES, data_files
 from agentv.errors import DatasetError, DatasetNotFoundError
 from agentv.settings.config import check_config
 from agentv.settings.diagnostics import Problems
 from agentv.targets.targets_file import check_targets
-from agentv.validation.dataset_check import Collecting, check_dataset
+from agentv.validation.dataset_check import Collecting, ProjectFiles, check_dataset
 from agentv.validation.finding import Finding, Report, from_error, from_problem
 
+NO_TARGETS = "There is no targets file, so targets and judges were not checked; `agentv eval` needs one"
 _TARGETS_NAMES = ("targets.yaml", "targets.yml")
 _CONFIG_NAMES = ("config.yaml", "config.yml")
 _CHECKS = {"targets": check_targets, "config": check_config}
@@ -42,12 +44,31 @@ def validate(paths: Sequence[str], options: Options = Options()) -> Report:
         sources = []
     report.notes = [note for note in report.notes if not any(note.startswith(f"{path}:") for path in settings)]
     report.add(sink.findings)
+    projects: dict[str, ProjectFiles] = {}
     for source in sources:
+        project = projects.get(source.folder)
+        if project is None:
+            project = projects[source.folder] = ProjectFiles(source.folder, project_root(source.folder))
+            _add_settings_in_use(project, settings, report)
         report.files += len(source.files) + (source.sidecar is not None)
-        cases, findings = check_dataset(source, options)
+        cases, findings = check_dataset(source, options, project)
         report.cases += cases
         report.add(findings)
     return report
+
+
+def _add_settings_in_use(project: ProjectFiles, checked: dict[str, str], report: Report) -> None:
+    """Errors in the targets file and configuration that a run would use, where they were not checked already."""
+    known = set(map(os.path.realpath, checked))
+    for path, kind in ((project.targets_file, "targets"), (project.config_file, "config")):
+        if path is not None and os.path.realpath(path) not in known:
+            checked[path] = kind
+            errors = [finding for finding in _check_settings(path, kind) if finding.severity == "error"]
+            report.files += bool(errors)
+            report.add(errors)
+    report.add(project.findings)
+    if project.targets_file is None and NO_TARGETS not in report.notes:
+        report.notes.append(NO_TARGETS)
 
 
 def _sorted_out(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -302,7 +302,7 @@ class CaseBuilder:
         if self._is_agentmark and not has_reference:
             # Without a reference only what was named and can do without one has anything to score.
             by_default = own is None and rubric is None and self._header.evaluators is evaluators.DEFAULT
-            needs = (spec.evaluator is not None and spec.evaluator.needs_reference for spec in specs)
+            needs = (spec.evaluator is not None and spec.evaluator.needs.reference for spec in specs)
             specs = () if by_default else tuple(spec for spec, needed in zip(specs, needs, strict=True) if not needed)
         return specs, rubric
 

@@ -24,12 +24,6 @@ from agentv.settings.diagnostics import did_you_mean
 from agentv.targets.target import Target
 
 ORACLE = "oracle"
-NOT_ABOUT_CONTENT = ("latency", "cost", "token_usage", "execution_metrics")
-"""Limits on what an answer took: a made-up answer takes nothing, and whether it is right they do not ask."""
-
-ABOUT_CALLS = "tool_trajectory"
-"""It asks which tools were called. Where not even the reference calls one, the reference could not pass it."""
-
 _MOST_OTHERS = 50
 _LONGEST_QUESTION = 500
 
@@ -180,6 +174,11 @@ def _others(cases: Cases) -> tuple[str, ...]:
 
 
 def _about_content(case: EvalCase) -> EvalCase:
-    unasked = NOT_ABOUT_CONTENT if tool_calls_in(case.expected_output) else (*NOT_ABOUT_CONTENT, ABOUT_CALLS)
-    kept = tuple(spec for spec in case.evaluators if spec.type not in unasked)
+    """The case without limits on what an answer took, and without checks of tool calls that no answer makes."""
+    has_calls = bool(tool_calls_in(case.expected_output))
+    kept = tuple(
+        spec
+        for spec in case.evaluators
+        if (own := spec.evaluator) is None or (own.scores_content and (has_calls or not own.needs.trace))
+    )
     return case if len(kept) == len(case.evaluators) else msgspec.structs.replace(case, evaluators=kept)

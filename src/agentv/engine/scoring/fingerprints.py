@@ -1,18 +1,19 @@
-"""What a score depends on besides its entry: files that it names, looked for before any call, and words of ours."""
+"""Hashes evaluators with everything their scores depend on: settings, files that they name, built-in prompts."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from agentv.datasets.files import FileError, FileFinder
-from agentv.evaluators.base import Evaluator
+from agentv.evaluators.code.static_checks import function_reference, transform_references
 from agentv.evaluators.resolution import evaluator_of
 from agentv.model.case import EvalCase, Origin
-from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.evaluator import EvaluatorSpec, Reference
 from agentv.model.values import digest
 from agentv.support.file_hashes import words_in
 
@@ -39,20 +40,13 @@ class EvaluatorFiles:
         """The path of a file that a dataset names. Raises FileError."""
         return self.finder(origin).find(value).path
 
-    def check(self, evaluator: Evaluator, spec: EvaluatorSpec, origin: Origin) -> None:
-        """Raises FileError when the file of a function or class is not there. A script may still be made."""
-        for text, _ in _texts_of(evaluator, spec):
-            file, colon, _ = text.rpartition(":")
-            if colon and file.endswith(".py"):
-                self.finder(origin).find(file)
-
     def fingerprint(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> str:
         """A hash of evaluators: settings, weights, the contents of files that they name, what judges are told."""
         origin = case.place.origin
         if self._last is not None and self._last[0] is specs and self._last[1] == origin.base_dir:
             return self._last[2]
         finder = self.finder(origin)
-        found = digest([[spec.to_data(), _besides(spec, finder)] for spec in specs])
+        found = digest([[spec.to_data(), _dependencies(spec, finder)] for spec in specs])
         self._last = (specs, origin.base_dir, found)
         return found
 
@@ -62,47 +56,43 @@ class EvaluatorFiles:
         if self._last_each is not None and self._last_each[0] is specs and self._last_each[1] == origin.base_dir:
             return self._last_each[2]
         finder = self.finder(origin)
-        found = {spec.name: digest([spec.fingerprint, _besides(spec, finder)]) for spec in specs}
+        found = {spec.name: digest([spec.fingerprint, _dependencies(spec, finder)]) for spec in specs}
         self._last_each = (specs, origin.base_dir, found)
         return found
 
 
-def _besides(spec: EvaluatorSpec, finder: FileFinder) -> tuple[dict[str, str], list[str]]:
-    """The hashes of the files that an evaluator and its members name, and the built-in text their judges read."""
-    files: dict[str, str] = {}
-    words: list[str] = []
-    for each, evaluator in _with_members(spec, finder):
-        names = {
-            os.path.join(folder, name)
-            for text, cwd in _texts_of(evaluator, each)
-            for name in _names_in(text)
-            for folder in cwd
-        }
-        for name in names:
-            try:
-                files[name] = finder.find(name).digest
-            except FileError:
-                continue  # a word of a command that is no file
-        words += evaluator.own_words
-    return files, words
-
-
-def _with_members(spec: EvaluatorSpec, finder: FileFinder) -> Iterator[tuple[EvaluatorSpec, Evaluator]]:
-    evaluator = evaluator_of(spec, lambda value: finder.find(value).path)
-    yield spec, evaluator
-    for member in evaluator.members:
-        yield from _with_members(member, finder)
-
-
-def _texts_of(evaluator: Evaluator, spec: EvaluatorSpec) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Everything in an evaluator's settings that may name a file, by what its class declares, and in which folders."""
+def references_of(spec: EvaluatorSpec) -> Iterator[Reference]:
+    """What an entry refers to outside itself: the class of its type, its transform, and its evaluator's references."""
     if ".py:" in spec.type:
-        yield spec.type, _HERE
-    if spec.transform is not None:
-        yield from _texts_in(spec.transform.get("function"), _HERE)
-    cwd = getattr(evaluator, "cwd", None)
-    for field in evaluator.files:
-        yield from _texts_in(msgspec.to_builtins(getattr(evaluator, field)), (*_HERE, cwd) if cwd else _HERE)
+        yield function_reference(("type",), spec.type)
+    yield from transform_references(spec.transform)
+    if spec.evaluator is not None:
+        yield from spec.evaluator.references()
+
+
+def _dependencies(spec: EvaluatorSpec, finder: FileFinder) -> tuple[dict[str, str], list[str]]:
+    """The hashes of the files that an evaluator and its members name, and the built-in text their judges read."""
+    evaluator = evaluator_of(spec, lambda value: finder.find(value).path)
+    references = references_of(msgspec.structs.replace(spec, evaluator=evaluator))
+    files: dict[str, str] = {}
+    for name in {name for reference in references for name in _file_names(reference)}:
+        with suppress(FileError):  # a word of a command that is not a file
+            files[name] = finder.find(name).digest
+    prompts = list(evaluator.builtin_prompts)
+    for member in evaluator.members:
+        more_files, more_prompts = _dependencies(member, finder)
+        files |= more_files
+        prompts += more_prompts
+    return files, prompts
+
+
+def _file_names(reference: Reference) -> Iterator[str]:
+    folders = _HERE if reference.cwd is None else (*_HERE, reference.cwd)
+    for text, places in _texts_in(msgspec.to_builtins(reference.value), folders):
+        file, colon, _ = text.rpartition(":")
+        is_function = colon and file.endswith(".py") and "\n" not in text
+        for name in [file] if is_function else words_in(text):
+            yield from (os.path.join(folder, name) for folder in places)
 
 
 def _texts_in(value: Any, folders: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -117,8 +107,3 @@ def _texts_in(value: Any, folders: tuple[str, ...]) -> Iterator[tuple[str, tuple
     elif isinstance(value, list):
         for item in value:
             yield from _texts_in(item, folders)
-
-
-def _names_in(text: str) -> list[str]:
-    file, colon, _ = text.rpartition(":")
-    return [file] if colon and file.endswith(".py") and "\n" not in text else words_in(text)

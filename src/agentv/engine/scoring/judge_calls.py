@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 
 from agentv.engine.calls.open_targets import CallOutcome, OpenTargets
 from agentv.engine.job.request import Question
+from agentv.engine.preflight import judges_of
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.judgement import Wanted
@@ -17,9 +18,6 @@ from agentv.model.message import Message, message_to_data
 from agentv.model.response import Responder, Response
 from agentv.model.result import TokenUsage, sum_usage
 from agentv.targets.target import ModelApi, Target
-
-FALLBACK = "judge"
-"""The target that judges where nobody names one."""
 
 LONGEST_TEXT = 8000
 MOST_CALLS = 50
@@ -30,14 +28,6 @@ _AS_IT_IS = Wanted()
 
 KeepPrompt = Callable[[str, Question, Responder], None]
 """Takes the name of an evaluator, what it asks, and the target that it asks."""
-
-
-def judges_of(
-    said: str | None, own: str | tuple[str, ...] | None, of_target: str | None, known: Collection[str]
-) -> tuple[str, ...]:
-    """Who judges: whom the command names, else the entry, else the target that answered, else `judge`; else nobody."""
-    chosen = said or own or of_target or (FALLBACK if FALLBACK in known else ())
-    return (chosen,) if isinstance(chosen, str) else tuple(chosen)
 
 
 class Judging:

@@ -13,9 +13,8 @@ import msgspec
 from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.scoring.grading import evaluator_result, failed_result, misses_gate
 from agentv.engine.scoring.judge_calls import JudgeCalls, Judging, KeepPrompt
-from agentv.evaluators.base import Evaluator, Judge
 from agentv.evaluators.resolution import evaluator_of
-from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec
+from agentv.model.evaluator import Evaluator, EvaluatorFailure, EvaluatorSpec
 from agentv.model.execution import Verdicts
 from agentv.model.judgement import Judgement
 from agentv.model.response import TargetFailure
@@ -56,9 +55,9 @@ class Scorer:
             evaluator = self._evaluator(spec, judgement)
             judgement = _cleaned(spec, judgement)
             named = spec.target or answerer.judge
-            judges = self._judging.judges(evaluator.judge or named, answerer.target)
+            judges = self._judging.judges(evaluator.needs.judge or named, answerer.target)
             calls = JudgeCalls(self._judging, judgement.case, spec.name, judges, answerer.keep_prompt, answerer.job)
-            if evaluator.embeds:
+            if evaluator.needs.embedder:
                 judgement = judgement.with_embed(partial(calls.embed, spec.target))
             inner = msgspec.structs.replace(answerer, judge=named, job=f"{spec.name}@{answerer.job}")
             own = judgement.for_evaluator(calls.ask, judges, lambda member: self._member(member, judgement, inner))
@@ -100,7 +99,7 @@ class Scorer:
             evaluator = self._evaluator(spec, judgement)
         except Exception:
             return False
-        return isinstance(evaluator, Judge) and isinstance(getattr(evaluator, "prompt", None), str | None)
+        return not evaluator.runs_code
 
     def score_plainly(
         self, spec: EvaluatorSpec, judgement: Judgement, verdicts: Verdicts | None
@@ -127,7 +126,7 @@ class Scorer:
                     self._resolved.clear()  # memory must not grow with the number of cases
                 known = self._resolved[id(spec)] = (spec, evaluator_of(spec, judgement.find_file))
             evaluator = known[1]
-        if not judgement.has_trace and evaluator.needs_trace:
+        if not judgement.has_trace and evaluator.needs.trace:
             raise EvaluatorFailure(_NO_TRACE)
         return evaluator
 

@@ -12,7 +12,7 @@ import msgspec
 
 from agentv.evaluators.base import Evaluator, Limit, Weight
 from agentv.evaluators.checks.reference import at_most, cut, missed, quoted
-from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.judgement import Judgement
 from agentv.support.json_values import MISSING, same, steps_of, value_at
 
@@ -107,7 +107,7 @@ _NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)?(\.\d+)?([eE][+-]?\d+)?")
 _NEAR = 0.8
 """A fuzzy field that is at least this near is told among the hits; its score is its nearness all the same."""
 
-Outcome = tuple[float, str]
+FieldScore = tuple[float, str]
 """The score of one field, and the sentence about it."""
 
 
@@ -168,9 +168,9 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
         return complaints
 
     @property
-    def needs_reference(self) -> bool:
-        """The expected output is what the fields are held against."""
-        return True
+    def needs(self) -> Needs:
+        """The fields are compared with those of the expected output."""
+        return Needs(reference=True)
 
     def score(self, judgement: Judgement) -> Score:
         """The weighted share of fields that are right, or whether all are."""
@@ -185,7 +185,7 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
             [_outcome(rule, value_at(answer, rule.path), wanted[rule.path]) for rule in self.fields]
         )
 
-    def _aggregated(self, outcomes: list[Outcome | None]) -> Score:
+    def _aggregated(self, outcomes: list[FieldScore | None]) -> Score:
         """A field that is optional and not there has no outcome: it is told of and does not count."""
         hits: list[str] = []
         misses: list[str] = []
@@ -235,7 +235,7 @@ def _json_in(text: str) -> Any:
     return MISSING
 
 
-def _outcome(rule: FieldRule, given: Any, wanted: Any) -> Outcome | None:
+def _outcome(rule: FieldRule, given: Any, wanted: Any) -> FieldScore | None:
     if wanted is MISSING:
         return 1.0, f"{rule.path}: nothing expected"
     if given is MISSING:
@@ -253,7 +253,7 @@ def _outcome(rule: FieldRule, given: Any, wanted: Any) -> Outcome | None:
     return score, f"{rule.path}: {quoted(given)}, {quoted(wanted)} expected{note}"
 
 
-def _numeric(rule: FieldRule, given: Any, wanted: Any) -> Outcome:
+def _numeric(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
     expected, actual = _number(wanted), _number(given)
     if expected is None:
         raise EvaluatorFailure(f"{rule.path}: the expected value {quoted(wanted)} is no number")
@@ -280,7 +280,7 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _dated(rule: FieldRule, given: Any, wanted: Any) -> Outcome:
+def _dated(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
     formats = tuple(rule.formats)
     expected = read_date(wanted, formats) if isinstance(wanted, str) else None
     if expected is None:
@@ -291,7 +291,7 @@ def _dated(rule: FieldRule, given: Any, wanted: Any) -> Outcome:
     return float(actual == expected), f" ({actual.isoformat()}, {expected.isoformat()} expected)"
 
 
-def _fuzzy(rule: FieldRule, given: Any, wanted: Any) -> Outcome:
+def _fuzzy(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
     """How alike two texts are, case and spacing aside; with a tolerance, whether they are alike but for that share."""
     from rapidfuzz.distance.Indel import normalized_similarity  # late: few datasets need it, and it takes 30 ms
 

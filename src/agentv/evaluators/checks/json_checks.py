@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,7 +11,7 @@ import msgspec
 
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.checks.reference import cut, file_finder, missed, passed
-from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Reference, Score
 from agentv.model.judgement import Judgement
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
     """A check that the answer is JSON and fits a schema, where one is given."""
 
     aliases: ClassVar[dict[str, str]] = {"value": "schema"}
-    files: ClassVar[tuple[str, ...]] = ("schema",)
 
     def score(self, judgement: Judgement) -> Score:
         """1 when the answer is JSON that fits, else 0."""
@@ -78,6 +78,12 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
             return passed("is JSON")
         errors = schema_errors(validator, value)
         return missed(*errors) if errors else passed("is JSON that fits the schema")
+
+    def references(self) -> Iterator[Reference]:
+        """The file of the schema."""
+        schema = getattr(self, "schema", None)
+        if isinstance(schema, str):
+            yield Reference(("schema",), schema)
 
     def complaints(self) -> list[str]:
         """A schema that is none."""

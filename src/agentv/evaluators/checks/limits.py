@@ -11,16 +11,22 @@ from agentv.evaluators.checks.reference import at_most, cut
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.judgement import Judgement
 from agentv.model.message import tool_calls_in
-from agentv.model.result import TokenUsage as Tokens
+from agentv.model.result import TokenUsage
 
 _LOOKING = frozenset({"read", "grep", "glob", "search", "list", "websearch", "webfetch"})
 """Tools that only look, in upper or lower case."""
 
-Check = tuple[bool, str]
+LimitCheck = tuple[bool, str]
 """Whether a limit was kept, and the sentence that says so."""
 
 
-class Latency(Evaluator, frozen=True, kw_only=True):
+class _Limits(Evaluator, frozen=True, kw_only=True):
+    """Limits on what an answer took, whatever it says."""
+
+    scores_content: ClassVar[bool] = False
+
+
+class Latency(_Limits, frozen=True, kw_only=True):
     """The answer took at most `threshold` milliseconds.
 
     A duration that nobody knows is an error, not a zero.
@@ -35,7 +41,7 @@ class Latency(Evaluator, frozen=True, kw_only=True):
         return _all_kept([_duration(judgement, self.threshold)])
 
 
-class Cost(Evaluator, frozen=True, kw_only=True):
+class Cost(_Limits, frozen=True, kw_only=True):
     """The answer cost at most `budget` USD.
 
     A cost that nobody knows is an error, not a zero.
@@ -50,7 +56,7 @@ class Cost(Evaluator, frozen=True, kw_only=True):
         return _all_kept([_cost(judgement, self.budget)])
 
 
-class TokenUsage(Evaluator, frozen=True, kw_only=True):
+class TokenLimits(_Limits, frozen=True, kw_only=True):
     """Limits on tokens: in all, going in, coming out. All of them must be kept.
 
     Cached tokens are among those going in. Usage that the target does not tell is an error, not a zero.
@@ -75,7 +81,7 @@ class TokenUsage(Evaluator, frozen=True, kw_only=True):
         return _no_limit(self, ("max_total", "max_input", "max_output"))
 
 
-class ExecutionMetrics(Evaluator, frozen=True, kw_only=True):
+class ExecutionLimits(_Limits, frozen=True, kw_only=True):
     """Several limits at once; the score is the share of them that are kept.
 
     `target_exploration_ratio` is the wanted share of tool calls that only look (read, grep, glob, search, list,
@@ -100,7 +106,7 @@ class ExecutionMetrics(Evaluator, frozen=True, kw_only=True):
         """No limit at all."""
         return _no_limit(self, tuple(name for name in self.__struct_fields__ if name != "exploration_tolerance"))
 
-    def _checks(self, judgement: Judgement) -> Iterable[Check]:
+    def _checks(self, judgement: Judgement) -> Iterable[LimitCheck]:
         if self.max_tool_calls is not None:
             yield _kept("tool calls", len(_tool_names(judgement)), self.max_tool_calls)
         if self.max_llm_calls is not None:
@@ -117,7 +123,7 @@ class ExecutionMetrics(Evaluator, frozen=True, kw_only=True):
         if self.target_exploration_ratio is not None:
             yield self._exploration(_tool_names(judgement), self.target_exploration_ratio)
 
-    def _exploration(self, tools: list[str], wanted: float) -> Check:
+    def _exploration(self, tools: list[str], wanted: float) -> LimitCheck:
         if not tools:
             # Known and not missing: an agent that calls nothing has not looked.
             return False, f"no tool calls, so none that only look (wanted {wanted:.3g})"
@@ -126,11 +132,11 @@ class ExecutionMetrics(Evaluator, frozen=True, kw_only=True):
         return holds, f"{share:.3g} of tool calls only look (wanted {wanted:.3g} ± {self.exploration_tolerance:.3g})"
 
 
-def _duration(judgement: Judgement, limit: float) -> Check:
+def _duration(judgement: Judgement, limit: float) -> LimitCheck:
     return _kept("ms", _known(judgement, "duration_ms", "How long the answer took"), limit)
 
 
-def _cost(judgement: Judgement, limit: float) -> Check:
+def _cost(judgement: Judgement, limit: float) -> LimitCheck:
     return _kept("USD", _known(judgement, "cost_usd", "What the answer cost"), limit)
 
 
@@ -144,7 +150,7 @@ def _known(judgement: Judgement, name: str, what: str) -> float:
     return float(value)
 
 
-def _tokens(judgement: Judgement) -> Tokens:
+def _tokens(judgement: Judgement) -> TokenUsage:
     usage = getattr(judgement.execution_metrics, "token_usage", None) or judgement.response.usage
     if usage is None:
         raise EvaluatorFailure("How many tokens the answer took is not known: the target did not say ('token_usage')")
@@ -161,7 +167,7 @@ def _tool_names(judgement: Judgement) -> list[str]:
     return [call.tool for call in tool_calls_in(_messages(judgement))]
 
 
-def _kept(name: str, value: float, limit: float) -> Check:
+def _kept(name: str, value: float, limit: float) -> LimitCheck:
     holds = at_most(value, limit)
     return holds, f"{_figure(value)} {name}, {'within' if holds else 'over'} the limit of {_figure(limit)}"
 
@@ -171,11 +177,11 @@ def _figure(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
-def _all_kept(checks: list[Check]) -> Score:
+def _all_kept(checks: list[LimitCheck]) -> Score:
     return _with_sentences(float(all(holds for holds, _ in checks)), checks)
 
 
-def _with_sentences(score: float, checks: list[Check]) -> Score:
+def _with_sentences(score: float, checks: list[LimitCheck]) -> Score:
     hits = tuple(cut(sentence) for holds, sentence in checks if holds)
     misses = tuple(cut(sentence) for holds, sentence in checks if not holds)
     return Score(score, hits, misses)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.evaluators.base import Evaluator
-from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.judgement import Judgement
 
 Scalar = str | int | float | bool
@@ -26,9 +26,9 @@ class AgainstReference(Evaluator, frozen=True, kw_only=True, dict=True):
     """A check that takes the reference answer when no `value` is given. Subclasses say what a value is."""
 
     @property
-    def needs_reference(self) -> bool:
-        """Without `value` the expected output takes its place."""
-        return getattr(self, "value", None) is None
+    def needs(self) -> Needs:
+        """Without `value` the expected output is used instead."""
+        return Needs(reference=getattr(self, "value", None) is None)
 
 
 def text_of(value: Any) -> str:

@@ -20,7 +20,7 @@ from agentv.evaluators.checks.reference import (
     reference_texts,
     text_of,
 )
-from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.judgement import Judgement
 from agentv.model.response import Response
 
@@ -51,9 +51,9 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
         return self.method != "embedding"
 
     @property
-    def embeds(self) -> bool:
-        """Whether the entry's `target` is one that makes embeddings."""
-        return self.method == "embedding"
+    def needs(self) -> Needs:
+        """The method `embedding` needs a target that makes embeddings."""
+        return Needs(reference=self.value is None, embedder=self.method == "embedding")
 
     def score(self, judgement: Judgement) -> Score:
         """The share of letters or words that both texts have."""

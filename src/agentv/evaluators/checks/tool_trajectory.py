@@ -10,7 +10,7 @@ import msgspec
 
 from agentv.evaluators.base import OTHER_TOOLS, Count, Evaluator, Limit
 from agentv.evaluators.checks.reference import at_most, cut, missed
-from agentv.model.evaluator import Score
+from agentv.model.evaluator import Needs, Score
 from agentv.model.judgement import Judgement
 from agentv.model.message import ToolCall, tool_calls_in
 from agentv.support.json_values import MISSING, same, value_at
@@ -76,9 +76,9 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
     args_match: ArgumentMatch = "superset"
 
     @property
-    def needs_trace(self) -> bool:
+    def needs(self) -> Needs:
         """The calls are what is judged."""
-        return True
+        return Needs(trace=True)
 
     def complaints(self) -> list[str]:
         """The list that the mode needs is missing or blank, or the one of another mode is there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
@@ -15,9 +15,8 @@ from agentv.evaluators.code.judge_host import JudgeHost, host_of
 from agentv.evaluators.code.judge_io import payload, read_score, with_names_of_4x
 from agentv.evaluators.code.program import SCRIPT_FUNCTION, Program, script_problems, warm_script
 from agentv.evaluators.pool.protocol import Setup, stamp_of
-from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Needs, Reference, Score
 from agentv.model.judgement import Judgement
-from agentv.settings.diagnostics import Problems
 
 
 class ProxyLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +35,6 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {"command": "script"}
     unsupported: ClassVar[dict[str, str]] = {}
     open_settings: ClassVar[bool] = True
-    files: ClassVar[tuple[str, ...]] = ("script",)
     target_field: ClassVar[str | None] = "target_proxy"
 
     script: str | list[str]
@@ -52,14 +50,17 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
         """A blank program."""
         return program_complaints("script", self.script)
 
-    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
-        """Warn about a script that does not exist; it may still be created before it is run."""
-        return script_problems(self.script, os.path.join(folder, self.cwd or ""))
+    def references(self) -> Iterator[Reference]:
+        """The program, with a warning about a script that does not exist: it may still be created."""
+        cwd = self.cwd or ""
+        yield Reference(
+            ("script",), self.script, lambda _, at: script_problems(self.script, os.path.join(at, cwd)), cwd
+        )
 
     @property
-    def judge_calls(self) -> int:
-        """One where it may ask a model, so that there is one to ask; how often it does, the program decides."""
-        return 1 if self.target_proxy else 0
+    def needs(self) -> Needs:
+        """A judge if it may call a model; how often it does, the program decides."""
+        return Needs(judge_calls=1 if self.target_proxy else 0)
 
     @property
     def refusal(self) -> str:

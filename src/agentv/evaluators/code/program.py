@@ -74,9 +74,10 @@ def script_problems(script: str | list[str], folder: str) -> Problems:
     """A warning for each word of a command that looks like a script and is no file."""
     problems = Problems()
     folder = os.path.normpath(folder)
-    for word in script.split() if isinstance(script, str) else script:
+    for index, word in enumerate(script.split() if isinstance(script, str) else script):
         if word.endswith(_ENDINGS) and not os.path.exists(os.path.join(folder, word)):
-            problems.warning((), f"The script '{word}' was not found in {folder}")
+            place = () if isinstance(script, str) else (index,)
+            problems.warning(place, f"The script '{word}' was not found in {folder}")
     return problems
 
 

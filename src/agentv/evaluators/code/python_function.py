@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from agentv.evaluators.base import Evaluator, Seconds
 from agentv.evaluators.checks.reference import file_finder
 from agentv.evaluators.code.isolation import Megabytes, Sandbox, refusal_of, way_for, with_level
 from agentv.evaluators.code.judge_host import host_of
-from agentv.evaluators.code.static_checks import function_problems
+from agentv.evaluators.code.static_checks import function_reference
 from agentv.evaluators.pool.protocol import Setup, stamp_of
-from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Reference, Score
 from agentv.model.judgement import Judgement
-from agentv.settings.diagnostics import Problems
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
@@ -27,7 +26,6 @@ class PythonJudge(Evaluator, frozen=True, kw_only=True):
     """
 
     aliases: ClassVar[dict[str, str]] = {"value": "function"}
-    files: ClassVar[tuple[str, ...]] = ("function",)
 
     function: str
     timeout_seconds: Seconds = 60.0
@@ -42,10 +40,9 @@ class PythonJudge(Evaluator, frozen=True, kw_only=True):
             return []
         return ["'function' must name a function as 'file.py:name' or 'module:name'; code itself is not run"]
 
-    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
-        """Find a file that is not valid Python or lacks the function; a module is only known once it is imported."""
-        file = self.function.rpartition(":")[0]
-        return function_problems(self.function, find_file(file)) if file.endswith(".py") else Problems()
+    def references(self) -> Iterator[Reference]:
+        """The function."""
+        yield function_reference(("function",), self.function)
 
     @property
     def refusal(self) -> str:

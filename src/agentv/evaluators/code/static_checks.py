@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agentv.settings.diagnostics import Problems, did_you_mean
+from agentv.model.evaluator import Reference
+from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 
 _DYNAMIC = frozenset({"exec", "globals", "setattr", "vars", "__getattr__"})
 """Names whose use may define others."""
 
 
-def transform_problems(transform: Any, find_file: Callable[[str], str]) -> Problems:
-    """What is wrong with the function of a transform; what `find_file` raises, it raises."""
-    reference = transform.get("function") if isinstance(transform, Mapping) else getattr(transform, "function", None)
-    file = str(reference or "").rpartition(":")[0]
-    return function_problems(str(reference), find_file(file)) if file.endswith(".py") else Problems()
+def function_reference(path: KeyPath, function: str) -> Reference:
+    """A reference to a function or class. What a module defines is only known once it is imported."""
+    file = function.rpartition(":")[0]
+    if not file.endswith(".py"):
+        return Reference(path, function)
+    return Reference(path, function, lambda find_file, _: function_problems(function, find_file(file)))
+
+
+def transform_references(transform: Any) -> Iterator[Reference]:
+    """The function that a transform names, if it does."""
+    function = transform.get("function") if isinstance(transform, Mapping) else getattr(transform, "function", None)
+    if isinstance(function, str):
+        yield function_reference(("transform", "function"), function)
 
 
 def function_problems(reference: str, path: str) -> Problems:

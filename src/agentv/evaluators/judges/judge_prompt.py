@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from agentv.evaluators.base import Prompt, PromptProgram
+from agentv.evaluators.base import Prompt, PromptProgram, is_template
 from agentv.evaluators.code.judge_io import payload, with_names_of_4x
-from agentv.model.evaluator import EvaluatorFailure
+from agentv.model.evaluator import EvaluatorFailure, FindFile, Reference
 from agentv.model.judgement import Judgement
 from agentv.model.message import Message
 from agentv.model.values import digest
-from agentv.settings.diagnostics import Problems, did_you_mean
+from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.support.templates import TemplateProblem, is_file_name, names_in, render
 
 VARIABLES = (
@@ -57,7 +57,7 @@ _BREAK = "\u200b"
 """A space without width: what it stands in reads the same and is no mark any more."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class JudgePrompt(msgspec.Struct, frozen=True):
     """The messages for a judge, and the texts in them that others wrote."""
 
     messages: tuple[Message, ...]
@@ -108,20 +108,20 @@ def material_of(
     )
 
 
-def built_in(name: str, form: str, material: Material) -> Asked:
+def built_in(name: str, form: str, material: Material) -> JudgePrompt:
     """One of our own prompts. `form` is the file that says what the reply must look like."""
     code = material.code
     blocks = {key: _block(key, value, code) for key, value in material.values.items()}
     text = render(own_text(f"{name}.md"), blocks).strip()
     if material.trace:
         text += "\n\n" + render(own_text("trace.md"), {"trace": _block("trace", material.trace, code)}).strip()
-    return Asked((_system(form, code), Message("user", text)), material.texts)
+    return JudgePrompt((_system(form, code), Message("user", text)), material.texts)
 
 
-async def asked_by_user(prompt: Prompt, form: str, material: Material, judgement: Judgement) -> Asked:
+async def asked_by_user(prompt: Prompt, form: str, material: Material, judgement: Judgement) -> JudgePrompt:
     """A prompt of the user's, whatever form it has. What must be replied is told before it, in a message of ours."""
     names: frozenset[str] = frozenset(material.values)
-    if isinstance(prompt, PromptProgram) or not _is_template(prompt):
+    if not is_template(prompt):
         messages: tuple[Message, ...] = (Message("user", await _printed(prompt, judgement)),)
     else:
         templates = _templates(prompt, judgement.find_file)
@@ -130,7 +130,7 @@ async def asked_by_user(prompt: Prompt, form: str, material: Material, judgement
     if material.trace:
         block = _block("trace", material.trace, material.code)
         messages = (*messages, Message("user", render(own_text("trace.md"), {"trace": block}).strip()))
-    return Asked((_system(form, ""), *messages), material.quoted(names))
+    return JudgePrompt((_system(form, ""), *messages), material.quoted(names))
 
 
 def repair_message(reason: str) -> Message:
@@ -138,7 +138,7 @@ def repair_message(reason: str) -> Message:
     return Message("user", render(own_text("repair.md"), {"reason": reason}).strip())
 
 
-def own_words(name: str | None, form: str, *, include_trace: bool) -> tuple[str, ...]:
+def builtin_prompts(name: str | None, form: str, *, include_trace: bool) -> tuple[str, ...]:
     """Our part of what a judge may be sent: scores depend on it, and another version may say it otherwise.
 
     `name` is the prompt, None where it is the user's.
@@ -147,15 +147,17 @@ def own_words(name: str | None, form: str, *, include_trace: bool) -> tuple[str,
     return tuple(own_text(f"{part}.md") for part in parts if part is not None)
 
 
-def prompt_problems(
-    prompt: Prompt | None, find_file: Callable[[str], str], known: Iterable[str] = VARIABLES
-) -> Problems:
-    """What is wrong with a prompt before it is used; what `find_file` raises for a file that is not there, it raises.
+def prompt_references(
+    prompt: Prompt | None, path: KeyPath = ("prompt",), known: Iterable[str] = VARIABLES
+) -> Iterator[Reference]:
+    """A user's prompt. `known` are the variables it can use; it should use the answer, or one that is not built in."""
+    if prompt is not None:
+        yield Reference(path, prompt, lambda find_file, _: _problems(prompt, find_file, known))
 
-    `known` are the names it can use; those of the answer, or those besides ours, it ought to use.
-    """
+
+def _problems(prompt: Prompt, find_file: FindFile, known: Iterable[str]) -> Problems:
     problems = Problems()
-    if prompt is None or isinstance(prompt, PromptProgram) or not _is_template(prompt):
+    if not is_template(prompt):
         return problems
     known = tuple(known)
     used: set[str] = set()
@@ -163,23 +165,19 @@ def prompt_problems(
         try:
             used |= names_in(str(message.content))
         except TemplateProblem as error:
-            problems.error(("prompt",), f"The prompt is no valid template: {error}")
+            problems.error((), f"The prompt is no valid template: {error}")
             return problems
     for name in sorted(used - set(known)):
         meant = f"Here it is '{_OTHER_NAMES[name]}'" if name in _OTHER_NAMES else did_you_mean(name, known)
         hint = meant or f"Known: {', '.join(known)}"
-        problems.error(("prompt",), f"The prompt uses an unknown variable '{name}'", hint)
+        problems.error((), f"The prompt uses an unknown variable '{name}'", hint)
     if not used & (OF_THE_ANSWER | set(known) - set(VARIABLES)):
         hint = "Put {{ candidate_answer }} where the judge is to read it"
-        problems.warning(("prompt",), "The prompt does not use the answer, so the judge will not see it", hint)
+        problems.warning((), "The prompt does not use the answer, so the judge will not see it", hint)
     return problems
 
 
-def _is_template(prompt: Prompt) -> bool:
-    return isinstance(prompt, str) or all(isinstance(item, dict) for item in prompt)  # type: ignore[union-attr]
-
-
-def _templates(prompt: Any, find_file: Callable[[str], str]) -> tuple[Message, ...]:
+def _templates(prompt: Any, find_file: FindFile) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         name = prompt.strip().removeprefix("file://")
         text = _read(find_file(name)) if is_file_name(prompt) else prompt

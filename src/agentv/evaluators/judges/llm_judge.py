@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -10,19 +10,18 @@ import msgspec
 from agentv.evaluators.base import NEEDS_CONTEXT, Judge, Prompt, has_context, prompt_complaints
 from agentv.evaluators.checks.reference import LONGEST_REASON, as_sentences, as_share, bounded, cut
 from agentv.evaluators.judges.judge_prompt import (
-    Asked,
+    JudgePrompt,
     Material,
     asked_by_user,
     built_in,
+    builtin_prompts,
     material_of,
-    own_words,
-    prompt_problems,
+    prompt_references,
 )
 from agentv.evaluators.judges.replies import Unfit, majority, mean, spread
 from agentv.evaluators.judges.rubric import Rubric, Rubrics, rubric_complaints, rubric_items
-from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Needs, Reference, Score
 from agentv.model.judgement import Judgement
-from agentv.settings.diagnostics import Problems
 
 SCHEMA: dict[str, Any] = {
     "title": "verdict",
@@ -43,7 +42,7 @@ LONGEST_MORE = 20_000
 """Bytes of what a judge says besides: it goes into the record as it is."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class JudgeVerdict(msgspec.Struct, frozen=True):
     """A judge's verdict. `more` are keys that were not asked for."""
 
     score: float
@@ -60,7 +59,6 @@ class LlmJudge(Judge, frozen=True, kw_only=True):
     """
 
     aliases: ClassVar[dict[str, str]] = {"rubric_prompt": "prompt"}
-    files: ClassVar[tuple[str, ...]] = ("prompt",)
 
     prompt: Prompt | None = None
     rubrics: Rubrics | None = None
@@ -69,17 +67,17 @@ class LlmJudge(Judge, frozen=True, kw_only=True):
         """A prompt of no known form, or wrong rubric items."""
         return prompt_complaints(self.prompt) + rubric_complaints(self.rubrics)
 
-    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
-        """A prompt that is not there, is no template, or uses names that there are not."""
-        return prompt_problems(self.prompt, find_file)
+    def references(self) -> Iterator[Reference]:
+        """The prompt."""
+        return prompt_references(self.prompt)
 
     @property
-    def own_words(self) -> tuple[str, ...]:
+    def builtin_prompts(self) -> tuple[str, ...]:
         """Those of the built-in prompt, or around the user's."""
         if self.prompt is None and self.rubrics is not None:
-            return _as_rubric(self).own_words
+            return _as_rubric(self).builtin_prompts
         name = "llm_judge" if self.prompt is None else None
-        return own_words(name, "verdict", include_trace=self.include_trace)
+        return builtin_prompts(name, "verdict", include_trace=self.include_trace)
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Asks for a verdict, or for as many as there are votes and judges."""
@@ -91,25 +89,25 @@ class LlmJudge(Judge, frozen=True, kw_only=True):
         return await verdict(self, judgement, await asked_by_user(self.prompt, "verdict", material, judgement))
 
 
-class Preset(Judge, frozen=True, kw_only=True):
+class PresetJudge(Judge, frozen=True, kw_only=True):
     """A judge with a prompt of its own, over what a case must then have."""
 
     prompt_name: ClassVar[str]
     reads_context: ClassVar[bool] = False
 
     @property
-    def needs_context(self) -> bool:
+    def needs(self) -> Needs:
         """Some compare with the passages of the case."""
-        return self.reads_context
+        return Needs(judge_calls=self.votes, context=self.reads_context)
 
     @property
-    def own_words(self) -> tuple[str, ...]:
+    def builtin_prompts(self) -> tuple[str, ...]:
         """Those of the preset's prompt."""
-        return own_words(self.prompt_name, "verdict", include_trace=self.include_trace)
+        return builtin_prompts(self.prompt_name, "verdict", include_trace=self.include_trace)
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Asks for a verdict. Raises EvaluatorFailure for a case that lacks what is to be compared."""
-        if self.needs_context and not has_context(judgement.context):
+        if self.reads_context and not has_context(judgement.context):
             raise EvaluatorFailure(f"{self.prompt_name} {NEEDS_CONTEXT}")
         return await verdict(self, judgement, built_in(self.prompt_name, "verdict", self._material(judgement)))
 
@@ -117,15 +115,15 @@ class Preset(Judge, frozen=True, kw_only=True):
         return material_of(judgement, include_trace=self.include_trace)
 
 
-class ReferencePreset(Preset, frozen=True, kw_only=True):
+class ReferenceJudge(PresetJudge, frozen=True, kw_only=True):
     """A preset that compares with a reference."""
 
     value: str | None = None
 
     @property
-    def needs_reference(self) -> bool:
+    def needs(self) -> Needs:
         """Without `value` the expected output is the reference."""
-        return self.value is None
+        return Needs(judge_calls=self.votes, context=self.reads_context, reference=self.value is None)
 
     def _material(self, judgement: Judgement) -> Material:
         reference = judgement.reference_answer if self.value is None else self.value
@@ -134,33 +132,33 @@ class ReferencePreset(Preset, frozen=True, kw_only=True):
         return material_of(judgement, reference=reference, include_trace=self.include_trace)
 
 
-class Factuality(ReferencePreset, frozen=True, kw_only=True):
+class Factuality(ReferenceJudge, frozen=True, kw_only=True):
     """Does the answer agree with the facts of the reference, which is `value` or the expected output?"""
 
     prompt_name: ClassVar[str] = "factuality"
 
 
-class Faithfulness(Preset, frozen=True, kw_only=True):
+class Faithfulness(PresetJudge, frozen=True, kw_only=True):
     """Is every claim of the answer supported by the case's context?"""
 
     prompt_name: ClassVar[str] = "faithfulness"
     reads_context: ClassVar[bool] = True
 
 
-class AnswerRelevance(Preset, frozen=True, kw_only=True):
+class AnswerRelevance(PresetJudge, frozen=True, kw_only=True):
     """Does the answer speak to the question?"""
 
     prompt_name: ClassVar[str] = "answer_relevance"
 
 
-class ContextRecall(ReferencePreset, frozen=True, kw_only=True):
+class ContextRecall(ReferenceJudge, frozen=True, kw_only=True):
     """How much of the reference, which is `value` or the expected output, does the case's context hold?"""
 
     prompt_name: ClassVar[str] = "context_recall"
     reads_context: ClassVar[bool] = True
 
 
-async def verdict(settings: Judge, judgement: Judgement, asked: Asked) -> Score:
+async def verdict(settings: Judge, judgement: Judgement, asked: JudgePrompt) -> Score:
     """The judges' verdicts on what they are asked, as one score."""
     from agentv.evaluators.judges.replies import Form, ask_judges  # late: settings are read without asyncio
 
@@ -168,7 +166,7 @@ async def verdict(settings: Judge, judgement: Judgement, asked: Asked) -> Score:
     return combined([vote.value for vote in votes], [vote.judge for vote in votes], settings.combine)
 
 
-def read_verdict(reply: dict[str, Any]) -> Said:
+def read_verdict(reply: dict[str, Any]) -> JudgeVerdict:
     """A verdict out of a judge's object. Raises Unfit for a score that is no number from 0 to 1."""
     if "score" not in reply:
         raise Unfit("it has no 'score'")
@@ -184,10 +182,10 @@ def read_verdict(reply: dict[str, Any]) -> Said:
     more = {name: value for name, value in reply.items() if name not in SCHEMA["properties"]}
     if len(msgspec.json.encode(more)) > LONGEST_MORE:
         raise Unfit("it has more than was asked for, and too much of it")
-    return Said(score, bounded(hits), bounded(misses), reasoning and cut(reasoning, LONGEST_REASON), more)
+    return JudgeVerdict(score, bounded(hits), bounded(misses), reasoning and cut(reasoning, LONGEST_REASON), more)
 
 
-def combined(said: Sequence[Said], judges: Sequence[str], how: str | None = None) -> Score:
+def combined(said: Sequence[JudgeVerdict], judges: Sequence[str], how: str | None = None) -> Score:
     """One score of all votes: their mean, or the one that most give. Words are those of the vote nearest to it."""
     scores = [each.score for each in said]
     score = majority(scores) if how == "majority" else mean(scores)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
@@ -12,11 +12,16 @@ from msgspec import Meta
 
 from agentv.evaluators.base import Judge, Prompt, Weight, prompt_complaints
 from agentv.evaluators.checks.reference import LONGEST_REASON, cut, quoted
-from agentv.evaluators.judges.judge_prompt import asked_by_user, built_in, material_of, own_words, prompt_problems
+from agentv.evaluators.judges.judge_prompt import (
+    asked_by_user,
+    built_in,
+    builtin_prompts,
+    material_of,
+    prompt_references,
+)
 from agentv.evaluators.judges.replies import Unfit, majority, mean, spread
-from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.evaluator import EvaluatorFailure, Reference, Score
 from agentv.model.judgement import Judgement
-from agentv.settings.diagnostics import Problems
 
 TOP_SCORE = 10
 LARGEST_WEIGHT = 1e100
@@ -70,7 +75,6 @@ class Rubric(Judge, frozen=True, kw_only=True):
         "items": "rubrics",
         "rubric_prompt": "prompt",
     }
-    files: ClassVar[tuple[str, ...]] = ("prompt",)
 
     rubrics: Rubrics | None = None
     prompt: Prompt | None = None
@@ -79,15 +83,15 @@ class Rubric(Judge, frozen=True, kw_only=True):
         """Items that say nothing or share an id, ranges with gaps or overlaps, a prompt of no known form."""
         return rubric_complaints(self.rubrics) + prompt_complaints(self.prompt)
 
-    def preflight(self, find_file: Callable[[str], str], folder: str) -> Problems:  # noqa: ARG002
-        """A prompt that is not there, is no template, or uses names that there are not."""
-        return prompt_problems(self.prompt, find_file)
+    def references(self) -> Iterator[Reference]:
+        """The prompt."""
+        return prompt_references(self.prompt)
 
     @property
-    def own_words(self) -> tuple[str, ...]:
+    def builtin_prompts(self) -> tuple[str, ...]:
         """Those of the built-in prompt, or around the user's, and of the form: checks or points."""
         kind = "points" if has_points(rubric_items(self.rubrics)) else "checks"
-        return own_words("rubric" if self.prompt is None else None, kind, include_trace=self.include_trace)
+        return builtin_prompts("rubric" if self.prompt is None else None, kind, include_trace=self.include_trace)
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Asks for a check of each item, or for points where items have ranges of them."""
@@ -217,7 +221,7 @@ def _schema(title: str, value: str, type_: str) -> dict[str, Any]:
 SCHEMAS = {"checks": _schema("checks", "satisfied", "boolean"), "points": _schema("points", "score", "integer")}
 
 
-class Check(msgspec.Struct, frozen=True):
+class ItemCheck(msgspec.Struct, frozen=True):
     """What a judge says of one item: satisfied or not as 10 or 0 points, or points between."""
 
     points: int
@@ -227,11 +231,11 @@ class Check(msgspec.Struct, frozen=True):
 class Checks(msgspec.Struct, frozen=True):
     """A judge's reply: items by their ids, of which some may be missing."""
 
-    by_id: dict[str, Check]
+    by_id: dict[str, ItemCheck]
     reasoning: str | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ItemScore(msgspec.Struct, frozen=True):
     """What the votes on one item come to: points from 0 to 10, whether its gate is met, and why."""
 
     item: RubricItem
@@ -256,14 +260,14 @@ def read_checks(reply: dict[str, Any], items: Sequence[RubricItem]) -> Checks:
         raise Unfit("it has no list 'checks'")
     known = {str(item.id) for item in items}
     points = has_points(items)
-    found: dict[str, Check] = {}
+    found: dict[str, ItemCheck] = {}
     for entry in entries:
         if not isinstance(entry, dict):
             raise Unfit("an entry of 'checks' is no object")
         id = _id(entry, known)
         if id in found:
             raise Unfit(f"'checks' has the id {quoted(id)} twice")
-        found[id] = Check(_points(entry) if points else _satisfied(entry), _text(entry, "reasoning"))
+        found[id] = ItemCheck(_points(entry) if points else _satisfied(entry), _text(entry, "reasoning"))
     if not found:
         raise Unfit("'checks' is empty")
     return Checks(found, _text(reply, "overall_reasoning"))
@@ -295,14 +299,14 @@ def rubric_score(
     )
 
 
-def weighted(outcomes: Sequence[Outcome]) -> float:
+def weighted(outcomes: Sequence[ItemScore]) -> float:
     """The mean of the items' points by their weights, from 0 to 1."""
     total = math.fsum(outcome.item.weight for outcome in outcomes)
     reached = math.fsum(outcome.item.weight * outcome.points / TOP_SCORE for outcome in outcomes)
     return min(1.0, reached / total)
 
 
-def _outcome(item: RubricItem, votes: Sequence[Checks], points: bool, how: str | None) -> Outcome:
+def _outcome(item: RubricItem, votes: Sequence[Checks], points: bool, how: str | None) -> ItemScore:
     checks = [vote.by_id.get(str(item.id)) for vote in votes]
     given = [float(check.points) if check is not None else 0.0 for check in checks]
     value = mean(given) if how == "mean" or (how is None and points) else majority(given)
@@ -313,7 +317,7 @@ def _outcome(item: RubricItem, votes: Sequence[Checks], points: bool, how: str |
     met = least is None or (value >= least if points else value > TOP_SCORE / 2)
     reasons = [check.reasoning if check is not None else _LEFT_OUT for check in checks]
     nearest = min(range(len(checks)), key=lambda index: abs(given[index] - value))
-    return Outcome(item, value, met, reasons[nearest])
+    return ItemScore(item, value, met, reasons[nearest])
 
 
 def _id(entry: dict[str, Any], known: set[str]) -> str:
@@ -348,11 +352,11 @@ def _text(data: dict[str, Any], key: str) -> str | None:
     return cut(value, LONGEST_REASON) if value else None
 
 
-def _is_hit(outcome: Outcome, points: bool) -> bool:
+def _is_hit(outcome: ItemScore, points: bool) -> bool:
     return outcome.met and outcome.points >= HIT_POINTS if points else outcome.points > TOP_SCORE / 2
 
 
-def _detail(outcome: Outcome, points: bool) -> dict[str, Any]:
+def _detail(outcome: ItemScore, points: bool) -> dict[str, Any]:
     item = outcome.item
     value: dict[str, Any] = {"score": outcome.points} if points else {"satisfied": outcome.points > TOP_SCORE / 2}
     gate = {"required": least_points(item, points) is not None, "met": outcome.met}
@@ -360,7 +364,7 @@ def _detail(outcome: Outcome, points: bool) -> dict[str, Any]:
     return {"id": str(item.id), **value, "weight": item.weight, **gate, **reason}
 
 
-def _sentence(outcome: Outcome, points: bool) -> str:
+def _sentence(outcome: ItemScore, points: bool) -> str:
     item = outcome.item
     text = item.expected_outcome or str(item.id)
     if points:
