@@ -78,7 +78,7 @@ REFUSED = [
     ({"type": "gone"}, "The plug-in 'gone' (wordcount:Gone) cannot be loaded"),
     ({"type": "own.py:Longest"}, "Missing required field: 'words'"),
     ({"type": "own.py:Longest", "words": 2, "wrods": 1}, "Did you mean 'words'?"),
-    ({"type": "own.py:Shortest", "words": 2}, "own.py has no 'Shortest'"),
+    ({"type": "own.py:Shortest", "words": 2}, "There is no 'Shortest' in file 'own.py'"),
     ({"type": "none.py:Longest", "words": 2}, "none.py"),
 ]
 

@@ -16,7 +16,7 @@ from agentv.evaluators.base import NEEDS_CONTEXT, has_context
 from agentv.evaluators.code.static_checks import transform_references
 from agentv.evaluators.resolution import evaluator_of
 from agentv.model.case import USER_TARGET, EvalCase, Origin
-from agentv.model.evaluator import Evaluator, EvaluatorSpec, Reference
+from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference
 from agentv.model.response import content_text
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean
@@ -286,7 +286,7 @@ class Preflight:
             problems += [problem for each in evaluator.references() for problem in self._reference_problems(each)]
         return evaluator, problems
 
-    def _reference_problems(self, reference: Reference) -> Iterator[Problem]:
+    def _reference_problems(self, reference: FileReference) -> Iterator[Problem]:
         assert self._origin is not None
         if reference.check is None:
             return

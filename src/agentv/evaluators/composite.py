@@ -31,7 +31,7 @@ from agentv.evaluators.judges.judge_prompt import (
     prompt_references,
 )
 from agentv.evaluators.judges.llm_judge import verdict
-from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Needs, Reference, Score
+from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, FileReference, Needs, Score
 from agentv.model.judgement import Judgement
 from agentv.model.result import EvaluatorResult
 from agentv.settings.diagnostics import did_you_mean
@@ -140,9 +140,9 @@ class Composite(Evaluator, frozen=True, kw_only=True):
             return ()
         return builtin_prompts("aggregate" if self.aggregation.prompt is None else None, "verdict", include_trace=False)
 
-    def references(self) -> Iterator[Reference]:
+    def references(self) -> Iterator[FileReference]:
         """The aggregator's program or prompt."""
-        yield Reference(("aggregator",), self.aggregator)
+        yield FileReference(("aggregator",), self.aggregator)
         yield from prompt_references(self.aggregation.prompt, ("aggregator", "prompt"), (*VARIABLES, *RESULTS_NAMES))
 
     async def evaluate(self, judgement: Judgement) -> Score:

@@ -89,7 +89,7 @@ FindFile = Callable[[str], str]
 """Returns the path of a file that a dataset names, or raises."""
 
 
-class Reference(msgspec.Struct, frozen=True):
+class FileReference(msgspec.Struct, frozen=True):
     """A value in an evaluator's settings that may name files, programs or functions. `cwd` is a folder of its own.
 
     `check(find_file, folder)` returns its problems without running anything; `folder` is where programs are started.
@@ -178,7 +178,7 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         """Why this machine cannot run it as the settings require; empty if it can."""
         return ""
 
-    def references(self) -> Iterator[Reference]:
+    def references(self) -> Iterator[FileReference]:
         """What the settings refer to outside themselves."""
         return iter(())
 

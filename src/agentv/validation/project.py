@@ -54,6 +54,8 @@ def validate(paths: Sequence[str], options: Options = Options()) -> Report:
         cases, findings = check_dataset(source, options, project)
         report.cases += cases
         report.add(findings)
+    if not report.errors and any(project.targets_file is None for project in projects.values()):
+        report.notes.append(NO_TARGETS)
     return report
 
 
@@ -67,8 +69,6 @@ def _add_settings_in_use(project: ProjectFiles, checked: dict[str, str], report:
             report.files += bool(errors)
             report.add(errors)
     report.add(project.findings)
-    if project.targets_file is None and NO_TARGETS not in report.notes:
-        report.notes.append(NO_TARGETS)
 
 
 def _sorted_out(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -13,7 +13,7 @@ from agentv.datasets.files import FileError, FileFinder
 from agentv.evaluators.code.static_checks import function_reference, transform_references
 from agentv.evaluators.resolution import evaluator_of
 from agentv.model.case import EvalCase, Origin
-from agentv.model.evaluator import EvaluatorSpec, Reference
+from agentv.model.evaluator import EvaluatorSpec, FileReference
 from agentv.model.values import digest
 from agentv.support.file_hashes import words_in
 
@@ -61,7 +61,7 @@ class EvaluatorFiles:
         return found
 
 
-def references_of(spec: EvaluatorSpec) -> Iterator[Reference]:
+def references_of(spec: EvaluatorSpec) -> Iterator[FileReference]:
     """What an entry refers to outside itself: the class of its type, its transform, and its evaluator's references."""
     if ".py:" in spec.type:
         yield function_reference(("type",), spec.type)
@@ -86,7 +86,7 @@ def _dependencies(spec: EvaluatorSpec, finder: FileFinder) -> tuple[dict[str, st
     return files, prompts
 
 
-def _file_names(reference: Reference) -> Iterator[str]:
+def _file_names(reference: FileReference) -> Iterator[str]:
     folders = _HERE if reference.cwd is None else (*_HERE, reference.cwd)
     for text, places in _texts_in(msgspec.to_builtins(reference.value), folders):
         file, colon, _ = text.rpartition(":")

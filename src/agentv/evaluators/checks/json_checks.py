@@ -11,7 +11,7 @@ import msgspec
 
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.checks.reference import cut, file_finder, missed, passed
-from agentv.model.evaluator import EvaluatorFailure, Reference, Score
+from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.judgement import Judgement
 
 if TYPE_CHECKING:
@@ -79,11 +79,11 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
         errors = schema_errors(validator, value)
         return missed(*errors) if errors else passed("is JSON that fits the schema")
 
-    def references(self) -> Iterator[Reference]:
+    def references(self) -> Iterator[FileReference]:
         """The file of the schema."""
         schema = getattr(self, "schema", None)
         if isinstance(schema, str):
-            yield Reference(("schema",), schema)
+            yield FileReference(("schema",), schema)
 
     def complaints(self) -> list[str]:
         """A schema that is none."""

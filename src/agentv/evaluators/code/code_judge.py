@@ -15,7 +15,7 @@ from agentv.evaluators.code.judge_host import JudgeHost, host_of
 from agentv.evaluators.code.judge_io import payload, read_score, with_names_of_4x
 from agentv.evaluators.code.program import SCRIPT_FUNCTION, Program, script_problems, warm_script
 from agentv.evaluators.pool.protocol import Setup, stamp_of
-from agentv.model.evaluator import EvaluatorFailure, Needs, Reference, Score
+from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.judgement import Judgement
 
 
@@ -50,10 +50,10 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
         """A blank program."""
         return program_complaints("script", self.script)
 
-    def references(self) -> Iterator[Reference]:
+    def references(self) -> Iterator[FileReference]:
         """The program, with a warning about a script that does not exist: it may still be created."""
         cwd = self.cwd or ""
-        yield Reference(
+        yield FileReference(
             ("script",), self.script, lambda _, at: script_problems(self.script, os.path.join(at, cwd)), cwd
         )
 

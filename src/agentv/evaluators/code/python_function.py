@@ -13,7 +13,7 @@ from agentv.evaluators.code.isolation import Megabytes, Sandbox, refusal_of, way
 from agentv.evaluators.code.judge_host import host_of
 from agentv.evaluators.code.static_checks import function_reference
 from agentv.evaluators.pool.protocol import Setup, stamp_of
-from agentv.model.evaluator import EvaluatorFailure, Reference, Score
+from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.judgement import Judgement
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
@@ -40,7 +40,7 @@ class PythonJudge(Evaluator, frozen=True, kw_only=True):
             return []
         return ["'function' must name a function as 'file.py:name' or 'module:name'; code itself is not run"]
 
-    def references(self) -> Iterator[Reference]:
+    def references(self) -> Iterator[FileReference]:
         """The function."""
         yield function_reference(("function",), self.function)
 

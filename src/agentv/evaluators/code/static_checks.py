@@ -8,22 +8,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agentv.model.evaluator import Reference
+from agentv.model.evaluator import FileReference
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 
 _DYNAMIC = frozenset({"exec", "globals", "setattr", "vars", "__getattr__"})
 """Names whose use may define others."""
 
 
-def function_reference(path: KeyPath, function: str) -> Reference:
+def function_reference(path: KeyPath, function: str) -> FileReference:
     """A reference to a function or class. What a module defines is only known once it is imported."""
     file = function.rpartition(":")[0]
     if not file.endswith(".py"):
-        return Reference(path, function)
-    return Reference(path, function, lambda find_file, _: function_problems(function, find_file(file)))
+        return FileReference(path, function)
+    return FileReference(path, function, lambda find_file, _: function_problems(function, find_file(file)))
 
 
-def transform_references(transform: Any) -> Iterator[Reference]:
+def transform_references(transform: Any) -> Iterator[FileReference]:
     """The function that a transform names, if it does."""
     function = transform.get("function") if isinstance(transform, Mapping) else getattr(transform, "function", None)
     if isinstance(function, str):

@@ -18,7 +18,7 @@ import msgspec
 
 from agentv.evaluators.base import Prompt, PromptProgram, is_template
 from agentv.evaluators.code.judge_io import payload, with_names_of_4x
-from agentv.model.evaluator import EvaluatorFailure, FindFile, Reference
+from agentv.model.evaluator import EvaluatorFailure, FileReference, FindFile
 from agentv.model.judgement import Judgement
 from agentv.model.message import Message
 from agentv.model.values import digest
@@ -149,10 +149,10 @@ def builtin_prompts(name: str | None, form: str, *, include_trace: bool) -> tupl
 
 def prompt_references(
     prompt: Prompt | None, path: KeyPath = ("prompt",), known: Iterable[str] = VARIABLES
-) -> Iterator[Reference]:
+) -> Iterator[FileReference]:
     """A user's prompt. `known` are the variables it can use; it should use the answer, or one that is not built in."""
     if prompt is not None:
-        yield Reference(path, prompt, lambda find_file, _: _problems(prompt, find_file, known))
+        yield FileReference(path, prompt, lambda find_file, _: _problems(prompt, find_file, known))
 
 
 def _problems(prompt: Prompt, find_file: FindFile, known: Iterable[str]) -> Problems:

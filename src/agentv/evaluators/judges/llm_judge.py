@@ -20,7 +20,7 @@ from agentv.evaluators.judges.judge_prompt import (
 )
 from agentv.evaluators.judges.replies import Unfit, majority, mean, spread
 from agentv.evaluators.judges.rubric import Rubric, Rubrics, rubric_complaints, rubric_items
-from agentv.model.evaluator import EvaluatorFailure, Needs, Reference, Score
+from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.judgement import Judgement
 
 SCHEMA: dict[str, Any] = {
@@ -67,7 +67,7 @@ class LlmJudge(Judge, frozen=True, kw_only=True):
         """A prompt of no known form, or wrong rubric items."""
         return prompt_complaints(self.prompt) + rubric_complaints(self.rubrics)
 
-    def references(self) -> Iterator[Reference]:
+    def references(self) -> Iterator[FileReference]:
         """The prompt."""
         return prompt_references(self.prompt)
 

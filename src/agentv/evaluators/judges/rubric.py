@@ -20,7 +20,7 @@ from agentv.evaluators.judges.judge_prompt import (
     prompt_references,
 )
 from agentv.evaluators.judges.replies import Unfit, majority, mean, spread
-from agentv.model.evaluator import EvaluatorFailure, Reference, Score
+from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.judgement import Judgement
 
 TOP_SCORE = 10
@@ -83,7 +83,7 @@ class Rubric(Judge, frozen=True, kw_only=True):
         """Items that say nothing or share an id, ranges with gaps or overlaps, a prompt of no known form."""
         return rubric_complaints(self.rubrics) + prompt_complaints(self.prompt)
 
-    def references(self) -> Iterator[Reference]:
+    def references(self) -> Iterator[FileReference]:
         """The prompt."""
         return prompt_references(self.prompt)
 
