@@ -28,14 +28,14 @@ class Keys(msgspec.Struct):
 
 def scan(path: str) -> Callable[[], Any]:
     """What is done: hashes of the keys."""
-    from agentv.runs.done_jobs import DoneJobs
+    from agentv.runs.job_index import DoneJobs
 
     return lambda: len(DoneJobs.read(Path(path)))
 
 
 def take_up(path: str) -> Callable[[], Any]:
     """All that `--resume` reads of the records before its first call: what is done, and the figures so far."""
-    from agentv.runs.done_jobs import DoneJobs
+    from agentv.runs.job_index import DoneJobs
     from agentv.runs.store import RunStore
     from agentv.runs.summary import SummaryBuilder
 

@@ -118,14 +118,14 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
     are `threshold`, `margin`, `changes` and `seed`.
     """
     from agentv.comparison.scores import RunScores
-    from agentv.comparison.two_runs import compare_runs  # late: it needs numpy, and `evaluate` does not
+    from agentv.comparison.two_runs import CompareOptions, compare_runs  # late: it needs numpy, and `evaluate` does not
 
     loaded = []
     for given in (before, after):
         name = str(given.path) if isinstance(given, Run) else os.fspath(given)
         path, target = named_run(name)
         loaded.append(RunScores(path, name, target))
-    return compare_runs(*loaded, **options)
+    return compare_runs(*loaded, CompareOptions(**options))
 
 
 class _Started(Observer):

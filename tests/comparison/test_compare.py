@@ -10,7 +10,7 @@ from compared_runs import judged, record, used, write_run, write_scores
 import agentv
 from agentv.comparison.many_runs import compare_many
 from agentv.comparison.scores import RunScores
-from agentv.comparison.two_runs import compare_runs
+from agentv.comparison.two_runs import CompareOptions, compare_runs
 from agentv.errors import AgentvError, UsageError
 from agentv.report.comparison_text import method, notes, outcomes, sentence, use_rows
 from agentv.runs.record import encode_record
@@ -26,7 +26,7 @@ def compare(tmp_path):
     def compared(before, after, **options):
         first = write_run(tmp_path / "a.jsonl", *before)
         second = write_run(tmp_path / "b.jsonl", *after)
-        return compare_runs(RunScores(first, "a"), RunScores(second, "b"), **options)
+        return compare_runs(RunScores(first, "a"), RunScores(second, "b"), CompareOptions(**options))
 
     return compared
 

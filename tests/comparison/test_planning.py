@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from compared_runs import record, used, write_run
 
-from agentv.comparison.planning import plan
+from agentv.comparison.planning import PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.errors import UsageError
 from agentv.stats.paired_comparison import compare_paired
@@ -28,7 +28,7 @@ def scores_of(tmp_path, name, rows, **known):
 
 def test_one_run_and_a_guess(tmp_path):
     scores = np.random.default_rng(1).random(50)
-    found = plan([scores_of(tmp_path, "a", scores[:, None])], [0.05], correlation=0.6)
+    found = plan([scores_of(tmp_path, "a", scores[:, None])], [0.05], options=PlanOptions(correlation=0.6))
     variance = 2 * scores.var(ddof=1) * 0.4
     assert found.spread.between == pytest.approx(variance)
     assert [(need.trials, need.cases) for need in found.needs] == [(1, cases_needed(0.05, variance))]
@@ -49,7 +49,7 @@ def test_trials_are_told_from_cases(tmp_path):
     draw = np.random.default_rng(3)
     easy = draw.random(3_000)
     rows = draw.random((3_000, 4)) < easy[:, None]
-    found = plan([scores_of(tmp_path, "a", rows)], [0.05], [1, 4], correlation=0.5).spread
+    found = plan([scores_of(tmp_path, "a", rows)], [0.05], [1, 4], PlanOptions(correlation=0.5)).spread
     # Chances are spread evenly: they vary by 1/12 between cases, and trials by the mean of p(1-p), which is 1/6.
     assert found.between == pytest.approx(1 / 12, rel=0.1)
     assert found.within == pytest.approx((1 / 6, 1 / 6), rel=0.1)

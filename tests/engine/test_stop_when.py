@@ -12,8 +12,8 @@ from agentv.datasets.selection import Selection
 from agentv.engine.answers.probes import ProbeJobs
 from agentv.engine.early_stop import EarlyStopping, parse_rule
 from agentv.errors import UsageError
+from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.folder import RunFolder
-from agentv.runs.trials import rank, unit_of
 from agentv.stats.sequential import BettingMean
 from waiting import wait_until, whole_lines
 
@@ -58,7 +58,7 @@ def test_a_clear_answer_ends_the_run_and_is_labelled(easy):
 def test_the_figures_are_those_of_bets_in_the_drawn_order(easy):
     easy.eval("--stop-when", "0.7", "--out", "out", "--workers", "7", "--seed", "3")
     path = easy.records()[0]["dataset_path"]
-    drawn = sorted(easy.records(), key=lambda each: rank(3, unit_of(None, path, each["eval_id"])))
+    drawn = sorted(easy.records(), key=lambda each: draw_rank(3, sampling_unit(None, path, each["eval_id"])))
     bet = BettingMean(0.7)
     for record in drawn:
         bet.add(record["score"])
@@ -66,7 +66,9 @@ def test_the_figures_are_those_of_bets_in_the_drawn_order(easy):
     assert found.ci95 == pytest.approx(bet.interval)
     assert found.evaluators["says-yes"].ci95 == pytest.approx(bet.interval)
     # The cases that were run are the first of the whole shuffle.
-    order = sorted((f"c{number}" for number in range(CASES)), key=lambda id: rank(3, unit_of(None, path, id)))
+    order = sorted(
+        (f"c{number}" for number in range(CASES)), key=lambda id: draw_rank(3, sampling_unit(None, path, id))
+    )
     assert {record["eval_id"] for record in drawn} == set(order[: len(drawn)])
 
 
@@ -221,8 +223,8 @@ def test_a_large_dataset_is_drawn_in_the_same_order_in_several_readings(at_once)
     ]
     cases = GivenCases(rows, Selection())
     drawn = list(EarlyStopping(parse_rule("0.5"), 3, cases, ProbeJobs(("nop",)), at_once).units(cases))
-    names = [unit_of(unit[0].conversation_id, unit[0].path, unit[0].id) for unit in drawn]
-    assert names == sorted(set(names), key=lambda name: rank(3, name))
+    names = [sampling_unit(unit[0].conversation_id, unit[0].path, unit[0].id) for unit in drawn]
+    assert names == sorted(set(names), key=lambda name: draw_rank(3, name))
     assert sorted(int(case.id) for unit in drawn for case in unit) == list(range(120))
     assert {len(unit) for unit in drawn if unit[0].conversation_id} == {6, 7}
 
@@ -257,7 +259,9 @@ def test_what_had_begun_when_enough_was_known_is_finished_after_a_kill(talks):
     results = talks.path / "out" / "results.jsonl"
     lines = results.read_bytes().splitlines(keepends=True)
     for number, record in enumerate(map(json.loads, lines)):
-        units.setdefault(rank(5, unit_of(record["conversation_id"], "", "")), []).append((number, record["score"]))
+        units.setdefault(draw_rank(5, sampling_unit(record["conversation_id"], "", "")), []).append(
+            (number, record["score"])
+        )
     *before, last = (units[place] for place in sorted(units))
     bet = BettingMean(0.5, largest=4)
     for unit in before:

@@ -7,7 +7,7 @@ import pytest
 
 from agentv import AgentvError
 from agentv.model.result import EvaluatorResult, ExecutionMetrics, JobKey
-from agentv.runs.done_jobs import DoneJobs
+from agentv.runs.job_index import DoneJobs
 from agentv.runs.record import RecordKey, encode_record
 from agentv.runs.store import RunStore
 from made_results import made

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from agentv.calibration.calibrate import draw_order
-from agentv.calibration.labels import AnswerKey, Labels, answer_key
-from agentv.engine.answers.stored import StoredAnswers
+from agentv.calibration.labels import AnswerKey, answer_key
 from agentv.engine.answers.stored_cases import StoredCases
 from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase
@@ -17,6 +15,7 @@ from agentv.model.judgement import Judgement
 from agentv.model.response import answer
 from agentv.model.result import Result
 from agentv.model.values import to_json
+from agentv.runs.store import RunStore
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,26 +30,18 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     context: tuple[str, ...] = ()
 
 
-def cards(
-    results: Iterable[Result], labels: Labels, labeller: str, count: int, wanted: Iterable[AnswerKey] | None, seed: int
-) -> list[Card]:
-    """So many answers that this person has not labelled, in an order that is random and the same every time.
-
-    `wanted` are the answers to take, in their order; without them any. Holds no more than it gives back.
-    """
-    order = None if wanted is None else {key: place for place, key in enumerate(wanted)}
+def cards(results: Iterable[Result], count: int, order: Callable[[AnswerKey], bytes | None]) -> list[Card]:
+    """The first `count` answers by their `order`, each once; None leaves an answer out. Holds no more than that."""
     seen: set[AnswerKey] = set()
 
-    def open_ones() -> Iterator[tuple[bytes, AnswerKey, Result]]:
+    def ranked() -> Iterator[tuple[bytes, AnswerKey, Result]]:
         for result in results:
             key = answer_key(result)
-            if key is None or key in seen or labels.of(key, labeller) is not None:
-                continue
-            if order is None or key in order:
+            if key is not None and key not in seen and (place := order(key)) is not None:
                 seen.add(key)
-                yield (draw_order(key, seed) if order is None else order[key].to_bytes(8)), key, result
+                yield place, key, result
 
-    chosen = heapq.nsmallest(count, open_ones(), key=lambda each: each[0])
+    chosen = heapq.nsmallest(count, ranked(), key=lambda each: each[0])
     return [Card(key=key, answer=result.candidate_answer or "", calls=_calls(result)) for _, key, result in chosen]
 
 
@@ -65,10 +56,10 @@ def with_cases(found: list[Card], cases: Iterable[EvalCase]) -> list[Card]:
     return [_filled(card, known.get((card.key.dataset, card.key.eval_id))) for card in found]
 
 
-def stored_cases(run: StoredAnswers) -> StoredCases:
-    """The cases of a run out of its folder. Raises UsageError for files of results, which hold none."""
-    run.check_cases("Name the datasets that were run, behind the run")
-    return StoredCases(run.store)
+def stored_cases(run: RunStore) -> StoredCases:
+    """The cases in a run's folder. Raises UsageError for files of results, which have none."""
+    run.check_cases("Name the datasets that were run, after the run")
+    return StoredCases(run)
 
 
 def _filled(card: Card, case: EvalCase | None) -> Card:

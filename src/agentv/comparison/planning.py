@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 DIFFERENCES = (0.01, 0.02, 0.05, 0.1)
 TRIALS = (1, 2, 3, 5, 10)
-CORRELATION = 0.5
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,17 +66,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     could_show: dict[int, float]
 
 
+class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The chance to detect a difference, the chance of a false alarm, and the assumed correlation of two runs."""
+
+    power: float = POWER
+    alpha: float = ALPHA
+    correlation: float = 0.5
+
+
 def plan(
     runs: Sequence[RunScores],
     differences: Sequence[float] = DIFFERENCES,
     trials: Sequence[int] = TRIALS,
-    *,
-    power: float = POWER,
-    alpha: float = ALPHA,
-    correlation: float = CORRELATION,
+    options: PlanOptions = PlanOptions(),
 ) -> Plan:
-    """From one run, and a guess how far two runs go together; or from two, which tell."""
-    spread = _of_two(*runs) if len(runs) == 2 else _of_one(runs[0], correlation)
+    """Plan from one run and an assumed correlation, or from two runs, which show it."""
+    power, alpha = options.power, options.alpha
+    spread = _of_two(*runs) if len(runs) == 2 else _of_one(runs[0], options.correlation)
     # Without repeated trials nothing is known of what more of them would do.
     known = tuple(trials) if spread.within is not None else (1,)
     needs = []

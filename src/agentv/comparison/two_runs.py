@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from agentv.comparison.comparison import Change, Comparison, Outcome, Pair, Part, Side, Use
 from agentv.comparison.scores import Column, Folded, RunScores, clusters_of
 from agentv.errors import AgentvError, UsageError
+from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.summary import reason_of
-from agentv.runs.trials import rank, unit_of
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import Estimate, paired_difference
 from agentv.stats.paired_comparison import Paired, compare_drawn, compare_paired
@@ -24,25 +25,24 @@ if TYPE_CHECKING:
     from agentv.model.result import Result
 
 
-THRESHOLD = 0.1
-CHANGES = 5
-
 _SHOWN_IDS = 10
 _FEWEST_OF_A_TAG = 3
 
 Name = tuple[str | None, ...]
 
 
-def compare_runs(
-    before: RunScores,
-    after: RunScores,
-    *,
-    threshold: float = THRESHOLD,
-    margin: float | None = None,
-    changes: int = CHANGES,
-    seed: int = 0,
-) -> Comparison:
-    """The second run against the first."""
+class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes below `threshold` are ties; `margin` asks for non-inferiority; `changes` cases are shown with answers."""
+
+    threshold: float = 0.1
+    margin: float | None = None
+    changes: int = 5
+    seed: int = 0
+
+
+def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = CompareOptions()) -> Comparison:
+    """Compare the second run with the first."""
+    threshold, margin, seed = options.threshold, options.margin, options.seed
     joined = Joined(before, after)
     if not joined.rows:
         raise _nothing_in_common(before, after)
@@ -56,7 +56,7 @@ def compare_runs(
     if paired is not None and any(side.stopped_early for side in sides):
         paired = _as_drawn(joined, paired)
     with before.run, after.run:
-        changed = tuple(_changes(joined, pairs, changes))
+        changed = tuple(_changes(joined, pairs, options.changes))
     return Comparison(
         sides=sides,
         paired=paired,
@@ -296,9 +296,9 @@ def _as_drawn(joined: Joined, paired: Paired) -> Paired:
     keys = list(side.run.cases)
     for row, delta in zip(joined.index[:, place].tolist(), deltas, strict=True):
         case = side.first[row]
-        unit = unit_of(side.run.conversations[case], side.run.paths[case], keys[case][1])
-        total, count = sums.get((rank(seed, unit), unit), (0.0, 0))
-        sums[rank(seed, unit), unit] = total + delta, count + 1
+        unit = sampling_unit(side.run.conversations[case], side.run.paths[case], keys[case][1])
+        total, count = sums.get((draw_rank(seed, unit), unit), (0.0, 0))
+        sums[draw_rank(seed, unit), unit] = total + delta, count + 1
     return compare_drawn(paired, (sums[key] for key in sorted(sums)), max(count for _, count in sums.values()))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -13,6 +12,7 @@ import msgspec
 
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
+from agentv.model.values import draw_rank
 from agentv.settings.diagnostics import did_you_mean
 
 Test = Callable[[EvalCase], bool]
@@ -40,11 +40,11 @@ class Selection(msgspec.Struct, frozen=True):
         """The wanted ones of `cases`; `again` gives the same cases a second time when a sample needs it."""
         matched = self._matching(cases)
         if self.sample is not None:
-            ranks = array("Q", (_rank(self.seed, case.id) for case in matched))
+            ranks = array("Q", (draw_rank(self.seed, case.id) for case in matched))
             matched = self._sampled(self._matching(again()), _cut(ranks, self.sample))
         if self.shard is not None:
             index, count = self.shard
-            matched = (case for case in matched if _rank(0, case.id) % count == index - 1)
+            matched = (case for case in matched if draw_rank(0, case.id) % count == index - 1)
         return matched if self.limit is None else _first(matched, self.limit)
 
     def _matching(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
@@ -90,7 +90,7 @@ class Selection(msgspec.Struct, frozen=True):
     def _sampled(self, cases: Iterable[EvalCase], cut: tuple[int, int]) -> Iterator[EvalCase]:
         highest, ties = cut
         for case in cases:
-            rank = _rank(self.seed, case.id)
+            rank = draw_rank(self.seed, case.id)
             if rank < highest:
                 yield case
             elif rank == highest and ties:
@@ -164,11 +164,6 @@ def _equals(value: Any, wanted: str) -> bool:
     if isinstance(value, str):
         return fnmatchcase(value, wanted)
     return not isinstance(value, dict) and msgspec.json.encode(value).decode() == wanted
-
-
-def _rank(seed: int, id: str) -> int:
-    """A case's place in the shuffle of a seed: a hash, so that it does not depend on the other cases."""
-    return int.from_bytes(hashlib.blake2b(f"{seed}:{id}".encode(), digest_size=8).digest())
 
 
 def _cut(ranks: array[int], sample: int | float) -> tuple[int, int]:

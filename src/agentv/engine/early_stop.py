@@ -22,10 +22,10 @@ from agentv.model.case import EvalCase
 from agentv.model.job import Job
 from agentv.model.manifest import EarlyStop, Interval, PartSummary, RunSummary, TargetSummary
 from agentv.model.result import JobKey, Result
+from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
 from agentv.runs.summary import TargetDetails
-from agentv.runs.trials import rank, unit_of
 from agentv.stats.sequential import BettingMean, Side
 
 if TYPE_CHECKING:
@@ -142,8 +142,8 @@ class EarlyStopping:
         for turn in range(passes):
             chosen: dict[tuple[int, str], list[EvalCase]] = {}
             for case in cases.stream_again():
-                name = unit_of(case.conversation_id, case.path, case.id)
-                place = rank(self.seed, name)
+                name = sampling_unit(case.conversation_id, case.path, case.id)
+                place = draw_rank(self.seed, name)
                 if place * passes >> 64 == turn:
                     chosen.setdefault((place, name), []).append(case)
             for key in sorted(chosen):
@@ -167,7 +167,7 @@ class EarlyStopping:
         for job in jobs:
             if job.target not in self.open:
                 continue
-            name = unit_of(job.case.conversation_id, job.case.path, job.case.id)
+            name = sampling_unit(job.case.conversation_id, job.case.path, job.case.id)
             unit = self._begun.get((job.target, name))
             if unit is None:
                 unit = self._begun[job.target, name] = _Unit(name)
@@ -185,7 +185,7 @@ class EarlyStopping:
 
     def result(self, result: Result) -> None:
         """A job that has begun is done."""
-        unit = self._begun[result.target, unit_of(result.conversation_id, result.dataset_path, result.eval_id)]
+        unit = self._begun[result.target, sampling_unit(result.conversation_id, result.dataset_path, result.eval_id)]
         unit.missing -= 1
         unit.add(self.worth(result))
         self._take_in(result.target)
@@ -199,8 +199,8 @@ class EarlyStopping:
         self._spared = spared
         units: dict[tuple[str, int, str], _Unit] = {}
         for record in records:
-            name = unit_of(record.conversation_id, record.dataset_path, record.eval_id)
-            key = record.target, rank(self.seed, name), name
+            name = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
+            key = record.target, draw_rank(self.seed, name), name
             units.setdefault(key, _Unit(name)).add(self.worth(record))
         for key in sorted(units):
             self.bets[key[0]].add(units[key].total, units[key].count)
@@ -338,8 +338,8 @@ def _intervals(stopping: EarlyStopping, folder: Path) -> _Intervals:
     for record in RunStore.open(folder).records(ScoreRecord):
         if record.status == "error":
             continue
-        name = unit_of(record.conversation_id, record.dataset_path, record.eval_id)
-        unit = rank(stopping.seed, name), name
+        name = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
+        unit = draw_rank(stopping.seed, name), name
         if record.score is not None:
             add(record.target, "score", unit, record.score)
             add(record.target, "pass", unit, float(record.verdict == "pass"))

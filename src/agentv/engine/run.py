@@ -18,7 +18,7 @@ from agentv.engine.interrupts import InterruptibleLoop
 from agentv.engine.job.record import now
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.project import RESULTS
-from agentv.engine.run_manifest import job_counts, new_manifest, refuse_changes
+from agentv.engine.run_manifest import new_manifest, refuse_changes
 from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_evaluators
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import AgentvError
@@ -29,8 +29,8 @@ from agentv.model.manifest import RunSummary, TargetSummary
 from agentv.model.result import Result
 from agentv.model.values import to_json
 from agentv.registry import EXECUTORS
-from agentv.runs.done_jobs import DoneJobs
 from agentv.runs.folder import RunFolder, new_run_id
+from agentv.runs.job_index import DoneJobs
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
@@ -311,7 +311,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
             finished_at=manifest.finished_at or now() if is_complete else None,
             stopped_early=is_complete and spared,
             exit_code=verdict.exit_code,
-            counts=job_counts(summary, checked),
+            counts=summary.counts(checked.cases),
         )
     )
     return Outcome(

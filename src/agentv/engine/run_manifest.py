@@ -12,9 +12,9 @@ from agentv.engine.interrupts import git_commit
 from agentv.engine.job.record import now
 from agentv.engine.project import RESULTS
 from agentv.engine.run_options import given_defaults
-from agentv.engine.run_plan import Checked, RunPlan
+from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
-from agentv.model.manifest import Counts, RunLink, RunManifest, RunSummary
+from agentv.model.manifest import Counts, RunLink, RunManifest
 from agentv.runs.folder import new_run_id
 
 
@@ -75,16 +75,3 @@ def refuse_changes(plan: RunPlan, begun: RunManifest) -> None:
 def _run_id(plan: RunPlan, folder: Path) -> str:
     """Return the id of a new run: the name of its folder, where that was made for it."""
     return folder.name if folder.parent == Path(plan.project.root) / RESULTS else new_run_id()
-
-
-def job_counts(summary: RunSummary, checked: Checked) -> Counts:
-    """Return how the jobs of a run ended, over all targets."""
-    targets = summary.targets.values()
-    return Counts(
-        cases=checked.cases,
-        jobs=sum(target.jobs for target in targets),
-        ok=sum(target.scored for target in targets),
-        unscored=sum(target.unscored for target in targets),
-        errors=sum(target.errors for target in targets),
-        skipped=sum(target.skipped for target in targets),
-    )

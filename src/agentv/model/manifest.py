@@ -168,3 +168,15 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = SCHEMA_VERSION
     run_id: str
     targets: dict[str, TargetSummary] = {}
+
+    def counts(self, cases: int) -> Counts:
+        """How the jobs of a run with that many cases ended, over all targets."""
+        targets = self.targets.values()
+        return Counts(
+            cases=cases,
+            jobs=sum(target.jobs for target in targets),
+            ok=sum(target.scored for target in targets),
+            unscored=sum(target.unscored for target in targets),
+            errors=sum(target.errors for target in targets),
+            skipped=sum(target.skipped for target in targets),
+        )

@@ -86,3 +86,13 @@ def digest(value: Any) -> str:
 def hash_of(data: bytes) -> str:
     """The hash behind every digest."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def draw_rank(seed: int, name: str) -> int:
+    """The place of a name in the shuffle of a seed: a hash, so that it does not depend on the other names."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=8).digest())
+
+
+def sampling_unit(conversation_id: str | None, path: str, id: str) -> str:
+    """What results are drawn together with: their conversation, else the trials of their case."""
+    return f"conversation\0{conversation_id}" if conversation_id is not None else f"{path}\0{id}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections import Counter
@@ -14,14 +13,13 @@ from typing import Any
 import msgspec
 
 from agentv.errors import UsageError
-from agentv.model.manifest import Counts, DatasetEntry, RunLink, RunManifest, RunSummary, merged_contents
+from agentv.model.manifest import DatasetEntry, RunLink, RunManifest, RunSummary, merged_contents
 from agentv.model.values import to_json
-from agentv.runs.done_jobs import keyed_lines
 from agentv.runs.folder import RunFolder, is_locked, new_run_id, write_whole
+from agentv.runs.job_index import keyed_lines
 from agentv.runs.run_figures import planned_jobs
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
-from agentv.support.file_hashes import add_file
 
 _MAY_DIFFER = ("shard", "workers", "executor", "processes", "ray_address", "record", "dump_prompts", "dump_traces")
 """Options that choose the part of the cases, or how they run; results do not depend on them."""
@@ -58,7 +56,7 @@ def merge_runs(paths: Sequence[Path | str], out: Path | str) -> Merged:
             raise
         summary = shards.summary(RunStore.open(folder.path), manifest.run_id)
         folder.write_summary(summary)
-        counts = _counts(manifest, summary)
+        counts = summary.counts(sum(entry.cases for entry in manifest.datasets))
         folder.write_manifest(msgspec.structs.replace(manifest, finished_at=shards.finished_at, counts=counts))
     return Merged(
         path=folder.path,
@@ -98,7 +96,7 @@ class _Shards:
         """The manifest of the union, unfinished. It has no shard: resuming it runs what is missing."""
         first = self.manifests[0]
         links = {link.run_id: link for link in (earlier.merged_from if earlier else ())}
-        links |= {run.run_id: RunLink(run_id=run.run_id, path=str(run.path), digest=_digest(run)) for run in self.runs}
+        links |= {run.run_id: RunLink(run_id=run.run_id, path=str(run.path), digest=run.digest()) for run in self.runs}
         started_at = min(manifest.started_at for manifest in self.manifests)
         commits = {manifest.git_commit for manifest in self.manifests}
         return msgspec.structs.replace(
@@ -236,22 +234,3 @@ def _records(runs: Sequence[RunStore]) -> Iterator[bytes]:
 
 def _conflict(run: RunStore, detail: str) -> UsageError:
     return UsageError(f"Cannot merge {run.path}", detail, "Merge runs that share no job, or copies of the same run")
-
-
-def _counts(manifest: RunManifest, summary: RunSummary) -> Counts:
-    targets = summary.targets.values()
-    return Counts(
-        cases=sum(entry.cases for entry in manifest.datasets),
-        jobs=sum(target.jobs for target in targets),
-        ok=sum(target.scored for target in targets),
-        unscored=sum(target.unscored for target in targets),
-        errors=sum(target.errors for target in targets),
-        skipped=sum(target.skipped for target in targets),
-    )
-
-
-def _digest(run: RunStore) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    if run.file is not None:
-        add_file(digest, str(run.file))
-    return digest.hexdigest()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-SHORTEST = 8
-"""A shorter value is no secret: replacing it would eat ordinary words."""
+from agentv.settings.environment import SHORTEST_SECRET
 
 REPLACEMENT = "[redacted]"
 
-_SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _ENCODED = re.compile(rb"%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}")
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
 # JSON in JSON doubles them each time. A pattern begins with a fixed character to be fast, and has an end to stay so.
@@ -22,68 +20,26 @@ _ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 
 # What a record is found by, and values from closed sets. They stay as they are even where a weak password such as
 # "postgres" is a part of a path: without them a run could not be resumed, or its records not be read.
-_KEPT = frozenset(
-    (
-        "schema_version",
-        "timestamp",
-        "run_id",
-        "eval_id",
-        "id",
-        "dataset",
-        "dataset_path",
-        "conversation_id",
-        "target",
-        "prompt",
-        "trial",
-        "status",
-        "verdict",
-        "class",
-        "stage",
-        "name",
-        "type",
-        "provider",
-        "carried_from",
-        "fingerprint",
-        "input_fingerprint",
-        "digest",
-        "path",
-        "paths",
-        "started_at",
-        "finished_at",
-        "exit_code",
-        "git_commit",
-        "seed",
-        "attempts",
-    )
-)
+_KEPT = frozenset((
+    "schema_version", "timestamp", "run_id", "eval_id", "id", "dataset", "dataset_path", "conversation_id",
+    "target", "prompt", "trial", "status", "verdict", "class", "stage", "name", "type", "provider",
+    "carried_from", "fingerprint", "input_fingerprint", "digest", "path", "paths", "started_at", "finished_at",
+    "exit_code", "git_commit", "seed", "attempts", "contents",
+))  # fmt: skip
 # Records inside records, with names of ours; everything else inside a record is a user's.
-_RECORDS = frozenset(
-    (
-        "evaluator_results",
-        "error",
-        "execution_metrics",
-        "token_usage",
-        "trace_summary",
-        "datasets",
-        "targets",
-        "judges",
-        "counts",
-    )
-)
+_RECORDS = frozenset((
+    "evaluator_results", "error", "execution_metrics", "token_usage", "trace_summary", "datasets", "targets",
+    "judges", "counts", "merged_from",
+))  # fmt: skip
 # What the user typed on the command line comes back from here on resume; deeper settings are a user's.
 _FLAT = frozenset(("options", "defaults", "versions", "fingerprints"))
-
-
-def secrets_in(environment: Mapping[str, str]) -> list[str]:
-    """The values of variables whose names say that they are secrets."""
-    return [value for name, value in environment.items() if name.upper().endswith(_SECRET_NAMES)]
 
 
 class Redactor:
     """Replaces secrets, also where they are escaped as JSON (at any depth) or percent-encoded."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        values = {form for secret in secrets for form in (secret, secret.strip()) if len(form) >= SHORTEST}
+        values = {form for secret in secrets for form in (secret, secret.strip()) if len(form) >= SHORTEST_SECRET}
         self._values = sorted(values, key=len, reverse=True)
         # The longest part of each that looks the same however it is escaped; empty, and so in every line, if none does.
         self._runs = tuple({max(_PLAIN.findall(value), key=len, default="").encode() for value in self._values})

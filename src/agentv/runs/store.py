@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +14,13 @@ from agentv.errors import AgentvError, UsageError
 from agentv.model.execution import Verdicts
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import JobKey, Result
-from agentv.runs.done_jobs import DoneJobs, keyed_lines
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
+from agentv.runs.job_index import DoneJobs, keyed_lines
 from agentv.runs.record import RecordError, ScoreRecord, decode_record, decode_scores, encode_record
 from agentv.runs.result_formats import RESULTS_FILE, DuplicateCheck, RecordLines, damaged, decoded_lines, format_of
 from agentv.runs.run_figures import Figures, run_figures
 from agentv.runs.writer import Redact, ResultWriter
+from agentv.support.file_hashes import add_file
 
 RECORD_FILES = (RESULTS_FILE, "index.jsonl", ".internal/index.jsonl")
 """Where the records of a run folder are: ours first, then those of AgentV 4.x and 5.x."""
@@ -197,6 +199,23 @@ class RunStore:
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     raise AgentvError(f"Cannot read {path}", str(error)) from error
                 yield msgspec.structs.replace(case, data=line)
+
+    def check_cases(self, hint: str) -> None:
+        """Raise UsageError when the run has no cases that can be read, with the way out."""
+        folder = self.folder
+        if self.manifest is not None and folder.cases_path.is_file():
+            return
+        detail = f"No {folder.cases_path.name} beside {self.path}"
+        if folder.cases_path.is_file():
+            detail = f"{self.path} has no {folder.manifest_path.name}, without which its cases are not read"
+        raise UsageError("This run has results but no cases.jsonl", detail, hint)
+
+    def digest(self) -> str:
+        """A hash of the file of records."""
+        digest = hashlib.blake2b(digest_size=16)
+        if self.file is not None:
+            add_file(digest, str(self.file))
+        return digest.hexdigest()
 
     def case_lines(self) -> dict[tuple[str, str], int]:
         """The line of each case in its dataset, by dataset path and id."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from heapq import heappush, heappushpop
 
 import msgspec
 
-from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary
+from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary, TrialsSummary
 from agentv.model.result import EvaluatorResult, Result
-from agentv.runs.trials import Trials
-from agentv.stats.intervals import MeanAccumulator
+from agentv.stats.intervals import MeanAccumulator, pass_at_k, pass_hat_k
 
 BINS = 10
+_SHOWN_TRIALS = (1, 2, 3, 5, 10, 20, 50, 100)
 SHOWN = 5
 LONGEST_REASON = 300
 _SAME = 0.0005
@@ -139,7 +141,7 @@ class _Target:
         self.cost = self.judge_cost = self.duration_ms = 0.0
         self.scores = MeanAccumulator()
         self._passes = MeanAccumulator()
-        self.evaluators: dict[str, MeanAccumulator] = {}
+        self._evaluators: dict[str, MeanAccumulator] = {}
         self._prompts: dict[str, MeanAccumulator] = {}
         self.error_classes: dict[str, int] = {}
         self._first_errors: dict[str, CaseNote] = {}
@@ -150,7 +152,7 @@ class _Target:
         self._cases: dict[int, int] = {}
         self._case_scores = MeanAccumulator()
         self._clusters: dict[object, int] = {}
-        self._trials = Trials()
+        self._trials = _Trials()
 
     def add(self, result: Result) -> None:
         self.done += 1
@@ -180,7 +182,7 @@ class _Target:
                 self._worst.add(-score, _note(result, reason_of(result)))
         for found in result.evaluator_results:
             if found.score is not None:
-                _accumulator(self.evaluators, found.name).add(found.score, cluster)
+                _accumulator(self._evaluators, found.name).add(found.score, cluster)
 
     def _add_use(self, result: Result) -> None:
         metrics = result.execution_metrics
@@ -219,7 +221,7 @@ class _Target:
         skipped = max(0, planned - self.done)
         scored = self.scores.n
         return TargetSummary(
-            cases=self._cases_of(planned) if asked is None else asked,
+            cases=asked if asked is not None else len(self._cases) if self._by_case else max(planned, self.done),
             jobs=self.done + skipped,
             scored=scored,
             errors=self.errors,
@@ -231,14 +233,10 @@ class _Target:
             cost_usd=self.cost if self.priced else None,
             judge_cost_usd=self.judge_cost if self.judge_priced else None,
             duration_ms=self.duration_ms if self.timed else None,
-            evaluators=_parts(self.evaluators),
+            evaluators=_parts(self._evaluators),
             prompts=_parts(self._prompts),
             trials=self._trials.summary(),
         )
-
-    def _cases_of(self, planned: int) -> int:
-        """As many as there are jobs, unless a case may have several: then those that there are results of."""
-        return len(self._cases) if self._by_case else max(planned, self.done)
 
     def _case_mean(self) -> float | None:
         mean, of_cases = self.scores.mean, self._case_scores.mean_of_clusters
@@ -257,6 +255,48 @@ class _Target:
             worst=self._worst.notes(),
             slowest=self._slowest.notes(),
             errors=dict(self._first_errors),
+        )
+
+
+class _Trials:
+    """Scored trials of each case and prompt, counted. Takes memory for each of them."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+        self._clusters = array("q")
+        self._scored = array("l")
+        self._passed = array("l")
+
+    def add(self, case: int, prompt: str | None, cluster: int, passed: bool) -> None:
+        """One more trial. `case` is a hash, `cluster` the number of what the case belongs to."""
+        number = self._numbers.setdefault(hash((case, prompt)), len(self._numbers))
+        if number == len(self._scored):
+            self._clusters.append(cluster)
+            self._scored.append(0)
+            self._passed.append(0)
+        self._scored[number] += 1
+        self._passed[number] += passed
+
+    def summary(self) -> tuple[TrialsSummary, ...]:
+        """For some numbers of trials, up to the most that a case has; nothing where none was tried twice."""
+        most = max(self._scored, default=0)
+        return tuple(self._of(k) for k in sorted({*_SHOWN_TRIALS, most}) if k <= most) if most > 1 else ()
+
+    def _of(self, k: int) -> TrialsSummary:
+        one, every = MeanAccumulator(), MeanAccumulator()
+        at_k, hat_k = cache(pass_at_k), cache(pass_hat_k)
+        for cluster, scored, passed in zip(self._clusters, self._scored, self._passed, strict=True):
+            if scored >= k:
+                one.add(at_k(scored, passed, k), cluster)
+                every.add(hat_k(scored, passed, k), cluster)
+        assert one.mean is not None and every.mean is not None
+        return TrialsSummary(
+            k=k,
+            n=one.n,
+            pass_at_k=one.mean,
+            pass_at_k_ci95=one.ci95,
+            pass_hat_k=every.mean,
+            pass_hat_k_ci95=every.ci95,
         )
 
 

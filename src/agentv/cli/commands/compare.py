@@ -9,11 +9,10 @@ from typing import Any, cast
 import click
 
 from agentv.cli.arguments.analysis_options import CompareArguments
-from agentv.comparison.comparison import FailOn, Matrix
-from agentv.comparison.comparison_data import comparison_data, matrix_data
+from agentv.comparison.comparison import FailOn, comparison_data, matrix_data
 from agentv.comparison.many_runs import compare_many
 from agentv.comparison.scores import RunScores
-from agentv.comparison.two_runs import compare_runs
+from agentv.comparison.two_runs import CompareOptions, compare_runs
 from agentv.engine.named_runs import named_run
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 from agentv.model.values import to_json
@@ -33,11 +32,11 @@ def compare(args: CompareArguments) -> None:
         if args.margin is not None or fail_on == "any-loss":
             raise UsageError("--margin and --fail-on any-loss are for two runs", hint="Compare them two by two")
         matrix = compare_many(loaded, seed=args.seed)
-        code = EXIT_FINDINGS if _fails(matrix, fail_on) else EXIT_OK
+        code = EXIT_FINDINGS if matrix.fails(fail_on) else EXIT_OK
         _print(args, matrix_data(matrix, code), lambda: matrix_markdown(matrix), lambda: matrix_lines(matrix))
     else:
-        options = {name: getattr(args, name) for name in ("threshold", "margin", "changes", "seed")}
-        found = compare_runs(loaded[0], loaded[1], **options)
+        options = {name: getattr(args, name) for name in CompareOptions.__struct_fields__}
+        found = compare_runs(loaded[0], loaded[1], CompareOptions(**options))
         code = EXIT_FINDINGS if found.fails(fail_on) else EXIT_OK
         _print(args, comparison_data(found, code), lambda: comparison_markdown(found), lambda: comparison_lines(found))
     sys.exit(code)
@@ -55,18 +54,6 @@ def _print(
         sys.stdout.buffer.write(markdown().encode())
     else:
         print_lines(lines(), sys.stdout, sys.stdout.isatty())
-
-
-def _fails(matrix: Matrix, on: FailOn) -> bool:
-    """Whether any other run fails against the first."""
-    found = [(each, p) for each, p in zip(matrix.differences[0], matrix.p_adjusted[0], strict=True) if each is not None]
-    if on == "worse":
-        return any(each.mean_delta < 0 for each, _ in found)
-    # Several runs are several questions: what counts as shown is adjusted for that.
-    shown = [each.mean_delta for each, p in found if p is not None and p < 0.05]
-    if on == "inconclusive":
-        return len(shown) < len(found) or min(shown) < 0
-    return on == "regression" and any(delta < 0 for delta in shown)
 
 
 def _loaded(runs: tuple[str, ...]) -> list[RunScores]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable
 
 import click
 
-from agentv.calibration.calibrate import Calibration, answers_of, suggestions
+from agentv.calibration.calibrate import Calibration, answers_of, draw_order, suggestions
 from agentv.calibration.calibrate import calibrate as calibrated
 from agentv.calibration.label_cards import cards, stored_cases, with_cases
 from agentv.calibration.labels import LABELS_FILE, AnswerKey, LabelFile, Labels, read_labels
@@ -17,8 +18,7 @@ from agentv.cli.arguments.judge_options import CalibrateArguments, LabelArgument
 from agentv.cli.label_loop import Labelling
 from agentv.datasets.files import project_root
 from agentv.datasets.loader import case_source
-from agentv.engine.answers.stored import StoredAnswers
-from agentv.engine.named_runs import run_path
+from agentv.engine.named_runs import existing_run, run_path
 from agentv.errors import EXIT_FINDINGS, UsageError
 from agentv.model.values import to_json
 from agentv.report.run_tables import calibration_lines
@@ -28,19 +28,19 @@ from agentv.runs.store import RunStore
 def label(args: LabelArguments) -> None:
     """Show answers one by one and write down the labels."""
     path = _labels_file(args.labels_file)
-    with StoredAnswers(args.run) as answers, LabelFile(path) as labels:
-        wanted = _suggested(answers, labels.labels, args) if args.suggested else None
-        found = cards(
-            RunStore.open(answers.path).records(), labels.labels, args.labeller, args.count, wanted, args.seed
-        )
+    run = RunStore.open(existing_run(args.run))
+    if next(run.records(), None) is None:
+        raise UsageError(f"The run has no results: {args.run}")
+    with LabelFile(path) as labels:
+        found = cards(run.records(), args.count, _order(run, labels.labels, args))
         named = case_source(args.paths, warn=output.silent, note=output.silent) if args.paths else None
         labelling = Labelling(
             labels,
             labeller=args.labeller,
             drawn="suggested" if args.suggested else "random",
-            run_id=answers.run_id,
+            run_id=run.run_id,
         )
-        labelling.run(with_cases(found, stored_cases(answers).stream() if named is None else named.stream_lazily()))
+        labelling.run(with_cases(found, stored_cases(run).stream() if named is None else named.stream_lazily()))
         counts = labels.labels.counts(args.labeller)
     told = ", ".join(f"{counts[what]} {what}" for what in ("pass", "fail", "skip") if counts[what]) or "none yet"
     click.echo(f"\nLabels in {os.path.relpath(path)}: {told}")
@@ -87,10 +87,13 @@ def _labels_file(named: str | None) -> str:
     return os.path.join(project_root("."), LABELS_FILE) if named is None else named
 
 
-def _suggested(answers: StoredAnswers, labels: Labels, args: LabelArguments) -> list[AnswerKey]:
-    judged = answers_of(RunStore.open(answers.path).records(), args.evaluator).judged
-    chosen = suggestions(judged, labels, args.count, args.seed)
-    return [AnswerKey(each.dataset, each.eval_id, each.answer) for each in chosen]
+def _order(run: RunStore, labels: Labels, args: LabelArguments) -> Callable[[AnswerKey], bytes | None]:
+    """The order in which answers are shown; None for those that this person has labelled, or that are not wanted."""
+    if args.suggested:
+        chosen = suggestions(answers_of(run.records(), args.evaluator).judged, labels, args.count, args.seed)
+        places = {AnswerKey(each.dataset, each.eval_id, each.answer): place for place, each in enumerate(chosen)}
+        return lambda key: places[key].to_bytes(8) if key in places and not labels.of(key, args.labeller) else None
+    return lambda key: None if labels.of(key, args.labeller) else draw_order(key, args.seed)
 
 
 def _calibration(args: CalibrateArguments) -> Calibration:

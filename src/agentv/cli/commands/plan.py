@@ -7,7 +7,7 @@ import sys
 import click
 
 from agentv.cli.arguments.analysis_options import PlanArguments
-from agentv.comparison.planning import DIFFERENCES, TRIALS, Plan, plan
+from agentv.comparison.planning import DIFFERENCES, TRIALS, Plan, PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import named_run
 from agentv.errors import UsageError
@@ -24,9 +24,7 @@ def print_plan(args: PlanArguments) -> None:
         [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)],
         args.differences or DIFFERENCES,
         args.trials or TRIALS,
-        power=args.power,
-        alpha=args.alpha,
-        correlation=args.correlation,
+        PlanOptions(power=args.power, alpha=args.alpha, correlation=args.correlation),
     )
     if args.as_json:
         sys.stdout.buffer.write(to_json(found) + b"\n")

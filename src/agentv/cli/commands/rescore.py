@@ -77,7 +77,7 @@ def _cases(options: RescoreOptions, answers: StoredAnswers, args: RescoreArgumen
     if paths:
         return cases_of(msgspec.structs.replace(options, paths=paths), args)
     again = f"agentv rescore {shlex.quote(short(options.run))} PATHS…"
-    answers.check_cases(f"Name the datasets that were run: {again}")
+    answers.store.check_cases(f"Name the datasets that were run: {again}")
     if not options.stored_cases and not args.quiet:
         output.note("The datasets of the run are not all there; its cases are taken from its folder")
     return StoredCases(answers.store, options.selection)

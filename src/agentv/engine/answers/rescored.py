@@ -41,10 +41,10 @@ class StoredJobs:
         self._from_folder = from_folder
 
     def counts(self, case: EvalCase) -> dict[str, int]:
-        return dict(Counter(place.key.target for place in self.stored.places_of(case)))
+        return dict(Counter(key.target for key in self.stored.jobs_of(case)))
 
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
-        return [Job(case, *place.in_case, fingerprint) for place in self.stored.places_of(case)]
+        return [Job(case, *key[2:], fingerprint) for key in self.stored.jobs_of(case)]
 
     def fingerprints(self, case: EvalCase) -> Fingerprints:
         """Return those of the earlier run for cases out of its folder: files are part of them that may be gone."""
