@@ -125,7 +125,7 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
         name = str(given.path) if isinstance(given, Run) else os.fspath(given)
         path, target = named_run(name)
         loaded.append(RunScores(path, name, target))
-    return compare_runs(*loaded, CompareOptions(**options))
+    return compare_runs(loaded[0], loaded[1], CompareOptions(**options))
 
 
 class _Started(Observer):

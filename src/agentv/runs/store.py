@@ -207,7 +207,7 @@ class RunStore:
             return
         detail = f"No {folder.cases_path.name} beside {self.path}"
         if folder.cases_path.is_file():
-            detail = f"{self.path} has no {folder.manifest_path.name}, without which its cases are not read"
+            detail = f"There is no {folder.manifest_path.name} in {self.path}, without which its cases are not read"
         raise UsageError("This run has results but no cases.jsonl", detail, hint)
 
     def digest(self) -> str:
