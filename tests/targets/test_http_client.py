@@ -187,11 +187,11 @@ def test_broken_answers(reply, error_class):
 
 def test_what_cannot_be_read_is_the_networks_fault_only_if_nothing_marked_its_end():
     http = HttpClient("http://h", {})
-    whole = client.Reply(200, CIMultiDict({"Content-Length": "3"}), b"{cu")
-    marked = client.Reply(200, CIMultiDict({"Transfer-Encoding": "chunked"}), b"{cu")
+    whole = client.HttpReply(200, CIMultiDict({"Content-Length": "3"}), b"{cu")
+    marked = client.HttpReply(200, CIMultiDict({"Transfer-Encoding": "chunked"}), b"{cu")
     assert http.unreadable(whole, "no JSON").error_class == "invalid_response"
     assert http.unreadable(marked, "no JSON").error_class == "invalid_response"
-    assert http.unreadable(client.Reply(200, CIMultiDict(), b"{cu"), "no JSON").error_class == "network"
+    assert http.unreadable(client.HttpReply(200, CIMultiDict(), b"{cu"), "no JSON").error_class == "network"
 
 
 def test_an_answer_has_a_limit_however_well_it_is_compressed(monkeypatch):

@@ -25,7 +25,7 @@ from agentv.settings.settings_reader import read_settings
 from agentv.support.globs import upward
 from agentv.targets.fingerprint import MASK, given_settings, shown
 from agentv.targets.target import Target
-from agentv.targets.targets_file import check_targets, target_names
+from agentv.targets.targets_file import check_targets, target_names, texts_in
 
 PROJECT_FOLDER = ".agentv"
 FILE_NAMES = (
@@ -74,7 +74,7 @@ class Targets:
         written = {
             text
             for _, entry in self._entries.values()
-            for path, text in _texts(entry)
+            for path, text in texts_in(entry)
             if is_secret_field(path) and not any(references(text))
         }
         # Behind `Bearer ` stands the secret itself, which may turn up without the word.
@@ -272,13 +272,6 @@ def _names(value: Any, variables: set[str]) -> bool:
 def _variables_in_secret_fields(entries: Mapping[str, tuple[int, dict[str, Any]]]) -> set[str]:
     found = (reference for _, entry in entries.values() for reference in references(entry))
     return {reference.variable for reference in found if is_secret_field(reference.path)}
-
-
-def _texts(value: Any, path: KeyPath = ()) -> list[tuple[KeyPath, str]]:
-    if isinstance(value, str):
-        return [(path, value)]
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [found for key, item in items for found in _texts(item, (*path, key))]
 
 
 def _error(errors: list[Problem], path: str, line_of: LineOf) -> TargetsError:

@@ -21,7 +21,7 @@ QUESTION = "Answer with the single word: ok"
 LONGEST_S = 60.0
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TargetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a call went. `error` is the class of a failure, or `settings` for a target that cannot be opened."""
 
     name: str
@@ -55,13 +55,13 @@ class TinyQuestion:
         self.prepare: Prepare | None = None
 
 
-async def check_targets(targets: Targets, names: Iterable[str]) -> list[Check]:
+async def check_targets(targets: Targets, names: Iterable[str]) -> list[TargetCheck]:
     """Calls each target once, all at the same time; the checks in the order of the names."""
     checks = await asyncio.gather(*(_check(targets, name) for name in names))
     return [_redacted(check, targets.secrets) for check in checks]
 
 
-async def _check(targets: Targets, name: str) -> Check:
+async def _check(targets: Targets, name: str) -> TargetCheck:
     provider = str(targets.raw(name)["provider"])
     try:
         settings = targets.get(name)
@@ -78,17 +78,17 @@ async def _check(targets: Targets, name: str) -> Check:
         await responder.aclose()
 
 
-async def _call(settings: Target, responder: Responder) -> Check:
+async def _call(settings: Target, responder: Responder) -> TargetCheck:
     if not settings.is_live:
         # It has answers to its own cases only; reading its file is all there is to check.
-        return Check(name=settings.name, provider=settings.provider, ok=True)
+        return TargetCheck(name=settings.name, provider=settings.provider, ok=True)
     started = time.perf_counter()
     try:
         response = await responder.respond(TinyQuestion(min(settings.timeout_seconds or LONGEST_S, LONGEST_S)))
     except TargetFailure as failure:
         check = _failed(settings.name, settings.provider, failure.error_class, failure.message)
     else:
-        check = Check(
+        check = TargetCheck(
             name=settings.name, provider=settings.provider, ok=True, token_usage=response.usage, answer=response.text
         )
     return msgspec.structs.replace(check, duration_ms=round((time.perf_counter() - started) * 1000, 1))
@@ -102,10 +102,10 @@ def _said(error: AgentvError) -> str:
     return ". ".join(filter(None, (*what, error.hint)))
 
 
-def _failed(name: str, provider: str, error: str, message: str) -> Check:
-    return Check(name=name, provider=provider, ok=False, error=error, message=message)
+def _failed(name: str, provider: str, error: str, message: str) -> TargetCheck:
+    return TargetCheck(name=name, provider=provider, ok=False, error=error, message=message)
 
 
-def _redacted(check: Check, secrets: frozenset[str]) -> Check:
+def _redacted(check: TargetCheck, secrets: frozenset[str]) -> TargetCheck:
     texts = {key: redacted(text, secrets) for key in ("answer", "message") if (text := getattr(check, key))}
     return msgspec.structs.replace(check, **texts)

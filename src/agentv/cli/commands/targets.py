@@ -14,7 +14,7 @@ from agentv.engine.project import open_targets
 from agentv.errors import EXIT_FINDINGS, AgentvError
 from agentv.model.values import to_json
 from agentv.targets.catalog import Targets
-from agentv.targets.check import Check, check_targets
+from agentv.targets.check import TargetCheck, check_targets
 
 _PLACES = ("base_url", "endpoint", "resource", "url", "command_template", "executable", "function", "from", "region")
 
@@ -75,7 +75,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     return row["name"], row["provider"], row.get("model", "-"), row.get("where", "-")
 
 
-def _line(each: Check, width: int) -> str:
+def _line(each: TargetCheck, width: int) -> str:
     """One line for people, whatever a target said."""
     took = f"{each.duration_ms:,.0f} ms" if each.duration_ms is not None else ""
     if each.ok:

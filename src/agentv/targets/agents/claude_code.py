@@ -9,10 +9,14 @@ from typing import Any, ClassVar
 from agentv.model.response import Response
 from agentv.model.result import TokenUsage
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation
-from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, failure_of, number, text_of, usage
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, UsageKeys, added, failure_of, text_of, usage
 
-_MODEL_KEYS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-_USAGE_KEYS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_MODEL_KEYS = UsageKeys(
+    "inputTokens", "outputTokens", "cacheReadInputTokens", "", "cacheCreationInputTokens", cached_apart=True
+)
+_USAGE_KEYS = UsageKeys(
+    "input_tokens", "output_tokens", "cache_read_input_tokens", "", "cache_creation_input_tokens", cached_apart=True
+)
 
 
 class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
@@ -93,13 +97,8 @@ def _usage(result: dict[str, Any]) -> TokenUsage | None:
     """All models together, as the cost is: a small one may have helped. Cached tokens are counted apart there."""
     models = result.get("modelUsage")
     if isinstance(models, dict) and models:
-        return added(_counted(each, _MODEL_KEYS) for each in models.values())
-    return _counted(result.get("usage"), _USAGE_KEYS)
-
-
-def _counted(said: Any, keys: tuple[str, str, str, str]) -> TokenUsage | None:
-    fresh, written, cached, cache_write = (number(said, key) for key in keys)
-    return usage(fresh + cached + cache_write, written, cached, cache_write=cache_write)
+        return added(usage(each, _MODEL_KEYS) for each in models.values())
+    return usage(result.get("usage"), _USAGE_KEYS)
 
 
 def _complaint(result: dict[str, Any]) -> str:

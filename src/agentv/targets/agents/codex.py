@@ -7,10 +7,13 @@ from typing import Any, ClassVar
 
 from agentv.model.response import Response
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation
-from agentv.targets.agents.events import Event, NoAnswer, Transcript, failure_of, number, usage
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, UsageKeys, failure_of, usage
 
 _OUTSIDE_THE_INPUT = frozenset(
     {"id", "type", "status", "aggregated_output", "exit_code", "result", "error", "server", "tool", "arguments"}
+)
+_USAGE = UsageKeys(
+    "input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens", "cache_write_input_tokens"
 )
 
 
@@ -50,14 +53,8 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
             if kind == "thread.started":
                 known["id"] = data.get("thread_id")
             elif kind == "turn.completed":
-                error, completed, said = "", True, data.get("usage")
-                known["usage"] = usage(
-                    number(said, "input_tokens"),
-                    number(said, "output_tokens"),
-                    number(said, "cached_input_tokens"),
-                    reasoning=number(said, "reasoning_output_tokens"),
-                    cache_write=number(said, "cache_write_input_tokens"),
-                )
+                error, completed = "", True
+                known["usage"] = usage(data.get("usage"), _USAGE)
             elif kind == "turn.failed":
                 error = str((data.get("error") or {}).get("message") or "The turn failed")
             elif kind == "error":

@@ -7,7 +7,19 @@ from typing import Any, ClassVar
 
 from agentv.model.response import Response, TargetFailure
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, prefixed
-from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, failure_of, milliseconds, number, usage
+from agentv.targets.agents.events import (
+    Event,
+    NoAnswer,
+    Transcript,
+    UsageKeys,
+    added,
+    failure_of,
+    milliseconds,
+    number,
+    usage,
+)
+
+_USAGE = UsageKeys("inputTokens", "outputTokens", "cacheReadTokens", "reasoningTokens", "cacheWriteTokens")
 
 
 class CopilotCli(CodingAgent, frozen=True, kw_only=True):
@@ -57,7 +69,8 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
             if kind == "result":
                 known["id"], ended, code = event.get("sessionId"), True, event.get("exitCode")
             elif kind == "report":
-                known["usage"] = added(map(_usage, ((data or {}).get("modelMetrics") or {}).values()))
+                models = ((data or {}).get("modelMetrics") or {}).values()
+                known["usage"] = added(usage(each.get("usage"), _USAGE) for each in models if isinstance(each, dict))
             elif not isinstance(data, dict) or data.get("parentToolCallId"):
                 continue  # what it handed on is the work of the tool that did
             elif kind == "assistant.message":
@@ -88,15 +101,3 @@ def _output(data: dict[str, Any]) -> Any:
     """What a tool gave, or why it did not."""
     result, error = data.get("result"), data.get("error")
     return result.get("content") if isinstance(result, dict) else (error or {}).get("message")
-
-
-def _usage(model: Any) -> Any:
-    """What one model used; the tokens that were cached are among those that went in."""
-    said = model.get("usage") if isinstance(model, dict) else None
-    return usage(
-        number(said, "inputTokens"),
-        number(said, "outputTokens"),
-        number(said, "cacheReadTokens"),
-        reasoning=number(said, "reasoningTokens"),
-        cache_write=number(said, "cacheWriteTokens"),
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -88,62 +89,46 @@ class Transcript:
         call.duration_ms = round(max(0.0, at_ms - call.at_ms if duration_ms is None else duration_ms), 3)
         self._failed += failed
 
-    @property
-    def has_answer(self) -> bool:
-        """Whether there is anything to score."""
-        return any(turn.text.strip() or turn.calls for turn in self._turns)
-
-    def response(
-        self,
-        *,
-        usage: TokenUsage | None = None,
-        cost_usd: Any = None,
-        id: Any = None,
-        model: Any = None,
-        stop_reason: Any = None,
-    ) -> Response:
-        """The answer. Raises NoAnswer when the agent said and did nothing.
+    def response(self, *, usage: TokenUsage | None = None, cost_usd: Any = None, **known: Any) -> Response:
+        """The answer; `known` are the texts `id`, `model` and `stop_reason`. Raises NoAnswer if there is nothing.
 
         What an agent says around it in another form than it used to is left out: it must not cost the answer.
         """
-        if not self.has_answer:
+        if not any(turn.text.strip() or turn.calls for turn in self._turns):
             raise NoAnswer
         return Response(
             messages=tuple(turn.message for turn in self._turns if turn.text or turn.calls),
             usage=usage,
             cost_usd=amount(cost_usd),
-            id=word(id),
-            model=word(model),
-            stop_reason=word(stop_reason),
             tool_errors=self._failed,
+            id=word(known.get("id")),
+            model=word(known.get("model")),
+            stop_reason=word(known.get("stop_reason")),
         )
 
 
+@dataclass(slots=True)
 class _Call:
-    __slots__ = ("at_ms", "duration_ms", "ended", "id", "input", "output", "timestamp", "tool")
-
-    def __init__(self, id: str, tool: str, input: Any, at_ms: float, timestamp: str | None) -> None:
-        self.id, self.tool, self.input, self.at_ms, self.timestamp = id, tool, input, at_ms, timestamp
-        self.output: Any = None
-        self.ended = False
-        self.duration_ms: float | None = None
-
-    @property
-    def tool_call(self) -> ToolCall:
-        return ToolCall(self.tool, self.input, self.output, self.id, self.timestamp, self.duration_ms)
+    id: str
+    tool: str
+    input: Any
+    at_ms: float
+    timestamp: str | None
+    output: Any = None
+    ended: bool = False
+    duration_ms: float | None = None
 
 
+@dataclass(slots=True)
 class _Turn:
-    __slots__ = ("calls", "key", "text")
-
-    def __init__(self, key: object) -> None:
-        self.key = key
-        self.text = ""
-        self.calls: list[_Call] = []
+    key: object
+    text: str = ""
+    calls: list[_Call] = field(default_factory=list)
 
     @property
     def message(self) -> Message:
-        return Message("assistant", self.text or None, tuple(call.tool_call for call in self.calls))
+        calls = (ToolCall(e.tool, e.input, e.output, e.id, e.timestamp, e.duration_ms) for e in self.calls)
+        return Message("assistant", self.text or None, tuple(calls))
 
 
 def text_of(content: Any) -> str:
@@ -172,25 +157,32 @@ def word(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def usage(input: int, output: int, cached: int, *, reasoning: int = 0, cache_write: int = 0) -> TokenUsage | None:
-    """Token usage; none where nothing was counted. `input` includes what a cache gave, `output` what was thought."""
-    if not input and not output:
-        return None
-    return TokenUsage(input, output, cached or None, reasoning or None, cache_write or None)
+class UsageKeys(NamedTuple):
+    """The names of an agent's token counts; with `cached_apart`, input does not include what a cache gave or took."""
+
+    input: str
+    output: str
+    cached: str
+    reasoning: str = ""
+    cache_write: str = ""
+    cached_apart: bool = False
+
+
+def usage(reported: Any, keys: UsageKeys) -> TokenUsage | None:
+    """Token usage; None where nothing was counted."""
+    input, output, cached, reasoning, cache_write = (number(reported, key) for key in keys[:5])
+    if keys.cached_apart:
+        input += cached + cache_write
+    return (
+        TokenUsage(input, output, cached or None, reasoning or None, cache_write or None) if input or output else None
+    )
 
 
 def added(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
     """The usage of several calls of a model together."""
-    found = [each for each in usages if each is not None]
-    if not found:
-        return None
-    return usage(
-        sum(each.input for each in found),
-        sum(each.output for each in found),
-        sum(each.cached or 0 for each in found),
-        reasoning=sum(each.reasoning or 0 for each in found),
-        cache_write=sum(each.cache_write or 0 for each in found),
-    )
+    found = [msgspec.structs.astuple(each) for each in usages if each is not None]
+    sums = [sum(count or 0 for count in counts) for counts in zip(*found, strict=True)]
+    return TokenUsage(*sums[:2], *(count or None for count in sums[2:])) if found else None
 
 
 def milliseconds(timestamp: Any, otherwise: float) -> float:

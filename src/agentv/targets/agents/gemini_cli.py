@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 from agentv.model.response import Response
 from agentv.model.values import to_json
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, prefixed
-from agentv.targets.agents.events import Event, NoAnswer, Transcript, failure_of, milliseconds, number, usage
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, UsageKeys, failure_of, milliseconds, usage
+
+_USAGE = UsageKeys("input_tokens", "output_tokens", "cached")
 
 
 class GeminiCli(CodingAgent, frozen=True, kw_only=True):
@@ -66,6 +68,4 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
             raise NoAnswer("The Gemini CLI ended before its result")
         if result.get("status") == "error":
             raise failure_of(str((result.get("error") or {}).get("message") or "The Gemini CLI reports an error"))
-        stats = result.get("stats")
-        counted = usage(number(stats, "input_tokens"), number(stats, "output_tokens"), number(stats, "cached"))
-        return transcript.response(usage=counted, **known)
+        return transcript.response(usage=usage(result.get("stats"), _USAGE), **known)

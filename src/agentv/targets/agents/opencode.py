@@ -6,9 +6,22 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from agentv.model.response import Response
+from agentv.model.result import TokenUsage
 from agentv.model.values import to_json
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, keys_of, prefixed
-from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, amount, failure_of, number, usage
+from agentv.targets.agents.events import (
+    Event,
+    NoAnswer,
+    Transcript,
+    UsageKeys,
+    added,
+    amount,
+    failure_of,
+    number,
+    usage,
+)
+
+_USAGE = UsageKeys("input", "output", "cached", "reasoning", "cache_write", cached_apart=True)
 
 
 class OpenCode(CodingAgent, frozen=True, kw_only=True):
@@ -88,9 +101,9 @@ def _tool(transcript: Transcript, part: dict[str, Any], at_ms: float) -> None:
         transcript.output(id, output, at_ms, failed=failed, duration_ms=took)
 
 
-def _usage(tokens: Any) -> Any:
+def _usage(tokens: Any) -> TokenUsage | None:
     """Tokens of one step; those that were cached, and those of reasoning, are counted apart there."""
     cache = tokens.get("cache") if isinstance(tokens, dict) else None
-    cached, cache_write, reasoning = number(cache, "read"), number(cache, "write"), number(tokens, "reasoning")
-    read = number(tokens, "input") + cached + cache_write
-    return usage(read, number(tokens, "output") + reasoning, cached, reasoning=reasoning, cache_write=cache_write)
+    output = number(tokens, "output") + number(tokens, "reasoning")
+    flat = {"cached": number(cache, "read"), "cache_write": number(cache, "write")}
+    return usage({**tokens, **flat, "output": output}, _USAGE) if isinstance(tokens, dict) else None

@@ -7,9 +7,20 @@ from typing import Any, ClassVar
 
 from agentv.model.response import Response
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, keys_of
-from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, amount, failure_of, number, text_of, usage
+from agentv.targets.agents.events import (
+    Event,
+    NoAnswer,
+    Transcript,
+    UsageKeys,
+    added,
+    amount,
+    failure_of,
+    text_of,
+    usage,
+)
 
 _DEFAULT_PROVIDER = "google"
+_USAGE = UsageKeys("input", "output", "cacheRead", "", "cacheWrite", cached_apart=True)
 
 
 class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
@@ -81,14 +92,16 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
                 error = str(message.get("errorMessage")) if message.get("stopReason") in ("error", "aborted") else ""
                 known |= {"model": message.get("model"), "stop_reason": message.get("stopReason")}
                 _message(transcript, message, number_of_event, at_ms)
-                usages.append(_usage(message.get("usage")))
-                costs.append(_cost(message.get("usage")))
+                said = message.get("usage")
+                usages.append(usage(said, _USAGE))
+                cost = said.get("cost") if isinstance(said, dict) else None
+                costs.append(cost.get("total") if isinstance(cost, dict) else None)
         if error:
             raise failure_of(error)
         if known.get("stop_reason") in (None, "toolUse"):  # what comes of a tool goes back to the model
             raise NoAnswer("pi ended before an answer")
-        cost = sum(filter(None, map(amount, costs))) or None
-        return transcript.response(usage=added(usages), cost_usd=cost, **known)
+        total = sum(filter(None, map(amount, costs))) or None
+        return transcript.response(usage=added(usages), cost_usd=total, **known)
 
 
 def _message(transcript: Transcript, message: dict[str, Any], key: int, at_ms: float) -> None:
@@ -98,15 +111,3 @@ def _message(transcript: Transcript, message: dict[str, Any], key: int, at_ms: f
             transcript.say(part.get("text", ""))
         elif part.get("type") == "toolCall":
             transcript.call(part.get("id", ""), part.get("name", ""), part.get("arguments"), at_ms)
-
-
-def _cost(said: Any) -> Any:
-    cost = said.get("cost") if isinstance(said, dict) else None
-    return cost.get("total") if isinstance(cost, dict) else None
-
-
-def _usage(said: Any) -> Any:
-    """Tokens of one turn; those that were cached are counted apart there."""
-    cached, cache_write = number(said, "cacheRead"), number(said, "cacheWrite")
-    read = number(said, "input") + cached + cache_write
-    return usage(read, number(said, "output"), cached, cache_write=cache_write)

@@ -130,54 +130,31 @@ def _date(text: str) -> datetime | None:
 _MESSAGE_CHARACTERS = 500
 
 _CLASS_BY_STATUS: dict[int, ErrorClass] = {
-    401: "auth",
-    402: "auth",
-    403: "auth",
-    407: "auth",
+    **dict.fromkeys((401, 402, 403, 407), "auth"),
     408: "timeout",
     429: "rate_limit",
 }
 _STATUS_AS = {498: 429, 520: 502, 521: 502, 522: 504, 523: 502, 524: 504, 529: 503}
 """Vendors' and proxies' own statuses, each with the standard one that is meant."""
 
-_STATUS_BY_CODE = {
-    "overloaded_error": 503,
-    "overloaded": 503,
-    "engine_overloaded": 503,
-    "server_overloaded": 503,
-    "model_overloaded": 503,
-    "slow_down": 503,
-    "UNAVAILABLE": 503,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "RESOURCE_EXHAUSTED": 429,
-    "server_error": 500,
-    "api_error": 500,
-    "INTERNAL": 500,
-    "timeout_error": 504,
-    "authentication_error": 401,
-    "permission_error": 403,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "DEADLINE_EXCEEDED": 504,
+_CODES_BY_STATUS = {
+    503: "overloaded_error overloaded engine_overloaded server_overloaded model_overloaded slow_down UNAVAILABLE",
+    429: "rate_limit_error rate_limit_exceeded RESOURCE_EXHAUSTED",
+    500: "server_error api_error INTERNAL",
+    504: "timeout_error DEADLINE_EXCEEDED",
+    401: "authentication_error UNAUTHENTICATED",
+    403: "permission_error PERMISSION_DENIED",
 }
+_STATUS_BY_CODE = {code: status for status, codes in _CODES_BY_STATUS.items() for code in codes.split()}
 """What the words of an error mean where its status says nothing: under 200, or as another."""
 
-_CLASS_BY_CODE: dict[str, ErrorClass] = {
-    # Sent with 429, but no waiting brings the money back.
-    "insufficient_quota": "auth",
-    "billing_hard_limit_reached": "auth",
-    # Google's words for a wrong key, which it sends with 400.
-    "API_KEY_INVALID": "auth",
-    "content_filter": "refused",
-    "content_policy_violation": "refused",
-    "image_content_policy_violation": "refused",
-    "misalignment_policy_violation": "refused",
-    "bio_policy": "refused",
-    "invalid_prompt": "refused",
-    "moderation_blocked": "refused",
-    "flagged_input": "refused",
+_CODES_BY_CLASS: dict[ErrorClass, str] = {
+    # Quota is sent with 429, but no waiting brings the money back; a wrong key at Google with 400.
+    "auth": "insufficient_quota billing_hard_limit_reached API_KEY_INVALID",
+    "refused": "content_filter content_policy_violation image_content_policy_violation misalignment_policy_violation "
+    "bio_policy invalid_prompt moderation_blocked flagged_input",
 }
+_CLASS_BY_CODE = {code: error_class for error_class, codes in _CODES_BY_CLASS.items() for code in codes.split()}
 _CLASS_BY_WORDS: tuple[tuple[str, ErrorClass], ...] = (
     # What Anthropic sends as any other bad request, and nothing but its words tells apart.
     ("content filtering policy", "refused"),

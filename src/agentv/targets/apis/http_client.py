@@ -55,7 +55,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """An answer that came whole. Names of headers are looked up in any case."""
 
     status: int
@@ -75,14 +75,17 @@ class HttpClient:
     def __init__(self, url: str, headers: Mapping[str, str], secrets: Iterable[str] = ()) -> None:
         _check_address(url)
         self._headers = {"User-Agent": f"agentv/{__version__}", **_sendable(headers)}
-        self._secrets = [value for value in (*_keys_in(self._headers), *secrets) if len(value) >= SHORTEST_SECRET]
+        # Of `Bearer x`, the x.
+        keys = [text.rpartition(" ")[2] for name, text in self._headers.items() if _SECRET_HEADER.search(name)]
+        self._secrets = [value for value in (*keys, *secrets) if len(value) >= SHORTEST_SECRET]
         self._proxy = proxy_for(url)
-        self._tls = _tls_context(_ca_bundle()) if url.startswith("https:") or _is_https(self._proxy) else True
+        is_encrypted = any(each is not None and each.startswith("https:") for each in (url, self._proxy))
+        self._tls = _tls_context(_ca_bundle()) if is_encrypted else True
         self._session: aiohttp.ClientSession | None = None
 
     async def send(
         self, method: str, url: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> Reply:
+    ) -> HttpReply:
         """The answer, if its status is below 300. Raises TargetFailure for everything else."""
         reply = await self._exchange(method, url, body, timeout_s, headers)
         if reply.status >= 300:
@@ -91,36 +94,39 @@ class HttpClient:
 
     async def _exchange(
         self, method: str, url: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None
-    ) -> Reply:
+    ) -> HttpReply:
         session = self._session or self._open()
         try:
             response = await session.request(
                 method,
                 url,
-                data=_payload(body),
+                # Large bodies as a file, which is sent in pieces and does not hold up the loop.
+                data=io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY_BYTES else body,
                 headers=headers,
                 proxy=self._proxy,
                 allow_redirects=False,
                 timeout=_timeout(timeout_s),
             )
             try:
-                return Reply(response.status, response.headers, mended_json(await _whole_body(response)))
+                return HttpReply(response.status, response.headers, mended_json(await _whole_body(response)))
             except BaseException:
                 response.close()
                 raise
         except aiohttp.ConnectionTimeoutError:
-            raise self.failure("network", f"{_origin(url)}: no connection within {CONNECT_TIMEOUT_S:g} s") from None
+            raise self.failure(
+                "network", f"{URL(url).origin()}: no connection within {CONNECT_TIMEOUT_S:g} s"
+            ) from None
         except TimeoutError:
-            raise self.failure("timeout", f"{_origin(url)}: no answer within {timeout_s:g} s") from None
+            raise self.failure("timeout", f"{URL(url).origin()}: no answer within {timeout_s:g} s") from None
         except aiohttp.ClientError as error:
             error_class, what = _explained(error)
-            raise self.failure(error_class, f"{_origin(url)}: {what}") from None
+            raise self.failure(error_class, f"{URL(url).origin()}: {what}") from None
 
     def failure(self, error_class: ErrorClass, message: str, *, status: int | None = None) -> TargetFailure:
         """A failure in words that hold none of this client's secrets."""
         return TargetFailure(error_class, redacted(message, self._secrets), status=status)
 
-    def unreadable(self, reply: Reply, why: str) -> TargetFailure:
+    def unreadable(self, reply: HttpReply, why: str) -> TargetFailure:
         """The failure of an answer with a good status and a body that is not what was asked for."""
         if reply.may_be_cut_off:
             return self.failure("network", f"The connection ended before the answer did: {why}", status=reply.status)
@@ -130,7 +136,7 @@ class HttpClient:
         """The failure that an API reports, in words that hold none of this client's secrets."""
         return reported_failure(error, status, headers, self._secrets)
 
-    def _reported(self, reply: Reply) -> TargetFailure:
+    def _reported(self, reply: HttpReply) -> TargetFailure:
         location = reply.headers.get("location")
         if reply.status < 400 and location:
             moved = f"moved to {location.partition('?')[0]}; redirects are not followed, so write that address"
@@ -200,10 +206,6 @@ def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
     return made
 
 
-def _is_https(proxy: str | None) -> bool:
-    return proxy is not None and proxy.startswith("https:")
-
-
 def _ca_bundle() -> str | None:
     for variable in _CA_VARIABLES:
         bundle = os.environ.get(variable)
@@ -229,11 +231,6 @@ def _tls_context(bundle: str | None) -> ssl.SSLContext:
 @lru_cache(maxsize=64)
 def _timeout(timeout_s: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
-
-
-def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Large bodies as a file, which goes out piece by piece and does not hold up the loop."""
-    return io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY_BYTES else body
 
 
 async def _whole_body(response: aiohttp.ClientResponse) -> bytes:
@@ -275,12 +272,3 @@ def _cause(error: OSError) -> str:
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or type(error).__name__
-
-
-def _origin(url: str) -> str:
-    return str(URL(url).origin())
-
-
-def _keys_in(headers: Mapping[str, str]) -> list[str]:
-    """The values of headers that hold keys; of `Bearer x` the x."""
-    return [value.rpartition(" ")[2] for name, value in headers.items() if _SECRET_HEADER.search(name)]

@@ -19,7 +19,7 @@ from agentv.targets.apis.api_messages import Media, media_of
 from agentv.targets.target import ModelApi
 
 if TYPE_CHECKING:
-    from agentv.targets.apis.http_client import HttpClient, Reply
+    from agentv.targets.apis.http_client import HttpClient, HttpReply
 
 
 Read = TypeVar("Read")
@@ -90,7 +90,7 @@ class ApiResponder:
         """The body of the call."""
         return self._wire.body(request)
 
-    def _failure(self, error: AnswerError, reply: Reply) -> TargetFailure:
+    def _failure(self, error: AnswerError, reply: HttpReply) -> TargetFailure:
         if error.refused:
             return self._client.failure("refused", error.message, status=reply.status)
         if error.error is not None:

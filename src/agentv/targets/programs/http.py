@@ -28,7 +28,7 @@ from agentv.targets.programs.request_templates import (
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target, address_complaints
 
 if TYPE_CHECKING:
-    from agentv.targets.apis.http_client import Reply
+    from agentv.targets.apis.http_client import HttpReply
 
 
 _CHARSET = re.compile(r"charset=[\"']?([\w.:-]+)", re.IGNORECASE)
@@ -61,7 +61,10 @@ class Http(Target, frozen=True, kw_only=True):
         complaints = address_complaints("url", self.url)
         if self.method == "GET" and self.body is not None:
             complaints.append("A GET request has no 'body'; use another 'method'")
-        complaints += _path_complaints(self.response_path)
+        try:
+            steps_of(self.response_path or "$")
+        except ValueError as error:
+            complaints.append(f"'response_path': {error}")
         for field in ("url", "headers", "body"):
             complaints += template_complaints(field, getattr(self, field))
         return complaints
@@ -88,7 +91,8 @@ class HttpResponder:
         self._rendered_headers = {name: value for name, value in settings.headers.items() if is_template(value)}
         self._names = names_in([self._url, self._body, self._rendered_headers])
         fixed = {name: value for name, value in settings.headers.items() if name not in self._rendered_headers}
-        headers = fixed if self._body is None or _has(settings.headers, "content-type") else _typed(self._body) | fixed
+        is_typed = "content-type" in {name.lower() for name in settings.headers}
+        headers = fixed if self._body is None or is_typed else _typed(self._body) | fixed
         # An address may hold a password or a key in its query, and a server may repeat what it was sent.
         secrets = [parts.password or "", *(value for _, value in parse_qsl(parts.query) if not is_template(value))]
         self._client = HttpClient(settings.url, headers, secrets)
@@ -113,13 +117,16 @@ class HttpResponder:
         names = {name: NAMES[name](request) for name in self._names}
         try:
             url = render_address(self._url, names)
-            headers = {name: _one_line(render_text(value, names)) for name, value in self._rendered_headers.items()}
+            # A line break in a header would begin another one.
+            headers = {
+                name: _CONTROL.sub(" ", render_text(text, names)) for name, text in self._rendered_headers.items()
+            }
             body = None if self._body is None else _encoded(self._body, names)
         except RenderError as error:
             raise self._client.failure("invalid_response", f"The request cannot be made: {error}") from None
         return url, headers, body
 
-    def _answer(self, reply: Reply) -> Any:
+    def _answer(self, reply: HttpReply) -> Any:
         if self._path is None:
             return _text(reply)
         try:
@@ -129,20 +136,13 @@ class HttpResponder:
         value = value_at(data, self._path)
         if value is MISSING or value is None:
             what = "nothing" if value is MISSING else "null"
-            raise self._client.unreadable(reply, f"The answer has {what} at '{self._path}'{_keys(data)}")
+            keys = f"; its keys are: {', '.join(list(data)[:10])}" if isinstance(data, dict) and data else ""
+            raise self._client.unreadable(reply, f"The answer has {what} at '{self._path}'{keys}")
         return value
 
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._client.aclose()
-
-
-def _path_complaints(path: str | None) -> list[str]:
-    try:
-        steps_of(path or "$")
-    except ValueError as error:
-        return [f"'response_path': {error}"]
-    return []
 
 
 def _body(settings: Http) -> str | dict[str, Any] | list[Any] | None:
@@ -161,22 +161,9 @@ def _typed(body: str | dict[str, Any] | list[Any]) -> dict[str, str]:
     return {"Content-Type": "text/plain; charset=utf-8" if is_text else "application/json"}
 
 
-def _has(headers: Mapping[str, str], name: str) -> bool:
-    return name in {header.lower() for header in headers}
-
-
-def _one_line(value: str) -> str:
-    """A line break in a header would begin another one."""
-    return _CONTROL.sub(" ", value)
-
-
-def _text(reply: Reply) -> str:
+def _text(reply: HttpReply) -> str:
     charset = _CHARSET.search(reply.headers.get("content-type", ""))
     try:
         return reply.body.decode(charset[1] if charset else "utf-8", errors="replace")
     except LookupError:
         return reply.body.decode(errors="replace")
-
-
-def _keys(data: Any) -> str:
-    return f"; its keys are: {', '.join(list(data)[:10])}" if isinstance(data, dict) and data else ""
