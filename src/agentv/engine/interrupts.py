@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -103,13 +102,3 @@ def interruptible(interrupt: Callable[[], None], numbers: tuple[signal.Signals, 
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def git_commit(root: str) -> str | None:
-    """Return the hash of the commit that is checked out; None where there is no git, or no commit yet."""
-    try:
-        command = ["git", "-C", root, "rev-parse", "HEAD"]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None if found.returncode == 0 else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import platform
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 
 from agentv import __version__
-from agentv.engine.interrupts import git_commit
 from agentv.engine.job.record import now
 from agentv.engine.project import RESULTS
 from agentv.engine.run_options import given_defaults
@@ -16,6 +18,7 @@ from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
 from agentv.model.manifest import Counts, RunLink, RunManifest
 from agentv.runs.folder import new_run_id
+from agentv.support.globs import upward
 
 
 def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:
@@ -26,7 +29,7 @@ def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:
         started_at=now(),
         paths=options.paths,
         options=msgspec.to_builtins(options),
-        versions={"agentv": __version__, "python": platform.python_version()},
+        versions={"agentv": __version__, "python": ".".join(map(str, sys.version_info[:3]))},
         datasets=checked.datasets,
         targets=tuple(map(plan.entry, checked.jobs)),
         judges=tuple(map(project.entry, dict.fromkeys((*checked.judges, *checked.embedders)))),
@@ -75,3 +78,31 @@ def refuse_changes(plan: RunPlan, begun: RunManifest) -> None:
 def _run_id(plan: RunPlan, folder: Path) -> str:
     """Return the id of a new run: the name of its folder, where that was made for it."""
     return folder.name if folder.parent == Path(plan.project.root) / RESULTS else new_run_id()
+
+
+def git_commit(root: str) -> str | None:
+    """Return the hash of the commit that is checked out; None where there is no repository, or no commit yet.
+
+    Git's files are read where that is simple, because starting git takes as long as a small run.
+    """
+    git = next((path for folder in upward(root, os.sep) if (path := Path(folder, ".git")).exists()), None)
+    if git is None:
+        return None
+    try:
+        if git.is_file():  # a worktree or a submodule
+            git = git.parent / git.read_text().removeprefix("gitdir:").strip()
+        head = (git / "HEAD").read_text().strip()
+        found = (git / head.removeprefix("ref: ")).read_text().strip() if head.startswith("ref: ") else head
+    except (OSError, UnicodeDecodeError):
+        found = ""
+    return found if re.fullmatch("[0-9a-f]{40,64}", found) else _asked_git(root)
+
+
+def _asked_git(root: str) -> str | None:
+    """What git itself says: for branches that are packed, or shared with another worktree."""
+    try:
+        command = ["git", "-C", root, "rev-parse", "--verify", "-q", "HEAD"]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None if found.returncode == 0 else None
