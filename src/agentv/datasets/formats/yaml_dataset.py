@@ -20,6 +20,7 @@ from agentv.datasets.formats.dataset_format import (
     object_keys,
 )
 from agentv.datasets.formats.lines import LFS_POINTER, LFS_PROBLEM
+from agentv.datasets.formats.yaml_insertion import insert_key
 from agentv.datasets.formats.yaml_parser import Map, Seq, YamlError, locate, parse_yaml
 from agentv.datasets.formats.yaml_writer import write_mapping, write_yaml
 from agentv.datasets.source import Source, data_files
@@ -76,8 +77,6 @@ class _Yaml(DatasetFormat):
                 write_yaml(content.header, CASE_LIST_KEYS[0], (row for row, _ in content.rows), stream)
 
     def insert(self, data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
-        from agentv.datasets.formats.yaml_insertion import insert_key  # late: only `generate rubrics` needs ruamel.yaml
-
         return insert_key(data, key, values)
 
     def why_not(self, path: str) -> str | None:
