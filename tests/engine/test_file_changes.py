@@ -143,6 +143,15 @@ def test_a_large_file_with_small_changes_is_compared_quickly(tmp_path):
     assert changes(before, str(template), str(work)).count("\n") == 12
 
 
+def test_a_file_with_too_many_changed_lines_is_named_only(tmp_path):
+    template, work = tmp_path / "template", tmp_path / "work"
+    fill(template, {"a.txt": "old\n" * 6000, "b.txt": "one\n"})
+    fill(work, {"a.txt": "new\n" * 6000, "b.txt": "two\n"})
+    diff = changes({**snapshot(str(template))}, str(template), str(work))
+    assert "+two" in diff
+    assert diff.splitlines()[-1] == "# 1 more changed, whose diffs are too long: a.txt"
+
+
 @pytest.mark.parametrize("folder", sorted(file_changes.PASSED_OVER))
 def test_folders_of_tools_are_passed_over(tmp_path, folder):
     fill(tmp_path, {f"{folder}/x": "x", f"deep/{folder}/x": "x"})

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
+from difflib import unified_diff
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,12 +19,13 @@ MAX_FILE_BYTES = 1024 * 1024
 PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"})
 """Folders of tools: what changes there is not what an agent wrote."""
 
-_MAX_CELLS = 200_000_000
-"""Lines of one file times lines of the other, above which comparing them takes too long: all are shown as changed."""
+MAX_LINES = 5000
+"""Lines of a file that are compared; one with more that changed is named below the diff."""
 
 _MOST_NAMED = 100
 _CONTEXT = 3
 _LINK_MODE = 0o120000
+_NUMBERS = re.compile(r"([-+])(\d+)")
 
 
 class Entry(NamedTuple):
@@ -59,15 +64,17 @@ def changes(before: Snapshot, original: str | None, folder: str) -> str:
         old, new = before.get(path), after.get(path)
         if old == new:
             continue
-        part = _change(path, old, new, original, folder)
-        encoded = len(part.encode("utf-8", "replace"))
-        if not part:
-            continue
-        if size + encoded > MAX_BYTES:
+        try:
+            part = _change(path, old, new, original, folder)
+        except ValueError:
             left_out.append(path)
             continue
-        parts.append(part)
-        size += encoded
+        encoded = len(part.encode("utf-8", "replace"))
+        if size + encoded > MAX_BYTES:
+            left_out.append(path)
+        else:
+            parts.append(part)
+            size += encoded
     if left_out:
         named = ", ".join(left_out[:_MOST_NAMED]) + (", …" if len(left_out) > _MOST_NAMED else "")
         parts.append(f"# {len(left_out)} more changed, whose diffs are too long: {named}\n")
@@ -109,11 +116,10 @@ def _change(path: str, old: Entry | None, new: Entry | None, original: str | Non
     names = (a if old else "/dev/null", b if new else "/dev/null")
     if before is not None and before == after:
         return head
-    texts = (_text(before), _text(after))
-    if texts[0] is None or texts[1] is None:
+    left, right = _lines(before), _lines(after)
+    if left is None or right is None:
         return f"{head}Binary files {names[0]} and {names[1]} differ\n"
-    lines = (_lines(texts[0]), _lines(texts[1]))
-    return f"{head}--- {names[0]}\n+++ {names[1]}\n" + "".join(hunks(*lines))
+    return f"{head}--- {names[0]}\n+++ {names[1]}\n" + "".join(hunks(left, right))
 
 
 def _content(folder: str, path: str) -> bytes | None:
@@ -129,98 +135,34 @@ def _content(folder: str, path: str) -> bytes | None:
         return None
 
 
-def _text(content: bytes | None) -> str | None:
-    """The text of a file; None for one that is binary or too large."""
+def _lines(content: bytes | None) -> list[str] | None:
+    """Lines with their ends; None for a file that is binary or too large. Only `\n` ends a line in a diff."""
     if content is None or b"\0" in content:
         return None
     try:
-        return content.decode()
+        return io.StringIO(content.decode(), newline="\n").readlines()
     except UnicodeDecodeError:
         return None
 
 
-def _lines(text: str) -> list[str]:
-    """Lines with their ends. Only `\n` ends a line in a diff; `splitlines` knows others."""
-    *whole, rest = text.split("\n")
-    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
-
-
 def hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    """The hunks of a unified diff between two texts, given as lines with their ends."""
-    changed = list(_spans(old, new))
-    start = 0
-    while start < len(changed):
-        end = start + 1
-        while end < len(changed) and changed[end].old_start - changed[end - 1].old_end <= 2 * _CONTEXT:
-            end += 1
-        yield from _hunk(changed[start:end], old, new)
-        start = end
-
-
-class _Span(NamedTuple):
-    """Lines of the old text that became lines of the new one."""
-
-    old_start: int
-    old_end: int
-    new_start: int
-    new_end: int
-
-
-def _spans(old: Sequence[str], new: Sequence[str]) -> Iterator[_Span]:
-    """Where the texts differ. What is the same at both ends is not compared; a middle that is too long is one span."""
-    from rapidfuzz.distance import Indel  # late: only a run in a workspace compares files
-
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
+    """The hunks of a unified diff between two texts, given as lines with their ends. Raises ValueError if too long."""
+    # Equal lines at both ends are not compared, but for the context that a hunk shows.
+    head = max(0, _common(old, new) - _CONTEXT)
+    tail = max(0, _common(old[head:][::-1], new[head:][::-1]) - _CONTEXT)
     left, right = old[head : len(old) - tail], new[head : len(new) - tail]
-    if not left or not right or len(left) * len(right) > _MAX_CELLS:
-        if left or right:
-            yield _Span(head, head + len(left), head, head + len(right))
-        return
-    open_span: _Span | None = None
-    for code in Indel.opcodes(left, right):
-        if code.tag == "equal":
-            continue
-        span = _Span(*(head + at for at in (code.src_start, code.src_end, code.dest_start, code.dest_end)))
-        if open_span is not None and (open_span.old_end, open_span.new_end) == (span.old_start, span.new_start):
-            open_span = _Span(open_span.old_start, span.old_end, open_span.new_start, span.new_end)
-            continue
-        if open_span is not None:
-            yield open_span
-        open_span = span
-    if open_span is not None:
-        yield open_span
+    if max(len(left), len(right)) > MAX_LINES and min(len(left), len(right)) > _CONTEXT:
+        raise ValueError("too many lines to compare")
+    for line in islice(unified_diff(left, right, n=_CONTEXT), 2, None):
+        if line.startswith("@@"):
+            line = _NUMBERS.sub(lambda found: f"{found[1]}{int(found[2]) + head}", line)
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> int:
     """How many lines are the same from the start."""
-    return next(
-        (at for at, (left, right) in enumerate(zip(old, new, strict=False)) if left != right), min(len(old), len(new))
-    )
-
-
-def _hunk(spans: Sequence[_Span], old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    first, last = spans[0], spans[-1]
-    lead = min(_CONTEXT, first.old_start)
-    trail = min(_CONTEXT, len(old) - last.old_end)
-    begin, end = first.old_start - lead, last.old_end + trail
-    yield f"@@ -{_range(begin, end)} +{_range(first.new_start - lead, last.new_end + trail)} @@\n"
-    at = begin
-    for span in spans:
-        yield from (_line(" ", line) for line in old[at : span.old_start])
-        yield from (_line("-", line) for line in old[span.old_start : span.old_end])
-        yield from (_line("+", line) for line in new[span.new_start : span.new_end])
-        at = span.old_end
-    yield from (_line(" ", line) for line in old[at:end])
-
-
-def _range(begin: int, end: int) -> str:
-    length = end - begin
-    return f"{begin + 1 if length else begin}" + ("" if length == 1 else f",{length}")
-
-
-def _line(mark: str, line: str) -> str:
-    return f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n\\ No newline at end of file\n"
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(old), len(new)))
 
 
 def _quoted(path: str) -> str:
