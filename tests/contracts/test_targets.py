@@ -1,7 +1,6 @@
 """What every target that can run here must do, whatever answers behind it: one suite over all of them."""
 
 import asyncio
-import atexit
 import json
 import os
 import pickle
@@ -14,15 +13,10 @@ import pytest
 from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase
 from agentv.model.response import Response, TargetFailure
+from agentv.registry import TARGETS
 from agentv.settings.environment import Environment, Home
-from agentv.targets.agents.claude_code import ClaudeCode
-from agentv.targets.apis.anthropic import Anthropic
-from agentv.targets.apis.gemini import Gemini
-from agentv.targets.apis.openai import Azure, Compatible, OpenAI
-from agentv.targets.programs.cli import Cli
-from agentv.targets.programs.mock import Mock
-from agentv.targets.programs.python import PythonTarget
-from agentv.targets.replay.replay import Replay
+from agentv.targets.agents.agent import CodingAgent
+from agentv.targets.target import ModelApi
 from agentv.testing import FaultyServer
 
 AGENT = """
@@ -47,80 +41,122 @@ def broken(prompt):
 
 PROGRAM = """#!/bin/sh
 test -z "$WAITS" || { sleep 60 & sleep 60; }
-cat > prompt
-echo '{"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "'$(cat prompt)'"}]}}'
-echo '{"type": "result", "subtype": "success"}'
+cat > /dev/null
+cat "$(dirname "$0")/events.jsonl"
 test -z "$FAILS"
 """
 
-
-def agent(**env):
-    """A coding agent: a program that prints events as Claude Code does."""
-    return ClaudeCode(name="t", provider="claude-code", executable="./agent.sh", env=env)
-
-
-# Model APIs are asked at servers of this process; their addresses are settings, so they must be there first.
-SERVERS = ExitStack()
-HELLO = SERVERS.enter_context(FaultyServer("Hello"))
-SILENT = SERVERS.enter_context(FaultyServer(faults={"hang": 1.0}))
-BROKEN = SERVERS.enter_context(FaultyServer(faults={"401": 1.0}))
-atexit.register(SERVERS.close)
-
-
-def model_apis(server):
-    common = {"name": "t", "model": "m", "api_key": "none"}
-    return {
-        "openai": OpenAI(provider="openai", base_url=server.url, **common),
-        "openai, responses": OpenAI(provider="openai", base_url=server.url, api="responses", **common),
-        "azure": Azure(provider="azure", endpoint=server.origin, **common),
-        "anthropic": Anthropic(provider="anthropic", base_url=server.origin, **common),
-        "gemini": Gemini(provider="gemini", base_url=server.origin, **common),
-        "ollama": Compatible(provider="ollama", base_url=server.url, **common),
-    }
-
-
-ANSWERING = {
-    **model_apis(HELLO),
-    "mock": Mock(name="t", provider="mock"),
-    "mock with a delay": Mock(name="t", provider="mock", delay_ms=1.0),
-    "python": PythonTarget(name="t", provider="python", function="agent.py:plain"),
-    "python, async": PythonTarget(name="t", provider="python", function="agent.py:later"),
-    "cli": Cli(name="t", provider="cli", command_template="echo {PROMPT}"),
-    "cli with files": Cli(name="t", provider="cli", command_template="cat {PROMPT_FILE} > {OUTPUT_FILE}"),
-    "coding agent": agent(),
-    "replay": Replay(name="t", provider="replay", source="results.jsonl"),
+# What each coding agent prints when it says Hello.
+EVENTS = {
+    "claude-code": [
+        {"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "Hello"}]}},
+        {"type": "result", "subtype": "success"},
+    ],
+    "codex": [
+        {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "Hello"}},
+        {"type": "turn.completed", "usage": {}},
+    ],
+    "copilot-cli": [
+        {"type": "assistant.message", "data": {"turnId": "1", "content": "Hello"}},
+        {"type": "result", "exitCode": 0},
+    ],
+    "gemini-cli": [{"type": "message", "role": "assistant", "content": "Hello"}, {"type": "result"}],
+    "opencode": [
+        {"type": "text", "part": {"messageID": "m", "text": "Hello"}},
+        {"type": "step_finish", "part": {"reason": "stop"}},
+    ],
+    "pi-coding-agent": [
+        {
+            "type": "message_end",
+            "message": {"role": "assistant", "stopReason": "stop", "content": [{"type": "text", "text": "Hello"}]},
+        }
+    ],
 }
-WAITING = {
-    **model_apis(SILENT),
-    "mock": Mock(name="t", provider="mock", delay_ms=60_000.0),
-    "python": PythonTarget(name="t", provider="python", function="agent.py:stuck"),
-    "python, async": PythonTarget(name="t", provider="python", function="agent.py:never"),
-    "cli": Cli(name="t", provider="cli", command_template="sleep 60 & sleep 60"),
-    "coding agent": agent(WAITS="yes"),
+
+# Settings of the providers that are neither a model API nor a coding agent: answering, waiting, failing.
+PROGRAMS = {
+    "mock": ({}, {"delay_ms": 60_000.0}, {"fault_rate": 1.0}),
+    "python": ({"function": "agent.py:plain"}, {"function": "agent.py:stuck"}, {"function": "agent.py:broken"}),
+    "cli": (
+        {"command_template": "echo {PROMPT}"},
+        {"command_template": "sleep 60 & sleep 60"},
+        {"command_template": "exit 1"},
+    ),
+    "replay": ({"source": "results.jsonl"}, None, {"source": "others.jsonl"}),
 }
-FAILING = {
-    **{name: (target, "auth") for name, target in model_apis(BROKEN).items()},
-    "mock": (Mock(name="t", provider="mock", fault_rate=1.0), "server"),
-    "python": (PythonTarget(name="t", provider="python", function="agent.py:broken"), "process"),
-    "cli": (Cli(name="t", provider="cli", command_template="exit 1"), "process"),
-    "coding agent": (agent(FAILS="yes"), "process"),
-    "replay": (Replay(name="t", provider="replay", source="others.jsonl"), "invalid_response"),
+VARIANTS = {
+    "openai, responses": ("openai", {"api": "responses"}),
+    "mock with a delay": ("mock", {"delay_ms": 1.0}),
+    "python, async": ("python", {"function": "agent.py:later"}),
+    "cli with files": ("cli", {"command_template": "cat {PROMPT_FILE} > {OUTPUT_FILE}"}),
 }
+ERRORS = {"mock": "server", "replay": "invalid_response"}
+
+# Their packages speak to other servers, load models, or are tested with addresses of their own.
+ELSEWHERE = {"pydantic_ai", "bedrock", "cohere", "huggingface", "sentence-transformers", "http"}
+
+PROVIDERS = [name for name in TARGETS.names() if name not in ELSEWHERE]
+ROWS = {**{name: (name, {}) for name in PROVIDERS}, **VARIANTS}
+ANSWERING, WAITING, FAILING = range(3)
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """Model servers that answer, hang, and refuse every key."""
+    with ExitStack() as stack:
+        faults = ((), {"hang": 1.0}, {"401": 1.0})
+        yield [stack.enter_context(FaultyServer("Hello", faults=each)) for each in faults]
+
+
+@pytest.fixture
+def made(servers):
+    """Builds a target of a provider that answers, waits or fails."""
+
+    def make(row, behaviour):
+        provider, more = ROWS[row]
+        kind = TARGETS.find(provider)
+        if issubclass(kind, ModelApi):
+            server = servers[behaviour]
+            address = server.origin if provider in ("azure", "anthropic", "gemini") else server.url
+            field = "endpoint" if provider == "azure" else "base_url"
+            settings = {"model": "m", "api_key": "none", field: address}
+        elif issubclass(kind, CodingAgent):
+            env = ({}, {"WAITS": "yes"}, {"FAILS": "yes"})[behaviour]
+            settings = {"executable": f"./{provider}/agent.sh", "env": env}
+        else:
+            settings = PROGRAMS[provider][behaviour]
+        return kind(name="t", provider=provider, **{**settings, **(more if behaviour == ANSWERING else {})})
+
+    return make
 
 
 @pytest.fixture
 def home(tmp_path):
     (tmp_path / "agent.py").write_text(AGENT)
-    (tmp_path / "agent.sh").write_text(PROGRAM)
-    (tmp_path / "agent.sh").chmod(0o755)
+    for name, events in EVENTS.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+        (tmp_path / name / "agent.sh").write_text(PROGRAM)
+        (tmp_path / name / "agent.sh").chmod(0o755)
     for name, id in {"results.jsonl": "one", "others.jsonl": "two"}.items():
         (tmp_path / name).write_text(json.dumps({"eval_id": id, "target": "t", "candidate_answer": "Hello"}) + "\n")
     return Home(str(tmp_path), Environment())
 
 
-@pytest.fixture(params=ANSWERING.values(), ids=ANSWERING)
-def target(request):
-    return request.param
+@pytest.fixture(params=ROWS)
+def target(request, made):
+    return made(request.param, ANSWERING)
+
+
+@pytest.fixture(params=[name for name in PROVIDERS if name != "replay"])
+def waiting(request, made):
+    return made(request.param, WAITING)
+
+
+def test_every_provider_of_the_registry_is_in_this_suite():
+    others = {name for name in PROVIDERS if not issubclass(TARGETS.find(name), ModelApi | CodingAgent)}
+    assert others == set(PROGRAMS)
+    assert {name for name in PROVIDERS if issubclass(TARGETS.find(name), CodingAgent)} == set(EVENTS)
 
 
 def question(timeout_s=30.0):
@@ -204,13 +240,12 @@ def test_it_answers_in_another_process_from_its_settings_alone(target, home, tmp
     assert (ended.stdout, ended.stderr) == (b"Hello\n", b"")
 
 
-@pytest.mark.parametrize("target", WAITING.values(), ids=WAITING)
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="counts processes in /proc")
-def test_a_cancelled_call_ends_and_leaves_no_process_behind(target, home):
+def test_a_cancelled_call_ends_and_leaves_no_process_behind(waiting, home):
     before = set(children())
 
     async def cancelled():
-        responder = target.open(home)
+        responder = waiting.open(home)
         call = asyncio.ensure_future(responder.respond(question()))
         await asyncio.sleep(0.03)
         call.cancel()
@@ -223,10 +258,9 @@ def test_a_cancelled_call_ends_and_leaves_no_process_behind(target, home):
     assert asyncio.run(cancelled()) == set()
 
 
-@pytest.mark.parametrize("target", WAITING.values(), ids=WAITING)
-def test_a_call_that_takes_too_long_is_a_timeout(target, home):
+def test_a_call_that_takes_too_long_is_a_timeout(waiting, home):
     async def timed_out():
-        responder = target.open(home)
+        responder = waiting.open(home)
         try:
             with pytest.raises(TargetFailure) as failed:
                 await responder.respond(question(0.03))
@@ -237,8 +271,11 @@ def test_a_call_that_takes_too_long_is_a_timeout(target, home):
     assert asyncio.run(timed_out()) == "timeout"
 
 
-@pytest.mark.parametrize(("target", "error_class"), FAILING.values(), ids=FAILING)
-def test_a_failure_has_its_class_and_travels(target, error_class, home):
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_failure_has_its_class_and_travels(provider, made, home):
+    target = made(provider, FAILING)
+    error_class = "auth" if isinstance(target, ModelApi) else ERRORS.get(provider, "process")
+
     async def failed():
         responder = target.open(home)
         try:
@@ -253,11 +290,9 @@ def test_a_failure_has_its_class_and_travels(target, error_class, home):
     assert failure.message
 
 
-@pytest.mark.parametrize(
-    "kind", sorted({type(target) for target in ANSWERING.values()}, key=lambda kind: kind.__name__)
-)
-def test_settings_are_checked_without_the_machinery_of_runs(kind):
+@pytest.mark.parametrize("module", sorted({TARGETS.find(name).__module__ for name in PROVIDERS}))
+def test_settings_are_checked_without_the_machinery_of_runs(module):
     heavy = "asyncio", "subprocess", "concurrent.futures", "tempfile"
-    code = f"import sys, {kind.__module__}; print(*set(sys.modules) & set({heavy!r}))"
+    code = f"import sys, {module}; print(*set(sys.modules) & set({heavy!r}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.split() == []

@@ -66,6 +66,9 @@ class PydanticAi(ModelApi, frozen=True, kw_only=True):
     """
 
     prefix: ClassVar[str] = ""
+    key_variable: ClassVar[str] = ""
+    """The vendor's variable, which may be in the nearest `.env`: the package does not read that."""
+
     base_url: str | None = None
     api_key: str | None = None
 
@@ -86,8 +89,13 @@ class PydanticAi(ModelApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """The model, ready to be asked. Importing the package takes seconds."""
-        package = _imported("pydantic_ai.models", self)
-        given = given_only({"base_url": self.base_url, "api_key": self.api_key, **self.provider_settings(home)})
+        try:
+            package = import_module("pydantic_ai.models")  # late: it takes a second or more
+        except ImportError:
+            headline = f"Target '{self.name}' needs a package that is not installed"
+            raise UsageError(headline, hint=INSTALL) from None
+        key = own_key(self, home, self.key_variable) if self.key_variable else self.api_key
+        given = given_only({"base_url": self.base_url, "api_key": key, **self.provider_settings(home)})
         try:
             model = package.infer_model(f"{self.prefix}{self.model}", lambda name: self._provider(name, given))
         except ImportError as error:
@@ -149,10 +157,7 @@ class Cohere(PydanticAi, frozen=True, kw_only=True):
 
     prefix: ClassVar[str] = "cohere:"
     price_list_name: ClassVar[str | None] = "cohere"
-
-    def provider_settings(self, home: str) -> dict[str, Any]:
-        """The key, which may stand in the nearest `.env`: the package does not read that."""
-        return {"api_key": own_key(self, home, "CO_API_KEY")}
+    key_variable: ClassVar[str] = "CO_API_KEY"
 
 
 class HuggingFace(PydanticAi, frozen=True, kw_only=True):
@@ -162,10 +167,7 @@ class HuggingFace(PydanticAi, frozen=True, kw_only=True):
     """
 
     prefix: ClassVar[str] = "huggingface:"
-
-    def provider_settings(self, home: str) -> dict[str, Any]:
-        """The key, which may stand in the nearest `.env`: the package does not read that."""
-        return {"api_key": own_key(self, home, "HF_TOKEN")}
+    key_variable: ClassVar[str] = "HF_TOKEN"
 
 
 class _PydanticModel:
@@ -254,14 +256,6 @@ class _PydanticModel:
         return self._messages.ImageUrl(value) if media.is_image else self._messages.DocumentUrl(value)
 
 
-def _imported(module: str, settings: ModelApi) -> Any:
-    try:
-        return import_module(module)  # late: the package takes a second or more to import
-    except ImportError:
-        headline = f"Target '{settings.name}' needs a package that is not installed"
-        raise UsageError(headline, hint=INSTALL) from None
-
-
 def _is_of_aws(error: Exception) -> bool:
     """Whether AWS's client raised it, whose errors the package hands on; its module is not imported to ask."""
     return any(kind.__name__ == "BotoCoreError" for kind in type(error).__mro__)
@@ -302,19 +296,10 @@ def _parameters(settings: PydanticAi, model: Any) -> Any:
     functions = [function_of(tool) for tool in settings.tools]
     if None in functions:
         raise UsageError(f"Target '{settings.name}': a tool must be a function with 'name' and 'parameters'")
+    names = {"name": "name", "description": "description", "parameters_json_schema": "parameters", "strict": "strict"}
     defined = [
-        tools.ToolDefinition(
-            **given_only(
-                {
-                    "name": function.name,
-                    "description": function.description,
-                    "parameters_json_schema": function.parameters,
-                    "strict": function.strict,
-                }
-            )
-        )
+        tools.ToolDefinition(**given_only({name: getattr(function, field) for name, field in names.items()}))
         for function in functions
-        if function is not None
     ]
     form = _output(answer_format(settings.response_format), model)
     return import_module("pydantic_ai.models").ModelRequestParameters(function_tools=defined, **form)

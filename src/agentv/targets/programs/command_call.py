@@ -92,7 +92,8 @@ class CommandResponder:
         }
         with self._scratch() as scratch:
             if "PROMPT_FILE" in self._template.names:
-                values["PROMPT_FILE"] = _write(scratch, "prompt.txt", values["PROMPT"].encode())
+                values["PROMPT_FILE"] = os.path.join(scratch, "prompt.txt")
+                Path(values["PROMPT_FILE"]).write_bytes(values["PROMPT"].encode())
             text = await self._run(values, scratch, request.files, self._cwd(request), request.timeout_s)
         # A shell takes the newlines at the end off what a command prints; so do we.
         return response_from_text(text.rstrip("\r\n"))
@@ -113,16 +114,23 @@ class CommandResponder:
         values = {"PROMPT": "", "GUIDELINES": first.guidelines, "EVAL_ID": "batch", "ATTEMPT": str(first.attempt)}
         with self._scratch() as scratch:
             if "PROMPT_FILE" in self._template.names:
+                values["PROMPT_FILE"] = os.path.join(scratch, "prompts.jsonl")
                 lines = b"".join(to_json(_question(request)) + b"\n" for request in requests)
-                values["PROMPT_FILE"] = _write(scratch, "prompts.jsonl", lines)
+                Path(values["PROMPT_FILE"]).write_bytes(lines)
             longest = max(request.timeout_s for request in requests)
             try:
                 text = await self._run(values, scratch, files, self._cwd(first), longest)
             except TargetFailure as failure:
-                return {request.case.id: _again(failure) for request in requests}
+                # One for each case: an exception that is raised many times would gather the traceback of each.
+                return {each.case.id: TargetFailure(failure.error_class, failure.message) for each in requests}
         share_ms = (time.perf_counter() - started) * 1000 / len(requests)
         answers, complaints = _read_lines(text, share_ms)
-        return {id: answers.get(id) or _missing(id, complaints) for id in (request.case.id for request in requests)}
+        why = f" ({'; '.join(complaints[:3])})" if complaints else ""
+        missing = "The output of the command has no line for "
+        return {
+            id: answers.get(id) or TargetFailure("invalid_response", f"{missing}'{id}'{why}")
+            for id in (request.case.id for request in requests)
+        }
 
     async def aclose(self) -> None:
         """Ends a health check that is still running; commands end with the calls that wait for them."""
@@ -202,12 +210,6 @@ def _question(request: Request) -> dict[str, Any]:
     }
 
 
-def _write(folder: str, name: str, content: bytes) -> str:
-    path = os.path.join(folder, name)
-    Path(path).write_bytes(content)
-    return path
-
-
 def _read(path: str, ended: Ended) -> str:
     try:
         if os.path.getsize(path) > MAX_OUTPUT_BYTES:
@@ -252,16 +254,6 @@ def _outcome(data: dict[str, Any], share_ms: float) -> Outcome:
     if response.duration_ms is None:
         return msgspec.structs.replace(response, duration_ms=round(share_ms, 3))
     return response
-
-
-def _missing(id: str, complaints: list[str]) -> TargetFailure:
-    why = f" ({'; '.join(complaints[:3])})" if complaints else ""
-    return TargetFailure("invalid_response", f"The output of the command has no line for '{id}'{why}")
-
-
-def _again(failure: TargetFailure) -> TargetFailure:
-    # An exception that is raised for many cases would gather the traceback of each.
-    return TargetFailure(failure.error_class, failure.message)
 
 
 def _get(url: str, timeout_s: float) -> str:
