@@ -79,11 +79,13 @@ class LiveJobs:
         return last[2]
 
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
-        trials = self._trials_of(case)
+        trials, counts = self._trials_of(case), self.counts(case)
+        if trials == 1 and not case.prompts:  # the common case
+            return [Job(case, target, None, 1, fingerprint) for target in counts]
         prompts: list[str | None] = [prompt.id for prompt in case.prompts] or [None]
         return [
             Job(case, target, prompt, trial, fingerprint)
-            for target in self.counts(case)
+            for target in counts
             for prompt in prompts
             for trial in range(1, trials + 1)
         ]

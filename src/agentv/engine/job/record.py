@@ -47,20 +47,23 @@ def failed(answer: Answer, failure: TargetFailure) -> JobOutcome:
 
 def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
     """Return the record of a job."""
-    answer, grade, results = outcome.answer, outcome.grade, outcome.results
-    case = job.case
+    answer, grade, results, case = outcome.answer, outcome.grade, outcome.results, job.case
+    origin = case.place.origin
     if len(results) == 1:  # the common case: nothing to merge
-        hits, misses = results[0].hits, results[0].misses
+        found = results[0]
+        hits, misses = found.hits, found.misses
+        reasoning = f"{found.name}: {found.reasoning}" if found.reasoning else None
     else:
-        hits = tuple(hit for result in results for hit in result.hits)
-        misses = tuple(miss for result in results for miss in result.misses)
+        hits = tuple([hit for result in results for hit in result.hits])
+        misses = tuple([miss for result in results for miss in result.misses])
+        reasoning = " | ".join([f"{each.name}: {each.reasoning}" for each in results if each.reasoning]) or None
     return Result(
         schema_version=SCHEMA_VERSION,
         timestamp=now(),
         run_id=run_id,
         eval_id=case.id,
-        dataset=case.dataset,
-        dataset_path=case.path,
+        dataset=origin.dataset,
+        dataset_path=origin.path,
         conversation_id=case.conversation_id,
         target=job.target,
         prompt=job.prompt,
@@ -71,7 +74,7 @@ def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
         partial_score=grade.partial_score,
         hits=hits,
         misses=misses,
-        reasoning=" | ".join([f"{each.name}: {each.reasoning}" for each in results if each.reasoning]) or None,
+        reasoning=reasoning,
         candidate_answer=outcome.text,
         output_messages=outcome.messages,
         evaluator_results=results,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -21,7 +20,7 @@ from agentv.engine.job.request import Question
 from agentv.engine.job.spec import MOST_AT_ONCE, RunSpec
 from agentv.engine.job.trace import summarise_trace
 from agentv.engine.job.workspace import JobWorkspace, Workspaces
-from agentv.engine.scoring.grading import failed_result, grade
+from agentv.engine.scoring.grading import Grade, failed_result, grade
 from agentv.engine.scoring.scorer import Answerer, Scorer
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.executors.base import Limits
@@ -38,6 +37,7 @@ from agentv.settings.environment import environment_of
 from agentv.support.transform import apply_transform
 
 Checks = list[tuple[EvaluatorSpec, EvaluatorResult]]
+Results = list[EvaluatorResult | None]
 
 
 class JobContext:
@@ -115,13 +115,8 @@ async def run_job(job: Job, context: JobContext) -> Result:
             target = context.targets.get(job.target)
             workspace = request.job_workspace = context.workspaces.of(job, target.settings)
             answer = await live_answer(job, request, target, context)
-        if answer.failure is not None:
-            outcome = failed(answer, answer.failure)
-        else:
-            scoring = _Scoring(job, answer, context)
-            if scoring.is_waiting:
-                await scoring.wait()
-            outcome = scoring.outcome()
+        scored = _scored_at_once(job, answer, context)
+        outcome = scored if isinstance(scored, JobOutcome) else await _scored(job, answer, context, *scored)
         result = make_record(job, outcome, context.spec.run_id)
         if context.traces is not None and job.answer is None:
             context.traces.write_trace(job, answer, result)
@@ -133,61 +128,53 @@ async def run_job(job: Job, context: JobContext) -> Result:
     return msgspec.structs.replace(result, file_changes=workspace.changes, error=result.error or problem)
 
 
-class _Scoring:
-    """The evaluators of one job at work. Those that need not wait have scored when it is made."""
+def _scored_at_once(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tuple[Judgement, Results]:
+    """Return the outcome of a job where nothing has to be waited for, which costs more than a check does.
 
-    def __init__(self, job: Job, answer: Answer, context: JobContext) -> None:
-        given = context.spec.evaluators
-        self._job, self._answer, self._context = job, answer, context
-        self._specs = job.case.evaluators if given is None else given
-        self._verdicts = context.verdicts_of(job)
-        self._has_turns = bool(answer.replies) and given is None
-        self._problem: TargetFailure | None = None
-        self._results: list[EvaluatorResult | None] = []
-        response = answer.response
-        assert response is not None
-        try:
-            text = answer.text
-            self._text = text if text is not None else _transformed(response, job, context)
-        except ValueError as error:
-            self._problem = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
-            return
-        self._judgement = judgement = _judgement(answer, response, self._text, context)
-        score, kept = context.scorer.score_plainly, answer.kept
-        for spec in self._specs:
-            known = kept.get(spec.name) if kept else None
-            self._results.append(known or score(spec, judgement, self._verdicts))
+    Otherwise return the results so far, None for those of evaluators that wait.
+    """
+    if answer.failure is not None:
+        return failed(answer, answer.failure)
+    response, given = answer.response, context.spec.evaluators
+    assert response is not None
+    try:
+        text = answer.text if answer.text is not None else _transformed(response, job, context)
+    except ValueError as error:
+        failure = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
+        bare = Answer(request=answer.request, response=None, attempts=answer.attempts, conversation=answer.conversation)
+        return failed(bare, failure)
+    judgement = _judgement(answer, response, text, context)
+    score, verdicts, kept = context.scorer.score_plainly, context.verdicts_of(job), answer.kept
+    specs = job.case.evaluators if given is None else given
+    found = [(kept.get(spec.name) if kept else None) or score(spec, judgement, verdicts) for spec in specs]
+    results = [result for result in found if result is not None]
+    if len(results) < len(found) or (answer.replies and given is None):
+        return judgement, found
+    return _outcome(answer, judgement, tuple(results), grade(results, specs, verdicts), context)
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether something has to be waited for: judges, programs, the checks of turns."""
-        return self._problem is None and (self._has_turns or None in self._results)
 
-    async def wait(self) -> None:
-        """Run what has to be waited for."""
-        job, context = self._job, self._context
-        waiting = [spec for spec, result in zip(self._specs, self._results, strict=True) if result is None]
-        if self._has_turns:
-            checks = await _check_turns(job, self._answer, context)
-        if waiting:
-            found = iter(await context.scorer.score_all(waiting, self._judgement, _answerer(job, context)))
-            self._results = [result or next(found) for result in self._results]
-        if self._has_turns:
-            self._specs = (*(spec for spec, _ in checks), *self._specs)
-            self._results = [*(result for _, result in checks), *self._results]
+async def _scored(job: Job, answer: Answer, context: JobContext, judgement: Judgement, results: Results) -> JobOutcome:
+    """Return the outcome of a job, with the evaluators that have to be waited for."""
+    given = context.spec.evaluators
+    specs = job.case.evaluators if given is None else given
+    checks = await _check_turns(job, answer, context) if answer.replies and given is None else []
+    waiting = [spec for spec, result in zip(specs, results, strict=True) if result is None]
+    found = iter(await context.scorer.score_all(waiting, judgement, _answerer(job, context)) if waiting else ())
+    checks += [(spec, result or next(found)) for spec, result in zip(specs, results, strict=True)]
+    scored = tuple(result for _, result in checks)
+    graded = grade(scored, [spec for spec, _ in checks], context.verdicts_of(job))
+    return _outcome(answer, judgement, scored, graded, context)
 
-    def outcome(self) -> JobOutcome:
-        """Return how the job ended."""
-        answer, response = self._answer, self._answer.response
-        assert response is not None
-        if self._problem is not None:
-            bare = Answer(
-                request=answer.request, response=None, attempts=answer.attempts, conversation=answer.conversation
-            )
-            return failed(bare, self._problem)
-        results = tuple(result for result in self._results if result is not None)
-        messages = _messages(response, self._text, self._context.spec.include_trace)
-        return JobOutcome(answer, grade(results, self._specs, self._verdicts), results, self._text, messages)
+
+def _outcome(
+    answer: Answer, judgement: Judgement, results: tuple[EvaluatorResult, ...], graded: Grade, context: JobContext
+) -> JobOutcome:
+    text, messages = judgement.candidate_answer, judgement.response.messages
+    # The record keeps messages that say more than the answer's text.
+    is_text = len(messages) == 1 and messages[0].content == text and not messages[0].tool_calls
+    if is_text and not context.spec.include_trace:
+        return JobOutcome(answer, graded, results, text)
+    return JobOutcome(answer, graded, results, text, tuple(map(message_to_data, messages)))
 
 
 async def _check_turns(job: Job, answer: Answer, context: JobContext) -> Checks:
@@ -246,10 +233,3 @@ def _judgement(answer: Answer, response: Response, text: str, context: JobContex
     )
     judgement.has_trace = answer.has_trace or not whole
     return judgement
-
-
-def _messages(response: Response, text: str, always: bool) -> tuple[dict[str, Any], ...]:
-    """Return the messages for the record, when they say more than the answer's text, or always."""
-    messages = response.messages
-    is_text = len(messages) == 1 and messages[0].content == text and not messages[0].tool_calls
-    return () if is_text and not always else tuple(map(message_to_data, messages))
