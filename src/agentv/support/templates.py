@@ -37,12 +37,12 @@ def names_in(text: str) -> frozenset[str]:
         raise TemplateProblem(first_line(error)) from None
 
 
-def render(text: str, values: Mapping[str, Any]) -> str:
+def render(text: str, values: Mapping[str, Any], engine: minijinja.Environment | None = None) -> str:
     """Strings go in as they are, null as nothing, everything else as compact JSON. Raises TemplateProblem."""
     import minijinja  # late: as above
 
     try:
-        return environment().render_str(text, **values)
+        return (engine or environment()).render_str(text, **values)
     except minijinja.TemplateError as error:
         raise TemplateProblem(first_line(error)) from None
 

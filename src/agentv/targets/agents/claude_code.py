@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 from agentv.model.response import Response
 from agentv.model.result import TokenUsage
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation
-from agentv.targets.agents.events import Event, NoAnswer, Transcript, UsageKeys, added, failure_of, text_of, usage
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, failure_of, text_of, usage
+from agentv.targets.apis.model_api import UsageFields
 
-_MODEL_KEYS = UsageKeys(
-    "inputTokens", "outputTokens", "cacheReadInputTokens", "", "cacheCreationInputTokens", cached_apart=True
-)
-_USAGE_KEYS = UsageKeys(
-    "input_tokens", "output_tokens", "cache_read_input_tokens", "", "cache_creation_input_tokens", cached_apart=True
-)
+_CACHE = "cacheReadInputTokens", "cacheCreationInputTokens"
+_OF_MODEL = UsageFields(("inputTokens", *_CACHE), ("outputTokens",), _CACHE[0], cache_write=_CACHE[1])
+_CACHED = "cache_read_input_tokens", "cache_creation_input_tokens"
+_OF_ALL = UsageFields(("input_tokens", *_CACHED), ("output_tokens",), _CACHED[0], cache_write=_CACHED[1])
 
 
 class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
@@ -97,8 +96,8 @@ def _usage(result: dict[str, Any]) -> TokenUsage | None:
     """All models together, as the cost is: a small one may have helped. Cached tokens are counted apart there."""
     models = result.get("modelUsage")
     if isinstance(models, dict) and models:
-        return added(usage(each, _MODEL_KEYS) for each in models.values())
-    return usage(result.get("usage"), _USAGE_KEYS)
+        return added(usage(each, _OF_MODEL) for each in models.values())
+    return usage(result.get("usage"), _OF_ALL)
 
 
 def _complaint(result: dict[str, Any]) -> str:

@@ -7,13 +7,18 @@ from typing import Any, ClassVar
 
 from agentv.model.response import Response
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation
-from agentv.targets.agents.events import Event, NoAnswer, Transcript, UsageKeys, failure_of, usage
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, failure_of, usage
+from agentv.targets.apis.model_api import UsageFields
 
 _OUTSIDE_THE_INPUT = frozenset(
     {"id", "type", "status", "aggregated_output", "exit_code", "result", "error", "server", "tool", "arguments"}
 )
-_USAGE = UsageKeys(
-    "input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens", "cache_write_input_tokens"
+_USAGE = UsageFields(
+    ("input_tokens",),
+    ("output_tokens",),
+    "cached_input_tokens",
+    "reasoning_output_tokens",
+    "cache_write_input_tokens",
 )
 
 

@@ -11,15 +11,15 @@ from agentv.targets.agents.events import (
     Event,
     NoAnswer,
     Transcript,
-    UsageKeys,
     added,
     failure_of,
     milliseconds,
     number,
     usage,
 )
+from agentv.targets.apis.model_api import UsageFields
 
-_USAGE = UsageKeys("inputTokens", "outputTokens", "cacheReadTokens", "reasoningTokens", "cacheWriteTokens")
+_USAGE = UsageFields(("inputTokens",), ("outputTokens",), "cacheReadTokens", "reasoningTokens", "cacheWriteTokens")
 
 
 class CopilotCli(CodingAgent, frozen=True, kw_only=True):

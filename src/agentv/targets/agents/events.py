@@ -15,6 +15,7 @@ from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, StreamLog, TargetFailure
 from agentv.model.result import ErrorClass, TokenUsage
 from agentv.targets.apis.api_errors import error_class_of, meant_status
+from agentv.targets.apis.model_api import UsageFields, amount, read_usage
 
 _STATUS = re.compile(r"(?:status|HTTP|Error|code)\W{0,4}\b([45]\d\d)\b|^\W*([45]\d\d)\b", re.IGNORECASE)
 _WORDS_BEFORE_A_STATUS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
@@ -145,37 +146,17 @@ def number(data: Any, key: str) -> int:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else 0
 
 
-def amount(value: Any) -> float | None:
-    """An amount of money in an event; None for anything that is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        return None
-    return float(value)
-
-
 def word(value: Any) -> str | None:
     """A name in an event; None for anything that is none."""
     return value if isinstance(value, str) else None
 
 
-class UsageKeys(NamedTuple):
-    """The names of an agent's token counts; with `cached_apart`, input does not include what a cache gave or took."""
-
-    input: str
-    output: str
-    cached: str
-    reasoning: str = ""
-    cache_write: str = ""
-    cached_apart: bool = False
-
-
-def usage(reported: Any, keys: UsageKeys) -> TokenUsage | None:
+def usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
     """Token usage; None where nothing was counted."""
-    input, output, cached, reasoning, cache_write = (number(reported, key) for key in keys[:5])
-    if keys.cached_apart:
-        input += cached + cache_write
-    return (
-        TokenUsage(input, output, cached or None, reasoning or None, cache_write or None) if input or output else None
-    )
+    found = read_usage(reported, fields)
+    if found is None or not (found.input or found.output):
+        return None
+    return msgspec.structs.replace(found, cached=found.cached or None)
 
 
 def added(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:

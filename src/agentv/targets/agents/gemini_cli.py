@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 from agentv.model.response import Response
 from agentv.model.values import to_json
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, prefixed
-from agentv.targets.agents.events import Event, NoAnswer, Transcript, UsageKeys, failure_of, milliseconds, usage
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, failure_of, milliseconds, usage
+from agentv.targets.apis.model_api import UsageFields
 
-_USAGE = UsageKeys("input_tokens", "output_tokens", "cached")
+_USAGE = UsageFields(("input_tokens",), ("output_tokens",), "cached")
 
 
 class GeminiCli(CodingAgent, frozen=True, kw_only=True):

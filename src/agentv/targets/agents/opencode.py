@@ -6,22 +6,27 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from agentv.model.response import Response
-from agentv.model.result import TokenUsage
 from agentv.model.values import to_json
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, keys_of, prefixed
 from agentv.targets.agents.events import (
     Event,
     NoAnswer,
     Transcript,
-    UsageKeys,
     added,
-    amount,
     failure_of,
     number,
     usage,
 )
+from agentv.targets.apis.model_api import UsageFields, amount
 
-_USAGE = UsageKeys("input", "output", "cached", "reasoning", "cache_write", cached_apart=True)
+_USAGE = UsageFields(
+    # What was cached and what was thought is counted apart.
+    ("input", "cache.read", "cache.write"),
+    ("output", "reasoning"),
+    "cache.read",
+    "reasoning",
+    "cache.write",
+)
 
 
 class OpenCode(CodingAgent, frozen=True, kw_only=True):
@@ -81,7 +86,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
                 _tool(transcript, part, at_ms)
             elif kind == "step_finish":
                 known["stop_reason"] = part.get("reason")
-                usages.append(_usage(part.get("tokens")))
+                usages.append(usage(part.get("tokens"), _USAGE))
                 costs.append(part.get("cost"))
         if not ended:
             raise NoAnswer("opencode ended in the middle of a step")
@@ -99,11 +104,3 @@ def _tool(transcript: Transcript, part: dict[str, Any], at_ms: float) -> None:
         output = state.get("error") if refused else state.get("output")
         failed = refused or number(state.get("metadata"), "exit") > 0
         transcript.output(id, output, at_ms, failed=failed, duration_ms=took)
-
-
-def _usage(tokens: Any) -> TokenUsage | None:
-    """Tokens of one step; those that were cached, and those of reasoning, are counted apart there."""
-    cache = tokens.get("cache") if isinstance(tokens, dict) else None
-    output = number(tokens, "output") + number(tokens, "reasoning")
-    flat = {"cached": number(cache, "read"), "cache_write": number(cache, "write")}
-    return usage({**tokens, **flat, "output": output}, _USAGE) if isinstance(tokens, dict) else None

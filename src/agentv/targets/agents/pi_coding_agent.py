@@ -11,16 +11,15 @@ from agentv.targets.agents.events import (
     Event,
     NoAnswer,
     Transcript,
-    UsageKeys,
     added,
-    amount,
     failure_of,
     text_of,
     usage,
 )
+from agentv.targets.apis.model_api import UsageFields, amount
 
 _DEFAULT_PROVIDER = "google"
-_USAGE = UsageKeys("input", "output", "cacheRead", "", "cacheWrite", cached_apart=True)
+_USAGE = UsageFields(("input", "cacheRead", "cacheWrite"), ("output",), "cacheRead", cache_write="cacheWrite")
 
 
 class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from agentv.targets.apis.model_api import (
     AnswerError,
     UsageFields,
     WireApi,
+    amount,
     content_with,
     decoded,
     effort_of,
@@ -133,10 +134,12 @@ def read_completion(body: bytes, _: Request) -> Response:
     if message is None:
         raise AnswerError("The answer has no message")
     usage = completion.usage if isinstance(completion.usage, dict) else {}
+    cost = usage.get("cost")
     return Response(
         messages=(spoken(_text(message.content), tuple(_tool_calls(message))),),
         usage=read_usage(usage, _USAGE if usage.get("prompt_tokens_details") else _USAGE_WITHOUT_DETAILS),
-        cost_usd=_cost(usage.get("cost")),
+        # Some gateways report the cost part by part, with the sum.
+        cost_usd=amount(cost.get("total_cost") if isinstance(cost, dict) else cost),
         id=completion.id,
         model=completion.model,
         stop_reason=choice.finish_reason,
@@ -212,14 +215,6 @@ def _media(media: Media) -> dict[str, Any]:
     if media.is_image:
         return {"type": "image_url", "image_url": {"url": media.address}}
     return {"type": "file", "file": {"filename": media.file_name, "file_data": media.address}}
-
-
-def _cost(told: Any) -> float | None:
-    """What a gateway says that the call cost; some say it part by part, with the sum."""
-    cost = told.get("total_cost") if isinstance(told, dict) else told
-    if isinstance(cost, bool) or not isinstance(cost, int | float):
-        return None
-    return float(cost) if cost >= 0 else None
 
 
 def _text(content: Any) -> str:

@@ -190,6 +190,13 @@ def _count(reported: Any, path: str) -> int | None:
     return count
 
 
+def amount(value: Any) -> float | None:
+    """An amount of money as reported; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        return None
+    return float(value)
+
+
 def answered_something(response: Response) -> Response:
     """The response, if there is anything in it or the model ended it so. Raises TargetFailure.
 

@@ -15,11 +15,11 @@ from agentv.model.message import Message
 from agentv.model.response import Request, Responder, Response
 from agentv.model.values import to_json
 from agentv.support.json_values import MISSING, steps_of, value_at
+from agentv.support.templates import TemplateProblem
 from agentv.targets.programs.request_templates import (
     NAMES,
-    RenderError,
     is_template,
-    names_in,
+    names_used,
     render_address,
     render_data,
     render_text,
@@ -89,7 +89,7 @@ class HttpResponder:
         self._body = _body(settings)
         self._path = settings.response_path
         self._rendered_headers = {name: value for name, value in settings.headers.items() if is_template(value)}
-        self._names = names_in([self._url, self._body, self._rendered_headers])
+        self._names = names_used([self._url, self._body, self._rendered_headers])
         fixed = {name: value for name, value in settings.headers.items() if name not in self._rendered_headers}
         is_typed = "content-type" in {name.lower() for name in settings.headers}
         headers = fixed if self._body is None or is_typed else _typed(self._body) | fixed
@@ -122,7 +122,7 @@ class HttpResponder:
                 name: _CONTROL.sub(" ", render_text(text, names)) for name, text in self._rendered_headers.items()
             }
             body = None if self._body is None else _encoded(self._body, names)
-        except RenderError as error:
+        except TemplateProblem as error:
             raise self._client.failure("invalid_response", f"The request cannot be made: {error}") from None
         return url, headers, body
 

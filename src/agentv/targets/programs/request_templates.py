@@ -12,7 +12,7 @@ from agentv.model.message import message_to_data
 from agentv.model.response import Request
 from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.environment import REFERENCE
-from agentv.support.templates import as_text, environment, first_line
+from agentv.support.templates import TemplateProblem, as_text, environment, names_in, render
 
 if TYPE_CHECKING:
     import minijinja
@@ -33,10 +33,6 @@ NAMES: dict[str, Callable[[Request], Any]] = {
 _ONE_NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.\w+)*)\s*\}\}")
 
 
-class RenderError(Exception):
-    """A template that cannot be rendered for this request."""
-
-
 def is_template(text: str) -> bool:
     """Whether anything in a text is to be rendered."""
     return "{{" in text or "{%" in text
@@ -47,19 +43,19 @@ def template_complaints(field: str, value: Any) -> list[str]:
     return [complaint for text in _texts(value) for complaint in _text_complaints(field, text)]
 
 
-def names_in(value: Any) -> frozenset[str]:
+def names_used(value: Any) -> frozenset[str]:
     """The names that the templates in a setting use."""
-    return frozenset(name for text in _texts(value) for name in environment().undeclared_variables_in_str(text))
+    return frozenset(name for text in _texts(value) for name in names_in(text))
 
 
 def render_text(template: str, names: Mapping[str, Any]) -> str:
-    """Strings go in as they are, null as nothing, everything else as compact JSON."""
-    return _render(environment(), template, names)
+    """Strings go in as they are, null as nothing, everything else as compact JSON. Raises TemplateProblem."""
+    return render(template, names) if is_template(template) else template
 
 
 def render_address(template: str, names: Mapping[str, Any]) -> str:
     """The same, percent-encoded: what is put in can be one part of a path or one value of a query, and no more."""
-    return _render(_address_environment(), template, names)
+    return render(template, names, _address_environment()) if is_template(template) else template
 
 
 def render_data(value: Any, names: Mapping[str, Any]) -> Any:
@@ -87,33 +83,19 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _text_complaints(field: str, text: str) -> list[str]:
-    import minijinja  # late: settings are read by commands that render nothing
-
     try:
-        used = environment().undeclared_variables_in_str(text)
-    except minijinja.TemplateError as error:
-        return [f"'{field}' is no valid template: {first_line(error)}"]
-    unknown = sorted(used - NAMES.keys())
+        unknown = sorted(names_in(text) - NAMES.keys())
+    except TemplateProblem as error:
+        return [f"'{field}' is no valid template: {error}"]
     hint = did_you_mean(unknown[0], NAMES) or f"It can use: {', '.join(NAMES)}" if unknown else ""
     return [f"'{field}' uses '{unknown[0]}', which no request has. {hint}"] if unknown else []
-
-
-def _render(engine: minijinja.Environment, template: str, names: Mapping[str, Any]) -> str:
-    import minijinja
-
-    if not is_template(template):
-        return template
-    try:
-        return engine.render_str(template, **names)
-    except minijinja.TemplateError as error:
-        raise RenderError(first_line(error)) from None
 
 
 def _looked_up(path: str, names: Mapping[str, Any]) -> Any:
     value: Any = names
     for step in path.split("."):
         if not isinstance(value, Mapping) or step not in value:
-            raise RenderError(f"'{path}' is undefined")
+            raise TemplateProblem(f"'{path}' is undefined")
         value = value[step]
     return value
 
