@@ -158,15 +158,8 @@ def _prepared(given: Given, named: dict[str, Any], written: str | None) -> RunPl
     if paths is None:
         cases = GivenCases(_given(dataset), options.selection, warn_caller)
     else:
-        reading = Options(options.allow_outside_files, options.max_line_bytes)
-        cases = case_source(
-            paths,
-            warn=warn_caller,
-            note=_ignore,
-            on_error=options.on_error,
-            options=reading,
-            selection=options.selection,
-        )
+        reading = Options(options.allow_outside_files, options.max_line_bytes, options.on_error)
+        cases = case_source(paths, warn=warn_caller, note=_ignore, options=reading, selection=options.selection)
     targets = () if target is None or isinstance(target, str) else (_target(target),)
     if isinstance(target, str):
         options = msgspec.structs.replace(options, targets=(target,))

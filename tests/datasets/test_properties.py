@@ -21,7 +21,7 @@ from agentv.datasets.case_ids import IdSet, PackedIds
 from agentv.datasets.files import is_guideline
 from agentv.datasets.formats.lines import TOO_LONG, line_batches, open_for_writing
 from agentv.datasets.formats.yaml_parser import YamlError, parse_yaml
-from agentv.datasets.selection import selection
+from agentv.datasets.selection import Selection
 from agentv.model.case import case_to_data
 from agentv.model.values import freeze, to_json
 from agentv.registry import EVALUATORS
@@ -464,7 +464,7 @@ ids = st.lists(st.text(alphabet="abcdef0123", min_size=1, max_size=6), min_size=
 
 
 def chosen(cases, **options):
-    return [case.id for case in selection(**options).apply(cases, lambda: cases)]
+    return [case.id for case in Selection(**options).apply(cases, lambda: cases)]
 
 
 @given(ids=ids, size=st.integers(1, 70), seed=st.integers(0, 99))

@@ -110,10 +110,11 @@ class TestSkipping:
         assert texts[8] == "Skipped a case at line 8 in d.jsonl: Invalid JSON - Expected JSON object, got array"
 
     def test_they_are_counted(self, folder):
+        from agentv.datasets.dataset import Options
         from agentv.datasets.loader import case_source
 
         folder.write("d.jsonl", MIXED)
-        source = case_source("d.jsonl", warn=lambda _: None, note=lambda _: None, on_error="skip")
+        source = case_source("d.jsonl", warn=lambda _: None, note=lambda _: None, options=Options(on_error="skip"))
         assert len(list(source.stream())) == 3
         assert source.sink.skipped == 5
 

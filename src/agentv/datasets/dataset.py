@@ -53,6 +53,7 @@ class Options(msgspec.Struct, frozen=True):
 
     allow_outside_files: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
+    on_error: str = "stop"
 
 
 class Dataset:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
 from agentv.datasets.case_ids import IdSet, PackedIds
 from agentv.datasets.dataset import Dataset, Options, Quiet, Sink
-from agentv.datasets.discovery import find_datasets
-from agentv.datasets.selection import Selection, selection
+from agentv.datasets.discovery import Paths, find_datasets
+from agentv.datasets.selection import Selection
 from agentv.datasets.source import Source
 from agentv.errors import DatasetError, DatasetWarning, UsageError
 from agentv.model.case import EvalCase
 
-OnError = Literal["stop", "skip"]
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _ON_ERROR = ("stop", "skip")
 
 
@@ -111,62 +108,57 @@ def case_source(
     *,
     warn: Callable[[DatasetWarning], None],
     note: Callable[[str], None],
-    on_error: str = "stop",
     options: Options = Options(),
     selection: Selection = Selection(),
 ) -> CaseSource:
-    """Finds the datasets at `path` and puts together what reads them."""
-    if on_error not in _ON_ERROR:
-        raise UsageError(f"on_error must be one of {', '.join(_ON_ERROR)}, got {on_error!r}")
-    sink = Skipping(warn) if on_error == "skip" else Stopping(warn)
+    """Find the datasets at `path`."""
+    if options.on_error not in _ON_ERROR:
+        raise UsageError(f"on_error must be one of {', '.join(_ON_ERROR)}, got {options.on_error!r}")
+    sink = Skipping(warn) if options.on_error == "skip" else Stopping(warn)
     return CaseSource(tuple(find_datasets(path, warn, note)), options, selection, sink)
 
 
-def load_cases(
-    path: Paths,
-    *,
-    filter: str | Sequence[str] | None = None,
-    sample: int | float | None = None,
-    seed: int = 0,
-    shard: tuple[int, int] | None = None,
-    limit: int | None = None,
-    on_error: OnError = "stop",
-    allow_outside_files: bool = False,
-    max_line_bytes: int = Options().max_line_bytes,
-) -> list[EvalCase]:
-    """The cases of a file, a folder, a glob or several of them, as a list: all of them checked, or an error.
+class CaseOptions(TypedDict, total=False):
+    """The options of `load_cases` and `stream_cases`."""
 
-    `filter`, `sample`, `shard` and `limit` select, in that order; the files are read to the end all the same. With
-    `on_error="skip"` a bad case is left out with a DatasetWarning instead of ending the load.
+    filter: str | Sequence[str] | None
+    sample: int | float | None
+    seed: int
+    shard: tuple[int, int] | None
+    limit: int | None
+    on_error: Literal["stop", "skip"]
+    allow_outside_files: bool
+    max_line_bytes: int
+
+
+def load_cases(path: Paths, **options: Unpack[CaseOptions]) -> list[EvalCase]:
+    """Load the cases of a file, a folder, a glob or several of them as a list: all of them checked, or an error.
+
+    `filter`, `sample` (with `seed`), `shard` and `limit` select, in that order; the files are read to the end all the
+    same. With `on_error="skip"` a bad case is left out with a DatasetWarning instead of ending the load.
+    `allow_outside_files` lifts the rule that datasets read only files inside their project. `max_line_bytes` is the
+    longest line that is read.
     """
-    options = Options(allow_outside_files, max_line_bytes)
-    wanted = selection(filter, sample, seed, shard, limit)
-    return case_source(
-        path, warn=warn_caller, note=_ignore, on_error=on_error, options=options, selection=wanted
-    ).load()
+    return _selected(path, options).load()
 
 
-def stream_cases(
-    path: Paths,
-    *,
-    filter: str | Sequence[str] | None = None,
-    sample: int | float | None = None,
-    seed: int = 0,
-    shard: tuple[int, int] | None = None,
-    limit: int | None = None,
-    on_error: OnError = "stop",
-    allow_outside_files: bool = False,
-    max_line_bytes: int = Options().max_line_bytes,
-) -> Iterator[EvalCase]:
-    """As `load_cases`, one case at a time: memory does not grow with the files, 16 bytes a case for its id aside.
+def stream_cases(path: Paths, **options: Unpack[CaseOptions]) -> Iterator[EvalCase]:
+    """Load cases as `load_cases` does, one at a time: memory does not grow with the files but for 16 bytes a case.
 
     An error may come after cases were given out. A `sample` reads the files twice. YAML is held whole, JSONL never.
     """
-    options = Options(allow_outside_files, max_line_bytes)
-    wanted = selection(filter, sample, seed, shard, limit)
-    return case_source(
-        path, warn=warn_caller, note=_ignore, on_error=on_error, options=options, selection=wanted
-    ).stream_lazily()
+    return _selected(path, options).stream_lazily()
+
+
+def _selected(path: Paths, given: CaseOptions) -> CaseSource:
+    for name in given:
+        if name not in CaseOptions.__annotations__:
+            raise TypeError(f"Unexpected keyword argument '{name}'")
+    values: dict[str, Any] = {"filter": None, **given}
+    filters = values.pop("filter") or ()
+    reading = {name: values.pop(name) for name in Options.__struct_fields__ if name in values}
+    selection = Selection((filters,) if isinstance(filters, str) else tuple(filters), **values)
+    return case_source(path, warn=warn_caller, note=_ignore, options=Options(**reading), selection=selection)
 
 
 def warn_caller(warning: DatasetWarning) -> None:

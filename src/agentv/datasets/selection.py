@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ _MOST_SHOWN = 20
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What the user asked for, checked. A case has one of the `ids`, where there are some, and every filter holds.
+    """What the user selected, checked. A case has one of the `ids`, where there are some, and every filter holds.
 
     `named` are cases by dataset and id; it holds besides.
     """
@@ -36,6 +37,19 @@ class Selection(msgspec.Struct, frozen=True):
     ids: tuple[str, ...] = ()
     named: frozenset[tuple[str, str]] | None = None
 
+    def __post_init__(self) -> None:
+        """Raise UsageError for values that make no sense."""
+        sample, shard, limit = self.sample, self.shard, self.limit
+        if sample is not None and (
+            isinstance(sample, bool) or sample <= 0 or (isinstance(sample, float) and sample > 1)
+        ):
+            raise UsageError(f"A sample is a number of cases, or a share above 0 and up to 1; got {sample!r}")
+        if shard is not None and not 1 <= shard[0] <= shard[1]:
+            hint = "the first of three parts is 1 of 3, the last 3 of 3"
+            raise UsageError(f"There is no part {shard[0]} of {shard[1]}: {hint}")
+        if limit is not None and limit < 1:
+            raise UsageError(f"A limit is at least 1, got {limit!r}")
+
     def apply(self, cases: Iterable[EvalCase], again: Callable[[], Iterable[EvalCase]]) -> Iterator[EvalCase]:
         """The wanted ones of `cases`; `again` gives the same cases a second time when a sample needs it."""
         matched = self._matching(cases)
@@ -45,7 +59,7 @@ class Selection(msgspec.Struct, frozen=True):
         if self.shard is not None:
             index, count = self.shard
             matched = (case for case in matched if draw_rank(0, case.id) % count == index - 1)
-        return matched if self.limit is None else _first(matched, self.limit)
+        return islice(matched, self.limit)
 
     def _matching(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
         tests = [_test(filter) for filter in self.filters]
@@ -96,27 +110,6 @@ class Selection(msgspec.Struct, frozen=True):
             elif rank == highest and ties:
                 ties -= 1
                 yield case
-
-
-def selection(
-    filter: str | Sequence[str] | None = None,
-    sample: int | float | None = None,
-    seed: int = 0,
-    shard: tuple[int, int] | None = None,
-    limit: int | None = None,
-    ids: Sequence[str] = (),
-) -> Selection:
-    """A Selection from what a caller gave. Raises UsageError for values that make no sense."""
-    filters = (filter,) if isinstance(filter, str) else tuple(filter or ())
-    if sample is not None and (isinstance(sample, bool) or sample <= 0 or (isinstance(sample, float) and sample > 1)):
-        raise UsageError(f"A sample is a number of cases, or a share above 0 and up to 1; got {sample!r}")
-    if shard is not None and not 1 <= shard[0] <= shard[1]:
-        raise UsageError(
-            f"There is no part {shard[0]} of {shard[1]}: the first of three parts is 1 of 3, the last 3 of 3"
-        )
-    if limit is not None and limit < 1:
-        raise UsageError(f"A limit is at least 1, got {limit!r}")
-    return Selection(filters, sample, seed, shard, limit, tuple(dict.fromkeys(ids)))
 
 
 def _test(filter: str) -> Test:
@@ -171,10 +164,3 @@ def _cut(ranks: array[int], sample: int | float) -> tuple[int, int]:
     wanted = sample if isinstance(sample, int) else max(1, round(sample * len(ranks)))
     chosen = nsmallest(wanted, ranks)
     return (chosen[-1], chosen.count(chosen[-1])) if chosen else (0, 0)
-
-
-def _first(cases: Iterator[EvalCase], limit: int) -> Iterator[EvalCase]:
-    for count, case in enumerate(cases, 1):
-        yield case
-        if count == limit:
-            return

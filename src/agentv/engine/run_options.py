@@ -13,7 +13,7 @@ from agentv.datasets.case.header import config_file
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
-from agentv.datasets.selection import Selection, selection
+from agentv.datasets.selection import Selection
 from agentv.engine.named_runs import Ended, cases_that_ended
 from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
 from agentv.model.execution import DEFAULT_TARGET
@@ -88,7 +88,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def selection(self) -> Selection:
         """Which cases are wanted. Reads the earlier run that `only` is about."""
-        wanted = selection(self.filters, self.sample, self.seed, self.shard, self.limit, self.cases)
+        wanted = Selection(self.filters, self.sample, self.seed, self.shard, self.limit, self.cases)
         if self.only is None and self.only_from is None:
             return wanted
         if self.only is None or self.only_from is None:

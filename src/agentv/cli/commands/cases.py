@@ -15,7 +15,7 @@ from agentv.cli.arguments.project_options import CasesArguments
 from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.dataset import Options
 from agentv.datasets.loader import case_source
-from agentv.datasets.selection import selection
+from agentv.datasets.selection import Selection
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
 from agentv.report.figures import one_line
@@ -33,9 +33,8 @@ def print_cases(args: CasesArguments) -> None:
         args.paths,
         warn=output.silent if args.quiet else output.warn,
         note=output.silent if args.quiet else output.note,
-        on_error=args.on_error,
-        options=Options(args.allow_outside_files, args.max_line_bytes),
-        selection=selection(args.filters, args.sample, args.seed, args.shard, args.limit, args.cases),
+        options=Options(args.allow_outside_files, args.max_line_bytes, args.on_error),
+        selection=Selection(args.filters, args.sample, args.seed, args.shard, args.limit, args.cases),
     )
     cases = source.stream()
     if args.count:

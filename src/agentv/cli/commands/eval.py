@@ -75,10 +75,8 @@ def options_of(kind: type[RunOptions], args: Arguments, **further: Any) -> RunOp
 def cases_of(options: EvalOptions, args: ReadingOptions) -> CaseSource:
     """The cases that the options select."""
     warn, note = (output.silent, output.silent) if args.quiet else (output.warn, output.note)
-    reading = Options(options.allow_outside_files, options.max_line_bytes)
-    return case_source(
-        options.paths, warn=warn, note=note, on_error=options.on_error, options=reading, selection=options.selection
-    )
+    reading = Options(options.allow_outside_files, options.max_line_bytes, options.on_error)
+    return case_source(options.paths, warn=warn, note=note, options=reading, selection=options.selection)
 
 
 def run_folder(out: str | None) -> str | None:
