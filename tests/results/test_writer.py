@@ -10,7 +10,7 @@ import pytest
 
 from agentv import AgentvError
 from agentv.runs import writer as writing
-from agentv.runs.record import decode_record
+from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
 from agentv.runs.writer import ResultWriter
 from made_results import made
@@ -26,11 +26,11 @@ def results_in(path):
     return list(map(decode_record, lines))
 
 
-def test_each_record_is_on_disk_when_emit_returns(tmp_path):
+def test_each_record_is_on_disk_when_write_returns(tmp_path):
     path = tmp_path / "results.jsonl"
     with ResultWriter(path) as writer:
         for number in range(3):
-            writer.emit(record(number))
+            writer.write(encode_record(record(number)))
             assert results_in(path) == [record(n) for n in range(number + 1)]
 
 
@@ -39,7 +39,7 @@ def test_a_second_writer_goes_on_where_the_first_one_ended(tmp_path):
     for number in range(2):
         with ResultWriter(path) as writer:
             assert writer.cut_bytes == 0
-            writer.emit(record(number))
+            writer.write(encode_record(record(number)))
     assert results_in(path) == [record(0), record(1)]
 
 
@@ -51,7 +51,7 @@ def test_a_torn_last_line_is_cut_off_wherever_it_ends(tmp_path, kept):
     path.write_bytes(whole * 3 + torn)
     with ResultWriter(path) as writer:
         assert writer.cut_bytes == kept
-        writer.emit(record(4))
+        writer.write(encode_record(record(4)))
     assert path.read_bytes() == whole * 3 + msgspec.json.encode(record(4)) + b"\n"
 
 
@@ -77,7 +77,7 @@ def test_the_disk_is_asked_to_keep_it_once_a_second_and_at_the_end(tmp_path, mon
     monkeypatch.setattr(writing, "monotonic", lambda: now[0])
     with ResultWriter(tmp_path / "results.jsonl") as writer:
         for _ in range(10):
-            writer.emit(record())
+            writer.write(encode_record(record()))
             now[0] += 0.25
     assert synced == [101.0, 102.0, 102.5]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -60,57 +61,50 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probed(results: Iterable[Result], must_pass: frozenset[str]) -> Probed:
-    """Sums up records whose targets are kinds of probes; those in `must_pass` must pass, all others must not."""
-    kinds: dict[str, dict[str, int]] = {}
-    evaluators: dict[str, dict[str, list[int]]] = {}
+    """Summarise records whose targets are kinds of probes; those in `must_pass` must pass, all others must not."""
+    kinds: dict[str, Counter[str]] = {}
+    evaluators: dict[str, dict[str, tuple[int, int]]] = {}
     shown: list[Misjudged] = []
     first_error = ""
     for result in results:
         kind = result.target
-        counts = kinds.setdefault(kind, {"judged": 0, "misjudged": 0, "errors": 0, "unscored": 0})
+        counts = kinds.setdefault(kind, Counter())
+        wrong = [each for each in result.evaluator_results if _is_wrong(each.verdict, kind in must_pass)]
         for each in result.evaluator_results:
             if each.verdict is not None:
-                pair = evaluators.setdefault(each.name, {}).setdefault(kind, [0, 0])
-                pair[0] += _is_wrong(each.verdict, kind in must_pass)
-                pair[1] += 1
+                misjudged, judged = evaluators.setdefault(each.name, {}).get(kind, (0, 0))
+                evaluators[each.name][kind] = misjudged + (each in wrong), judged + 1
         if result.status == "error":
             counts["errors"] += 1
             first_error = first_error or (result.error.message if result.error else "")
-        elif result.verdict is None:
+        elif result.verdict is None or result.score is None:
             counts["unscored"] += 1
         else:
             counts["judged"] += 1
             if _is_wrong(result.verdict, kind in must_pass):
                 counts["misjudged"] += 1
                 if len(shown) < MOST_SHOWN:
-                    shown.append(_misjudged(result, kind in must_pass))
+                    shown.append(_misjudged(result, result.score, [each for each in wrong if each.weight > 0]))
+    names = ProbeCounts.__struct_fields__
     return Probed(
-        kinds={kind: ProbeCounts(**counts) for kind, counts in kinds.items()},
-        evaluators={
-            name: {kind: (pair[0], pair[1]) for kind, pair in by_kind.items()} for name, by_kind in evaluators.items()
-        },
+        kinds={kind: ProbeCounts(**{name: counts[name] for name in names}) for kind, counts in kinds.items()},
+        evaluators=evaluators,
         misjudged=tuple(shown),
         first_error=first_error,
     )
 
 
-def _is_wrong(verdict: str, must_pass: bool) -> bool:
-    return (verdict == "pass") != must_pass
+def _is_wrong(verdict: str | None, must_pass: bool) -> bool:
+    return verdict is not None and (verdict == "pass") != must_pass
 
 
-def _misjudged(result: Result, must_pass: bool) -> Misjudged:
-    blamed = [each for each in result.evaluator_results if each.verdict is not None and each.weight > 0]
-    blamed = [each for each in blamed if each.verdict is not None and _is_wrong(each.verdict, must_pass)]
-    assert result.score is not None
+def _misjudged(result: Result, score: float, blamed: list[EvaluatorResult]) -> Misjudged:
+    reasons = (each.reasoning or next(iter((*each.hits, *each.misses)), "") for each in blamed)
     return Misjudged(
         kind=result.target,
         eval_id=result.eval_id,
         dataset=result.dataset,
-        score=result.score,
+        score=score,
         by=tuple(each.name for each in blamed),
-        reason=next(filter(None, map(_said, blamed)), ""),
+        reason=next(filter(None, reasons), ""),
     )
-
-
-def _said(result: EvaluatorResult) -> str:
-    return result.reasoning or next(iter((*result.hits, *result.misses)), "")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import yaml
@@ -167,6 +167,15 @@ class AgentvYaml:
             raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
         except yaml.YAMLError as error:
             raise AgentvError(f"Cannot read {path}", str(error)) from error
+
+    @staticmethod
+    def write(lines: Iterable[bytes], stream: IO[bytes]) -> None:
+        """Write records, given as lines of JSON, as documents."""
+        for line in lines:
+            yaml.dump(
+                msgspec.json.decode(line), stream, Dumper=yaml.CSafeDumper, encoding="utf-8", explicit_start=True,
+                allow_unicode=True, sort_keys=False,
+            )  # fmt: skip
 
 
 def _from_document(data: Any, run_id: str) -> Result:

@@ -1,17 +1,16 @@
-"""What a second scoring changed: means before and after over the same jobs, verdicts that flipped, errors. Pure."""
+"""What a rescoring changed: means before and after over the same jobs, flipped verdicts, errors."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
 
 from agentv.model.result import Result, Verdict
+from agentv.stats.intervals import MeanAccumulator
 
 MOST_FLIPS = 20
-_FOLDED = 4096
 
 
 class MeanChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,93 +52,78 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
 def deltas(pairs: Iterable[tuple[Result, Result]]) -> dict[str, Delta]:
     """The differences by target, of records before and after."""
-    found: dict[str, _Counting] = {}
+    found: dict[str, _TargetDelta] = {}
     for before, after in pairs:
-        if after.target not in found:
-            found[after.target] = _Counting()
-        found[after.target].add(before, after)
-    return {target: counting.delta() for target, counting in found.items()}
+        found.setdefault(after.target, _TargetDelta()).add(before, after)
+    return {target: each.delta() for target, each in found.items()}
 
 
-class _Counting:
+class _TargetDelta:
+    """The running figures of one target."""
+
     def __init__(self) -> None:
-        self._jobs = 0
-        self._carried = 0
-        self._scores = _Sums()
-        self._evaluators: dict[str, _Sums] = {}
-        self._passed = [0, 0]
-        self._errors = [0, 0]
-        self._mended = 0
-        self._broken = 0
+        self._counts: Counter[str] = Counter()
+        self._scores = _Means()
+        self._evaluators: dict[str, _Means] = {}
         self._flips: Counter[str] = Counter()
         self._flipped: list[Flip] = []
 
     def add(self, before: Result, after: Result) -> None:
-        self._jobs += 1
-        self._carried += after.carried_from is not None
-        for index, record in enumerate((before, after)):
-            self._errors[index] += record.status == "error"
-        self._mended += before.status == "error" and after.status != "error"
-        self._broken += before.status != "error" and after.status == "error"
+        failed, fails = before.status == "error", after.status == "error"
+        self._counts.update(
+            jobs=1,
+            carried=after.carried_from is not None,
+            errors_before=failed,
+            errors_after=fails,
+            mended=failed and not fails,
+            broken=fails and not failed,
+        )
         if before.score is not None and after.score is not None:
             self._scores.add(before.score, after.score)
-            self._passed[0] += before.verdict == "pass"
-            self._passed[1] += after.verdict == "pass"
+            self._counts.update(passed_before=before.verdict == "pass", passed_after=after.verdict == "pass")
             if before.verdict != after.verdict and before.verdict is not None and after.verdict is not None:
-                self._flip(before, after)
+                self._flips[f"{before.verdict} → {after.verdict}"] += 1
+                if len(self._flipped) < MOST_FLIPS:
+                    self._flipped.append(_flip(before, after))
         scores = {result.name: result.score for result in before.evaluator_results}
         for result in after.evaluator_results:
             earlier = scores.get(result.name)
             if earlier is not None and result.score is not None:
-                self._evaluators.setdefault(result.name, _Sums()).add(earlier, result.score)
-
-    def _flip(self, before: Result, after: Result) -> None:
-        self._flips[f"{before.verdict} → {after.verdict}"] += 1
-        if len(self._flipped) < MOST_FLIPS:
-            assert before.verdict and after.verdict and before.score is not None and after.score is not None
-            self._flipped.append(
-                Flip(
-                    eval_id=after.eval_id,
-                    dataset=after.dataset,
-                    target=after.target,
-                    trial=after.trial,
-                    prompt=after.prompt,
-                    before=before.verdict,
-                    after=after.verdict,
-                    score_before=before.score,
-                    score_after=after.score,
-                )
-            )
+                self._evaluators.setdefault(result.name, _Means()).add(earlier, result.score)
 
     def delta(self) -> Delta:
+        counts = self._counts
         return Delta(
-            jobs=self._jobs,
+            jobs=counts["jobs"],
             scores=self._scores.change(),
-            passed=(self._passed[0], self._passed[1]),
-            evaluators={name: sums.change() for name, sums in self._evaluators.items()},
-            errors=(self._errors[0], self._errors[1]),
-            mended=self._mended,
-            broken=self._broken,
-            carried=self._carried,
+            passed=(counts["passed_before"], counts["passed_after"]),
+            evaluators={name: means.change() for name, means in self._evaluators.items()},
+            errors=(counts["errors_before"], counts["errors_after"]),
+            mended=counts["mended"],
+            broken=counts["broken"],
+            carried=counts["carried"],
             flips=dict(self._flips.most_common()),
             flipped=tuple(self._flipped),
         )
 
 
-class _Sums:
+def _flip(before: Result, after: Result) -> Flip:
+    assert before.verdict and after.verdict and before.score is not None and after.score is not None
+    return Flip(
+        eval_id=after.eval_id, dataset=after.dataset, target=after.target, trial=after.trial, prompt=after.prompt,
+        before=before.verdict, after=after.verdict, score_before=before.score, score_after=after.score,
+    )  # fmt: skip
+
+
+class _Means:
+    """Two means over the same jobs, in memory that does not grow."""
+
     def __init__(self) -> None:
-        self._before: list[float] = []
-        self._after: list[float] = []
-        self._n = 0
+        self._before, self._after = MeanAccumulator(), MeanAccumulator()
 
     def add(self, before: float, after: float) -> None:
-        self._n += 1
-        self._before.append(before)
-        self._after.append(after)
-        if len(self._before) >= _FOLDED:  # folded now and then, so that memory does not grow with the run
-            self._before, self._after = [math.fsum(self._before)], [math.fsum(self._after)]
+        self._before.add(before)
+        self._after.add(after)
 
     def change(self) -> MeanChange:
-        if not self._n:
-            return MeanChange(n=0)
-        return MeanChange(n=self._n, before=math.fsum(self._before) / self._n, after=math.fsum(self._after) / self._n)
+        return MeanChange(n=self._before.n, before=self._before.mean, after=self._after.mean)

@@ -16,7 +16,7 @@ from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import JobKey, Result
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
 from agentv.runs.job_index import DoneJobs, keyed_lines
-from agentv.runs.record import RecordError, ScoreRecord, decode_record, decode_scores, encode_record
+from agentv.runs.record import RecordError, ScoreRecord, decode_record, encode_record, score_decoder
 from agentv.runs.result_formats import RESULTS_FILE, DuplicateCheck, RecordLines, damaged, decoded_lines, format_of
 from agentv.runs.run_figures import Figures, run_figures
 from agentv.runs.writer import Redact, ResultWriter
@@ -83,9 +83,7 @@ class RunStore:
         self._is_lines = isinstance(self._format, RecordLines)
         name = self.name
         self._decode: Callable[[bytes], Result] = lambda line: decode_record(line, name, needs_scores)
-        self._decode_scores: Callable[[bytes], ScoreRecord | Result] = lambda line: decode_scores(
-            line, name, needs_scores
-        )
+        self._decode_scores = score_decoder(name, needs_scores)
         self._stream: BinaryIO | None = None
         self._results: ResultWriter | None = None
         self._cases: ResultWriter | None = None

@@ -8,15 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import NoReturn
 
-import msgspec
-import yaml
-
 from agentv.errors import AgentvError, UsageError
-from agentv.model.result import Result
-from agentv.runs.record import encode_record
+from agentv.registry import RESULT_FORMATS
 
 SYNC_INTERVAL_S = 1.0
 """How much of the last work a power cut can take. A killed process loses nothing that was written."""
@@ -50,10 +45,6 @@ class ResultWriter:
         except OSError as error:
             os.close(self._file)
             self._fail(error)
-
-    def emit(self, result: Result) -> None:
-        """Adds a record."""
-        self.write(encode_record(result))
 
     def write(self, line: bytes) -> None:
         """Adds a line that ends in a newline. Raises AgentvError when it could not; then nothing of it is there."""
@@ -99,9 +90,7 @@ class ResultWriter:
     def __enter__(self) -> ResultWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self.close()
 
     def _write_rest(self, rest: bytes) -> None:
@@ -163,36 +152,24 @@ def places_of(out: str | None, said: str | None = None) -> tuple[str | None, tup
 
 
 def export_records(results: Path, target: str, file_format: str) -> None:
-    """Writes all records to a file: as `jsonl` as they are, as `yaml` one document each.
+    """Write all records to a file: `jsonl` as they are, `yaml` one document each.
 
-    A file that is there is replaced by a whole one; what is no file, such as a pipe, is written to.
+    An existing file is replaced when the new one is complete; what is not a file, such as a pipe, is written to.
     """
     path = Path(os.path.realpath(target))
     in_place = path.exists() and not path.is_file()
     written = path if in_place else path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        _write(results, written, file_format)
+        with results.open("rb") as lines, written.open("wb") as stream:
+            if file_format == "yaml":
+                RESULT_FORMATS.find("agentv-yaml").write(lines, stream)
+            else:
+                shutil.copyfileobj(lines, stream)
         if not in_place:
             os.replace(written, path)
     except OSError as error:
+        raise AgentvError(f"Cannot write {target}", error.strerror or str(error)) from None
+    finally:
         if not in_place:
             with suppress(OSError):
                 written.unlink(missing_ok=True)
-        raise AgentvError(f"Cannot write {target}", error.strerror or str(error)) from None
-
-
-def _write(results: Path, path: Path, file_format: str) -> None:
-    with results.open("rb") as lines, path.open("wb") as stream:
-        if file_format == "jsonl":
-            shutil.copyfileobj(lines, stream)
-            return
-        for line in lines:
-            yaml.dump(
-                msgspec.json.decode(line),
-                stream,
-                Dumper=yaml.CSafeDumper,
-                encoding="utf-8",
-                explicit_start=True,
-                allow_unicode=True,
-                sort_keys=False,
-            )
