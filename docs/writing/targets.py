@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from agentv.engine.project import open_targets
+from agentv.engine.run_project import open_targets
 from agentv.errors import AgentvError
 from agentv.registry import TARGETS
 from agentv.targets.agents.agent import CodingAgent

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from agentv.calibration.labels import AnswerKey, answer_key
-from agentv.engine.answers.stored_cases import StoredCases
+from agentv.engine.answers.stored import StoredCases
 from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase
 from agentv.model.judgement import Judgement

@@ -13,9 +13,9 @@ from agentv.engine.calls.prices import why_unpriced
 from agentv.engine.early_stop import EarlyStopping, StopRule, parse_rule
 from agentv.engine.named_runs import open_run
 from agentv.engine.preflight import ProjectFacts
-from agentv.engine.project import Project
 from agentv.engine.run_options import EvalOptions, RescoreOptions
 from agentv.engine.run_plan import Cases, LiveJobs, RunPlan, check, evaluators_of, files_of
+from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import UsageError
 from agentv.model.evaluator import EvaluatorSpec
@@ -42,7 +42,6 @@ def prepare(
     project = Project(options, cases.sources, cases.sink.warning, given)
     project.check_named(options.targets)
     source = LiveJobs(options, project)
-    _check_files(options, project, cases, written)
     facts = ProjectFacts(
         known=project.names,
         may_judge=project.names,
@@ -51,10 +50,11 @@ def prepare(
         transform=lambda name: project.target(name).transform,
         evaluators=evaluators,
     )
+    _check_files(options, project, cases, written)
     checked = check(cases, source, facts, whole=not options.narrows)
-    if options.budget_usd is not None:
-        _check_prices(project, (*checked.jobs, *checked.users, *checked.embedders, *checked.judges))
-    called = tuple(checked.jobs)
+    called = (*checked.jobs, *checked.users)
+    _check_prices(options, project, (*called, *checked.embedders, *checked.judges))
+    stop = options.stop_when
     return RunPlan(
         options=options,
         project=project,
@@ -62,11 +62,11 @@ def prepare(
         source=source,
         checked=checked,
         evaluators=evaluators,
-        called=called,
-        targets=project.reachable((*called, *checked.users), (*checked.judges, *checked.embedders)),
+        called=tuple(checked.jobs),
+        targets=project.reachable(called, (*checked.judges, *checked.embedders)),
         entry=project.entry,
         answers=_carried_over(options, project, evaluators),
-        early_stop=_early_stop(options, cases, source),
+        early_stop=None if stop is None else EarlyStopping(parse_rule(stop), options.seed, cases, source),
     )
 
 
@@ -88,8 +88,7 @@ def prepare_rescore(
         evaluators=evaluators,
     )
     checked = check(cases, source, facts, whole=not options.narrows)
-    if options.budget_usd is not None:
-        _check_prices(project, (*checked.embedders, *checked.judges))
+    _check_prices(options, project, (*checked.embedders, *checked.judges))
     if not checked.total:
         known_datasets = f"The run has cases of: {', '.join(answers.datasets) or 'no dataset that it names'}"
         hint = "Name the datasets that were run: agentv rescore RUN PATHS…"
@@ -151,9 +150,9 @@ def _check_files(options: EvalOptions, project: Project, cases: Cases, written: 
         raise UsageError(f"Unknown executor '{executor}'", hint=EXECUTORS.suggestion(executor))
 
 
-def _check_prices(project: Project, names: Iterable[str]) -> None:
+def _check_prices(options: EvalOptions, project: Project, names: Iterable[str]) -> None:
     """Raise unless every target that is called has a price: a budget is enforced by what calls cost."""
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(names) if options.budget_usd is not None else ():
         why = why_unpriced(project.target(name))
         if why is not None:
             message = f"No price is known for target '{name}', so --budget-usd cannot be held"
@@ -172,12 +171,6 @@ def _carried_over(options: EvalOptions, project: Project, evaluators: Evaluators
         return files.fingerprint(job.case, evaluators_of(job.case, evaluators))
 
     return CarriedAnswers(RunStore.open(open_run(run).path), keep, project.change, fingerprint, options.judge)
-
-
-def _early_stop(options: EvalOptions, cases: Cases, source: LiveJobs) -> EarlyStopping | None:
-    if options.stop_when is None:
-        return None
-    return EarlyStopping(parse_rule(options.stop_when), options.seed, cases, source)
 
 
 def _early_stop_of(rescored: RescoredAnswers, cases: Cases, source: StoredJobs) -> EarlyStopping | None:

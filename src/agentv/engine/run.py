@@ -15,17 +15,17 @@ from agentv.engine.cost import CostUnknown, job_cost
 from agentv.engine.early_stop import catch_up, label
 from agentv.engine.gates import Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop
-from agentv.engine.job.record import now
+from agentv.engine.job.job_record import now
 from agentv.engine.job.spec import RunSpec
-from agentv.engine.project import RESULTS
 from agentv.engine.run_manifest import new_manifest, refuse_changes
 from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_evaluators
+from agentv.engine.run_project import RESULTS
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import AgentvError
 from agentv.executors.base import Executor, ExecutorOptions
 from agentv.model.case import EvalCase
 from agentv.model.job import Job
-from agentv.model.manifest import RunSummary, TargetSummary
+from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
 from agentv.model.values import to_json
 from agentv.registry import EXECUTORS
@@ -304,7 +304,8 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
     verdict = with_missing(verdict, missing)
     folder.write_summary(summary)
     is_complete = stopped in (None, "decided")
-    spared = manifest.stopped_early or any(map(_was_spared, summary.targets.values()))
+    stops = (target.early_stop for target in summary.targets.values())
+    spared = manifest.stopped_early or any(stop is not None and stop.not_needed > 0 for stop in stops)
     folder.write_manifest(
         msgspec.structs.replace(
             manifest,
@@ -333,10 +334,6 @@ def _has_missing_jobs(plan: RunPlan, summary: RunSummary) -> bool:
         target.skipped and not (stop is not None and name in stop.bets and stop.side(name) is not None)
         for name, target in summary.targets.items()
     )
-
-
-def _was_spared(target: TargetSummary) -> bool:
-    return target.early_stop is not None and target.early_stop.not_needed > 0
 
 
 def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:

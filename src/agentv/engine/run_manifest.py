@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from agentv import __version__
-from agentv.engine.job.record import now
-from agentv.engine.project import RESULTS
+from agentv.engine.job.job_record import now
 from agentv.engine.run_options import given_defaults
 from agentv.engine.run_plan import RunPlan
+from agentv.engine.run_project import RESULTS
 from agentv.errors import UsageError
 from agentv.model.manifest import Counts, RunLink, RunManifest
 from agentv.runs.folder import new_run_id

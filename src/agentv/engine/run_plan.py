@@ -11,16 +11,15 @@ import msgspec
 
 from agentv.datasets.loader import Stopping
 from agentv.datasets.source import Source
-from agentv.engine.answers.decision import AnswerSource
 from agentv.engine.job.conversation import turn_check
 from agentv.engine.preflight import Checker, ProjectFacts
-from agentv.engine.project import Project
 from agentv.engine.run_options import EvalOptions
+from agentv.engine.run_project import Project
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Execution
-from agentv.model.job import Job
+from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
 from agentv.support.file_hashes import add_file
 from agentv.targets.target import Target

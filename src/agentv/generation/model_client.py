@@ -12,7 +12,7 @@ from agentv.datasets.files import project_root
 from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.job.spec import RunFiles, RunSpec
 from agentv.engine.preflight import FALLBACK_JUDGE
-from agentv.engine.project import CACHE, open_targets
+from agentv.engine.run_project import CACHE, open_targets
 from agentv.engine.scoring.judge_calls import JudgeCalls, Judging
 from agentv.errors import UsageError
 from agentv.evaluators.judges.replies import Form, ask_for

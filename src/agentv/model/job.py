@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from agentv.model.case import EvalCase
@@ -37,3 +39,19 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> JobKey:
         """Return the identity of the job."""
         return JobKey(self.case.path, self.case.id, self.target, self.prompt, self.trial)
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """A record that needs no work, or the job to run, with its answer where there is one; and why."""
+
+    why: str
+    job: Job
+    record: Result | None = None
+
+
+class AnswerSource(Protocol):
+    """Where answers come from instead of live targets."""
+
+    def decide(self, job: Job) -> Decision: ...
+
+    def close(self) -> None: ...

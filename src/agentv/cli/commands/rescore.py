@@ -14,8 +14,7 @@ from agentv.cli.arguments.evaluation_options import RescoreArguments
 from agentv.cli.commands.eval import cases_of, gates_of, options_of, print_reasons, run_folder, short
 from agentv.cli.display import observer_of
 from agentv.datasets.case.evaluator_entries import given_entries, specs_of
-from agentv.engine.answers.stored import StoredAnswers
-from agentv.engine.answers.stored_cases import StoredCases
+from agentv.engine.answers.stored import StoredAnswers, StoredCases
 from agentv.engine.named_runs import existing_run
 from agentv.engine.prepare import prepare_rescore
 from agentv.engine.resume import folder_of, resumed

@@ -10,7 +10,7 @@ import click
 
 from agentv.cli import output
 from agentv.cli.arguments.project_options import CheckArguments, TargetsArguments
-from agentv.engine.project import open_targets
+from agentv.engine.run_project import open_targets
 from agentv.errors import EXIT_FINDINGS, AgentvError
 from agentv.model.values import to_json
 from agentv.targets.catalog import Targets

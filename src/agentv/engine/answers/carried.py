@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentv.engine.answers.decision import Decision
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import UsageError
-from agentv.model.job import Job
+from agentv.model.job import Decision, Job
 from agentv.model.manifest import TargetEntry
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.store import RunStore

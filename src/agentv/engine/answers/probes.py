@@ -11,13 +11,12 @@ import msgspec
 
 from agentv.datasets.loader import Stopping
 from agentv.datasets.source import Source
-from agentv.engine.answers.decision import Decision
 from agentv.engine.job.request import Question
-from agentv.engine.project import Project
 from agentv.engine.run_plan import Cases, Fingerprints
+from agentv.engine.run_project import Project
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
-from agentv.model.job import GivenAnswer, Job
+from agentv.model.job import Decision, GivenAnswer, Job
 from agentv.model.message import tool_calls_in
 from agentv.model.response import Response, answer, content_text
 from agentv.settings.diagnostics import did_you_mean

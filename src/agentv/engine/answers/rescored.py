@@ -10,21 +10,20 @@ import msgspec
 
 from agentv.datasets.files import FileFinder
 from agentv.engine.answers.carried import CalledTargets
-from agentv.engine.answers.decision import Decision
 from agentv.engine.answers.stored import StoredAnswer, StoredAnswers
 from agentv.engine.cost import judge_cost
 from agentv.engine.job.answer import Answer
-from agentv.engine.job.record import failed, make_record
+from agentv.engine.job.job_record import failed, make_record
 from agentv.engine.job.request import Question
-from agentv.engine.project import Project
 from agentv.engine.run_options import RescoreOptions
 from agentv.engine.run_plan import Fingerprints, named_evaluators
+from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.engine.scoring.grading import regraded
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Verdicts
-from agentv.model.job import GivenAnswer, Job
+from agentv.model.job import Decision, GivenAnswer, Job
 from agentv.model.manifest import TargetEntry, TargetSummary
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult, Result
@@ -111,7 +110,10 @@ class RescoredAnswers:
         except (TargetFailure, ValueError) as failure:
             return Decision(str(failure), job, self._unscored(job, str(failure)))
         kept, why = self._kept_results(job, stored, text)
-        if self._is_whole(job, stored.record, kept):
+        # Whether nothing at all would be different: the same evaluators, none of them run again.
+        specs = named_evaluators(job.case, self._evaluators)
+        same = tuple(kept[spec.name] for spec in specs if spec.name in kept) == stored.record.evaluator_results
+        if specs and same and len(kept) == len(specs) and stored.record.status == "ok":
             return self._kept_whole(job, stored.record, why)
         given = GivenAnswer(response=response, text=text, kept=kept, record=stored.record, has_trace=stored.has_trace)
         return Decision(why, msgspec.structs.replace(job, answer=given))
@@ -206,7 +208,11 @@ class RescoredAnswers:
         called, judge = CalledTargets.by((result,)), self._options.judge
         if called.judges and judge is not None and called.judges != {judge}:
             return f"was judged by {', '.join(sorted(called.judges))}"
-        if called.judges and judge is None and self._judge_then(target) != self.judge_target(target):
+        if (
+            called.judges
+            and judge is None
+            and self.entry(target).settings.get("judge_target") != self.judge_target(target)
+        ):
             return "has another judge"
         for name in sorted(called.all):
             then = self._judges.get(name)
@@ -214,22 +220,12 @@ class RescoredAnswers:
                 return f"its judge {name} changed"
         return ""
 
-    def _judge_then(self, target: str) -> Any:
-        entry = self._targets.get(target)
-        return entry.settings.get("judge_target") if entry is not None else None
-
     def _verdicts_then(self, stored: StoredCase) -> Verdicts | None:
         """Return the limits that a case was graded by."""
         if stored.verdicts is not None or self.stored.manifest is None:
             return stored.verdicts
         limits = self.stored.manifest.defaults.get("verdicts")
         return None if limits is None else msgspec.convert(limits, Verdicts)
-
-    def _is_whole(self, job: Job, record: Result, kept: dict[str, EvaluatorResult]) -> bool:
-        """Whether nothing at all would be different: the same evaluators, none of them run again."""
-        specs = named_evaluators(job.case, self._evaluators)
-        same = tuple(kept[spec.name] for spec in specs if spec.name in kept) == record.evaluator_results
-        return bool(specs) and same and len(kept) == len(specs) and record.status == "ok"
 
 
 def _early_stopped(answers: StoredAnswers) -> dict[str, TargetSummary]:

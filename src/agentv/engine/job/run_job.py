@@ -9,16 +9,14 @@ from functools import partial
 import msgspec
 
 from agentv.datasets.files import FileFinder
-from agentv.engine.answers.given import given_answer
-from agentv.engine.answers.live import live_answer
+from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
-from agentv.engine.job.answer import Answer, metrics_of
+from agentv.engine.job.answer import Answer, metrics_of, summarise_trace
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
 from agentv.engine.job.conversation import turn_check
-from agentv.engine.job.record import JobOutcome, failed, make_record
+from agentv.engine.job.job_record import JobOutcome, failed, make_record
 from agentv.engine.job.request import Question
 from agentv.engine.job.spec import MOST_AT_ONCE, RunSpec
-from agentv.engine.job.trace import summarise_trace
 from agentv.engine.job.workspace import JobWorkspace, Workspaces
 from agentv.engine.scoring.grading import Grade, failed_result, grade
 from agentv.engine.scoring.scorer import Answerer, Scorer

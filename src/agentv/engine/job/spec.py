@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agentv.engine.job.answer import Answer
-from agentv.engine.job.record import failed, make_record
+from agentv.engine.job.job_record import failed, make_record
 from agentv.engine.job.request import Question
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.job import Job
