@@ -132,7 +132,7 @@ def test_a_judge_that_replies_anything_scores_or_says_why_not(type_, text):
     async def ask(target, messages, wanted=None):
         return Response(messages=(Message("assistant", text),))
 
-    answer = judgement(text).for_evaluator(ask, ("judge",), None)
+    answer = judgement(text, ask=ask, judges=("judge",))
     try:
         score = asyncio.run(read(type_).evaluator.evaluate(answer))
     except (EvaluatorFailure, ValueError) as failure:  # a run reports both as an evaluator that failed

@@ -56,8 +56,7 @@ def details(scoring, model):
     """What a program finds out by some calls, and what it found in its payload."""
 
     def run(code, **settings):
-        judgement = scoring.judgement("x", ask=model.ask)
-        judgement.judges = ("small",)
+        judgement = scoring.judgement("x", ask=model.ask, judges=("small",))
         entry = {"script": program(code), "target_proxy": True} | settings
         return scoring.run(scoring.evaluator("code_judge", **entry), judgement).details
 
@@ -161,7 +160,7 @@ def test_a_token_is_good_for_its_own_judgement_and_only_as_long(scoring, model):
     async def steps():
         proxy = ModelProxy()
         await proxy.start()
-        judgement = scoring.judgement("x", ask=model.ask)
+        judgement = scoring.judgement("x", ask=model.ask, judges=("small",))
         try:
             async with ClientSession() as session:
                 async with proxy.granted(judgement, 5) as one, proxy.granted(judgement, 5) as other:

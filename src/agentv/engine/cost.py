@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from agentv.engine.scoring.scorer import judge_cost as known_judge_cost
+from agentv.engine.scoring.scorer import total_cost
 from agentv.errors import AgentvError
 from agentv.model.result import EvaluatorResult, Result
 from agentv.targets.target import Target
@@ -28,20 +28,20 @@ def job_cost(result: Result, settings_of: SettingsOf) -> float:
     if is_unknown and not settings_of(result.target).is_free:
         raise CostUnknown(f"The target '{result.target}' does not say what its answers cost", "target")
     own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
-    judges = math.fsum(judge_cost(found, settings_of) for found in result.evaluator_results)
+    judges = math.fsum(evaluator_cost(found, settings_of) for found in result.evaluator_results)
     return own + _user_cost(result) + judges
 
 
-def judge_cost(found: EvaluatorResult, settings_of: SettingsOf) -> float:
+def evaluator_cost(found: EvaluatorResult, settings_of: SettingsOf) -> float:
     """Return what an evaluator cost. Raises CostUnknown when a judge that it called has a price and does not say it."""
-    cost = known_judge_cost(found)
+    cost = total_cost(found)
     if cost is not None:
         return cost
     calls = (found.evaluator_provider_request or {}).get("calls", ())
     for call in calls:
         if "reply" in call and "cost_usd" not in call and not settings_of(call["target"]).is_free:
             raise CostUnknown(f"The judge '{call['target']}' does not say what its answers cost", "judge")
-    members = (judge_cost(member, settings_of) for member in found.evaluator_results)
+    members = (evaluator_cost(member, settings_of) for member in found.evaluator_results)
     return math.fsum((*(call.get("cost_usd", 0.0) for call in calls), *members))
 
 

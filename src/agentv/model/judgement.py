@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any, Protocol
@@ -51,67 +50,32 @@ ScoreMember = Callable[[EvaluatorSpec], Awaitable[tuple[EvaluatorResult, bool]]]
 """What an entry says of the same answer, and whether that misses a gate: its minimum, or one of its own."""
 
 
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True, dict=True):
     """One answer to be scored. `question` is the rendered prompt, `candidate_answer` the text after `transform`.
 
-    `ask(target, messages)` reaches a judge model through the run's own limits, retries and records; `judges` are those
-    of the evaluator at work, several for a jury. `score_member` scores the same answer by another entry. `workdir` is
-    the dataset's folder, against which paths in an evaluator's settings are looked up with `find_file`. `embed(texts)`
-    gets vectors of texts from the entry's target in the same way: they are the data of the answer. `environment` says
-    which variables are secret: programs of judges get none of them. `host` keeps what the judges of a run share.
+    `workdir` is the dataset's folder; `find_file` looks up paths in an evaluator's settings as the dataset does.
+    `environment` holds the secrets that programs must not get; `host` holds what the judges of a run share.
     `file_changes` is the diff of what the target changed in its workspace. `has_trace` is false for an answer of an
-    earlier run whose messages were not kept: then nobody knows which tools it called.
+    earlier run whose messages were not kept. For the evaluator at work: `ask(target, messages)` calls a model with the
+    run's limits and retries, `judges` are its judges, `embed(texts)` returns vectors from the entry's target, and
+    `score_member` scores the same answer with another entry.
     """
 
-    def __init__(  # noqa: PLR0913 - each is a thing of its own, and all are given by name
-        self,
-        request: Request,
-        response: Response,
-        *,
-        candidate_answer: str,
-        workdir: str = ".",
-        find_file: Callable[[str], str] = str,
-        ask: Ask | None = None,
-        embed: Embed | None = None,
-        trace_summary: TraceSummary | None = None,
-        execution_metrics: ExecutionMetrics | None = None,
-        file_changes: str | None = None,
-        environment: Environment | None = None,
-        host: object = None,
-    ) -> None:
-        self.request = request
-        self.response = response
-        self.candidate_answer = candidate_answer
-        self.workdir = workdir
-        self.find_file = find_file
-        self.ask = ask
-        self.embed = embed
-        self.judges: tuple[str, ...] = ()
-        self.score_member: ScoreMember | None = None
-        self.trace_summary = trace_summary
-        self.execution_metrics = execution_metrics
-        self.file_changes = file_changes
-        self.environment = environment or _NO_FILE
-        self.host = host
-        self.has_trace = True
-
-    def for_evaluator(self, ask: Ask, judges: tuple[str, ...], score_member: ScoreMember) -> Judgement:
-        """The same for one evaluator, with its own ways to ask."""
-        other = copy.copy(self)
-        other.ask, other.judges, other.score_member = ask, judges, score_member
-        return other
-
-    def with_answer(self, text: str) -> Judgement:
-        """The same with another text as the answer, for an evaluator that cleans it first."""
-        other = copy.copy(self)
-        other.candidate_answer = text
-        return other
-
-    def with_embed(self, embed: Embed) -> Judgement:
-        """The same for an evaluator that compares meanings."""
-        other = copy.copy(self)
-        other.embed = embed
-        return other
+    request: Request
+    response: Response
+    candidate_answer: str
+    workdir: str = "."
+    find_file: Callable[[str], str] = str
+    trace_summary: TraceSummary | None = None
+    execution_metrics: ExecutionMetrics | None = None
+    file_changes: str | None = None
+    has_trace: bool = True
+    environment: Environment = _NO_FILE
+    host: object = None
+    ask: Ask | None = None
+    embed: Embed | None = None
+    judges: tuple[str, ...] = ()
+    score_member: ScoreMember | None = None
 
     @property
     def case(self) -> EvalCase:

@@ -11,7 +11,7 @@ import msgspec
 from agentv.datasets.files import FileFinder
 from agentv.engine.answers.carried import CalledTargets
 from agentv.engine.answers.stored import StoredAnswer, StoredAnswers
-from agentv.engine.cost import judge_cost
+from agentv.engine.cost import evaluator_cost
 from agentv.engine.job.answer import Answer
 from agentv.engine.job.job_record import failed, make_record
 from agentv.engine.job.request import Question
@@ -125,7 +125,7 @@ class RescoredAnswers:
         """Return what was paid now: the answer was paid in the earlier run, and so were the results that still hold."""
         before = {found.name: _requests(found) for found in self.stored.before(result).evaluator_results}
         ran = [found for found in result.evaluator_results if _requests(found) != before.get(found.name)]
-        return math.fsum(judge_cost(found, self._project.target) for found in ran)
+        return math.fsum(evaluator_cost(found, self._project.target) for found in ran)
 
     def _kept_whole(self, job: Job, record: Result, why: str) -> Decision:
         kept = msgspec.structs.replace(

@@ -19,7 +19,8 @@ from agentv.engine.job.request import Question
 from agentv.engine.job.spec import MOST_AT_ONCE, RunSpec
 from agentv.engine.job.workspace import JobWorkspace, Workspaces
 from agentv.engine.scoring.grading import Grade, failed_result, grade
-from agentv.engine.scoring.scorer import Answerer, Scorer
+from agentv.engine.scoring.judge_calls import ScoringContext
+from agentv.engine.scoring.scorer import Scorer
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.executors.base import Limits
 from agentv.model.case import Origin
@@ -142,7 +143,7 @@ def _scored_at_once(job: Job, answer: Answer, context: JobContext) -> JobOutcome
         bare = Answer(request=answer.request, response=None, attempts=answer.attempts, conversation=answer.conversation)
         return failed(bare, failure)
     judgement = _judgement(answer, response, text, context)
-    score, verdicts, kept = context.scorer.score_plainly, context.verdicts_of(job), answer.kept
+    score, verdicts, kept = context.scorer.score_now, context.verdicts_of(job), answer.kept
     specs = job.case.evaluators if given is None else given
     found = [(kept.get(spec.name) if kept else None) or score(spec, judgement, verdicts) for spec in specs]
     results = [result for result in found if result is not None]
@@ -157,7 +158,7 @@ async def _scored(job: Job, answer: Answer, context: JobContext, judgement: Judg
     specs = job.case.evaluators if given is None else given
     checks = await _check_turns(job, answer, context) if answer.replies and given is None else []
     waiting = [spec for spec, result in zip(specs, results, strict=True) if result is None]
-    found = iter(await context.scorer.score_all(waiting, judgement, _answerer(job, context)) if waiting else ())
+    found = iter(await context.scorer.score_all(waiting, judgement, _scoring_context(job, context)) if waiting else ())
     checks += [(spec, result or next(found)) for spec, result in zip(specs, results, strict=True)]
     scored = tuple(result for _, result in checks)
     graded = grade(scored, [spec for spec, _ in checks], context.verdicts_of(job))
@@ -193,7 +194,7 @@ async def _check_turns(job: Job, answer: Answer, context: JobContext) -> Checks:
                     judgement = _judgement(
                         msgspec.structs.replace(answer, request=request), reply.response, text, context
                     )
-                    result = await context.scorer.score(spec, judgement, _answerer(job, context, number))
+                    result = await context.scorer.score(spec, judgement, _scoring_context(job, context, number))
                 except ValueError as error:
                     result = failed_result(spec, f"The answer cannot be transformed: {error}")
             checks.append((spec, msgspec.structs.replace(result, name=name)))
@@ -208,16 +209,16 @@ def _transformed(response: Response, job: Job, context: JobContext) -> str:
     return apply_transform(response.text, settings.transform, context.find_file(job.case.place.origin))
 
 
-def _answerer(job: Job, context: JobContext, turn: int | None = None) -> Answerer:
+def _scoring_context(job: Job, context: JobContext, turn: int | None = None) -> ScoringContext:
     keep = None if context.prompts is None else partial(context.prompts.write_judge_prompt, job)
     parts = (job.target, job.prompt, str(job.trial), None if turn is None else f"turn-{turn}")
-    return Answerer(job.target, context.verdicts_of(job), keep_prompt=keep, job="/".join(filter(None, parts)))
+    return ScoringContext(job.target, context.verdicts_of(job), keep_prompt=keep, job="/".join(filter(None, parts)))
 
 
 def _judgement(answer: Answer, response: Response, text: str, context: JobContext) -> Judgement:
     request, whole = answer.request, response is answer.response
     origin = request.case.place.origin
-    judgement = Judgement(
+    return Judgement(
         request,
         response,
         candidate_answer=text,
@@ -227,7 +228,6 @@ def _judgement(answer: Answer, response: Response, text: str, context: JobContex
         execution_metrics=answer.metrics if whole else metrics_of(response),
         file_changes=answer.file_changes if request.job_workspace is None else request.job_workspace.changes,
         environment=context.environment,
+        has_trace=answer.has_trace or not whole,
         host=context.host,
     )
-    judgement.has_trace = answer.has_trace or not whole
-    return judgement

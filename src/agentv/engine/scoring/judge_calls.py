@@ -13,6 +13,7 @@ from agentv.engine.job.request import Question
 from agentv.engine.preflight import judges_of
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure
+from agentv.model.execution import Verdicts
 from agentv.model.judgement import Wanted
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Responder, Response
@@ -28,6 +29,22 @@ _AS_IT_IS = Wanted()
 
 KeepPrompt = Callable[[str, Question, Responder], None]
 """Takes the name of an evaluator, what it asks, and the target that it asks."""
+
+
+class ScoringContext(msgspec.Struct, frozen=True, gc=False):
+    """The answer's target, the limits of its verdicts, and the name of its job, which tells apart equal calls.
+
+    `judge` is named by the entry around this one. `keep_prompt` receives what judges are sent.
+    """
+
+    target: str = ""
+    verdicts: Verdicts | None = None
+    judge: str | tuple[str, ...] | None = None
+    keep_prompt: KeepPrompt | None = None
+    job: str = ""
+
+
+_NO_CONTEXT = ScoringContext()
 
 
 class Judging:
@@ -138,7 +155,7 @@ class JudgeCall:
 
 
 class JudgeCalls:
-    """The calls that one evaluator makes while it scores one answer; `evaluator` is its name, `job` the answer's."""
+    """The calls that one evaluator makes while it scores one answer; `evaluator` is its name."""
 
     def __init__(
         self,
@@ -146,13 +163,12 @@ class JudgeCalls:
         case: EvalCase,
         evaluator: str,
         judges: tuple[str, ...],
-        keep_prompt: KeepPrompt | None = None,
-        job: str = "",
+        context: ScoringContext = _NO_CONTEXT,
     ) -> None:
-        self._keep = None if keep_prompt is None else partial(keep_prompt, evaluator)
+        self._keep = None if context.keep_prompt is None else partial(context.keep_prompt, evaluator)
         self._judging = judging
         self._case = case
-        self._asking = f"{evaluator}@{job}"
+        self._asking = f"{evaluator}@{context.job}"
         self._judges = judges
         self._calls: list[JudgeCall] = []
 
