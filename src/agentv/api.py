@@ -117,15 +117,14 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
     A run is what `evaluate` returned, or a path, an id, `RUN:target` or `RUN:prompt` as in the command. Options
     are `threshold`, `margin`, `changes` and `seed`.
     """
-    from agentv.comparison.scores import RunScores
-    from agentv.comparison.two_runs import CompareOptions, compare_runs  # late: it needs numpy, and `evaluate` does not
+    from agentv.comparison import scores, two_runs  # late: they need numpy, and `evaluate` does not
 
     loaded = []
     for given in (before, after):
         name = str(given.path) if isinstance(given, Run) else os.fspath(given)
         path, target = named_run(name)
-        loaded.append(RunScores(path, name, target))
-    return compare_runs(loaded[0], loaded[1], CompareOptions(**options))
+        loaded.append(scores.RunScores(path, name, target))
+    return two_runs.compare_runs(loaded[0], loaded[1], two_runs.CompareOptions(**options))
 
 
 class _Started(Observer):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from agentv.engine.run import Observer, RunInProgress
 from agentv.engine.run_plan import RunPlan
@@ -109,27 +109,24 @@ class Progress:
             self.note(line)
 
     def _start_live(self) -> None:
-        from rich.console import Console  # late: it takes 50 ms
-        from rich.live import Live
+        from rich import console, live, text  # late: only a terminal needs it, and it takes 50 ms
 
-        self._live = Live(
-            console=Console(file=self._stream, highlight=False),
-            get_renderable=self._drawn,
+        def drawn() -> text.Text:
+            snapshot = self._snapshot()
+            line = text.Text(no_wrap=True, overflow="ellipsis")
+            if snapshot.total:
+                full = round(_BAR_WIDTH * min(1.0, snapshot.done / snapshot.total))
+                line.append("━" * full, "green").append("━" * (_BAR_WIDTH - full), "dim").append(" ")
+            return line.append(status_line(snapshot, self._pace.rate(snapshot.done, monotonic())))
+
+        self._live = live.Live(
+            console=console.Console(file=self._stream, highlight=False),
+            get_renderable=drawn,
             refresh_per_second=REDRAWS_PER_SECOND,
             transient=True,
             redirect_stdout=False,  # data on stdout is for programs and stays there
         )
         self._live.start()
-
-    def _drawn(self) -> Any:
-        from rich.text import Text
-
-        snapshot = self._snapshot()
-        text = Text(no_wrap=True, overflow="ellipsis")
-        if snapshot.total:
-            full = round(_BAR_WIDTH * min(1.0, snapshot.done / snapshot.total))
-            text.append("━" * full, "green").append("━" * (_BAR_WIDTH - full), "dim").append(" ")
-        return text.append(status_line(snapshot, self._pace.rate(snapshot.done, monotonic())))
 
 
 class Pace:

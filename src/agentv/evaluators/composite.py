@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -147,8 +148,6 @@ class Composite(Evaluator, frozen=True, kw_only=True):
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Scores every member at the same time and makes one score of theirs. A member's failure is the composite's."""
-        import asyncio  # late: settings are read without it
-
         score_member = judgement.score_member
         if score_member is None:
             raise EvaluatorFailure("A composite is scored within a run only")

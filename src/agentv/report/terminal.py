@@ -72,12 +72,11 @@ def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> Non
         stream.write(fitting("".join(f"{text}\n" for text, _ in lines), stream.encoding))
         stream.flush()  # what follows may go another way to the same place
         return
-    from rich.console import Console  # late: it takes 50 ms
-    from rich.text import Text
+    from rich import console, text  # late: only a terminal needs it, and it takes 50 ms
 
-    console = Console(file=stream, highlight=False, soft_wrap=False)
-    for text, style in lines:
-        console.print(Text(text, style=style))
+    terminal = console.Console(file=stream, highlight=False, soft_wrap=False)
+    for line, style in lines:
+        terminal.print(text.Text(line, style=style))
 
 
 def summary_lines(ending: Ending, drawn: bool, width: int | None = None) -> list[Line]:

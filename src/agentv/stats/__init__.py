@@ -6,6 +6,7 @@ the others work on arrays and import numpy. Every name is imported on first use.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 NAMES = {
@@ -33,8 +34,6 @@ def __getattr__(name: str) -> Any:
     home = next((module for module, names in NAMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module 'agentv.stats' has no attribute {name!r}")
-    from importlib import import_module  # late: runs import parts of this package, and need few of them
-
     return getattr(import_module(f"agentv.stats.{home}"), name)
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import minijinja
 import msgspec
-
-if TYPE_CHECKING:
-    import minijinja
-
 
 FUEL = 1_000_000
 """Steps a template may take, so that loops inside loops end as an error and not as a hang."""
@@ -29,8 +26,6 @@ def is_file_name(value: str) -> bool:
 
 def names_in(text: str) -> frozenset[str]:
     """The names that a template uses. Raises TemplateProblem."""
-    import minijinja  # late: settings are read by commands that render nothing
-
     try:
         return frozenset(environment().undeclared_variables_in_str(text))
     except minijinja.TemplateError as error:
@@ -39,8 +34,6 @@ def names_in(text: str) -> frozenset[str]:
 
 def render(text: str, values: Mapping[str, Any], engine: minijinja.Environment | None = None) -> str:
     """Strings go in as they are, null as nothing, everything else as compact JSON. Raises TemplateProblem."""
-    import minijinja  # late: as above
-
     try:
         return (engine or environment()).render_str(text, **values)
     except minijinja.TemplateError as error:
@@ -60,8 +53,6 @@ def as_text(value: Any) -> Any:
 @cache
 def environment(finalizer: Callable[[Any], Any] = as_text) -> minijinja.Environment:
     """The engine: strict about undefined names, no escaping, no Python objects, no end without an end."""
-    import minijinja  # late: as above
-
     made = minijinja.Environment(
         undefined_behavior="strict",
         finalizer=finalizer,

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from hashlib import blake2b
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -143,8 +144,6 @@ def _imported(path: str, place: str) -> ModuleType:
 
 
 def _by_name(name: str) -> ModuleType:
-    from importlib import import_module  # late: files are the common way
-
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -23,6 +23,7 @@ from agentv.settings.environment import (
 )
 from agentv.settings.settings_reader import read_settings
 from agentv.support.globs import upward
+from agentv.support.user_code import import_reference
 from agentv.targets.fingerprint import MASK, given_settings, shown
 from agentv.targets.target import Target
 from agentv.targets.targets_file import check_targets, target_names, texts_in
@@ -172,8 +173,6 @@ class Targets:
         if ".py:" not in provider:
             kind: type[Target] = TARGETS.find(canonical)
             return kind
-        from agentv.support.user_code import import_reference  # late: only targets of users' own classes need it
-
         own = import_reference(provider, self.home)
         if isinstance(own, type) and issubclass(own, Target):
             return own

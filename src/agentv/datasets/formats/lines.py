@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -96,8 +97,6 @@ def damage(path: str, error: Exception) -> DatasetParseError:
 
 def is_damage(error: Exception) -> bool:
     """Whether an exception comes from bad compressed data."""
-    import zlib  # late: only a failure needs it
-
     if isinstance(error, EOFError | gzip.BadGzipFile | zlib.error):
         return True
     return type(error).__name__ == "ZstdError"

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
+from rapidfuzz.distance.Indel import normalized_similarity
 
 from agentv.evaluators.base import Evaluator, Limit, Weight
 from agentv.evaluators.checks.reference import at_most, cut, missed, quoted
@@ -293,8 +294,6 @@ def _dated(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
 
 def _fuzzy(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
     """How alike two texts are, case and spacing aside; with a tolerance, whether they are alike but for that share."""
-    from rapidfuzz.distance.Indel import normalized_similarity  # late: few datasets need it, and it takes 30 ms
-
     share = normalized_similarity(_plain(given), _plain(wanted))
     note = f" (similarity {share:.3g})"
     if rule.tolerance:

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+from jsonschema_rs import validator_for
 
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.checks.reference import cut, file_finder, missed, passed
@@ -23,8 +24,6 @@ _MOST_ERRORS = 5
 
 def compiled_schema(schema: str) -> Validator:
     """A schema given as JSON text, ready to validate. Raises EvaluatorFailure for one that is none."""
-    from jsonschema_rs import validator_for  # late: few datasets need it, and it takes 30 ms
-
     try:
         # Offline: a schema is data, and data opens no connections and no files.
         return validator_for(schema, offline=True)

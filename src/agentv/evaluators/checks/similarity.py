@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
 import msgspec
+from rapidfuzz import fuzz
+from rapidfuzz.distance.Indel import normalized_similarity
+from rapidfuzz.distance.Levenshtein import distance
 
 from agentv.evaluators.base import OTHER_TOOLS, Count, Limit, Share
 from agentv.evaluators.checks.reference import (
@@ -112,11 +115,7 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
 def _ratio(method: str) -> Callable[[str, str], float]:
     """A measure from 0 to 1 by its name."""
     if method == "ratio":
-        from rapidfuzz.distance.Indel import normalized_similarity  # late: few datasets need it, and it takes 30 ms
-
         return normalized_similarity
-    from rapidfuzz import fuzz  # late: as above
-
     measure = getattr(fuzz, method)
     return lambda one, other: measure(one, other) / 100
 
@@ -130,8 +129,6 @@ class Levenshtein(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     def score(self, judgement: Judgement) -> Score:
         """How little of the longer text must change, or whether that is little enough."""
-        from rapidfuzz.distance.Levenshtein import distance  # late: few datasets need it, and it takes 30 ms
-
         wanted = reference_text(judgement) if self.value is None else text_of(self.value)
         answer = judgement.candidate_answer.strip()
         edits = distance(answer, wanted)

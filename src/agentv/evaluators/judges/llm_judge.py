@@ -18,7 +18,7 @@ from agentv.evaluators.judges.judge_prompt import (
     material_of,
     prompt_references,
 )
-from agentv.evaluators.judges.replies import Unfit, majority, mean, spread
+from agentv.evaluators.judges.replies import Form, Unfit, ask_judges, majority, mean, spread
 from agentv.evaluators.judges.rubric import Rubric, Rubrics, rubric_complaints, rubric_items
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.judgement import Judgement
@@ -160,8 +160,6 @@ class ContextRecall(ReferenceJudge, frozen=True, kw_only=True):
 
 async def verdict(settings: Judge, judgement: Judgement, asked: JudgePrompt) -> Score:
     """The judges' verdicts on what they are asked, as one score."""
-    from agentv.evaluators.judges.replies import Form, ask_judges  # late: settings are read without asyncio
-
     votes = await ask_judges(settings, judgement, asked.messages, Form(SCHEMA, read_verdict), asked.quoted)
     return combined([vote.value for vote in votes], [vote.judge for vote in votes], settings.combine)
 

@@ -19,7 +19,7 @@ from agentv.evaluators.judges.judge_prompt import (
     material_of,
     prompt_references,
 )
-from agentv.evaluators.judges.replies import Unfit, majority, mean, spread
+from agentv.evaluators.judges.replies import Form, Unfit, ask_judges, majority, mean, spread
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.judgement import Judgement
 
@@ -95,8 +95,6 @@ class Rubric(Judge, frozen=True, kw_only=True):
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Asks for a check of each item, or for points where items have ranges of them."""
-        from agentv.evaluators.judges.replies import Form, ask_judges  # late: settings are read without asyncio
-
         items = rubric_items(self.rubrics) or _outcome_item(judgement)
         kind = "points" if has_points(items) else "checks"
         shown = [_shown(item) for item in items]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -101,6 +102,4 @@ def _result(item: dict[str, Any]) -> Any:
 
 def _toml(text: str) -> str:
     """A text as TOML: a JSON string is one, but for a character that TOML wants escaped."""
-    import json  # late: only a system prompt needs it
-
     return json.dumps(text).replace("\x7f", "\\u007f")

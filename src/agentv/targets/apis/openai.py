@@ -14,7 +14,9 @@ from agentv.model.judgement import Wanted
 from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.chat_completions import Dialect, chat_wire
+from agentv.targets.apis.embeddings import embeddings_wire
 from agentv.targets.apis.model_api import WireApi, open_api, overlaid, own_key
+from agentv.targets.apis.responses import responses_wire
 from agentv.targets.target import ModelApi, PriceKey, Target, address_complaints, is_loopback, without
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -63,8 +65,6 @@ class OpenAI(ModelApi, frozen=True, kw_only=True):
 
     def open_embeddings(self, home: str) -> Responder:
         """Embeddings of `model`, ready to be asked for."""
-        from agentv.targets.apis.embeddings import embeddings_wire  # late: few runs need any
-
         return self._open_at(self.address(home), "/embeddings", embeddings_wire(self.model))
 
     def _open_at(self, address: Address, path: str, wire: WireApi) -> Responder:
@@ -90,8 +90,6 @@ class OpenAI(ModelApi, frozen=True, kw_only=True):
 def wire_of(settings: ModelApi, api: str, logprobs: bool | int | None, dialect: Dialect) -> WireApi:
     """The form of one of the two APIs."""
     if api == "responses":
-        from agentv.targets.apis.responses import responses_wire  # late: few targets need it
-
         return responses_wire(settings, logprobs)
     return chat_wire(settings, dialect, logprobs)
 
@@ -158,8 +156,6 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 
     def open_embeddings(self, home: str) -> Responder:
         """Embeddings of the deployment, ready to be asked for."""
-        from agentv.targets.apis.embeddings import embeddings_wire  # late: few runs need any
-
         return self._open_at(home, "/embeddings", embeddings_wire(self.model))
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from importlib import import_module
 from typing import Any, ClassVar
@@ -187,8 +188,6 @@ class _PydanticModel:
 
     async def respond(self, request: Request) -> Response:
         """One call. Raises TargetFailure."""
-        import asyncio  # late: settings are checked without it
-
         if not self._is_entered:
             self._is_entered = True
             await self._model.__aenter__()

@@ -12,6 +12,7 @@ from agentv.model.response import Responder
 from agentv.settings.environment import REFERENCE
 from agentv.support.file_hashes import file_of
 from agentv.support.user_code import built, import_reference
+from agentv.targets.programs.python_call import FunctionResponder
 from agentv.targets.target import COMMON_ALIASES, Target
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
@@ -30,8 +31,6 @@ class PythonTarget(Target, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """Imports the function, its file relative to `home`. A class is made into an object, once."""
-        from agentv.targets.programs.python_call import FunctionResponder  # late: settings are checked without asyncio
-
         call = import_reference(self.function, home)
         if isinstance(call, type):
             call = built(call, self.function, home)
@@ -60,8 +59,6 @@ class GivenFunction(Target, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """The function as a target."""
-        from agentv.targets.programs.python_call import FunctionResponder  # late: as above
-
         return FunctionResponder(self.call, getattr(self.call, "__qualname__", self.name), home or os.getcwd())
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002

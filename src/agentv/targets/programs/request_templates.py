@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
+
+import minijinja
 
 from agentv.model.message import message_to_data
 from agentv.model.response import Request
 from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.environment import REFERENCE
 from agentv.support.templates import TemplateProblem, as_text, environment, names_in, render
-
-if TYPE_CHECKING:
-    import minijinja
-
 
 NAMES: dict[str, Callable[[Request], Any]] = {
     "prompt": lambda request: request.prompt,

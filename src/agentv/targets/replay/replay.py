@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from agentv.errors import AgentvError
 from agentv.model.response import Responder
+from agentv.targets.replay.recording import find_recorded, open_recorded
 from agentv.targets.target import COMMON_ALIASES, Target
 
 
@@ -24,8 +25,6 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
 
     def open(self, home: str) -> Responder:
         """Reads the file once for where each answer stands."""
-        from agentv.targets.replay.recording import open_recorded  # late: only runs need it
-
         return open_recorded(self.source, self.name, home)
 
     def open_embeddings(self, home: str) -> Responder:
@@ -34,8 +33,6 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """The file that answers."""
-        from agentv.targets.replay.recording import find_recorded  # late: as above
-
         with suppress(AgentvError):  # opening it will say that it is not there
             return (find_recorded(self.source, home)[0],)
         return ()
