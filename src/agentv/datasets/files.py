@@ -83,7 +83,9 @@ class FileFinder:
         if found is None:
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
-            found = self._cache[value] = self._look_up(value)
+            real = self._real_path(value, "File", os.path.isfile)
+            digest = hashlib.blake2b(_read(real, value), digest_size=16).hexdigest()
+            found = self._cache[value] = Found(real, digest)
         return found
 
     def find_folder(self, value: str) -> Found:
@@ -95,10 +97,6 @@ class FileFinder:
             real = self._real_path(value, "Folder", os.path.isdir)
             found = self._folder_cache[value] = Found(real, folder_digest(real))
         return found
-
-    def _look_up(self, value: str) -> Found:
-        real = self._real_path(value, "File", os.path.isfile)
-        return Found(real, hashlib.blake2b(_read(real, value), digest_size=16).hexdigest())
 
     def _real_path(self, value: str, noun: str, is_one: Callable[[str], bool]) -> str:
         if not value.strip() or "\0" in value:

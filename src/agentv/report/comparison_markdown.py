@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from agentv.comparison.comparison import Change, Comparison, Matrix, Side
 from agentv.report.comparison_text import (
     USE_HEAD,
-    compared_cases,
     left_out,
-    letter,
     margin_sentence,
     matrix_basis,
     matrix_notes,
@@ -21,9 +19,10 @@ from agentv.report.comparison_text import (
     part_rows,
     ranking_rows,
     sentence,
+    side_rows,
     use_rows,
 )
-from agentv.report.figures import cell, code, fenced, interval, markdown, number, signed
+from agentv.report.figures import cell, code, fenced, markdown, number, signed
 
 _NAME = 60
 _ANSWER = 1_500
@@ -78,21 +77,9 @@ def _matrix(matrix: Matrix) -> Iterator[str]:
 
 
 def _sides(sides: Sequence[Side]) -> Iterator[str]:
-    rows = [["", "run", "target", "mean", "95 % interval", "cases", "errors"]]
-    for index, side in enumerate(sides):
-        mean = side.mean
-        rows.append(
-            [
-                letter(index),
-                cell(side.label, _NAME),
-                cell(", ".join(side.targets), _NAME),
-                number(mean.value if mean else None),
-                interval(mean.ci95 if mean else None),
-                compared_cases(side),
-                f"{side.errors:,} of {side.records:,}",
-            ]
-        )
-    yield from _table(rows, named=None)
+    named = [(cell(side.label, _NAME), cell(", ".join(side.targets), _NAME)) for side in sides]
+    head, *rows = side_rows(sides)
+    yield from _table([head, *([row[0], *names, *row[3:]] for row, names in zip(rows, named, strict=True))], named=None)
 
 
 def _change(change: Change) -> Iterator[str]:

@@ -125,13 +125,10 @@ def matrix_notes(matrix: Matrix) -> Iterator[str]:
 def _stopped_early(sides: Sequence[Side], paired: Paired | None) -> Iterator[str]:
     for index, side in enumerate(sides):
         if side.stopped_early:
-            yield f"{letter(index)} was stopped early, when it knew enough{_what_holds(paired)}"
-
-
-def _what_holds(paired: Paired | None) -> str:
-    if paired is not None and paired.test == "e-value":
-        return ": the interval above holds at whatever moment it stopped, those of the tables do not quite"
-    return ": intervals made afterwards, as these are, promise a little too much"
+            caution = "intervals made afterwards, as these are, promise a little too much"
+            if paired is not None and paired.test == "e-value":
+                caution = "the interval above holds at whatever moment it stopped, those of the tables do not quite"
+            yield f"{letter(index)} was stopped early, when it knew enough: {caution}"
 
 
 def comparison_lines(comparison: Comparison) -> list[Line]:
@@ -143,7 +140,7 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     if said is not None:
         lines.append((said, "bold"))
     lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in notes(comparison)]
-    lines += [("", ""), *_table(_sides(comparison.sides))]
+    lines += [("", ""), *_table(side_rows(comparison.sides))]
     lines += [("", ""), (outcomes(comparison), "")]
     lines += [(text, "") for text in left_out(comparison)]
     if paired is not None:
@@ -231,9 +228,11 @@ def _use_row(name: str, use: Use, unit: str) -> list[str]:
     return [name, shown(use.before), shown(use.after), shown(use.difference.value), between, f"{use.n:,}"]
 
 
-def _sides(sides: Sequence[Side]) -> list[list[str]]:
+def side_rows(sides: Sequence[Side]) -> list[list[str]]:
+    """The runs that are compared, a head first."""
     rows = [["", "run", "target", "mean", "95 % interval", "cases", "results", "errors", "unscored"]]
     for index, side in enumerate(sides):
+        n = side.mean.n if side.mean else 0
         rows.append(
             [
                 letter(index),
@@ -241,19 +240,13 @@ def _sides(sides: Sequence[Side]) -> list[list[str]]:
                 one_line(", ".join(side.targets), _LONGEST_NAME),
                 number(side.mean.value if side.mean else None),
                 interval(side.mean.ci95 if side.mean else None),
-                compared_cases(side),
+                f"{n:,}" if n == side.cases else f"{n:,} of {side.cases:,}",
                 f"{side.records:,}",
                 f"{side.errors:,}",
                 f"{side.unscored:,}",
             ]
         )
     return rows
-
-
-def compared_cases(side: Side) -> str:
-    """How many cases the mean of a side is over, and of how many where it is not all."""
-    n = side.mean.n if side.mean else 0
-    return f"{n:,}" if n == side.cases else f"{n:,} of {side.cases:,}"
 
 
 def _change(change: Change) -> Iterator[Line]:
@@ -273,7 +266,7 @@ def matrix_lines(matrix: Matrix) -> list[Line]:
     """Many runs: who leads, every pair, and the ranking."""
     lines: list[Line] = [(matrix_sentence(matrix), "bold")]
     lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in matrix_notes(matrix)]
-    lines += [("", ""), *_table(_sides(matrix.sides))]
+    lines += [("", ""), *_table(side_rows(matrix.sides))]
     lines += [("", ""), (matrix_basis(matrix), "")]
     lines += [("", ""), ("Differences: column − row (* p < 0.05, Holm's, over all pairs)", "bold")]
     lines += _table(matrix_rows(matrix))

@@ -79,6 +79,12 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in ordered)
 
 
+def job_name(eval_id: str, prompt: str | None, trial: int) -> str:
+    """A case by its id, and by prompt and trial where those tell it from others."""
+    further = ", ".join([*([prompt] if prompt else []), *([f"trial {trial}"] if trial > 1 else [])])
+    return f"{eval_id} ({further})" if further else eval_id
+
+
 def bars(counts: Sequence[int], drawn: bool) -> str:
     """One character a bin, its height relative to the fullest; digits where blocks cannot be shown."""
     most = max(counts, default=0)

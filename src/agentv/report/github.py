@@ -8,8 +8,7 @@ from pathlib import Path
 
 from agentv.errors import AgentvError
 from agentv.model.result import Result
-from agentv.report.figures import number, one_line
-from agentv.report.junit import job_name
+from agentv.report.figures import job_name, number, one_line
 from agentv.report.markdown import markdown_lines, notable
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
@@ -64,10 +63,11 @@ def append_step_summary(run: RunStore, figures: Figures, file: str) -> None:
 def _note(severity: str, run: RunStore, result: Result, line: int | None) -> str:
     reason = one_line(reason_of(result), _LONGEST_REASON)
     figure = f"{result.error.error_class} error" if result.error else f"score {number(result.score)}"
+    name = job_name(result.eval_id, result.prompt, result.trial)
     place = {
         "file": _in_repository(result.dataset_path, run) if result.dataset_path else None,
         "line": line,
-        "title": one_line(f"{job_name(result)} ({result.target})", 120),
+        "title": one_line(f"{name} ({result.target})", 120),
     }
     return workflow_command(severity, place, f"{figure}: {reason}" if reason else figure)
 

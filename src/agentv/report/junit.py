@@ -10,7 +10,7 @@ from html import escape
 from typing import IO, BinaryIO
 
 from agentv.model.result import EvaluatorResult, Result
-from agentv.report.figures import excerpt, number, one_line, visible
+from agentv.report.figures import excerpt, job_name, number, one_line, visible
 from agentv.report.formats import ReportFormat
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
@@ -82,7 +82,7 @@ def _test_case(result: Result, outcome: str | None, line: int | None) -> str:
     place = {"file": result.dataset_path, "line": line} if result.dataset_path and line else {}
     head = _attributes(
         classname=".".join(filter(None, (result.dataset, result.target))),
-        name=job_name(result),
+        name=job_name(result.eval_id, result.prompt, result.trial),
         time=f"{_seconds(result):.3f}",
         **place,
     )
@@ -97,30 +97,18 @@ def _test_case(result: Result, outcome: str | None, line: int | None) -> str:
     return "".join([*parts, "    </testcase>\n"])
 
 
-def job_name(result: Result) -> str:
-    """A case by its id, and by prompt and trial where those tell it from others."""
-    further = [result.prompt] if result.prompt else []
-    if result.trial > 1:
-        further.append(f"trial {result.trial}")
-    return result.eval_id + (f" ({', '.join(further)})" if further else "")
-
-
 def _properties(result: Result) -> str:
+    cost = result.execution_metrics.cost_usd if result.execution_metrics else None
     given = {
         "target": result.target,
         "status": result.status,
         "verdict": result.verdict,
         "score": None if result.score is None else repr(result.score),
         "tags": ", ".join(result.tags),
-        "cost_usd": _cost(result),
+        "cost_usd": None if cost is None else repr(cost),
     }
     lines = [f"        <property{_attributes(name=name, value=value)}/>\n" for name, value in given.items() if value]
     return "".join(["      <properties>\n", *lines, "      </properties>\n"])
-
-
-def _cost(result: Result) -> str | None:
-    metrics = result.execution_metrics
-    return None if metrics is None or metrics.cost_usd is None else repr(metrics.cost_usd)
 
 
 def headline(result: Result) -> str:

@@ -16,6 +16,7 @@ from agentv.report.figures import (
     counted,
     duration,
     interval,
+    job_name,
     markdown,
     number,
     percent,
@@ -23,11 +24,12 @@ from agentv.report.figures import (
     usd,
 )
 from agentv.report.formats import ReportFormat
-from agentv.report.junit import job_name
 from agentv.report.terminal import early_stop_line, trials_shown
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 from agentv.runs.summary import TargetDetails, reason_of
+
+_KINDS = {"fail": "failed", "borderline": "borderline"}
 
 
 class Notable(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ def notable(run: RunStore, most: int) -> Notable:
     counts = {"failed": 0, "borderline": 0, "errors": 0}
     kept: dict[str, list[Result]] = {kind: [] for kind in counts}
     for result in run.records():
-        kind = _kind(result)
+        kind = "errors" if result.status == "error" else _KINDS.get(result.verdict or "")
         if kind is None:
             continue
         counts[kind] += 1
@@ -52,12 +54,6 @@ def notable(run: RunStore, most: int) -> Notable:
         if len(kept[kind]) >= 4 * most:
             kept[kind] = _worst(kept[kind], most)
     return Notable(**{kind: _worst(found, most) for kind, found in kept.items()}, counts=counts)
-
-
-def _kind(result: Result) -> str | None:
-    if result.status == "error":
-        return "errors"
-    return {"fail": "failed", "borderline": "borderline"}.get(result.verdict or "")
 
 
 def _worst(results: list[Result], most: int) -> list[Result]:
@@ -79,7 +75,8 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
 def markdown_lines(run: RunStore, figures: Figures) -> Iterator[str]:
     """The lines of the report."""
     yield from (f"## Run {cell(run.run_id, _LONGEST_NAME)}", "")
-    yield from _unfinished(figures)
+    if figures.unfinished:
+        yield from (f"**Unfinished**: {figures.standing}.", "")
     yield from _targets(figures)
     yield from _parts(figures, "evaluator", lambda target: target.evaluators)
     yield from _parts(figures, "prompt", lambda target: target.prompts)
@@ -87,11 +84,6 @@ def markdown_lines(run: RunStore, figures: Figures) -> Iterator[str]:
     yield from _cases("Failed", found.failed, found.counts["failed"])
     yield from _cases("Borderline", found.borderline, found.counts["borderline"])
     yield from _cases("Errors, which are no scores", found.errors, found.counts["errors"])
-
-
-def _unfinished(figures: Figures) -> Iterator[str]:
-    if figures.unfinished:
-        yield from (f"**Unfinished**: {figures.standing}.", "")
 
 
 def _targets(figures: Figures) -> Iterator[str]:
@@ -152,7 +144,8 @@ def _cases(title: str, results: Sequence[Result], total: int) -> Iterator[str]:
     for result in results:
         figure = result.error.error_class if result.error else number(result.score)
         why = cell(reason_of(result), _LONGEST_REASON)
-        yield _row(cell(job_name(result), _LONGEST_NAME), cell(result.target, _LONGEST_NAME), figure, why)
+        name = job_name(result.eval_id, result.prompt, result.trial)
+        yield _row(cell(name, _LONGEST_NAME), cell(result.target, _LONGEST_NAME), figure, why)
     if total > len(results):
         yield from ("", f"… and {total - len(results):,} more.")
     yield ""

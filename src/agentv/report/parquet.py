@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 from agentv.errors import UsageError
 from agentv.report.formats import ReportFormat
-from agentv.report.tables import COLUMNS, columns, row_of, score_column
+from agentv.report.tables import columns, row_of
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 
@@ -16,7 +16,11 @@ _ROWS_AT_ONCE = 10_000
 
 def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     """Streams, in row groups of ten thousand."""
-    arrow, parquet = _libraries()
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")  # late: an extra, and 150 ms
+    except ImportError:
+        hint = "Install it with: pip install 'agentv[parquet]'"
+        raise UsageError("Parquet needs the package pyarrow, which is not installed", hint=hint) from None
     schema = _schema(arrow, figures)
     lines = run.case_lines()
     names = columns(figures.evaluators)
@@ -36,15 +40,6 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
             flush()
 
 
-def _libraries() -> tuple[Any, Any]:
-    try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")  # late: an extra, and 150 ms
-    except ImportError:
-        hint = "Install it with: pip install 'agentv[parquet]'"
-        raise UsageError("Parquet needs the package pyarrow, which is not installed", hint=hint) from None
-    return arrow, parquet
-
-
 def _schema(arrow: Any, figures: Figures) -> Any:
     types = {
         str: arrow.string(),
@@ -53,8 +48,7 @@ def _schema(arrow: Any, figures: Figures) -> Any:
         bool: arrow.bool_(),
         list: arrow.list_(arrow.string()),
     }
-    fields = [(name, types[kind]) for name, kind in COLUMNS.items()]
-    return arrow.schema([*fields, *((score_column(name), arrow.float64()) for name in figures.evaluators)])
+    return arrow.schema([(name, types[kind]) for name, kind in columns(figures.evaluators).items()])
 
 
 PARQUET = ReportFormat(

@@ -18,6 +18,7 @@ _SPARE = ("cost", "began", "passed", "errors", "datasets", "state", "95 % interv
 """What goes first where there is no room: `began` is in most runs' ids, and a mean keeps what it stands on."""
 
 _LONGEST_NAME, _SHORT_NAME = 30, 14
+_OPEN = ("unfinished", "running")
 
 
 def run_list(runs: Sequence[RunEntry], width: int | None = None) -> Table:
@@ -33,27 +34,15 @@ def _rows(runs: Sequence[RunEntry], longest: int) -> list[list[str]]:
     """What a run says once stands on its first line. Its name is never cut: it is there to be typed."""
     rows = [_HEAD]
     for run in runs:
-        about = [visible(run.name), _began(run), _state(run), _datasets(run, longest)]
+        state = f"{run.state}, {run.done or 0:,} of {run.jobs:,}" if run.jobs and run.state in _OPEN else run.state
+        datasets = one_line(", ".join(run.datasets), longest) or NONE
+        if len(run.datasets) > 2:
+            datasets = f"{len(run.datasets):,} datasets"
+        about = [visible(run.name), (run.started_at or NONE)[:16].replace("T", " "), state, datasets]
         targets: list[tuple[str, TargetSummary | None]] = [*run.targets.items()] or [(NONE, None)]
         for number_, (name, target) in enumerate(targets):
             rows.append([*(about if not number_ else [""] * len(about)), one_line(name, longest), *_figures(target)])
     return rows
-
-
-def _began(run: RunEntry) -> str:
-    return (run.started_at or NONE)[:16].replace("T", " ")
-
-
-def _state(run: RunEntry) -> str:
-    if run.state in ("unfinished", "running") and run.jobs:
-        return f"{run.state}, {run.done or 0:,} of {run.jobs:,}"
-    return run.state
-
-
-def _datasets(run: RunEntry, longest: int) -> str:
-    if len(run.datasets) > 2:
-        return f"{len(run.datasets):,} datasets"
-    return one_line(", ".join(run.datasets), longest) or NONE
 
 
 def _figures(target: TargetSummary | None) -> list[str]:
@@ -116,11 +105,13 @@ def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
             change = changes[position]
             direction = "up" if change.after > change.before else "down"
             levels = f"from {number(change.before)} to {number(change.after)}"
-            yield f"  went {direction} here: {levels} ({_p_value(change.p_value)})"
+            p = "p < 0.001" if change.p_value < 0.001 else f"p = {change.p_value:.3f}"
+            yield f"  went {direction} here: {levels} ({p})"
+        commit = f"  {run.git_commit[:10]}" if run.git_commit else ""
         yield (
             f"  {(run.started_at or '')[:16].replace('T', ' '):16}  {number(target.mean)}  "
             f"{_line(target, drawn)}  {interval(target.ci95):14}  n = {target.scored:<6} "
-            f"{visible(run.name)}{_commit(run)}"
+            f"{visible(run.name)}{commit}"
         ).rstrip()
     if len(series.runs) > 1 and not changes:
         yield f"  no change shown in {len(series.runs)} runs"
@@ -138,14 +129,6 @@ def _line(target: TargetSummary, drawn: bool) -> str:
 
 def _cell(value: float) -> int:
     return min(_WIDTH - 1, int(value * _WIDTH))
-
-
-def _p_value(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def _commit(run: RunEntry) -> str:
-    return f"  {run.git_commit[:10]}" if run.git_commit else ""
 
 
 _LONGEST_NAME = 40

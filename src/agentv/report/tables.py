@@ -40,14 +40,9 @@ COLUMNS: dict[str, type] = {
 """What each column holds; after them comes `score.NAME` for each evaluator."""
 
 
-def columns(evaluators: Sequence[str]) -> list[str]:
-    """The names of all columns."""
-    return [*COLUMNS, *(score_column(name) for name in evaluators)]
-
-
-def score_column(evaluator: str) -> str:
-    """The column of an evaluator's score."""
-    return f"score.{evaluator}"
+def columns(evaluators: Sequence[str]) -> dict[str, type]:
+    """All columns with their types; each evaluator has one for its score."""
+    return COLUMNS | {f"score.{name}": float for name in evaluators}
 
 
 def row_of(result: Result, line: int | None, evaluators: Sequence[str]) -> dict[str, Any]:
@@ -68,5 +63,5 @@ def row_of(result: Result, line: int | None, evaluators: Sequence[str]) -> dict[
         "tags": list(result.tags),
     }
     scores = {found.name: found.score for found in result.evaluator_results}
-    row |= {score_column(name): scores.get(name) for name in evaluators}
+    row |= {f"score.{name}": scores.get(name) for name in evaluators}
     return {name: value for name, value in row.items() if value is not None}

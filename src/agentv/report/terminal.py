@@ -19,6 +19,7 @@ from agentv.report.figures import (
     fitted,
     fitting,
     interval,
+    job_name,
     number,
     one_line,
     percent,
@@ -98,6 +99,7 @@ def _overview(ending: Ending, width: int | None) -> list[Line]:
     for name, target in ending.summary.targets.items():
         details = ending.details.get(name)
         passed = details.passed if details else round((target.pass_rate or 0) * target.scored)
+        costs = [cost for cost in (target.cost_usd, target.judge_cost_usd) if cost is not None]
         rows.append(
             [
                 one_line(name, _LONGEST_NAME if width is None else max(12, min(_LONGEST_NAME, width - _FIGURES_WIDTH))),
@@ -106,7 +108,7 @@ def _overview(ending: Ending, width: int | None) -> list[Line]:
                 f"{target.scored} of {target.jobs}",
                 f"{percent(target.pass_rate)} ({passed} of {target.scored})" if target.scored else percent(None),
                 str(target.errors),
-                usd(_total_cost(target)),
+                usd(sum(costs) if costs else None),
             ]
         )
     head, *body = fitted(rows, width, _SPARE).lines
@@ -121,7 +123,8 @@ def _target(
     errors = "error" if target.errors == 1 else "errors"
     left_out = {errors: target.errors, "unscored": target.unscored, "skipped": target.skipped}
     counts = ", ".join(f"{count} {what}" for what, count in left_out.items() if count)
-    yield f"  scored      {_of_all(target)}" + (f"; left out: {counts}" if counts else ""), ""
+    every = f"{target.cases} cases" if target.jobs == target.cases else f"{target.jobs} jobs of {target.cases} cases"
+    yield f"  scored      {target.scored} of {every}" + (f"; left out: {counts}" if counts else ""), ""
     if target.early_stop is not None:
         yield f"  {early_stop_line(target.early_stop)}", "bold"
     yield f"  mean        {number(target.mean)} (95 % interval {interval(target.ci95)}, n = {target.scored})", ""
@@ -139,12 +142,6 @@ def _target(
         yield from _errors(target, details, width)
         yield from _cases("worst", details.worst, "score", width)
         yield from _cases("slowest", details.slowest, "time", width)
-
-
-def _of_all(target: TargetSummary) -> str:
-    if target.jobs == target.cases:
-        return f"{target.scored} of {target.cases} cases"
-    return f"{target.scored} of {target.jobs} jobs of {target.cases} cases"
 
 
 def trials_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:
@@ -228,13 +225,4 @@ def _cut(line: str, width: int | None) -> str:
 
 
 def _named(note: CaseNote) -> str:
-    """A case by its id, and by prompt and trial where those tell it from others."""
-    further = [note.prompt] if note.prompt else []
-    if note.trial > 1:
-        further.append(f"trial {note.trial}")
-    return one_line(note.eval_id, _LONGEST_NAME) + (f" ({', '.join(further)})" if further else "")
-
-
-def _total_cost(target: TargetSummary) -> float | None:
-    known = [cost for cost in (target.cost_usd, target.judge_cost_usd) if cost is not None]
-    return sum(known) if known else None
+    return job_name(one_line(note.eval_id, _LONGEST_NAME), note.prompt, note.trial)

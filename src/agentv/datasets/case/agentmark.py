@@ -25,21 +25,16 @@ def holds_variables(row: Any) -> bool:
     return isinstance(row, dict) and isinstance(row.get("input"), dict) and not is_message(row["input"])
 
 
-def item_name(value: Any) -> str:
-    """The name AgentMark gives an item: from its input alone, the same in both tools."""
-    text = _CANONICAL.encode(value)
-    return hashlib.md5(text.encode("ascii"), usedforsecurity=False).hexdigest()[:12]
-
-
 class ItemNames:
-    """Names for the rows of one dataset; a repeated input gets `-2`, `-3` and so on."""
+    """The names AgentMark gives the rows of one dataset, from their input; a repeated one gets `-2`, `-3` and so on."""
 
     def __init__(self) -> None:
         self._seen = PackedIds()
         self._counts: dict[str, int] = {}
 
     def name(self, value: Any) -> str:
-        name = item_name(value)
+        text = _CANONICAL.encode(value)
+        name = hashlib.md5(text.encode("ascii"), usedforsecurity=False).hexdigest()[:12]
         if not self._seen.repeats((name,)):
             return name
         self._counts[name] = self._counts.get(name, 1) + 1

@@ -215,7 +215,8 @@ def _check_start(file: str, lines: list[Line]) -> None:
     # A lone bracket on the first line is a whole document spread over lines: one message for it, not one a line.
     text = start.removeprefix(_BOM).strip(_BLANK)
     if text == b"[":
-        raise _unparsable(file, "Line 1: Invalid JSON - Expected JSON object, got array", _array_hint(file))
+        hint = f"Write one object per line instead of one array: jq -c '.[]' {file}"
+        raise _unparsable(file, "Line 1: Invalid JSON - Expected JSON object, got array", hint)
     if text == b"{" and len(lines) > 1:
         what = "Line 1: Invalid JSON - the object goes on after the end of the line, at column 2"
         raise _unparsable(file, what, f"Write each object on one line: jq -c . {file}", column=2)
@@ -223,10 +224,6 @@ def _check_start(file: str, lines: list[Line]) -> None:
 
 def _unparsable(file: str, what: str, hint: str, column: int | None = None) -> DatasetParseError:
     return DatasetParseError(f"Failed to parse JSONL file: {file}", what, hint, path=file, line=1, column=column)
-
-
-def _array_hint(file: str) -> str:
-    return f"Write one object per line instead of one array: jq -c '.[]' {file}"
 
 
 def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
