@@ -1,4 +1,4 @@
-"""A judge's verdicts in a run held against labels: which answers count, in which strata, and what is labelled next."""
+"""Compare a judge's verdicts with people's labels, and choose the answers to label next."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FEWEST_IN_A_STRATUM = 2
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """One answer and what the judge says of it."""
+    """One answer and the judge's verdict."""
 
     key: AnswerKey
     verdict: Verdict
@@ -37,7 +37,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers of a run. `others` are those that the judge said nothing of, `unscored` how often that happened."""
+    """The answers of a run. `others` have no verdict of the judge; `unscored` counts them."""
 
     judged: Sequence[Judged]
     others: frozenset[AnswerKey] = frozenset()
@@ -45,7 +45,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer on which judge and person do not agree."""
+    """An answer on which judge and labellers disagree."""
 
     eval_id: str
     dataset: str
@@ -65,7 +65,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure with its 95 % interval and the number of labels it stands on."""
+    """A figure with its 95 % interval and the number of labels behind it."""
 
     value: float
     ci95: tuple[float, float]
@@ -73,7 +73,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a judge can be trusted. Figures that cannot be told are None; `notes` say why.
+    """How well a judge agrees with people. Figures that cannot be estimated are None; `notes` give the reasons.
 
     `confusion` has the person in rows and the judge in columns, pass before fail. `answers` counts those that the judge
     scored, the same words to the same case once. `unmatched` labels are of answers that the run does not have,
@@ -102,7 +102,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answers_of(results: Iterable[Result], evaluator: str | None = None, target: str | None = None) -> Answers:
-    """The answers of a run with the verdict of an evaluator, or of all together; and those that have none.
+    """The answers of a run with the verdict of one evaluator, or of all together, and those without one.
 
     Those of other targets than the one that is named have none here. The same words to the same case are one answer:
     labelled once, they would else count as often as they were said.
@@ -125,7 +125,7 @@ def answers_of(results: Iterable[Result], evaluator: str | None = None, target: 
 
 
 def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> Calibration:
-    """Everything that labels tell of a judge, and the `count` answers to label next."""
+    """Calibrate a judge with labels, and suggest `count` answers to label next."""
     judged = answers.judged
     labelled, drawn, disputed = _labelled(judged, labels)
     notes: list[str] = []
@@ -171,7 +171,7 @@ def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> 
 
 
 def _why_uncorrected(labelled: Sequence[Labelled]) -> str:
-    """Why the judge's pass rate cannot be corrected by what it gets wrong."""
+    """Why the judge's pass rate cannot be corrected."""
     if len({each.label for each in labelled}) < 2:
         return "Rogan-Gladen needs answers that a person passed and some that a person failed"
     return "Rogan-Gladen cannot correct this judge: it passes bad answers as often as good ones, or more often"
@@ -208,7 +208,7 @@ def suggestions(judged: Sequence[Judged], labels: Labels, count: int, seed: int 
 
 
 def draw_order(key: AnswerKey, seed: int) -> bytes:
-    """A place in an order that is random and the same every time."""
+    """A rank in a random order that is always the same."""
     return hashlib.blake2b("\0".join((str(seed), *key)).encode("utf-8", "replace"), digest_size=8).digest()
 
 
@@ -225,7 +225,7 @@ def _verdict(result: Result, evaluator: str | None) -> tuple[Verdict, float, str
 def _labelled(
     judged: Sequence[Judged], labels: Labels
 ) -> tuple[dict[AnswerKey, Labelled], dict[AnswerKey, Drawn], int]:
-    """The answers that have a label, how each was drawn, and on how many labellers do not agree."""
+    """The labelled answers, how each was drawn, and the number of disputed ones."""
     found: dict[AnswerKey, Labelled] = {}
     drawn: dict[AnswerKey, Drawn] = {}
     disputed = 0
@@ -240,8 +240,11 @@ def _labelled(
 
 
 def _by_verdict(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]) -> list[Stratum]:
-    """A stratum for each verdict; borderline and fail are one while either has too few labels to stand alone."""
-    strata = [_stratum(judged, labelled, name) for name in ("pass", "borderline", "fail")]
+    """A stratum for each verdict; borderline and fail are joined while either has too few labels."""
+    strata = []
+    for verdict in ("pass", "borderline", "fail"):
+        own = [each.key for each in judged if each.verdict == verdict]
+        strata.append(Stratum(verdict, len(own), tuple(labelled[key] for key in own if key in labelled)))
     lower = [stratum for stratum in strata[1:] if stratum.size]
     if len(lower) == 2 and any(len(stratum.labelled) < FEWEST_IN_A_STRATUM for stratum in lower):
         both = Stratum("borderline or fail", lower[0].size + lower[1].size, lower[0].labelled + lower[1].labelled)
@@ -249,13 +252,8 @@ def _by_verdict(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]) -
     return [stratum for stratum in (strata[0], *lower) if stratum.size]
 
 
-def _stratum(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled], verdict: str) -> Stratum:
-    own = [each.key for each in judged if each.verdict == verdict]
-    return Stratum(verdict, len(own), tuple(labelled[key] for key in own if key in labelled))
-
-
 def _disagreements(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]) -> list[Disagreement]:
-    """Where the judge is surest and wrong first."""
+    """Disagreements, the judge's most confident mistakes first."""
     wrong = [each for each in judged if each.key in labelled and labelled[each.key].label != labelled[each.key].passed]
     wrong.sort(key=lambda each: -abs(each.score - labelled[each.key].label))
     return [

@@ -1,4 +1,4 @@
-"""What a person is shown to label an answer: the case and the answer, and nothing of who gave it or how it scored."""
+"""Cards for labelling: the case and the answer, without its target or score."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cards(results: Iterable[Result], count: int, order: Callable[[AnswerKey], by
 
 
 def with_cases(found: list[Card], cases: Iterable[EvalCase]) -> list[Card]:
-    """The cards with what their cases say. A card whose case is not there stays without."""
+    """Fill the cards from their cases; a card without a case stays as it is."""
     wanted = {(card.key.dataset, card.key.eval_id) for card in found} | {("", card.key.eval_id) for card in found}
     known: dict[tuple[str, str], EvalCase] = {}
     for case in cases:

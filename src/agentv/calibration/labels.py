@@ -1,4 +1,4 @@
-"""What people say of answers: a file of labels that only grows, and what it comes to. Knows no judge."""
+"""People's labels of answers: an append-only file, and majority verdicts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from agentv.runs.writer import ResultWriter
 
 LABELS_FILE = Path(".agentv", "labels.jsonl")
 
-Saying = Literal["pass", "fail", "skip"]
+LabelValue = Literal["pass", "fail", "skip"]
 Drawn = Literal["random", "suggested"]
 
 
 class AnswerKey(NamedTuple):
-    """An answer to a case. Who gave it, and in which run, does not matter: a label holds for the same words."""
+    """The identity of an answer to a case. A label holds for the same words in any run and of any target."""
 
     dataset: str
     eval_id: str
@@ -28,7 +28,7 @@ class AnswerKey(NamedTuple):
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the file. A `label` of null takes the labeller's last one of the answer back.
+    """One line of the file. A `label` of null withdraws the labeller's last one.
 
     `answer` is a hash of the answer's text. `drawn` says how the case was chosen: figures depend on it.
     """
@@ -38,7 +38,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     dataset: str
     eval_id: str
     answer: str
-    label: Saying | None
+    label: LabelValue | None
     drawn: Drawn = "random"
     labeller: str = ""
     run_id: str = ""
@@ -49,19 +49,19 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer_key(result: Result) -> AnswerKey | None:
-    """What a label of a record's answer is known by; None for a record without an answer."""
+    """The key of a record's answer; None for a record without one."""
     if result.candidate_answer is None:
         return None
     return AnswerKey(result.dataset, result.eval_id, answer_hash(result.candidate_answer))
 
 
 def answer_hash(text: str) -> str:
-    """A hash that stands for an answer's text."""
+    """The hash of an answer's text."""
     return hash_of(text.encode("utf-8", "replace"))
 
 
 class Labels:
-    """The labels of a file, the last of each labeller for each answer."""
+    """The last label of each labeller for each answer."""
 
     def __init__(self, labels: list[Label]) -> None:
         self._said: dict[AnswerKey, dict[str, Label]] = {}
@@ -69,18 +69,18 @@ class Labels:
             self.add(label)
 
     def add(self, label: Label) -> None:
-        """One more line."""
+        """Add a label."""
         said = self._said.setdefault(label.key, {})
         said.pop(label.labeller, None)
         if label.label is not None:
             said[label.labeller] = label
 
     def of(self, key: AnswerKey, labeller: str) -> Label | None:
-        """What one labeller says of an answer."""
+        """The label that one labeller gave an answer."""
         return self._said.get(key, {}).get(labeller)
 
     def verdict(self, key: AnswerKey) -> Literal["pass", "fail", "disputed"] | None:
-        """What most labellers say of an answer; None when none says pass or fail."""
+        """The majority verdict on an answer; None if nobody passed or failed it."""
         said = Counter(label.label for label in self._said.get(key, {}).values() if label.label in ("pass", "fail"))
         if not said:
             return None
@@ -89,27 +89,27 @@ class Labels:
         return "pass" if said["pass"] > said["fail"] else "fail"
 
     def skipped(self, key: AnswerKey) -> bool:
-        """Whether somebody could not tell, and nobody else could."""
+        """Whether the answer was only skipped."""
         return bool(self._said.get(key)) and self.verdict(key) is None
 
     def drawn(self, key: AnswerKey) -> Drawn:
-        """How an answer was chosen: at random, when anybody met it that way."""
+        """How an answer was chosen: at random if any labeller got it that way."""
         ways = {label.drawn for label in self._said.get(key, {}).values()}
         return "random" if "random" in ways else "suggested"
 
     def counts(self, labeller: str) -> Counter[str]:
-        """How often one labeller said what."""
+        """The number of each label of one labeller."""
         own = (said.get(labeller) for said in self._said.values())
         return Counter(label.label for label in own if label is not None and label.label is not None)
 
     @property
     def keys(self) -> list[AnswerKey]:
-        """The answers that somebody passed or failed."""
+        """The answers with a verdict."""
         return [key for key in self._said if self.verdict(key) is not None]
 
 
 def read_labels(path: Path | str) -> list[Label]:
-    """The lines of a file of labels; none when there is no file. A torn last line was never said."""
+    """Read a file of labels; empty if there is none. A torn last line is ignored."""
     path = Path(path)
     if not path.is_file():
         return []
@@ -130,7 +130,7 @@ def read_labels(path: Path | str) -> list[Label]:
 
 
 class LabelFile:
-    """Labels that are on disk the moment they are said."""
+    """A file of labels; each is on disk when `add` returns."""
 
     def __init__(self, path: Path | str) -> None:
         path = Path(path)
@@ -142,7 +142,7 @@ class LabelFile:
         self._writer = ResultWriter(path, go_on="run the same command again")
 
     def add(self, label: Label) -> None:
-        """One more line, for good."""
+        """Append a label."""
         self._writer.write(msgspec.json.encode(label) + b"\n")
         self._writer.sync()
         self.labels.add(label)

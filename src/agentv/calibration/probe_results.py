@@ -1,4 +1,4 @@
-"""What probes found: by kind, how many were judged as they must be; which evaluators were fooled, and by what. Pure."""
+"""Summarise probes: how many of each kind were misjudged, and which evaluators were fooled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProbeCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Misjudged(msgspec.Struct, frozen=True, kw_only=True):
-    """A probe that passed and must not, or the reference, which must and did not. `by` are the evaluators to blame."""
+    """A probe that passed, or a reference answer that did not. `by` are the evaluators that were wrong."""
 
     kind: str
     eval_id: str
@@ -33,8 +33,8 @@ class Misjudged(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Probed(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `evaluators` counts, for each evaluator and kind, misjudged and judged."""
+class ProbeSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of all probes. `evaluators` counts misjudged and judged probes by evaluator and kind."""
 
     kinds: dict[str, ProbeCounts]
     evaluators: dict[str, dict[str, tuple[int, int]]]
@@ -60,7 +60,7 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
         return EXIT_FINDINGS if self.misjudged_in_all > allowed else EXIT_OK
 
 
-def probed(results: Iterable[Result], must_pass: frozenset[str]) -> Probed:
+def summarize_probes(results: Iterable[Result], must_pass: frozenset[str]) -> ProbeSummary:
     """Summarise records whose targets are kinds of probes; those in `must_pass` must pass, all others must not."""
     kinds: dict[str, Counter[str]] = {}
     evaluators: dict[str, dict[str, tuple[int, int]]] = {}
@@ -86,7 +86,7 @@ def probed(results: Iterable[Result], must_pass: frozenset[str]) -> Probed:
                 if len(shown) < MOST_SHOWN:
                     shown.append(_misjudged(result, result.score, [each for each in wrong if each.weight > 0]))
     names = ProbeCounts.__struct_fields__
-    return Probed(
+    return ProbeSummary(
         kinds={kind: ProbeCounts(**{name: counts[name] for name in names}) for kind, counts in kinds.items()},
         evaluators=evaluators,
         misjudged=tuple(shown),

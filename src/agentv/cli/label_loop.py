@@ -12,7 +12,7 @@ from typing import Literal
 import click
 
 from agentv.calibration.label_cards import Card
-from agentv.calibration.labels import Drawn, Label, LabelFile, Saying
+from agentv.calibration.labels import Drawn, Label, LabelFile, LabelValue
 from agentv.report.figures import lines, one_line
 
 try:
@@ -82,7 +82,7 @@ class Labelling:
             if key is not None:
                 return key
 
-    def _say(self, card: Card, saying: Saying | None) -> None:
+    def _say(self, card: Card, saying: LabelValue | None) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._file.add(
             Label(

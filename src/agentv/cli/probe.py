@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from agentv.calibration.probe_results import Probed, probed
+from agentv.calibration.probe_results import ProbeSummary, summarize_probes
 from agentv.cli import output
 from agentv.cli.arguments.judge_options import ProbeArguments
 from agentv.cli.commands.eval import cases_of, options_of, run_folder
@@ -37,7 +37,7 @@ def probe(args: ProbeArguments) -> None:
     plan = prepare_probes(options, cases_of(options, args), chosen_kinds(args.kinds), specs)
     with _folder(run_folder(args.out)) as folder:
         outcome = run(plan, open_store(plan, folder), open_executor(plan), observer_of(plan, args))
-        found = probed(RunStore.open(outcome.folder).records(), frozenset({ORACLE}))
+        found = summarize_probes(RunStore.open(outcome.folder).records(), frozenset({ORACLE}))
     if outcome.stopped == "interrupted":
         kept = "" if args.out is None else f": what is done is kept in {args.out}"
         output.say(f"Interrupted{kept}")
@@ -57,7 +57,7 @@ def _folder(out: str | None) -> Iterator[str]:
         yield str(Path(folder) / "run")
 
 
-def _print(found: Probed, code: int, as_json: bool) -> None:
+def _print(found: ProbeSummary, code: int, as_json: bool) -> None:
     if as_json:
         click.echo(to_json({"exit_code": code, **_data(found)}))
         return
@@ -70,7 +70,7 @@ def _print(found: Probed, code: int, as_json: bool) -> None:
         output.say(output.styled("Ended:", "red") + f" no probe got a verdict: {one_line(found.first_error, 200)}")
 
 
-def _data(found: Probed) -> dict[str, Any]:
+def _data(found: ProbeSummary) -> dict[str, Any]:
     return {
         "judged": found.judged_in_all,
         "misjudged": found.misjudged_in_all,
@@ -81,7 +81,7 @@ def _data(found: Probed) -> dict[str, Any]:
     }
 
 
-def _lines(found: Probed) -> Iterator[str]:
+def _lines(found: ProbeSummary) -> Iterator[str]:
     width = max(map(len, KINDS))
     yield f"{'an answer that':<{width + 39}}  misjudged  no verdict"
     for kind, (what, _) in KINDS.items():

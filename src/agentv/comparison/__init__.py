@@ -1,1 +1,1 @@
-"""Runs held against each other, case by case: scores read in brief, paired, and asked what they show."""
+"""Compare runs case by case, and plan how many cases a difference needs."""

@@ -17,7 +17,7 @@ FailOn = Literal["regression", "worse", "any-loss", "inconclusive", "never"]
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a comparison. `mean` is over the cases that all sides scored, trials averaged first."""
+    """One run of a comparison. `mean` is over the cases that all runs scored, after averaging trials."""
 
     label: str
     path: str
@@ -32,7 +32,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """One case that both sides scored. `target` and `prompt` are there when several of both sides are compared."""
+    """One case that both runs scored. `target` and `prompt` are set when both runs have several."""
 
     dataset: str
     eval_id: str
@@ -45,7 +45,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A case that changed much, with what was answered before and after, and what the later score was for."""
+    """A case with a large change: both answers, and the reason for the later score."""
 
     pair: Pair
     answer1: str | None
@@ -53,16 +53,16 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One evaluator or one tag. `p_adjusted` is Holm's, over all of its table."""
+class PartComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison for one evaluator or tag. `p_adjusted` is Holm's, over the whole table."""
 
     name: str
     paired: Paired
     p_adjusted: float | None
 
 
-class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost in USD or time in milliseconds, a case, over the cases of which both sides know it."""
+class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Cost in USD or time in milliseconds per case, over the cases where both runs have it."""
 
     n: int
     before: float
@@ -71,8 +71,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs, case by case. `unmatched` are cases that one side only has; `unscored` both have and one did not
-    score."""
+    """Two runs, case by case. `unmatched` cases are in one run only; `unscored` ones are in both, but not scored."""
 
     sides: tuple[Side, Side]
     paired: Paired | None
@@ -83,10 +82,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     common: int
     pairs: Sequence[Pair]
     changes: tuple[Change, ...]
-    evaluators: tuple[Part, ...]
-    tags: tuple[Part, ...]
-    cost: Use | None
-    duration: Use | None
+    evaluators: tuple[PartComparison, ...]
+    tags: tuple[PartComparison, ...]
+    cost: UsageChange | None
+    duration: UsageChange | None
     unmatched: tuple[int, int]
     unmatched_ids: tuple[tuple[str, ...], tuple[str, ...]]
     unscored: tuple[int, int]
@@ -109,7 +108,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """Many runs over the cases that all of them scored. `differences[i][j]` is the j-th against the i-th, for i < j."""
+    """Several runs over the cases that all scored. `differences[i][j]` compares run j with run i, for i < j."""
 
     sides: tuple[Side, ...]
     n: int
@@ -202,11 +201,11 @@ def _sides(sides: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+def _parts(parts: Sequence[PartComparison]) -> list[dict[str, Any]]:
     return [{"name": part.name, **_paired(part.paired), "p_adjusted": part.p_adjusted} for part in parts]
 
 
-def _use(use: Use | None) -> dict[str, Any] | None:
+def _use(use: UsageChange | None) -> dict[str, Any] | None:
     if use is None:
         return None
     return {"n": use.n, "before": use.before, "after": use.after, "difference": _estimate(use.difference)}

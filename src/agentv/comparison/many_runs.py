@@ -1,4 +1,4 @@
-"""Many runs at once, over the cases that all of them scored: every pair, adjusted, and a ranking."""
+"""Compare several runs over the cases that all scored: every pair with adjusted p-values, and a ranking."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from agentv.comparison.comparison import Matrix
-from agentv.comparison.scores import Folded, RunScores, clusters_of
+from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
 from agentv.comparison.two_runs import mean_of, name_parts, side_of
 from agentv.errors import UsageError
 from agentv.stats.means import clustered_mean
@@ -20,10 +20,10 @@ Cell = TypeVar("Cell")
 
 
 def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
-    """Three runs or more. Raises UsageError when no case was scored by all."""
+    """Compare three runs or more. Raises UsageError when no case was scored by all."""
     notes: list[str] = []
     parts = name_parts(runs, notes)
-    sides = [Folded(run, parts) for run in runs]
+    sides = [GroupedCases(run, parts) for run in runs]
     common = [name for name in sides[0].names if all(name in side.names for side in sides)]
     columns = [side.means(side.run.scores)[[side.names[name] for name in common]] for side in sides]
     scores = np.array(columns).T.reshape(len(common), len(runs))
@@ -51,7 +51,7 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
 
 
 def _nothing_in_common(runs: Sequence[RunScores]) -> UsageError:
-    """Says which run is to blame, where it is one that scored nothing at all."""
+    """The error when no case was scored by all; names a run that scored nothing at all."""
     idle = [run for run in runs if not len(run.scores.cases)]
     if not idle:
         return UsageError("No case was scored by all runs", hint="Cases are joined by dataset and id")

@@ -1,4 +1,4 @@
-"""How many cases and trials a difference needs, from how much the scores of earlier runs vary."""
+"""Plan how many cases and trials it takes to detect a difference, from the variance of earlier runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from agentv.comparison.scores import Folded, RunScores, clusters_of
-from agentv.comparison.two_runs import Joined
+from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
+from agentv.comparison.two_runs import JoinedCases
 from agentv.errors import UsageError
 from agentv.stats.intervals import NO_ERROR
 from agentv.stats.means import clustered_mean
@@ -25,7 +25,7 @@ TRIALS = (1, 2, 3, 5, 10)
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the difference of a case varies: between cases, and between trials of one case on either side.
+    """The variance of a case's difference: between cases, and between trials of one case in each run.
 
     `within` is None where no case was asked twice: then trials cannot be told from cases, and `between` holds both.
     `asked_once` names the runs in which none was.
@@ -42,13 +42,13 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     asked_once: tuple[str, ...] = ()
 
     def variance(self, trials: int) -> float:
-        """Of a case's difference, when both sides are asked so often."""
+        """The variance of a case's difference with this number of trials in both runs."""
         within = self.within or (0.0, 0.0)
         return self.design_effect * variance_of_difference(self.between, *within, trials)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """What one difference takes, with so many trials of each case. `cost_usd` is that of one run."""
+    """The cases that one difference needs with this number of trials. `cost_usd` is that of one run."""
 
     difference: float
     trials: int
@@ -57,7 +57,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Needs by difference and trials; `could_show` is what the cases of the run at hand can show, by trials."""
+    """Needs by difference and trials; `could_show` is the smallest difference that the given cases show, by trials."""
 
     spread: Spread
     power: float
@@ -108,7 +108,7 @@ def _of_one(run: RunScores, correlation: float) -> Spread:
         hint = f"Pick one: {run.label}:{run.targets[0]}"
         raise UsageError(f"{run.label} has {len(run.targets)} targets ({', '.join(run.targets)})", hint=hint)
     # Each prompt of a case is a score of its own, and all of them belong together.
-    side = Folded(run, (0, 1, 3) if len(run.prompts) > 1 else (0, 1))
+    side = GroupedCases(run, (0, 1, 3) if len(run.prompts) > 1 else (0, 1))
     means, within, share = _trials(run, side.groups, len(side.names))
     there = ~np.isnan(means)
     variance, effect = _variance(means[there], clusters_of([side], np.flatnonzero(there)[:, None]))
@@ -127,7 +127,7 @@ def _of_one(run: RunScores, correlation: float) -> Spread:
 
 
 def _of_two(before: RunScores, after: RunScores) -> Spread:
-    joined = Joined(before, after)
+    joined = JoinedCases(before, after)
     first, second = joined.scores
     if not len(first):
         raise UsageError("The runs have no scored case in common", hint="Cases are joined by dataset and id")
@@ -169,7 +169,7 @@ def _trials(run: RunScores, groups: NDArray[Any], count: int) -> tuple[NDArray[A
 
 
 def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[float, float]:
-    """The variance of cases, and how many times larger conversations make that of their mean."""
+    """The variance of cases, and the design effect of conversations."""
     if len(values) < 2:
         raise UsageError("Two scored cases or more are needed to see how much they vary")
     within = -1.0, 1.0

@@ -1,4 +1,4 @@
-"""The scores of one run as columns: read once, without answers, trials not averaged yet."""
+"""The scores of one run as columns, read in one pass; trials are not averaged yet."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Column:
         self.values = array("d")
 
     def add(self, case: int, value: float) -> None:
-        """One more number of a case."""
+        """Add a number of a case."""
         self.cases.append(case)
         self.values.append(value)
 
@@ -56,7 +56,7 @@ class Column:
 
 
 class RunScores:
-    """What a run scored. `cases` are in order of appearance, and everything else refers to them by number.
+    """The scores of a run. `cases` are in order of appearance; everything else refers to them by number.
 
     `tags` are numbers of `tag_sets`; `starts` are the offsets of the first scored record of each case,
     None where there is none. `picked` is the target, or else the prompt, that alone is looked at.
@@ -77,7 +77,7 @@ class RunScores:
         self.records = self.errors = self.unscored = 0
         self.error_classes: Counter[str] = Counter()
         self._paths: dict[str, str] = {}
-        self._talk = False
+        self._has_conversations = False
         self._targets: dict[str, None] = {}
         self._prompts: dict[str | None, None] = {}
         if picked is None:
@@ -108,18 +108,18 @@ class RunScores:
 
     @property
     def targets(self) -> list[str]:
-        """The targets in it, in order of appearance."""
+        """The targets, in order of appearance."""
         return list(self._targets)
 
     @property
     def prompts(self) -> list[str | None]:
-        """The prompts in it; a single None when cases have none."""
+        """The prompts; a single None when cases have none."""
         return list(self._prompts)
 
     @property
-    def talks(self) -> bool:
+    def has_conversations(self) -> bool:
         """Whether any case is part of a conversation."""
-        return self._talk
+        return self._has_conversations
 
     def _add(self, start: int, record: ScoreRecord | Result) -> None:
         self.records += 1
@@ -129,7 +129,7 @@ class RunScores:
             self.starts.append(None)
             self.conversations.append(record.conversation_id)
             self.paths.append(self._paths.setdefault(record.dataset_path, record.dataset_path))
-            self._talk = self._talk or record.conversation_id is not None
+            self._has_conversations = self._has_conversations or record.conversation_id is not None
             self.tags.append(self.tag_sets.setdefault(record.tags, len(self.tag_sets)))
             self._targets[record.target] = self._prompts[record.prompt] = None
         self._add_use(case, record)
@@ -161,11 +161,11 @@ class RunScores:
             self.duration.add(case, metrics.duration_ms)
 
 
-class Folded:
-    """The cases of a run under the names that several runs share; trials, and what has no name of its own, together."""
+class GroupedCases:
+    """The cases of a run grouped under names that several runs share."""
 
     def __init__(self, run: RunScores, parts: Sequence[int]) -> None:
-        """`parts` are the places in a case's key that its name is made of."""
+        """`parts` are the positions in a case's key that make up its name."""
         self.run = run
         self.parts = tuple(parts)
         if len(run.targets) < 2 and len(run.prompts) < 2 and tuple(parts) == (0, 1):
@@ -193,12 +193,14 @@ class Folded:
         return self.run.conversations[self.first[row]]
 
 
-def clusters_of(sides: Sequence[Folded], rows: NDArray[Any]) -> NDArray[Any] | None:
-    """What belongs together among cases of which `rows` gives the row on each side: a number for each; None if nothing.
+def clusters_of(sides: Sequence[GroupedCases], rows: NDArray[Any]) -> NDArray[Any] | None:
+    """The cluster of each case, of which `rows` gives the row in each run; None if nothing is clustered.
 
-    That is a conversation, whichever side names it, and a case that is there under several targets or prompts.
+    A cluster is a conversation, whichever run names it, or a case with several targets or prompts.
     """
-    talking = [(side, column) for side, column in zip(sides, rows.T.tolist(), strict=True) if side.run.talks]
+    talking = [
+        (side, column) for side, column in zip(sides, rows.T.tolist(), strict=True) if side.run.has_conversations
+    ]
     several = len(sides[0].parts) > 2
     if not talking and not several:
         return None

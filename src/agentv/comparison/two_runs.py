@@ -1,4 +1,4 @@
-"""Two runs held against each other: cases joined, trials averaged, every figure with what it stands on."""
+"""Compare two runs: join their cases, average trials, and compute differences with intervals and tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from agentv.comparison.comparison import Change, Comparison, Outcome, Pair, Part, Side, Use
-from agentv.comparison.scores import Column, Folded, RunScores, clusters_of
+from agentv.comparison.comparison import Change, Comparison, Outcome, Pair, PartComparison, Side, UsageChange
+from agentv.comparison.scores import Column, GroupedCases, RunScores, clusters_of
 from agentv.errors import AgentvError, UsageError
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.summary import reason_of
@@ -43,7 +43,7 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
 def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = CompareOptions()) -> Comparison:
     """Compare the second run with the first."""
     threshold, margin, seed = options.threshold, options.margin, options.seed
-    joined = Joined(before, after)
+    joined = JoinedCases(before, after)
     if not joined.rows:
         raise _nothing_in_common(before, after)
     scores = joined.scores
@@ -79,13 +79,13 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
     )
 
 
-class Joined:
-    """The cases of two runs under the same names, in the order of the first, and which of them both sides scored."""
+class JoinedCases:
+    """The cases of two runs joined by name, in the order of the first run, and which of them both scored."""
 
     def __init__(self, before: RunScores, after: RunScores) -> None:
         self.notes: list[str] = []
         self.parts = name_parts((before, after), self.notes)
-        self.sides = Folded(before, self.parts), Folded(after, self.parts)
+        self.sides = GroupedCases(before, self.parts), GroupedCases(after, self.parts)
         if self.sides[0].names.keys().isdisjoint(self.sides[1].names):
             self._join_by_id(before, after)
         names, others = (side.names for side in self.sides)
@@ -104,18 +104,18 @@ class Joined:
         self.clusters = self._clusters(self.index)
 
     def name(self, row: int) -> Name:
-        """What the case in a row of the scores is called."""
+        """The name of the case in a row of the scores."""
         return self._names[int(self.index[row][0])]
 
     def column(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-        """Two columns over the cases of which both sides have a number, and the clusters of those."""
+        """Two columns over the cases where both runs have a number, and the clusters of those cases."""
         first = self.sides[0].means(before)[self._all[:, 0]]
         second = self.sides[1].means(after)[self._all[:, 1]]
         there = ~np.isnan(first) & ~np.isnan(second)
         return first[there], second[there], self._clusters(self._all[there])
 
     def tags(self) -> dict[str, NDArray[Any]]:
-        """The rows of the scores that have each tag, of which either side may know."""
+        """The rows of the scores by tag; a tag in either run counts."""
         if not len(self.index):
             return {}
         known, codes = [], []
@@ -132,8 +132,8 @@ class Joined:
         return {tag: np.sort(np.concatenate(parts[tag])) for tag in sorted(parts)}
 
     def _join_by_id(self, before: RunScores, after: RunScores) -> None:
-        """Datasets that were renamed, or that one tool does not name: ids alone, where they are unique."""
-        by_id = Folded(before, (1,)), Folded(after, (1,))
+        """Join by id alone, if ids are unique: datasets may be renamed, or not named by another tool."""
+        by_id = GroupedCases(before, (1,)), GroupedCases(after, (1,))
         unique = all(len(side.names) == len({key[:2] for key in side.run.cases}) for side in by_id)
         if unique and not by_id[0].names.keys().isdisjoint(by_id[1].names):
             self.sides, self.parts = by_id, (1,)
@@ -150,8 +150,8 @@ class Joined:
         return clusters_of(self.sides, index)
 
 
-def side_of(side: Folded, mean: Estimate | None) -> Side:
-    """A run as a comparison names it, with the mean of the cases that are compared."""
+def side_of(side: GroupedCases, mean: Estimate | None) -> Side:
+    """Describe a run of a comparison, with the mean of the compared cases."""
     run = side.run
     return Side(
         label=run.label,
@@ -168,7 +168,7 @@ def side_of(side: Folded, mean: Estimate | None) -> Side:
 
 
 def mean_of(scores: NDArray[Any], clusters: NDArray[Any] | None) -> Estimate | None:
-    """The mean of the cases of one side, trials averaged, with the interval that a run's summary would have."""
+    """The mean of one run's cases after averaging trials, with the interval that a run's summary has."""
     found = MeanAccumulator()
     for value, cluster in zip(scores.tolist(), repeat(None) if clusters is None else clusters.tolist()):  # noqa: B905
         found.add(value, cluster)
@@ -176,7 +176,7 @@ def mean_of(scores: NDArray[Any], clusters: NDArray[Any] | None) -> Estimate | N
 
 
 def name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
-    """What tells cases apart: dataset and id; target and prompt too where every side has several, and one in common."""
+    """The key positions that name a case: dataset and id; also target and prompt if all runs have several in common."""
     parts: tuple[int, ...] = (0, 1)
     for place, plural in ((2, "targets"), (3, "prompts")):
         found: list[list[Any]] = [run.targets if place == 2 else run.prompts for run in runs]
@@ -192,9 +192,9 @@ def name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
 
 
 class Pairs(Sequence[Pair]):
-    """The cases that both sides scored; each is made when it is looked at, because most never are."""
+    """The cases that both runs scored; each is built on access, because most are never looked at."""
 
-    def __init__(self, joined: Joined, threshold: float) -> None:
+    def __init__(self, joined: JoinedCases, threshold: float) -> None:
         self._joined = joined
         self._threshold = threshold
         first, second = joined.scores
@@ -224,7 +224,7 @@ class Pairs(Sequence[Pair]):
         )
 
 
-def _changes(joined: Joined, pairs: Pairs, most: int) -> Iterable[Change]:
+def _changes(joined: JoinedCases, pairs: Pairs, most: int) -> Iterable[Change]:
     """The largest changes, losses before wins of the same size."""
     order = np.lexsort((pairs.deltas, -np.abs(pairs.deltas)))
     for row in [int(row) for row in order[:most] if pairs.deltas[row]]:
@@ -234,14 +234,14 @@ def _changes(joined: Joined, pairs: Pairs, most: int) -> Iterable[Change]:
         yield Change(pair=pairs[row], answer1=answers[0], answer2=answers[1], reason=reason)
 
 
-def _record(joined: Joined, side: int, row: int) -> Result | None:
+def _record(joined: JoinedCases, side: int, row: int) -> Result | None:
     folded = joined.sides[side]
     case = folded.first[row]
     start = folded.run.starts[case]
     return None if start is None else folded.run.run.read(start)
 
 
-def _evaluators(joined: Joined, seed: int) -> tuple[Part, ...]:
+def _evaluators(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
     before, after = joined.sides[0].run.evaluators, joined.sides[1].run.evaluators
     found = []
     for name in [name for name in before if name in after]:
@@ -251,7 +251,7 @@ def _evaluators(joined: Joined, seed: int) -> tuple[Part, ...]:
     return _adjusted(found)
 
 
-def _tags(joined: Joined, seed: int) -> tuple[Part, ...]:
+def _tags(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
     found = []
     tags = joined.tags()
     if few := sum(len(rows) < _FEWEST_OF_A_TAG for rows in tags.values()):
@@ -265,26 +265,28 @@ def _tags(joined: Joined, seed: int) -> tuple[Part, ...]:
     return _adjusted(found)
 
 
-def _adjusted(found: Sequence[tuple[str, Paired]]) -> tuple[Part, ...]:
-    """With p-values that know how many questions were asked; a part without one asks none."""
+def _adjusted(found: Sequence[tuple[str, Paired]]) -> tuple[PartComparison, ...]:
+    """Adjust the p-values for the number of tests; a part without one does not count."""
     asked = [paired.p_value for _, paired in found if paired.p_value is not None]
     adjusted = iter(holm(asked))
     return tuple(
-        Part(name=name, paired=paired, p_adjusted=None if paired.p_value is None else next(adjusted))
+        PartComparison(name=name, paired=paired, p_adjusted=None if paired.p_value is None else next(adjusted))
         for name, paired in found
     )
 
 
-def _use(joined: Joined, before: Column, after: Column) -> Use | None:
+def _use(joined: JoinedCases, before: Column, after: Column) -> UsageChange | None:
     first, second, clusters = joined.column(before, after)
     if not len(first):
         return None
     difference = paired_difference(first, second, clusters)
-    return Use(n=len(first), before=float(first.mean()), after=float(second.mean()), difference=difference.estimate)
+    return UsageChange(
+        n=len(first), before=float(first.mean()), after=float(second.mean()), difference=difference.estimate
+    )
 
 
-def _as_drawn(joined: Joined, paired: Paired) -> Paired:
-    """With an interval that holds for runs that were stopped early, where all of them drew in the same order."""
+def _as_drawn(joined: JoinedCases, paired: Paired) -> Paired:
+    """Use an interval that is valid for runs that stopped early, if all of them drew in the same order."""
     stopped = [side for side in joined.sides if _stopped_early(side.run)]
     seeds = {(manifest.seed or 0) for side in stopped if (manifest := side.run.run.manifest)}
     if len(seeds) > 1:

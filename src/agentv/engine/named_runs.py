@@ -1,4 +1,4 @@
-"""Earlier runs as options name them: by path or by id, and which of their cases ended in a certain way."""
+"""Find earlier runs by path or id, and their cases by how they ended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Ended = Literal["failed", "borderline", "errors"]
 _NONE = {"failed": "No case failed", "borderline": "No case is borderline", "errors": "No case ended in an error"}
 
 CaseName = tuple[str, str]
-"""Dataset and id: what a case is called in any run, whatever path its dataset had there."""
+"""Dataset and id: the name of a case in any run, wherever its dataset is."""
 
 
 def run_path(given: str) -> str:
-    """A run's folder or file as it is named, else the run of that id that the project keeps."""
+    """The path as given, or else the run with that id in the project."""
     if os.path.exists(given) or os.sep in given:
         return given
     kept = os.path.join(project_root("."), RESULTS_FOLDER, given)
@@ -29,14 +29,14 @@ def run_path(given: str) -> str:
 
 
 def run_name(path: str) -> str:
-    """What a run on disk is called so that every command finds it: by its name where that does, else by its path."""
+    """What commands take as RUN for a run on disk: its name if that is enough, else its path."""
     name, shown = os.path.basename(path), os.path.relpath(path)
     found = run_path(name)
     return name if os.path.exists(found) and os.path.samefile(found, path) else shown
 
 
 def existing_run(given: str) -> str:
-    """The same, from anywhere. Raises UsageError with the run as it was named when there is none."""
+    """The absolute path of a run. Raises UsageError when there is none."""
     path = run_path(given)
     if not os.path.exists(path):
         raise UsageError(f"No such run: {given}", hint=f"Runs are kept in {RESULTS_FOLDER}")
@@ -44,13 +44,13 @@ def existing_run(given: str) -> str:
 
 
 def open_run(given: str) -> RunFolder:
-    """The folder of a run that is named. Raises UsageError when there is none, or when it holds no run."""
+    """The folder of a run. Raises UsageError when there is none, or no run in it."""
     existing_run(given)
     return RunFolder.open(run_path(given))
 
 
 def named_run(given: str) -> tuple[str, str | None]:
-    """The run that `RUN`, `RUN:target` or `RUN:prompt` names, and what is behind the colon. Raises UsageError."""
+    """The path of `RUN`, `RUN:target` or `RUN:prompt`, and what follows the colon. Raises UsageError."""
     path = run_path(given)
     if os.path.exists(path):
         return path, None
@@ -68,7 +68,7 @@ def named_run(given: str) -> tuple[str, str | None]:
 
 
 def cases_that_ended(run: str, ended: Ended) -> frozenset[CaseName]:
-    """The cases of which a job ended so. Raises UsageError when there is none."""
+    """The cases with a job that ended this way. Raises UsageError when there is none."""
     found = frozenset(
         (result.dataset, result.eval_id)
         for result in RunStore.open(run_path(run)).records(ScoreRecord)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from agentv.comparison.comparison import Change, Comparison, Matrix, Part, Side, Use
+from agentv.comparison.comparison import Change, Comparison, Matrix, PartComparison, Side, UsageChange
 from agentv.report.figures import (
     aligned,
     counted,
@@ -182,7 +182,7 @@ def left_out(comparison: Comparison) -> Iterator[str]:
             yield f"In both, without a score in {letter(index)}: {count:,}"
 
 
-def part_rows(parts: Iterable[Part]) -> list[list[str]]:
+def part_rows(parts: Iterable[PartComparison]) -> list[list[str]]:
     """A table of evaluators or tags, a head first."""
     rows = [["", "A", "B", "difference", "95 % interval", "cases", "p, adjusted"]]
     for part in parts:
@@ -214,7 +214,7 @@ def use_rows(comparison: Comparison) -> Iterator[list[str]]:
         yield _use_row("time", comparison.duration, "ms")
 
 
-def _use_row(name: str, use: Use, unit: str) -> list[str]:
+def _use_row(name: str, use: UsageChange, unit: str) -> list[str]:
     # A few milliseconds are told to the tenth: as whole ones, two of them and their difference need not add up.
     is_little = unit == "ms" and max(use.before, use.after) < _FEW_MS
 

@@ -1,4 +1,4 @@
-"""The runs that a folder keeps: what each is, how it stands, and which may be removed."""
+"""List the runs in a folder with their state and figures, and remove runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ State = Literal["finished", "unfinished", "running", "foreign", "unreadable"]
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run. `done` of its `jobs` have a record; figures are those of its summary, of its records when it has none.
+    """One run. `done` of its `jobs` have a record; the figures come from its summary, or else from its records.
 
-    `name` is what commands find it by: a folder may have any name, whatever id the run in it has.
+    `name` is what commands take as RUN; a folder may have another name than the id of its run.
     """
 
     run_id: str
@@ -40,7 +40,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def began(self) -> datetime | None:
-        """When it began; None where nobody knows."""
+        """When it started; None if unknown."""
         try:
             found = datetime.fromisoformat(self.started_at or "")
         except ValueError:
@@ -56,7 +56,7 @@ def entries(folder: Path | str) -> list[RunEntry]:
 
 
 def remove(entry: RunEntry) -> None:
-    """Deletes a run's folder. Raises UsageError when a process writes to it: it holds the lock while it is deleted."""
+    """Delete a run's folder. Raises UsageError when a process is writing to it."""
     folder = RunFolder.open(entry.path)
     with folder.lock():
         try:
@@ -66,7 +66,7 @@ def remove(entry: RunEntry) -> None:
 
 
 def removable(entry: RunEntry) -> bool:
-    """Whether a run is ours to remove: not one in progress, not AgentV's, and no link to somewhere else."""
+    """Whether a run may be removed: not one in progress, another tool's, or a link."""
     return entry.state in ("finished", "unfinished") and not Path(entry.path).is_symlink()
 
 

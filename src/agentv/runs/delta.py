@@ -22,7 +22,7 @@ class MeanChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job whose verdict is another one now."""
+    """A job whose verdict changed."""
 
     eval_id: str
     dataset: str
@@ -36,7 +36,7 @@ class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """The difference for one target. `mended` and `broken` are errors that are none any more, and new ones."""
+    """The difference for one target. `mended` counts errors that are gone, `broken` new ones."""
 
     jobs: int
     scores: MeanChange

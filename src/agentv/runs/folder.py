@@ -1,4 +1,4 @@
-"""The folder of a run: its files, its name, its manifest written whole or not at all, and who may write to it."""
+"""The folder of a run: its files, its id, its lock, and manifests written completely or not at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCK_NAME = ".lock"
 
 
 class FolderLock:
-    """Taken when made; released by `close` or by the end of the process. The file in the folder names the process."""
+    """An exclusive lock on a run folder, released by `close` or when the process ends. The lock file holds its id."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCK_NAME
@@ -32,7 +32,7 @@ class FolderLock:
         os.write(self._file, str(os.getpid()).encode())
 
     def close(self) -> None:
-        """Lets others in; a second time does nothing."""
+        """Release the lock; a second time does nothing."""
         if self._file < 0:
             return
         with suppress(OSError):
@@ -47,7 +47,7 @@ class FolderLock:
         self.close()
 
     def _take(self) -> int:
-        """The locked file, or -1 when it was removed by its last holder in the meantime."""
+        """Lock the file; returns -1 if its last holder removed it in the meantime."""
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
@@ -115,13 +115,13 @@ Document = TypeVar("Document", RunManifest, RunSummary)
 
 
 def new_run_id(now: datetime | None = None) -> str:
-    """A name for a run: the time in UTC, so that names sort as runs began, and four hex digits."""
+    """A new run id: the time in UTC, so that ids sort by start, and four hex digits."""
     moment = now or datetime.now(UTC)
     return f"{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
 class RunFolder:
-    """One run on disk. `redact` is applied to everything that is written through it."""
+    """The files of one run. `redact` removes secrets from everything written through it."""
 
     def __init__(self, path: Path | str, redact: Redact | None = None) -> None:
         self.path = Path(path)
@@ -129,7 +129,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | str, redact: Redact | None = None) -> RunFolder:
-        """A new folder, parents included. An empty one may be there already, anything else is refused."""
+        """Create a folder with its parents. An empty one may exist; raises UsageError for any other."""
         folder = cls(path, redact)
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path | str, redact: Redact | None = None) -> RunFolder:
-        """A folder that holds a run."""
+        """Open the folder of a run. Raises UsageError when there is no run in it."""
         folder = cls(path, redact)
         if not folder.manifest_path.is_file():
             raise UsageError(f"Not a run folder: {folder.path}", f"There is no {folder.manifest_path.name} in it")
@@ -169,11 +169,11 @@ class RunFolder:
         return self.path / "summary.json"
 
     def lock(self) -> FolderLock:
-        """The right to write here, until it is closed. Raises UsageError when another process has it."""
+        """Lock the folder for writing. Raises UsageError when another process has locked it."""
         return FolderLock(self.path)
 
     def remove_temporary_files(self) -> None:
-        """Delete what a process left that was killed while it wrote. Hold the lock."""
+        """Delete the temporary files of processes that were killed. Hold the lock."""
         for path in self.path.glob(f".*{_TEMPORARY}"):
             path.unlink(missing_ok=True)
 
@@ -228,7 +228,7 @@ def run_folders(root: Path | str) -> Iterator[RunFolder]:
 
 
 def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | None:
-    """The newest run that has not ended; one that a process is writing to only when there is no other.
+    """The newest unfinished run; one that a process is writing to only if there is no other.
 
     `rescored` are runs that score the answers of others.
     """
@@ -247,7 +247,7 @@ def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | 
 
 
 def why_it_cannot_go_on(manifest: RunManifest) -> str:
-    """Why no command can take a run up again; empty when one can."""
+    """Why a run cannot be resumed; empty when it can."""
     if manifest.exit_code == EXIT_USAGE:
         return "It ended because of its own options"
     if manifest.rescored_from is None and not manifest.paths:

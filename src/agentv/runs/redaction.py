@@ -1,4 +1,4 @@
-"""Secrets taken out, by value, of everything that is written or said. Knows no file and reads no environment itself."""
+"""Remove secrets, by value, from everything that is written or printed."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Redactor:
         self._pattern: re.Pattern[str] | None = None
 
     def redact_text(self, text: str) -> str:
-        """For messages and logs."""
+        """Redact a message."""
         return self._compiled().sub(REPLACEMENT, text) if self._values else text
 
     def redact_line(self, line: bytes) -> bytes:
-        """For what goes into a file: a line or document of JSON stays one, its names and keys included."""
+        """Redact a line or document of JSON; it stays valid, and its keys stay as they are."""
         if not self._occurs_in(line):
             return line
         try:
@@ -61,7 +61,7 @@ class Redactor:
         return msgspec.json.encode(self._redacted(data, isinstance(data, dict))) + ending
 
     def _occurs_in(self, line: bytes) -> bool:
-        """Whether there is anything to do, which there hardly ever is: then it costs a search for each value."""
+        """Whether a secret occurs, which is rare: then it costs a search for each value."""
         if not self._values:
             return False
         found = any(map(line.__contains__, self._runs))
@@ -95,7 +95,7 @@ class Redactor:
 
 
 def _spellings(character: str) -> str:
-    """A pattern for one character in every way it can be written."""
+    """A pattern that matches every encoding of one character."""
     code = ord(character)
     units = [code] if code < 0x10000 else [0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF)]
     ways = [

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What all results come to. `evaluators` are the names of all that were asked, `jobs` those that were planned.
+    """The figures of a run. `evaluators` are the names of all evaluators, `jobs` the number of planned jobs.
 
-    `lost` are records that the run counted when it ended, and that are no longer in its file.
+    `lost` is the number of records that the run counted when it ended and that are no longer in its file.
     """
 
     summary: RunSummary
@@ -28,17 +28,17 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spared(self) -> int:
-        """The jobs that were not needed, because enough was known before them."""
+        """The number of jobs that early stopping saved."""
         return sum(each.early_stop.not_needed for each in self.summary.targets.values() if each.early_stop)
 
     @property
     def unfinished(self) -> bool:
-        """Whether jobs are missing that were wanted."""
+        """Whether planned jobs are missing."""
         return self.done + self.spared < self.jobs
 
     @property
     def standing(self) -> str:
-        """What of the run is not there, in a sentence; empty when all of it is."""
+        """What is missing from the run, in a sentence; empty if nothing is."""
         if not self.unfinished:
             return ""
         gone = f"; {self.lost:,} records that the run wrote are gone from its results" if self.lost else ""

@@ -1,4 +1,4 @@
-"""The figures of a run, kept up to date one result at a time: memory grows with targets and evaluators, not results."""
+"""Summarise a run one result at a time. Memory grows with targets and evaluators, not with results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What people want to know of a target beyond `summary.json`; each count is the denominator of a figure there.
+    """Details of a target beyond `summary.json`; each count is the denominator of a figure there.
 
     `case_mean` is the mean of the cases' own means, as comparisons have it, where it is another than that of the jobs:
     of some cases more trials were scored than of others. `priced`, `judge_priced` and `timed` are the jobs whose cost
@@ -56,9 +56,9 @@ class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run stands at one moment. `total` and `concurrency` are None where nobody knows them.
+    """The progress of a run. `total` and `concurrency` are None where they are unknown.
 
-    `waits_s` is how long an endpoint has asked to be left alone.
+    `waits_s` is how long an endpoint has asked to wait.
     """
 
     done: int
@@ -95,7 +95,7 @@ class SummaryBuilder:
         return self
 
     def build(self, planned: Mapping[str, int] | None = None, asked: Mapping[str, int] | None = None) -> RunSummary:
-        """What goes into `summary.json`. Of the `planned` jobs of each target, those without a result were skipped.
+        """The content of `summary.json`. Of the `planned` jobs of each target, those without a result were skipped.
 
         `asked` are the cases that each target has; without them, those that there are results of.
         """
@@ -110,7 +110,7 @@ class SummaryBuilder:
         )
 
     def details(self) -> dict[str, TargetDetails]:
-        """What the terminal shows besides, by target."""
+        """Further details for reports, by target."""
         return {name: target.details() for name, target in self._targets.items()}
 
     def snapshot(self, total: int | None = None, concurrency: int | None = None, waits_s: float = 0.0) -> Snapshot:
@@ -259,7 +259,7 @@ class _Target:
 
 
 class _Trials:
-    """Scored trials of each case and prompt, counted. Takes memory for each of them."""
+    """Counts the scored and passed trials of each case and prompt."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
@@ -268,7 +268,7 @@ class _Trials:
         self._passed = array("l")
 
     def add(self, case: int, prompt: str | None, cluster: int, passed: bool) -> None:
-        """One more trial. `case` is a hash, `cluster` the number of what the case belongs to."""
+        """Add a trial. `case` is a hash, `cluster` the number of its cluster."""
         number = self._numbers.setdefault(hash((case, prompt)), len(self._numbers))
         if number == len(self._scored):
             self._clusters.append(cluster)
@@ -278,7 +278,7 @@ class _Trials:
         self._passed[number] += passed
 
     def summary(self) -> tuple[TrialsSummary, ...]:
-        """For some numbers of trials, up to the most that a case has; nothing where none was tried twice."""
+        """The summaries for several k, up to the most trials of a case; empty if no case has two."""
         most = max(self._scored, default=0)
         return tuple(self._of(k) for k in sorted({*_SHOWN_TRIALS, most}) if k <= most) if most > 1 else ()
 
@@ -316,7 +316,7 @@ def _case_key(result: Result) -> int:
 
 
 class _Ranking:
-    """The few highest by a measure; of equals, the first that came."""
+    """The few highest by a measure; of equals, the first."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, CaseNote]] = []
@@ -351,9 +351,9 @@ def _note(result: Result, reason: str) -> CaseNote:
 
 
 def reason_of(result: Result, before: Result | None = None) -> str:
-    """Why a result is no pass: its error, what was missed, else what the evaluators say. Empty where nobody says.
+    """Why a result did not pass: its error, its misses, or the evaluators' reasoning. Empty if there is none.
 
-    Held against one from `before`, those evaluators speak whose scores went the way of the whole.
+    With `before`, the evaluators whose scores changed in the direction of the whole explain it.
     """
     if result.error is not None:
         return result.error.message
@@ -379,7 +379,7 @@ def _moved(before: Result, result: Result, change: float) -> list[EvaluatorResul
 
 
 def judge_cost(result: Result) -> float | None:
-    """What measuring cost: the evaluators and a simulated user, who is no part of what is measured either."""
+    """The cost of measuring: evaluators and a simulated user."""
     judged = _evaluators_cost(result.evaluator_results)
     talked = None if result.conversation is None else result.conversation.user_metrics
     if talked is None or talked.cost_usd is None:
@@ -388,7 +388,7 @@ def judge_cost(result: Result) -> float | None:
 
 
 def _evaluators_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
-    """What evaluators cost; a composite that names no cost of its own costs what its members do."""
+    """The cost of evaluators; a composite without a cost of its own costs what its members do."""
     total = None
     for found in results:
         cost = found.cost_usd if found.cost_usd is not None else _evaluators_cost(found.evaluator_results)

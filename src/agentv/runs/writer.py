@@ -1,4 +1,4 @@
-"""A file that only grows, by one whole line at a time. What was written survives a kill; a torn line is cut off."""
+"""Append whole lines to a file. Written lines survive a kill; a torn last line is removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentv.errors import AgentvError, UsageError
 from agentv.registry import RESULT_FORMATS
 
 SYNC_INTERVAL_S = 1.0
-"""How much of the last work a power cut can take. A killed process loses nothing that was written."""
+"""How much work a power cut can lose. A killed process loses nothing that was written."""
 
 Redact = Callable[[bytes], bytes]
 
@@ -23,10 +23,10 @@ _sync = getattr(os, "fdatasync", os.fsync)
 
 
 class ResultWriter:
-    """Appends lines of JSON to one file, which is made when it is not there. One writer a file: hold the folder's lock.
+    """Appends lines of JSON to one file, and creates it if necessary. One writer per file: hold the folder's lock.
 
-    `cut_bytes` is the length of a torn last line that was there and was cut off; its job has no record. `go_on` is how
-    whoever writes goes on after a failure, for the message.
+    `cut_bytes` is the length of a torn last line that was removed; its job has no record. `go_on` completes the hint of
+    an error message.
     """
 
     def __init__(self, path: Path | str, redact: Redact | None = None, *, go_on: str = "go on with --resume") -> None:
@@ -47,11 +47,11 @@ class ResultWriter:
             self._fail(error)
 
     def write(self, line: bytes) -> None:
-        """Adds a line that ends in a newline. Raises AgentvError when it could not; then nothing of it is there."""
+        """Append a line that ends in a newline. Raises AgentvError on failure; then nothing of it is in the file."""
         self._append(line if self._redact is None else self._redact(line))
 
     def write_all(self, lines: list[bytes]) -> None:
-        """Adds lines with one call of the system. When that fails, the lines that are there are whole."""
+        """Append lines with one system call. If that fails, the lines in the file are complete."""
         self._append(b"".join(lines if self._redact is None else map(self._redact, lines)))
 
     def _append(self, line: bytes) -> None:
@@ -70,7 +70,7 @@ class ResultWriter:
             self.sync()
 
     def sync(self) -> None:
-        """Sees to it that what was written survives a power cut too."""
+        """Flush to disk, so that everything written survives a power cut."""
         self._synced_at = monotonic()
         try:
             _sync(self._file)
@@ -78,7 +78,7 @@ class ResultWriter:
             self._fail(error)
 
     def close(self) -> None:
-        """Syncs and closes; a second time does nothing."""
+        """Sync and close; a second time does nothing."""
         if self._file < 0:
             return
         try:
@@ -100,7 +100,7 @@ class ResultWriter:
         self._torn = False
 
     def _cut_torn_line(self) -> int:
-        """Takes off what follows the last newline, and says how much. While that fails, nothing more is added."""
+        """Remove what follows the last newline; returns its length. While that fails, nothing more is written."""
         size = os.fstat(self._file).st_size
         end = end_of_last_line(self._file, size)
         if end < size:
@@ -117,7 +117,7 @@ class ResultWriter:
 
 
 def end_of_last_line(file: int, size: int) -> int:
-    """The offset behind the last newline; 0 when there is none."""
+    """The offset after the last newline; 0 when there is none."""
     end = size
     while end > 0:
         start = max(0, end - _BLOCK)

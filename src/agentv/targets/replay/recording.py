@@ -23,13 +23,13 @@ from agentv.targets.replay.recorder import AS_IT_IS, RecordedFailure, Variant
 from agentv.targets.replay.stored_response import StoredResponse, question_digest, restored
 
 USER = "user:"
-"""What the ids begin with under which simulated users are asked."""
+"""The prefix of the case ids of calls to simulated users."""
 
 _MARKS = {"goal_met": "[[GOAL MET]]", "gave_up": "[[GIVE UP]]"}
 
 
 def said_by_user(request: Request) -> tuple[str, str, str] | None:
-    """Case, target and prompt of the job for which a simulated user is asked; None for any other request."""
+    """Case, target and prompt of the job that a simulated user's call belongs to; None for any other request."""
     if not request.case.id.startswith(USER):
         return None
     target, _, prompt = (getattr(request, "prompt_id", None) or "").partition("/")
@@ -210,7 +210,7 @@ class Recording:
 
 
 class RecordedResponder:
-    """One target, answered from a file. `target` is its name there."""
+    """Answers for one target from a file. `target` is its name there."""
 
     def __init__(self, recording: Recording, target: str, variant: Variant = AS_IT_IS, *, owns: bool = False) -> None:
         self.endpoint = f"replay:{recording.path}"
@@ -239,7 +239,7 @@ class RecordedResponder:
             raise TargetFailure("invalid_response", message) from None
 
     async def aclose(self) -> None:
-        """Ends the file where it is this target's own."""
+        """Close the file if it belongs to this target alone."""
         if self._owns:
             self._recording.close()
 
@@ -282,7 +282,7 @@ def is_recording(path: str) -> bool:
 
 
 def open_recorded(source: str, name: str, home: str) -> RecordedResponder:
-    """A target of its own that answers from a file: as the target of its name there, or of the only name there is."""
+    """Open a file as a target: the one with its name in the file, or the only one."""
     recording = Recording(source, home)
     try:
         return RecordedResponder(recording, choose(recording, name), owns=True)
@@ -292,7 +292,7 @@ def open_recorded(source: str, name: str, home: str) -> RecordedResponder:
 
 
 def choose(recording: Recording, name: str) -> str:
-    """The target in a file that answers for `name`. Raises AgentvError when that cannot be told."""
+    """The target in a file that answers for `name`. Raises AgentvError when there are several others."""
     targets, wanted, path = recording.targets, recording.wanted, recording.path
     if wanted is not None and wanted not in targets:
         hint = did_you_mean(wanted, targets) or f"Its targets: {', '.join(targets)}"
@@ -306,7 +306,7 @@ def choose(recording: Recording, name: str) -> str:
 
 
 def find_recorded(source: str, home: str) -> tuple[str, str | None]:
-    """The file to read, and the target that is named behind a colon."""
+    """The file to read, and the target that follows a colon."""
     whole = os.path.join(home, os.path.expanduser(source))
     shorter, colon, target = whole.rpartition(":")
     for path, wanted in ((whole, None), (shorter, target)) if colon else ((whole, None),):
