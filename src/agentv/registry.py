@@ -262,7 +262,7 @@ TARGETS = Registry(
         "http": "agentv.targets.programs.http:Http",
         "replay": "agentv.targets.replay.replay:Replay",
         "mock": "agentv.targets.programs.mock:Mock",
-        "sentence-transformers": "agentv.targets.apis.embeddings:SentenceTransformers",
+        "sentence-transformers": "agentv.targets.apis.sentence_transformers:SentenceTransformers",
     },
     aliases={
         "azure-openai": "azure",

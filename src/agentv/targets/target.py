@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Annotated, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
@@ -60,6 +61,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     is_live: ClassVar[bool] = True
     """Whether something answers now; false for stored answers, which exist only for their own cases."""
 
+    responder: ClassVar[str] = ""
+    """What `open` calls with the settings and the home, as `module:name`: settings are checked without importing it."""
+
     writes_logs: ClassVar[bool] = False
     """Whether it writes a log of its own while it works."""
 
@@ -77,8 +81,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     retry_status_codes: tuple[int, ...] = (408, 429, 500, 502, 503, 504)
 
     def open(self, home: str) -> Responder:
-        """The target alive, ready to answer. `home` is the folder of the targets file, for paths in its settings."""
-        raise NotImplementedError
+        """Open the target for calls. `home` is the folder of the targets file, for paths in its settings."""
+        if not self.responder:
+            raise NotImplementedError
+        module, _, name = self.responder.partition(":")
+        opened: Responder = getattr(import_module(module), name)(self, home)
+        return opened
 
     def open_embeddings(self, home: str) -> Responder:  # noqa: ARG002
         """What makes vectors of texts; see `agentv.targets.apis.embeddings`. Most providers make none."""

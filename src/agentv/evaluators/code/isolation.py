@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.support.processes import sandbox as sandbox_tools
 from agentv.support.temp_dirs import temporary_folder
 
 Sandbox = Literal["limits", "preferred", "required"]
@@ -36,8 +37,8 @@ def way_for(sandbox: Sandbox, with_proxy: bool = False) -> Way:
     if sandbox == "limits":
         return "limits"
     try:
-        return "landlock" if _system().way_to_isolate(with_proxy) == "landlock" else "bubblewrap"
-    except _system().CannotIsolate as error:
+        return "landlock" if sandbox_tools.way_to_isolate(with_proxy) == "landlock" else "bubblewrap"
+    except sandbox_tools.CannotIsolate as error:
         if sandbox == "required":
             raise EvaluatorFailure(f"'sandbox: required' cannot be met here: {error}") from None
         return "limits"
@@ -47,16 +48,7 @@ def prefix(way: Way, scratch: str, cwd: str, port: int | None) -> list[str]:
     """Return the arguments to put before a program's own."""
     if way == "limits":
         return []
-    arguments: list[str] = (
-        _system().launched([scratch], port) if way == "landlock" else _system().wrapped([scratch], cwd)
-    )
-    return arguments
-
-
-def _system() -> Any:
-    from agentv.support.processes import sandbox  # late: few entries need it, and it loads ctypes
-
-    return sandbox
+    return sandbox_tools.launched([scratch], port) if way == "landlock" else sandbox_tools.wrapped([scratch], cwd)
 
 
 @contextmanager

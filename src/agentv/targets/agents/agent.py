@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from agentv.model.message import Message, ToolCall
-from agentv.model.response import Responder, Response
+from agentv.model.response import Response
 from agentv.model.values import MAX_DEPTH
 from agentv.support.file_hashes import words_in
 from agentv.targets.agents.events import Event
@@ -61,6 +61,7 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         "max_turns": "Give the agent its own flag in `args`",
         "temperature": "Coding agents choose it themselves",
     }
+    responder: ClassVar[str] = "agentv.targets.agents.agent_process:AgentResponder"
     secrets: ClassVar[tuple[str, ...]] = ()
     """The variables with keys that the agent gets: its vendor's."""
     package: ClassVar[str] = ""
@@ -79,12 +80,6 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     user_settings: bool = False
     log_dir: str | None = None
     log_format: Literal["summary", "json"] = "summary"
-
-    def open(self, home: str) -> Responder:
-        """The agent, started once for each case."""
-        from agentv.targets.agents.agent_process import AgentResponder  # late: settings are checked without asyncio
-
-        return AgentResponder(self, home)
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """A program that is not on the PATH, the template of its home, and files that arguments and variables name."""

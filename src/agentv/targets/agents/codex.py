@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from agentv.model.response import Response
+from agentv.model.values import to_json
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation
 from agentv.targets.agents.events import Event, NoAnswer, Transcript, failure_of, usage
 from agentv.targets.apis.model_api import UsageFields
@@ -37,7 +37,9 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
         if self.model:
             arguments += ["--model", self.model]
         if self.system_prompt:
-            arguments += ["--config", f"developer_instructions={_toml(self.system_prompt)}"]
+            # A JSON string is one of TOML, but for a character that TOML wants escaped.
+            quoted = to_json(self.system_prompt).decode().replace("\x7f", "\\u007f")
+            arguments += ["--config", f"developer_instructions={quoted}"]
         if call.home is None:
             arguments.append("--ephemeral")  # in a home of its own every session goes with the home
         env = {} if call.home is None else {"CODEX_HOME": f"{call.home}/.codex"}
@@ -98,8 +100,3 @@ def _result(item: dict[str, Any]) -> Any:
     if item.get("type") == "command_execution":
         return item.get("aggregated_output")
     return item.get("result") or item.get("error") or item.get("status")
-
-
-def _toml(text: str) -> str:
-    """A text as TOML: a JSON string is one, but for a character that TOML wants escaped."""
-    return json.dumps(text).replace("\x7f", "\\u007f")

@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from agentv.model.response import Responder
 from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.environment import REFERENCE
 from agentv.support.file_hashes import short, words_in
@@ -57,6 +56,7 @@ class Cli(Target, frozen=True, kw_only=True):
         "cli_verbose": "verbose",
         "keep_output_files": "keep_temp_files",
     }
+    responder: ClassVar[str] = "agentv.targets.programs.command_call:CommandResponder"
 
     command_template: str
     files_format: str = "{path}"
@@ -67,12 +67,6 @@ class Cli(Target, frozen=True, kw_only=True):
     provider_batching: bool = False
     keep_temp_files: bool = False
     verbose: bool = False
-
-    def open(self, home: str) -> Responder:
-        """Commands, run where the dataset is, or in `cwd`, or in the workspace of a case."""
-        from agentv.targets.programs.command_call import CommandResponder  # late: settings are checked without asyncio
-
-        return CommandResponder(self, home)
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:
         """What the command and its variables name, from the folder that it runs in."""

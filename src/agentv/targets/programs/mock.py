@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import sleep
 from fnmatch import fnmatchcase
 from typing import Annotated
 from zlib import crc32
@@ -94,6 +93,8 @@ class _MockResponder:
         if request.turn:
             key += f"\0{request.turn}"
         if self._most_s:
+            from asyncio import sleep  # late: settings are checked without asyncio, and most mocks answer at once
+
             delay_s = self._least_s + (self._most_s - self._least_s) * _share(key)
             await sleep(min(delay_s, request.timeout_s))
             if delay_s > request.timeout_s:

@@ -12,7 +12,6 @@ from agentv.model.response import Responder
 from agentv.settings.environment import REFERENCE
 from agentv.support.file_hashes import file_of
 from agentv.support.user_code import built, import_reference
-from agentv.targets.programs.python_call import FunctionResponder
 from agentv.targets.target import COMMON_ALIASES, Target
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
@@ -30,11 +29,11 @@ class PythonTarget(Target, frozen=True, kw_only=True):
     function: str
 
     def open(self, home: str) -> Responder:
-        """Imports the function, its file relative to `home`. A class is made into an object, once."""
+        """Import the function, its file relative to `home`. A class is made into an object, once."""
         call = import_reference(self.function, home)
         if isinstance(call, type):
             call = built(call, self.function, home)
-        return FunctionResponder(call, self.function, home)
+        return GivenFunction(name=self.name, provider=self.provider, call=call, reference=self.function).open(home)
 
     def open_embeddings(self, home: str) -> Responder:
         """The same function, which returns vectors."""
@@ -55,11 +54,10 @@ class PythonTarget(Target, frozen=True, kw_only=True):
 class GivenFunction(Target, frozen=True, kw_only=True):
     """A function itself instead of its name, for `agentv.evaluate`. It travels only where the function can."""
 
-    call: Callable[..., Any]
+    responder: ClassVar[str] = "agentv.targets.programs.python_call:FunctionResponder"
 
-    def open(self, home: str) -> Responder:
-        """The function as a target."""
-        return FunctionResponder(self.call, getattr(self.call, "__qualname__", self.name), home or os.getcwd())
+    call: Callable[..., Any]
+    reference: str = ""
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """The file that the function is written in."""

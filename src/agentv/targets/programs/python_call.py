@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
@@ -20,6 +21,7 @@ from agentv.model.response import Request, Response, TargetFailure
 from agentv.support.user_code import describe
 from agentv.targets.apis.embeddings import texts_in
 from agentv.targets.programs.answers import response_from_value
+from agentv.targets.programs.python import GivenFunction
 
 KNOWN: dict[str, Callable[[Request], Any]] = {
     "messages": lambda request: [message_to_data(message) for message in request.messages],
@@ -40,10 +42,12 @@ Getter = Callable[[Request], Any]
 class FunctionResponder:
     """Calls one function, in the event loop when it is async, else in a thread."""
 
-    def __init__(self, call: Callable[..., Any], label: str, home: str) -> None:
+    def __init__(self, settings: GivenFunction, home: str) -> None:
+        call = settings.call
+        label = settings.reference or getattr(call, "__qualname__", settings.name)
         self.endpoint = f"python:{label}"
         self._call = call
-        self._home = home
+        self._home = home or os.getcwd()
         self._by_place, self._by_name = _arguments(call, label)
         # Of an object that is called like a function, the method behind it says whether it is async.
         self._is_async = any(map(inspect.iscoroutinefunction, (call, type(call).__call__)))

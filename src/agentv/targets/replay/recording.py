@@ -32,7 +32,7 @@ def said_by_user(request: Request) -> tuple[str, str, str] | None:
     """Case, target and prompt of the job that a simulated user's call belongs to; None for any other request."""
     if not request.case.id.startswith(USER):
         return None
-    target, _, prompt = (getattr(request, "prompt_id", None) or "").partition("/")
+    target, _, prompt = (request.prompt_id or "").partition("/")
     return request.case.id.removeprefix(USER), target, prompt
 
 
@@ -43,8 +43,8 @@ def reply_in(record: Result, request: Request) -> Response:
         return response
     if request.case.id.startswith(USER):
         ending = _MARKS.get(str(record.conversation.ended), _MARKS["gave_up"])
-        return answer(_next_of_user(response.messages, ending, getattr(request, "said", 0)))
-    return _reply(response, request.case.id, getattr(request, "turn", 0))
+        return answer(_next_of_user(response.messages, ending, request.said))
+    return _reply(response, request.case.id, request.turn)
 
 
 def _reply(whole: Response, id: str, turn: int) -> Response:
@@ -245,14 +245,14 @@ class RecordedResponder:
 
     def _recorded(self, request: Request, variant: str, attempt: int | None = None) -> _Call | None:
         calls, case = self._recording.calls, request.case
-        prompt, repeat = getattr(request, "prompt_id", None) or "", getattr(request, "repeat", 0)
+        prompt, repeat = request.prompt_id or "", request.repeat
         job = (case.dataset, case.id, self._target, prompt, request.trial)
         key = CallKey(*job, question_digest(request), attempt or request.attempt, repeat, variant)
         return None if calls is None else calls.find(key, case.path)
 
     def _from_results(self, request: Request) -> Response:
         case, run = request.case, self._recording.run
-        own = (case.id, self._target, getattr(request, "prompt_id", None) or "")
+        own = (case.id, self._target, request.prompt_id or "")
         id, target, prompt = said_by_user(request) or own
         assert run is not None
         record = run.find(case.dataset, JobKey(case.path, id, target, prompt or None, request.trial))

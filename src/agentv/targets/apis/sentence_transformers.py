@@ -1,0 +1,67 @@
+"""Embeddings made by a model on this machine, through the package sentence-transformers (an extra)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from importlib import import_module
+from typing import Any
+
+from agentv.errors import UsageError
+from agentv.model.response import Request, Responder, Response, TargetFailure
+from agentv.targets.apis.embeddings import texts_in, vectors_as_answer
+from agentv.targets.target import Target, without
+
+INSTALL = "pip install 'agentv[embeddings]'"
+
+
+class SentenceTransformers(Target, frozen=True, kw_only=True):
+    """A model on this machine that makes embeddings, for `similarity`. `model` is a folder, or a name to download."""
+
+    model: str
+    device: str | None = None
+
+    def complaints(self) -> list[str]:
+        """A blank model."""
+        return without(self, "model")
+
+    def open(self, home: str) -> Responder:  # noqa: ARG002
+        """It answers no questions."""
+        raise UsageError(
+            f"Target '{self.name}': provider '{self.provider}' makes embeddings and answers nothing",
+            hint="Name it in `target` of a `similarity` evaluator with `method: embedding`",
+        )
+
+    def open_embeddings(self, home: str) -> Responder:
+        """Loads the model, which takes seconds."""
+        try:
+            package = import_module("sentence_transformers")  # late: it takes seconds, and few runs need it
+        except ImportError:
+            raise UsageError(f"Target '{self.name}' needs a package that is not installed", hint=INSTALL) from None
+        folder = os.path.join(home, os.path.expanduser(self.model))
+        try:
+            model = package.SentenceTransformer(folder if os.path.isdir(folder) else self.model, device=self.device)
+        except Exception as error:
+            raise UsageError(f"Target '{self.name}': the model '{self.model}' cannot be loaded", str(error)) from None
+        return _LocalModel(model, f"sentence-transformers:{self.model}")
+
+
+class _LocalModel:
+    """A loaded model. One call at a time: it uses all cores by itself."""
+
+    def __init__(self, model: Any, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._model = model
+        self._turn = asyncio.Lock()
+
+    async def respond(self, request: Request) -> Response:
+        """Vectors of the texts, made in a thread."""
+        async with self._turn:
+            try:
+                made = await asyncio.to_thread(self._model.encode, texts_in(request), show_progress_bar=False)
+            except Exception as error:
+                raise TargetFailure("process", f"The model failed: {type(error).__name__}: {error}") from error
+        return vectors_as_answer([[float(number) for number in vector] for vector in made])
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
