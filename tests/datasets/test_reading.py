@@ -18,6 +18,7 @@ from agentv import (
     InvalidDatasetError,
     UsageError,
 )
+from agentv.datasets.formats.yaml_dataset import parsed
 
 
 def case(id="a", **fields):
@@ -335,3 +336,15 @@ class TestWarnings:
             "Warning: d.yaml, line 1: Unknown field 'colour' (Keep data of your own under 'metadata')\n"
         )
         assert len(ended.printed) == 1
+
+
+def test_a_small_yaml_file_is_parsed_once_by_a_whole_run(folder, command):
+    rows = [{"id": "a", "expected_outcome": "x", "input": "q", "evaluators": [{"type": "contains", "value": "q"}]}]
+    folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    folder.write("evals/parsed-once.yaml", {"description": str(folder.path), "evalcases": rows})
+    before = parsed.cache_info().misses
+    assert command("eval", "evals", "--out", "run", "--quiet").code == 0
+    in_the_run = parsed.cache_info().misses - before
+    assert command("eval", "evals", "--out", "again", "--quiet").code == 0
+    assert parsed.cache_info().misses == before + in_the_run
+    assert in_the_run <= 2, "the dataset and the targets file, once each"

@@ -105,14 +105,15 @@ def parse_yaml_file(path: str) -> Any:
     if data.startswith(LFS_POINTER):
         raise DatasetParseError(headline, *LFS_PROBLEM, path=path, line=1)
     try:
-        return _parsed(data) if len(data) <= _SMALL_BYTES else parse_yaml(data)
+        return parsed(data) if len(data) <= _SMALL_BYTES else parse_yaml(data)
     except YamlError as error:
         at = "" if error.column is None else f", at column {error.column}"
         detail = f"Line {error.line}: Invalid YAML - {error.what}{at}"
         raise DatasetParseError(headline, detail, error.hint, path=path, line=error.line, column=error.column) from None
 
 
-_parsed = lru_cache(maxsize=_KEPT)(parse_yaml)
+parsed = lru_cache(maxsize=_KEPT)(parse_yaml)
+"""Parses, keyed by content: a file that was changed is parsed again. The result is shared and must not be changed."""
 
 
 def _read(path: str) -> bytes:

@@ -70,8 +70,8 @@ def _column(text: str, name: Any) -> int:
 def _block(key: str, value: Any, column: int, newline: str) -> str:
     stream = io.BytesIO()
     write_mapping({key: value}, stream)
-    lines = stream.getvalue().decode("utf-8").rstrip("\n").split("\n")
-    return "".join(f"{' ' * column}{line}{newline}" for line in lines)
+    first, *rest = stream.getvalue().decode("utf-8").rstrip("\n").split("\n")
+    return "".join(f"{' ' * column}{line}{newline}" for line in (first, *(f"  {line}" for line in rest)))
 
 
 def _without(text: str, key: str) -> Any:
