@@ -207,6 +207,7 @@ EXECUTORS = Registry(
     rows={
         "local": "agentv.executors.local:LocalExecutor",
         "process": "agentv.executors.process:ProcessExecutor",
+        "ray": "agentv.executors.ray_cluster:RayExecutor",
     },
     aliases={},
 )

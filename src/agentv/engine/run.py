@@ -22,7 +22,7 @@ from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_e
 from agentv.engine.run_project import RESULTS
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import AgentvError
-from agentv.executors.base import Executor, ExecutorOptions
+from agentv.executors.base import Executor, ExecutorOptions, WorkSpec
 from agentv.model.case import EvalCase
 from agentv.model.job import Job
 from agentv.model.manifest import RunSummary
@@ -124,7 +124,7 @@ class RunInProgress:
         self.plan = plan
         self.store = store
         self.loop = InterruptibleLoop()
-        self.spec = _spec(plan, self.manifest.run_id, store.path)
+        self.spec = _work_spec(plan, self.manifest.run_id, store.path)
         self.summary = SummaryBuilder(self.manifest.run_id, plan.checked.most_per_case)
         self._executor = executor
         self._observer = observer
@@ -334,6 +334,15 @@ def _has_missing_jobs(plan: RunPlan, summary: RunSummary) -> bool:
         target.skipped and not (stop is not None and name in stop.bets and stop.side(name) is not None)
         for name, target in summary.targets.items()
     )
+
+
+def _work_spec(plan: RunPlan, run_id: str, folder: Path) -> WorkSpec:
+    spec = _spec(plan, run_id, folder)
+    if not plan.project.is_remote:
+        return spec
+    from agentv.engine.job.portable_spec import portable  # late: most runs stay on this machine
+
+    return portable(spec, plan.project.file)
 
 
 def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:

@@ -18,6 +18,7 @@ from agentv.engine.named_runs import run_path
 from agentv.engine.run_options import EvalOptions, default_target, load_defaults
 from agentv.errors import AgentvError, DatasetWarning, UsageError
 from agentv.model.manifest import TargetEntry
+from agentv.registry import EXECUTORS
 from agentv.settings.environment import load_environment
 from agentv.targets.catalog import Targets, find_targets_file, load_targets, named_targets_file, without_targets
 from agentv.targets.fingerprint import files_of, fingerprint_of
@@ -27,6 +28,13 @@ from agentv.targets.target import Target
 
 RESULTS = os.path.join(".agentv", "results")
 CACHE = os.path.join(".agentv", "cache")
+
+
+def is_remote(executor: str | None) -> bool:
+    """Whether the workers of an executor run on other machines."""
+    if executor is None or EXECUTORS.canonical(executor) is None:
+        return False
+    return getattr(EXECUTORS.find(executor), "is_remote", False)
 
 
 def open_targets(folder: str, file: str | None = None) -> Targets:
@@ -60,6 +68,7 @@ class Project:
         self.folders = tuple(dict.fromkeys(os.path.abspath(each.folder) for each in sources)) or (os.getcwd(),)
         self.file = open_targets(folder, options.targets_file)
         self.replay = None if options.replay is None else os.path.abspath(run_path(options.replay))
+        self.is_remote = is_remote(options.executor)
         self._given = {target.name: target for target in given}
         self.given = tuple(self._given)
         self.names = (*self.given, *(name for name in self.file.names if name not in self._given))
@@ -110,7 +119,7 @@ class Project:
             shown = {"from": self.replay}
         else:
             target = self._called(name)
-            shown = {} if name in self._given else self.file.public(name)
+            shown = {} if name in self._given else self.file.public(name, target)
         files = files_of(target, self.home, self.folders)
         return TargetEntry(
             name=name,
@@ -155,7 +164,10 @@ class Project:
                 raise UsageError(f"Cannot write {path}", "The run reads it", "Name another file")
 
     def _called(self, name: str) -> Target:
-        return self._given.get(name) or self.file.get(name)
+        if name in self._given:
+            return self._given[name]
+        # Workers on other machines fill variables in themselves, so that they may be unset here.
+        return self.file.unfilled(name) if self.is_remote else self.file.get(name)
 
     def _replaying(self, name: str) -> Replay:
         assert self.replay is not None

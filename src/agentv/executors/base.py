@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -78,7 +78,12 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Executor(Protocol):
-    """Runs every job once. `load` may be called from another thread."""
+    """Runs every job once. `load` may be called from another thread.
+
+    `is_remote`: its workers run on other machines, so that their spec has no secrets in it.
+    """
+
+    is_remote: ClassVar[bool]
 
     def __init__(self, options: ExecutorOptions) -> None: ...
 

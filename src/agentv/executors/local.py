@@ -13,6 +13,8 @@ from agentv.model.job import Job
 class LocalExecutor:
     """Emits a result from the task that made it, before that task takes its next job."""
 
+    is_remote = False
+
     def __init__(self, options: ExecutorOptions) -> None:  # noqa: ARG002  # nothing to configure
         self._limits = LocalLimits()
 

@@ -35,6 +35,8 @@ _LENGTH = struct.Struct("!I")
 class ProcessExecutor:
     """Runs jobs in `processes` processes, by default one for each core. They share the limits of endpoints."""
 
+    is_remote = False
+
     def __init__(self, options: ExecutorOptions) -> None:
         self._most = options.processes or os.cpu_count() or 1
         self._hub = LimitHub()

@@ -64,6 +64,15 @@ class Environment(msgspec.Struct, frozen=True):
         held = ((form, name) for name, value in both if self._is_secret(name) for form in (value, value.strip()))
         return {form: name for form, name in held if len(form) >= SHORTEST_SECRET}
 
+    def elsewhere(self) -> Environment:
+        """Return the environment for another machine: it has no values, and reads the same `.env` there."""
+        return Environment({}, None if self.path is None else os.path.abspath(self.path), self.secret_names)
+
+    def read_here(self) -> Environment:
+        """Return the environment with the values of its `.env`, where that is on this machine."""
+        has_file = self.path is not None and os.path.isfile(self.path)
+        return msgspec.structs.replace(self, file=_read_file(self.path)) if self.path and has_file else self
+
     def with_secret_names(self, names: Iterable[str]) -> Environment:
         """The same environment, with more variables known to be secret."""
         return msgspec.structs.replace(self, secret_names=self.secret_names | frozenset(names))

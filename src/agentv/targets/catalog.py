@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from agentv.errors import TargetsError, UsageError
 from agentv.model.execution import DEFAULT_TARGET
 from agentv.registry import TARGETS
-from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean
+from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name
 from agentv.settings.environment import (
     SHORTEST_SECRET,
     Environment,
@@ -128,9 +128,19 @@ class Targets:
                 return settings
         raise self._error(problems.errors, place)
 
-    def public(self, name: str) -> dict[str, Any]:
+    def portable(self, names: Iterable[str]) -> PortableTargets:
+        """Return some targets for workers on other machines. Raises UsageError for one with a secret in the file."""
+        kept = {name: self._entry(name) for name in names}
+        for name, (_, entry) in kept.items():
+            for path, text in texts_in(entry):
+                if is_secret_field(path) and not any(references(text)):
+                    refuse_to_send(name, path)
+        file = None if self.path is None else os.path.abspath(self.path)
+        return PortableTargets(kept, file, self.environment.elsewhere())
+
+    def public(self, name: str, settings: Target | None = None) -> dict[str, Any]:
         """The settings that were given, without secrets: each by the variable it comes from, where there is one."""
-        given = given_settings(self.get(name))
+        given = given_settings(settings or self.get(name))
         return {key: shown(value, (key,), self._replaceable) for key, value in given.items()}
 
     @property
@@ -186,6 +196,26 @@ class Targets:
     def _error(self, errors: list[Problem], place: KeyPath) -> TargetsError:
         placed = [msgspec.structs.replace(problem, path=(*place, *problem.path)) for problem in errors]
         return _error(placed, str(self.path), self._line_of)
+
+
+class PortableTargets(msgspec.Struct, frozen=True):
+    """Targets as plain data without secrets: variables are filled in where they are loaded."""
+
+    entries: dict[str, tuple[int, dict[str, Any]]]
+    path: str | None
+    environment: Environment
+
+    def load(self) -> Targets:
+        """Return the targets, with the environment of this machine."""
+        return Targets(self.entries, self.path, self.environment.read_here(), lambda _: None)
+
+
+def refuse_to_send(name: str, path: KeyPath) -> NoReturn:
+    """Raise UsageError for a target whose settings have a secret in them."""
+    field = field_name(path)
+    detail = f"'{field}' of target '{name}' is written out, and secrets are not sent to other machines"
+    hint = f"Write {field}: ${{{{ VARIABLE }}}}, and set the variable in the environment of the workers"
+    raise UsageError(f"Target '{name}' cannot be used by workers on other machines", detail, hint)
 
 
 def find_targets_file(folder: str, root: str) -> str | None:

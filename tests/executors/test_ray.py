@@ -1,0 +1,117 @@
+"""A Ray cluster: two nodes on loopback, one of which may die at any time. Secrets come from the nodes' environment."""
+
+import os
+import re
+import select
+import sys
+from collections import Counter
+
+import pytest
+
+from agentv.testing import FaultyServer
+from ray_nodes import RayNodes
+
+KEY = "sk-0123456789abcdef"
+SLOW = "import asyncio\nasync def answer(prompt):\n    await asyncio.sleep(0.05)\n    return 'yes'\n"
+
+
+@pytest.fixture
+def cluster():
+    """Two nodes that have MY_API_KEY in their environment; a driver has not."""
+    pytest.importorskip("ray")
+    with RayNodes({"MY_API_KEY": KEY}) as nodes:
+        yield nodes
+
+
+def test_a_killed_node_and_a_killed_driver_cost_only_the_jobs_in_flight(cluster, project):
+    project.write("agent.py", SLOW)
+    target = {"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 20}
+    project.targets(target)
+    project.dataset(*["q"] * 600)
+    results = project.path / "out" / "results.jsonl"
+
+    def started_until(count):
+        driver = project.spawn("d.yaml", "--resume", "--out", "out", *cluster.options, env=cluster.environment)
+        while not results.exists() or results.read_bytes().count(b"\n") < count:
+            assert driver.poll() is None, driver.communicate()
+        return driver
+
+    with started_until(100) as driver:
+        driver.kill()
+    with started_until(300) as driver:
+        assert cluster.kill_node() > 1
+        out, err = driver.communicate(timeout=100)
+    assert driver.returncode == 0, err
+    assert "raylet" not in out + err
+    assert Counter(record["eval_id"] for record in project.records()) == {f"c{number}": 1 for number in range(600)}
+    assert {record["verdict"] for record in project.records()} == {"pass"}
+    assert project.eval("--out", "local").code == 0
+    assert sorted(os.listdir("out")) == sorted(os.listdir("local"))
+    assert project.records("out")[0].keys() == project.records("local")[0].keys()
+    assert project.command("compare", "out", "local").code == 0
+
+
+def test_secrets_come_from_the_environment_of_the_workers_and_stay_there(cluster, project):
+    project.dataset(*["q"] * 10)
+    with FaultyServer(f"yes, with {KEY}") as server:
+        settings = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url}
+        project.targets({**settings, "api_key": "${{ MY_API_KEY }}"})
+        code, _, err = project.run("d.yaml", *cluster.options, "--out", "out", env=cluster.environment)
+        assert code == 0, err
+        assert {request.headers["Authorization"] for request in server.requests} == {f"Bearer {KEY}"}
+        assert {record["candidate_answer"] for record in project.records()} == {"yes, with [redacted]"}
+        project.targets({**settings, "api_key": "${{ OTHER_API_KEY }}"})
+        code, _, err = project.run("d.yaml", *cluster.options, "--out", "other", env=cluster.environment)
+    assert code == 2
+    assert re.search(r"on node \S+\n +Target 'default': 'api_key' uses \$\{\{ OTHER_API_KEY \}\}, which is not", err)
+
+
+def test_workers_end_with_a_driver_that_is_killed(cluster, project):
+    code = (
+        "import os, time\ndef answer(prompt):\n    open('pids', 'a').write(f'{os.getpid()}\\n')\n    time.sleep(1000)\n"
+    )
+    project.write("agent.py", code)
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
+    project.dataset(*["q"] * 4)
+    pids = project.path / "pids"
+    with project.spawn("d.yaml", "--out", "out", *cluster.options, env=cluster.environment) as driver:
+        while not pids.exists() or len(pids.read_text().split()) < 2:
+            assert driver.poll() is None, driver.communicate()
+        watched = [os.pidfd_open(int(pid)) for pid in set(pids.read_text().split())]
+        driver.kill()
+    for descriptor in watched:
+        assert select.select([descriptor], [], [], 60)[0]
+        os.close(descriptor)
+
+
+def test_a_secret_that_is_written_out_is_not_sent(project):
+    project.targets({"name": "default", "provider": "openai", "model": "m", "api_key": KEY})
+    project.dataset("q")
+    ended = project.eval("--executor", "ray", "--out", "out")
+    assert ended.code == 2
+    assert "'api_key' of target 'default' is written out" in ended.stderr
+    assert KEY not in ended.stderr
+    assert not os.path.exists("out")
+
+
+def test_calls_on_other_machines_cannot_be_recorded(project):
+    project.dataset("q")
+    ended = project.eval("--executor", "ray", "--record", "calls.jsonl")
+    assert ended.code == 2
+    assert "Calls on other machines cannot be recorded" in ended.stderr
+
+
+def test_without_ray_the_error_says_how_to_install_it(project, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    project.dataset("q")
+    ended = project.eval("--executor", "ray", "--out", "out")
+    assert ended.code == 2
+    assert "pip install 'agentv[ray]'" in ended.stderr
+
+
+def test_an_address_at_which_nothing_answers_is_refused_at_once(project):
+    pytest.importorskip("ray")
+    project.dataset("q")
+    ended = project.eval("--executor", "ray", "--ray-address", "127.0.0.2:1", "--out", "out")
+    assert ended.code == 2
+    assert "Cannot connect to the Ray cluster at 127.0.0.2:1" in ended.stderr
