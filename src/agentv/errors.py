@@ -17,6 +17,8 @@ Anything else that is raised is our own fault and shows its traceback.
 
 from __future__ import annotations
 
+from typing import TypedDict, Unpack
+
 EXIT_OK = 0
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
@@ -54,25 +56,24 @@ class UsageError(AgentvError):
     """Options that contradict each other or have values that make no sense."""
 
 
-class PlacedError(AgentvError):
-    """Something wrong in a file, with its place: `line` and `column` count from 1, None where there is none."""
+class FilePlace(TypedDict, total=False):
+    """A place in a file: `line` and `column` count from 1; `field` is the path of a key."""
 
-    def __init__(
-        self,
-        headline: str,
-        detail: str = "",
-        hint: str = "",
-        *,
-        path: str | None = None,
-        line: int | None = None,
-        column: int | None = None,
-        field: str | None = None,
-    ) -> None:
+    path: str | None
+    line: int | None
+    column: int | None
+    field: str | None
+
+
+class PlacedError(AgentvError):
+    """Something wrong in a file, with its place; None where a part of it is not known."""
+
+    def __init__(self, headline: str, detail: str = "", hint: str = "", **place: Unpack[FilePlace]) -> None:
         super().__init__(headline, detail, hint)
-        self.path = path
-        self.line = line
-        self.column = column
-        self.field = field
+        self.path = place.get("path")
+        self.line = place.get("line")
+        self.column = place.get("column")
+        self.field = place.get("field")
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -105,23 +106,14 @@ class TargetsError(PlacedError):
 class DatasetWarning(UserWarning):
     """Legal, but probably not what was meant. `.path .line .column .field .hint` as on errors."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        path: str | None = None,
-        line: int | None = None,
-        column: int | None = None,
-        field: str | None = None,
-        hint: str = "",
-    ) -> None:
+    def __init__(self, message: str, hint: str = "", **place: Unpack[FilePlace]) -> None:
         super().__init__(message)
         self.message = message
-        self.path = path
-        self.line = line
-        self.column = column
-        self.field = field
         self.hint = hint
+        self.path = place.get("path")
+        self.line = place.get("line")
+        self.column = place.get("column")
+        self.field = place.get("field")
 
 
 class MissingSidecarWarning(DatasetWarning):
