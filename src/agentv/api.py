@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import msgspec
 
 from agentv.datasets.case.evaluator_entries import specs_of
-from agentv.datasets.dataset import Options
 from agentv.datasets.in_memory import GivenCases
-from agentv.datasets.loader import CaseSource, case_source, warn_caller
+from agentv.datasets.loader import CaseSource, warn_caller
 from agentv.engine.named_runs import named_run
 from agentv.engine.prepare import prepare
 from agentv.engine.run import Observer, Outcome, RunInProgress, open_executor, open_store, run
@@ -157,8 +156,7 @@ def _prepared(given: Given, named: dict[str, Any], written: str | None) -> RunPl
     if paths is None:
         cases = GivenCases(_given(dataset), options.selection, warn_caller)
     else:
-        reading = Options(options.allow_outside_files, options.max_line_bytes, options.on_error)
-        cases = case_source(paths, warn=warn_caller, note=_ignore, options=reading, selection=options.selection)
+        cases = options.open_cases(warn_caller, _ignore)
     targets = () if target is None or isinstance(target, str) else (_target(target),)
     if isinstance(target, str):
         options = msgspec.structs.replace(options, targets=(target,))

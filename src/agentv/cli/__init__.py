@@ -29,14 +29,12 @@ COMMANDS = {
 }
 
 _HOMES = {
-    "evaluation": ("eval", "rescore"),
-    "judge": ("judge",),
+    "evaluation": ("eval", "rescore", "judge"),
     "analysis": ("compare", "plan", "runs"),
     "report": ("report",),
-    "generation": ("generate",),
-    "project": ("cases", "validate", "convert", "schema", "targets", "init", "completion"),
+    "project": ("cases", "validate", "convert", "generate", "schema", "targets", "init", "completion"),
 }
-"""Where the arguments of each command are declared, in `agentv.cli.arguments`."""
+"""Where commands are declared: `evaluation` is `agentv.cli.evaluation_options`."""
 
 ALIASES = {"run": "eval"}
 """Other names of commands; help does not list them."""
@@ -53,7 +51,7 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         home = next(home for home, names in _HOMES.items() if name in names)
-        command: click.Command = getattr(import_module(f"agentv.cli.arguments.{home}_options"), f"{name}_command")
+        command: click.Command = getattr(import_module(f"agentv.cli.{home}_options"), f"{name}_command")
         return command
 
     def resolve_command(

@@ -30,7 +30,7 @@ JUDGE_PROMPT_CHARACTERS = 1500
 """What a judge is told besides the case: what to do, and what to reply."""
 
 
-class Estimate(msgspec.Struct, kw_only=True):
+class CostEstimate(msgspec.Struct, kw_only=True):
     """The jobs of one target, its calls at most, and the tokens that they send.
 
     What answers will cost nobody knows before they are there: their price is given for a thousand tokens, and for the
@@ -71,7 +71,7 @@ class Estimate(msgspec.Struct, kw_only=True):
         return None if each is None else each * self.calls
 
 
-def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, Estimate]:
+def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, CostEstimate]:
     """By target. Renders every prompt, which finds what cannot be rendered."""
     found = {name: _of(settings) for name, settings in targets.items()}
     for job in jobs:
@@ -83,7 +83,7 @@ def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, Estim
     return found
 
 
-def judge_estimate(settings: Target, calls: int, characters: int) -> Estimate:
+def judge_estimate(settings: Target, calls: int, characters: int) -> CostEstimate:
     """The calls of a judge. Answers are not there yet and count for nothing; our own words count as they are."""
     entry = _of(settings)
     entry.calls = calls
@@ -91,9 +91,9 @@ def judge_estimate(settings: Target, calls: int, characters: int) -> Estimate:
     return entry
 
 
-def _of(settings: Target) -> Estimate:
+def _of(settings: Target) -> CostEstimate:
     most = getattr(settings, "max_output_tokens", None)
-    return Estimate(is_free=settings.is_free, price=price_of(settings), most_output=most)
+    return CostEstimate(is_free=settings.is_free, price=price_of(settings), most_output=most)
 
 
 def print_plan(plan: RunPlan) -> None:
@@ -121,7 +121,7 @@ def print_plan(plan: RunPlan) -> None:
     click.echo("Nothing was called.")
 
 
-def _cost(name: str, entry: Estimate) -> str:
+def _cost(name: str, entry: CostEstimate) -> str:
     """What is known of the cost: of the prompts, and of answers by the thousand tokens or at most."""
     if entry.is_free:
         return "cost $0.00"

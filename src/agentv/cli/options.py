@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from importlib import import_module
 from inspect import cleandoc
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import click
+from msgspec import Struct
 
 from agentv.cli import COMMANDS
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
@@ -130,6 +131,15 @@ def _run(arguments: type[Arguments], **given: Any) -> None:
     if context.invoked_subcommand is None:
         module, _, function = arguments.action.partition(":")
         getattr(import_module(module), function)(context.obj)
+
+
+Options = TypeVar("Options", bound=Struct)
+
+
+def options_of(kind: type[Options], args: Arguments, **further: Any) -> Options:
+    """A struct of options: the arguments that have the same names as its fields, and `further` ones."""
+    same = {name: getattr(args, name) for name in kind.__struct_fields__ if hasattr(args, name)}
+    return kind(**{**same, **further})
 
 
 class TargetsFileOption(Arguments):

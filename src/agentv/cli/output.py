@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,11 @@ def warn(warning: DatasetWarning) -> None:
 def note(text: str) -> None:
     """Something worth knowing, on stderr."""
     say(f"Note: {text}")
+
+
+def listeners(quiet: bool) -> tuple[Callable[[DatasetWarning], None], Callable[[str], None]]:
+    """What receives warnings and notes."""
+    return (silent, silent) if quiet else (warn, note)
 
 
 def silent(_: object) -> None:

@@ -13,9 +13,10 @@ import click
 
 from agentv.calibration.probe_results import ProbeSummary, summarize_probes
 from agentv.cli import output
-from agentv.cli.arguments.judge_options import ProbeArguments
-from agentv.cli.commands.eval import cases_of, options_of, run_folder
+from agentv.cli.commands.eval import run_folder
 from agentv.cli.display import observer_of
+from agentv.cli.evaluation_options import ProbeArguments
+from agentv.cli.options import options_of
 from agentv.datasets.case.evaluator_entries import given_entries, specs_of
 from agentv.engine.answers.probes import KINDS, ORACLE, chosen_kinds
 from agentv.engine.prepare import prepare_probes
@@ -34,7 +35,7 @@ def probe(args: ProbeArguments) -> None:
     allowed = parse_max_errors(args.max_fooled, "--max-fooled")  # wrong usage is reported before anything is called
     options = options_of(EvalOptions, args)
     specs = specs_of(given_entries(args.evaluators))[0] if args.evaluators else None
-    plan = prepare_probes(options, cases_of(options, args), chosen_kinds(args.kinds), specs)
+    plan = prepare_probes(options, options.open_cases(*output.listeners(args.quiet)), chosen_kinds(args.kinds), specs)
     with _folder(run_folder(args.out)) as folder:
         outcome = run(plan, open_store(plan, folder), open_executor(plan), observer_of(plan, args))
         found = summarize_probes(RunStore.open(outcome.folder).records(), frozenset({ORACLE}))

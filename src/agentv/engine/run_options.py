@@ -10,9 +10,11 @@ import msgspec
 from msgspec import Meta
 
 from agentv.datasets.case.header import config_file
+from agentv.datasets.dataset import Options as Reading
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
+from agentv.datasets.loader import CaseSource, case_source
 from agentv.datasets.selection import Selection
 from agentv.engine.named_runs import Ended, cases_that_ended
 from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
@@ -94,6 +96,11 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         if self.only is None or self.only_from is None:
             raise UsageError("--only and --from belong together", hint="For example: --only failed --from RUN")
         return msgspec.structs.replace(wanted, named=cases_that_ended(self.only_from, self.only))
+
+    def open_cases(self, warn: Callable[[DatasetWarning], None], note: Callable[[str], None]) -> CaseSource:
+        """The cases at `paths`, as selected."""
+        reading = Reading(self.allow_outside_files, self.max_line_bytes, self.on_error)
+        return case_source(self.paths, warn=warn, note=note, options=reading, selection=self.selection)
 
     @property
     def narrows(self) -> bool:

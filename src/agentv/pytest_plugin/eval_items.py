@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from agentv.datasets.formats.dataset_format import suggested
-from agentv.datasets.loader import case_source
 from agentv.datasets.selection import Selection
 from agentv.datasets.source import data_files
 from agentv.engine.gates import judge
@@ -63,7 +62,7 @@ class EvalFile(pytest.File):
         self._lines: dict[str, bytes] = {}
         self._failed = ""
         try:
-            cases = case_source([self._shown], warn=self.warn, note=_ignore).load()
+            cases = EvalOptions(paths=(self._shown,)).open_cases(self.warn, _ignore).load()
         except AgentvError as error:
             raise self.CollectError(str(error)) from error
         self.thresholds = {name: least for case in cases for name, least in (case.execution.thresholds or {}).items()}
@@ -132,11 +131,11 @@ class EvalFile(pytest.File):
 
     def _evaluate(self, names: frozenset[tuple[str, str]], folder: str) -> None:
         option = self.config.getoption
-        cases = case_source([self._shown], warn=_ignore, note=_ignore, selection=Selection(named=names))
         options = EvalOptions(
             paths=(self._shown,), targets=tuple(option("--agentv-target")), trials=option("--agentv-trials")
         )
-        plan = prepare(options, cases)
+        cases = options.open_cases(_ignore, _ignore)
+        plan = prepare(options, msgspec.structs.replace(cases, selection=Selection(named=names)))
         outcome = run(plan, open_store(plan, folder), open_executor(plan), Observer())
         if outcome.stopped == "interrupted":
             raise KeyboardInterrupt

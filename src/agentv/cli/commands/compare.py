@@ -1,4 +1,4 @@
-"""`agentv compare`: compares two runs case by case, or many in a matrix, and prints the result."""
+"""`agentv compare` and `agentv plan`: compares runs, and plans how many cases the next one needs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import click
 
-from agentv.cli.arguments.analysis_options import CompareArguments
+from agentv.cli.analysis_options import CompareArguments, PlanArguments
 from agentv.comparison.comparison import FailOn, comparison_data, matrix_data
 from agentv.comparison.many_runs import compare_many
+from agentv.comparison.planning import DIFFERENCES, TRIALS, Plan, PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.comparison.two_runs import CompareOptions, compare_runs
 from agentv.engine.named_runs import named_run
@@ -18,6 +19,7 @@ from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 from agentv.model.values import to_json
 from agentv.report.comparison_markdown import comparison_markdown, matrix_markdown
 from agentv.report.comparison_text import comparison_lines, matrix_lines
+from agentv.report.figures import aligned, number, one_line, usd
 from agentv.report.terminal import print_lines
 
 
@@ -68,3 +70,60 @@ def _loaded(runs: tuple[str, ...]) -> list[RunScores]:
         hint = "Or one run with several targets or prompts, which are then compared"
         raise UsageError("Two runs are needed", hint=hint)
     return [RunScores(path, f"{run}:{name}", name) for name in names]
+
+
+def print_plan(args: PlanArguments) -> None:
+    """Print the number of cases that a difference needs."""
+    runs = args.runs
+    if len(runs) > 2:
+        raise UsageError("One run is needed, or two that differ", hint="agentv compare takes more")
+    found = plan(
+        [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)],
+        args.differences or DIFFERENCES,
+        args.trials or TRIALS,
+        PlanOptions(power=args.power, alpha=args.alpha, correlation=args.correlation),
+    )
+    if args.as_json:
+        sys.stdout.buffer.write(to_json(found) + b"\n")
+        return
+    for line in _lines(found):
+        click.echo(line)
+
+
+def _lines(found: Plan) -> list[str]:
+    spread = found.spread
+    first = found.needs[0]
+    times = "once" if first.trials == 1 else f"{first.trials} times"
+    lines = [
+        f"To show a difference of {first.difference:g} with a chance of {found.power:.0%}, "
+        f"{first.cases:,} paired cases asked {times} are needed",
+        f"These {spread.cases:,} cases could show {number(found.could_show[first.trials])}",
+        "",
+    ]
+    trials = list(found.could_show)
+    head = ["difference", *(f"{count} trial{'s' if count > 1 else ''}" for count in trials)]
+    rows = [head]
+    for difference in dict.fromkeys(need.difference for need in found.needs):
+        needs = [need for need in found.needs if need.difference == difference]
+        cells = [f"{need.cases:,}" + ("" if need.cost_usd is None else f" ({usd(need.cost_usd)})") for need in needs]
+        rows.append([f"{difference:g}", *cells])
+    lines += aligned(rows)
+    lines += ["", "Cases needed" + ("" if spread.cost_usd is None else ", and the cost of one run of them")]
+    if spread.within is None:
+        # Of two runs one may have trials; then the other is the one to run again.
+        whose = (
+            f" of {one_line(spread.asked_once[0], 500)}"
+            if spread.correlation is None and len(spread.asked_once) == 1
+            else ""
+        )
+        lines.append(
+            f"No case{whose} was asked twice, so what trials would do is not known: a run with --trials 3 would tell"
+        )
+    if spread.correlation is not None:
+        lines.append(
+            f"Scores of the same case are taken to go together by {spread.correlation:g} (--correlation); "
+            "two runs would tell"
+        )
+    if spread.design_effect > 1.005:
+        lines.append(f"Conversations make {spread.design_effect:.2f} times as many cases necessary")
+    return lines

@@ -6,16 +6,13 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from agentv.cli import output
-from agentv.cli.arguments.evaluation_options import EvalArguments
 from agentv.cli.display import observer_of
-from agentv.cli.options import Arguments, GateOptions, ReadingOptions
-from agentv.datasets.dataset import Options
-from agentv.datasets.loader import CaseSource, case_source
+from agentv.cli.evaluation_options import EvalArguments
+from agentv.cli.options import GateOptions, options_of
 from agentv.engine.job.artifacts import check_job_folder
 from agentv.engine.prepare import prepare
 from agentv.engine.resume import folder_of, options_of_earlier, resumed
@@ -26,15 +23,15 @@ from agentv.model.values import to_json
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.writer import export_records, places_of
 
-RunOptions = TypeVar("RunOptions", bound=EvalOptions)
-
 
 def evaluate(args: EvalArguments) -> None:
     """Run the cases, print the outcome and end with the exit code of the run."""
     _check(args)
     folder, file = places_of(args.out, args.file_format)
     options, folder = _chosen(options_of(EvalOptions, args, gates=gates_of(args)), folder, args.resume)
-    plan = prepare(options, cases_of(options, args), written=None if file is None else file[0])
+    plan = prepare(
+        options, options.open_cases(*output.listeners(args.quiet)), written=None if file is None else file[0]
+    )
     if args.dry_run:
         from agentv.cli.dry_run import print_plan  # late: few runs are dry
 
@@ -64,19 +61,6 @@ def _check(args: EvalArguments) -> None:
     for name, folder in (("--dump-prompts", args.dump_prompts), ("--dump-traces", args.dump_traces)):
         if folder and not args.resume:
             check_job_folder(folder, name)
-
-
-def options_of(kind: type[RunOptions], args: Arguments, **further: Any) -> RunOptions:
-    """The options of a run: the arguments that have the same names, and `further` ones."""
-    same = {name: getattr(args, name) for name in kind.__struct_fields__ if hasattr(args, name)}
-    return kind(**{**same, **further})
-
-
-def cases_of(options: EvalOptions, args: ReadingOptions) -> CaseSource:
-    """The cases that the options select."""
-    warn, note = (output.silent, output.silent) if args.quiet else (output.warn, output.note)
-    reading = Options(options.allow_outside_files, options.max_line_bytes, options.on_error)
-    return case_source(options.paths, warn=warn, note=note, options=reading, selection=options.selection)
 
 
 def run_folder(out: str | None) -> str | None:

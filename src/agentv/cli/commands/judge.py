@@ -14,7 +14,7 @@ from agentv.calibration.calibrate import calibrate as calibrated
 from agentv.calibration.label_cards import cards, stored_cases, with_cases
 from agentv.calibration.labels import LABELS_FILE, AnswerKey, LabelFile, Labels, read_labels
 from agentv.cli import output
-from agentv.cli.arguments.judge_options import CalibrateArguments, LabelArguments
+from agentv.cli.evaluation_options import CalibrateArguments, LabelArguments
 from agentv.cli.label_loop import Labelling
 from agentv.datasets.files import project_root
 from agentv.datasets.loader import case_source

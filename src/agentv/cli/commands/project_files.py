@@ -10,7 +10,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from agentv.cli import cli, output
-from agentv.cli.arguments.project_options import CompletionArguments, InitArguments, SchemaArguments
+from agentv.cli.project_options import CompletionArguments, InitArguments, SchemaArguments
 from agentv.errors import UsageError
 from agentv.schemas import schema, to_text
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from agentv.cli import output
-from agentv.cli.arguments.report_options import ReportArguments
+from agentv.cli.report_options import ReportArguments
 from agentv.engine.named_runs import run_path
 from agentv.errors import UsageError
 from agentv.model.values import to_json

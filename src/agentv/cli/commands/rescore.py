@@ -10,9 +10,10 @@ import click
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.arguments.evaluation_options import RescoreArguments
-from agentv.cli.commands.eval import cases_of, gates_of, options_of, print_reasons, run_folder, short
+from agentv.cli.commands.eval import gates_of, print_reasons, run_folder, short
 from agentv.cli.display import observer_of
+from agentv.cli.evaluation_options import RescoreArguments
+from agentv.cli.options import options_of
 from agentv.datasets.case.evaluator_entries import given_entries, specs_of
 from agentv.engine.answers.stored import StoredAnswers, StoredCases
 from agentv.engine.named_runs import existing_run
@@ -74,7 +75,7 @@ def _cases(options: RescoreOptions, answers: StoredAnswers, args: RescoreArgumen
     """Where the cases come from: the named paths, the run's datasets where they still exist, or the run's folder."""
     paths = options.paths or (() if options.stored_cases else _still_there(answers))
     if paths:
-        return cases_of(msgspec.structs.replace(options, paths=paths), args)
+        return msgspec.structs.replace(options, paths=paths).open_cases(*output.listeners(args.quiet))
     again = f"agentv rescore {shlex.quote(short(options.run))} PATHS…"
     answers.store.check_cases(f"Name the datasets that were run: {again}")
     if not options.stored_cases and not args.quiet:

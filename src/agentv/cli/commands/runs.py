@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.arguments.analysis_options import (
+from agentv.cli.analysis_options import (
     MergeArguments,
     PruneArguments,
     RunFilters,

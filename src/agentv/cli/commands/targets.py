@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from agentv.cli import output
-from agentv.cli.arguments.project_options import CheckArguments, TargetsArguments
+from agentv.cli.project_options import CheckArguments, TargetsArguments
 from agentv.engine.run_project import open_targets
 from agentv.errors import EXIT_FINDINGS, AgentvError
 from agentv.model.values import to_json

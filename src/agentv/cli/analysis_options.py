@@ -53,7 +53,7 @@ class PlanArguments(Arguments):
     each. Two runs also show how far they are correlated, which is otherwise a guess. Nothing is called.
     """
 
-    action = "agentv.cli.commands.plan:print_plan"
+    action = "agentv.cli.commands.compare:print_plan"
     examples = (
         "agentv plan RUN --difference 0.03",
         "agentv plan before after --power 0.9",

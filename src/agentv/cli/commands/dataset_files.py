@@ -1,4 +1,4 @@
-"""`agentv cases`: prints the cases of datasets as they will be run, one JSON object a line; a table on a terminal."""
+"""`agentv cases`, `validate` and `convert`: commands that read and write datasets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from typing import Any
 import click
 
 from agentv.cli import output
-from agentv.cli.arguments.project_options import CasesArguments
+from agentv.cli.options import options_of
+from agentv.cli.project_options import CasesArguments, ConvertArguments, ValidateArguments
 from agentv.datasets.case.prompts import resolved_data
+from agentv.datasets.conversion import Conversion
 from agentv.datasets.dataset import Options
-from agentv.datasets.loader import case_source
-from agentv.datasets.selection import Selection
+from agentv.datasets.discovery import find_datasets
+from agentv.engine.run_options import EvalOptions
+from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
 from agentv.report.figures import one_line
+from agentv.report.github import workflow_command
+from agentv.validation.finding import Finding, Report
+from agentv.validation.project import validate as validated
 
 _SPOOL_BYTES = 16 * 1024 * 1024
 _TABLE_ROWS = 200
@@ -29,13 +35,7 @@ _INPUT = 2
 
 def print_cases(args: CasesArguments) -> None:
     """Print the selected cases."""
-    source = case_source(
-        args.paths,
-        warn=output.silent if args.quiet else output.warn,
-        note=output.silent if args.quiet else output.note,
-        options=Options(args.allow_outside_files, args.max_line_bytes, args.on_error),
-        selection=Selection(args.filters, args.sample, args.seed, args.shard, args.limit, args.cases),
-    )
+    source = options_of(EvalOptions, args).open_cases(*output.listeners(args.quiet))
     cases = source.stream()
     if args.count:
         click.echo(sum(1 for _ in cases))
@@ -103,3 +103,66 @@ def _preview(content: Any) -> str:
         content = " ".join(part.value for part in content)
     text = content if isinstance(content, str) else to_json(content).decode()
     return one_line(text, 400)
+
+
+def validate(args: ValidateArguments) -> None:
+    """Check files and print the findings."""
+    report = validated(args.paths, Options(args.allow_outside_files, args.max_line_bytes))
+    if args.as_json or args.style == "json":
+        sys.stdout.buffer.write(to_json(report) + b"\n")
+    elif args.style == "github":
+        for finding in report.findings:
+            click.echo(annotation(finding))
+    else:
+        _print_human(report, args.quiet)
+    sys.exit(EXIT_FINDINGS if report.errors or (args.strict and report.warnings) else EXIT_OK)
+
+
+def annotation(finding: Finding) -> str:
+    """A finding as a workflow command that GitHub shows beside the line."""
+    place = {"file": finding.path, "line": finding.line, "col": finding.column, "title": "agentv"}
+    return workflow_command(finding.severity, place, finding.message + (f" — {finding.hint}" if finding.hint else ""))
+
+
+def _print_human(report: Report, quiet: bool) -> None:
+    last = None
+    for finding in report.findings:
+        if finding.path != last:
+            click.echo(("" if last is None else "\n") + click.style(finding.path, bold=True))
+            last = finding.path
+        click.echo(_human(finding))
+    if quiet:
+        return
+    for note in report.notes:
+        output.note(note)
+    listed = len(report.findings)
+    more = f" ({listed:,} listed)" if listed < report.errors + report.warnings else ""
+    summary = (
+        f"{_count(report.files, 'file')} and {_count(report.cases, 'good case')} checked: "
+        f"{_count(report.errors, 'error')}, {_count(report.warnings, 'warning')}{more}"
+    )
+    output.say(("\n" if listed else "") + summary)
+
+
+def _human(finding: Finding) -> str:
+    place = f"{finding.line or ''}" + (f":{finding.column}" if finding.column else "")
+    severity = click.style(finding.severity, fg="red" if finding.severity == "error" else "yellow")
+    text = f"  {place:>7}  {severity}  {finding.message}"
+    return text + "".join(f"\n{'':11}{line}" for line in finding.hint.split("\n") if line)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def convert(args: ConvertArguments) -> None:
+    """Write the dataset in another format."""
+    found = find_datasets(args.source, output.silent if args.quiet else output.warn, output.silent)
+    if len(found) != 1:
+        names = ", ".join(each.path for each in found[:5])
+        raise UsageError(f"{args.source} holds {len(found)} datasets: {names}", hint="Convert them one by one")
+    options = Options(args.allow_outside_files, args.max_line_bytes)
+    done = Conversion(found[0], args.target, options, overwrite=args.force).run()
+    if not args.quiet:
+        cases = f"{done.cases:,} case{'' if done.cases == 1 else 's'}"
+        output.say(f"Wrote {' and '.join(done.files)}: {cases}, equal to those of {found[0].path}")

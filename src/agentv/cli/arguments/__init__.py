@@ -1,1 +1,0 @@
-"""The arguments of the commands: typed fields that declare their click options."""
