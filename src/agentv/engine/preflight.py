@@ -17,6 +17,7 @@ from agentv.evaluators.code.static_checks import transform_references
 from agentv.evaluators.resolution import evaluator_of
 from agentv.model.case import USER_TARGET, EvalCase, Origin
 from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference
+from agentv.model.message import Message
 from agentv.model.response import content_text
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean
@@ -90,7 +91,8 @@ class Preflight:
         self._origin: Origin | None = None
         self._targets: Collection[str] | None = None
         self._needs: list[tuple[str, KeyPath, SpecNeeds]] = []
-        self._turn_needs: list[SpecNeeds] = []
+        self._demanding: list[tuple[str, KeyPath, SpecNeeds]] = []
+        self.judge_needs: list[JudgeNeed] = []
         self._checked: dict[tuple[EvaluatorSpec, str], SpecNeeds] = {}
         self._reported: set[object] = set()
         self._judges: dict[tuple[JudgeNeed, str], tuple[str, ...]] = {}
@@ -99,7 +101,8 @@ class Preflight:
         """Problems of one case that `targets` answer, shared ones only if they are new."""
         is_moved = case.place.origin is not self._origin
         self._origin = case.place.origin
-        if is_moved or targets is not self._targets:
+        is_new = is_moved or targets is not self._targets
+        if is_new:
             self._targets = targets
             for target in targets:
                 yield from self._target_problems(target, case)
@@ -110,21 +113,20 @@ class Preflight:
             yield from self._user_problems(case.user.target)
         specs = case.evaluators if self.facts.evaluators is None else self.facts.evaluators
         if is_moved or specs is not self._specs:
-            self._specs, self._needs = specs, []
+            self._specs, self._needs, is_new = specs, [], True
             for index, spec in enumerate(specs):
                 needs = yield from self._needs_of(spec, ("evaluators", index), spec.name)
-                if needs.judges or needs.reference or needs.context:
-                    self._needs.append((spec.name, ("evaluators", index), needs))
-        for name, path, needs in self._needs:
-            yield from self._case_problems(name, path, needs, case, bool(case.expected_output))
-        self._turn_needs = []
+                self._needs.append((spec.name, ("evaluators", index), needs))
+        if is_new:
+            self.judge_needs = [need for _, _, needs in self._needs for need in needs.judges]
+            for _, path, needs in self._needs:
+                yield from self._judge_problems(needs, path)
+            self._demanding = [each for each in self._needs if each[2].reference or each[2].context]
+        for name, path, needs in self._demanding:
+            yield from self._missing(name, path, needs, case, case.expected_output if needs.reference else ())
         if case.turns and self.facts.evaluators is None:
             yield from self._turn_problems(case)
-
-    def judge_needs(self) -> Iterator[JudgeNeed]:
-        """The judge calls for one answer to the case that was checked last."""
-        for needs in (*(needs for _, _, needs in self._needs), *self._turn_needs):
-            yield from needs.judges
+            self._specs = None  # the next case has other judge calls
 
     def judges(self, need: JudgeNeed, target: str) -> tuple[str, ...]:
         """The judges of a target's answers, as they were found when the case was checked."""
@@ -183,47 +185,49 @@ class Preflight:
                 name = turn_check(number, spec)
                 path = ("turns", number - 1, "evaluators", index)
                 needs = yield from self._needs_of(spec, path, name)
-                self._turn_needs.append(needs)
-                yield from self._case_problems(name, path, needs, case, bool(turn.expected_output))
+                self.judge_needs += needs.judges
+                yield from self._judge_problems(needs, path)
+                yield from self._missing(name, path, needs, case, turn.expected_output)
 
-    def _case_problems(
-        self, name: str, path: KeyPath, needs: SpecNeeds, case: EvalCase, has_reference: bool
+    def _missing(
+        self, name: str, path: KeyPath, needs: SpecNeeds, case: EvalCase, expected: tuple[Message, ...]
     ) -> Iterator[Problem]:
-        """What an evaluator needs and the case, or a target that answers it, does not have."""
-        targets = self._targets or ()
-        if targets or not self.facts.has_targets:
-            if needs.reference and not has_reference:
-                where = f"Turn {path[1] + 1}" if isinstance(path[1], int) and path[0] == "turns" else "The case"
-                message = f"Evaluator '{name}' compares with a reference answer. {where} has no 'expected_output'"
-                yield Problem(path, message, NO_REFERENCE_HINT)
-            if needs.context and not has_context(case.context):
-                message = f"Evaluator '{name}' {NEEDS_CONTEXT}"
-                yield Problem(path, message, NO_CONTEXT_HINT)
-        for need in needs.judges:
-            for target in targets:
-                if (need, target) not in self._judges:
-                    yield from self._judge_problems(need, target, path)
+        """What an evaluator needs of a case that is answered, and the case does not have."""
+        if not self._targets and self.facts.has_targets:
+            return
+        if needs.reference and not expected:
+            where = f"Turn {int(path[1]) + 1}" if path[0] == "turns" else "The case"
+            message = f"Evaluator '{name}' compares with a reference answer. {where} has no 'expected_output'"
+            yield Problem(path, message, NO_REFERENCE_HINT)
+        if needs.context and not has_context(case.context):
+            yield Problem(path, f"Evaluator '{name}' {NEEDS_CONTEXT}", NO_CONTEXT_HINT)
 
-    def _judge_problems(self, need: JudgeNeed, target: str, path: KeyPath) -> Iterator[Problem]:
+    def _judge_problems(self, needs: SpecNeeds, path: KeyPath) -> Iterator[Problem]:
         """No judge for a target's answers, or an unknown one. A target never judges itself unless it is named."""
         facts = self.facts
-        of_target = facts.judge_target(target) if target in self._known else None
-        judges = self._judges[(need, target)] = judges_of(facts.judge, need.own, of_target, self._known)
-        path = () if facts.judge is not None else (*path, *need.path)
-        if not facts.has_targets or target not in self._known:
-            return
+        for need in needs.judges:
+            for target in self._targets or ():
+                if (need, target) in self._judges:
+                    continue
+                of_target = facts.judge_target(target) if target in self._known else None
+                judges = self._judges[(need, target)] = judges_of(facts.judge, need.own, of_target, self._known)
+                if facts.has_targets and target in self._known:
+                    place = () if facts.judge is not None else (*path, *need.path)
+                    yield from self._unknown_judges(need, target, judges, place)
+
+    def _unknown_judges(
+        self, need: JudgeNeed, target: str, judges: tuple[str, ...], path: KeyPath
+    ) -> Iterator[Problem]:
         if not judges:
-            message = f"Evaluator '{need.evaluator}' needs a judge, but none is configured"
             hint = (
                 f"Pass --judge NAME, set `target` of the evaluator or `judge_target` of the target '{target}', "
                 f"or add a target named '{FALLBACK_JUDGE}'"
             )
-            yield Problem(path, message, hint)
+            yield Problem(path, f"Evaluator '{need.evaluator}' needs a judge, but none is configured", hint)
         for judge in judges:
-            if judge not in facts.may_judge:
-                yield Problem(
-                    path, f"Unknown judge '{judge}' of evaluator '{need.evaluator}'", self.other_judges(judge)
-                )
+            if judge not in self.facts.may_judge:
+                message = f"Unknown judge '{judge}' of evaluator '{need.evaluator}'"
+                yield Problem(path, message, self.other_judges(judge))
 
     def _needs_of(self, spec: EvaluatorSpec, path: KeyPath, name: str) -> Generator[Problem, None, SpecNeeds]:
         """What an entry needs; its own problems the first time it is seen. `name` is its name in results."""
@@ -332,11 +336,13 @@ class Checker:
         if case.user is not None:
             self.users[case.user.target or USER_TARGET] = None
         self._add_fingerprints(case)
-        for need in self._preflight.judge_needs():
+        judge_needs = self._preflight.judge_needs
+        characters = _shown_to_judges(case) if judge_needs else 0
+        for need in judge_needs:
             for target, times in counts.items():
                 for judge in self._preflight.judges(need, target):
                     self.judges[judge] += need.calls * times
-                    self.judge_characters[judge] += need.calls * times * _shown_to_judges(case)
+                    self.judge_characters[judge] += need.calls * times * characters
 
     def check_thresholds(self) -> None:
         """Raise for a threshold of an evaluator that no case has. All cases must have been checked."""

@@ -22,7 +22,7 @@ from agentv.evaluators.judges.replies import Form, Unfit
 from agentv.evaluators.judges.rubric import RubricItem, rubric_complaints
 from agentv.generation.model_client import Model
 from agentv.model.case import EvalCase
-from agentv.model.evaluator import EvaluatorFailure
+from agentv.model.evaluator import RUBRIC_TYPE, EvaluatorFailure
 from agentv.model.judgement import Judgement
 from agentv.model.response import answer
 from agentv.model.values import freeze, to_json
@@ -106,7 +106,7 @@ class RubricFile:
 def cases_without_rubrics(cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
     """Cases that say what a good answer does and have no rubric of any kind."""
     for case in cases:
-        has_items = any(spec.type == "rubric" and spec.settings.get("rubrics") for spec in case.evaluators)
+        has_items = any(spec.type == RUBRIC_TYPE and spec.settings.get("rubrics") for spec in case.evaluators)
         if case.expected_outcome.strip() and not case.rubrics and not has_items:
             yield case
 
