@@ -59,7 +59,9 @@ def setting_table(
     for field in own:
         meaning = f" {meanings[field.encode_name]} |" if meanings else ""
         others = code(other_names(kind, field))
-        yield f"| {key_cell(field)} | {type_words(field.type)} | {_default(field)} |{meaning} {others} |"
+        is_members = field.name == getattr(kind, "members_field", None)
+        type_ = "list of [entries](../evaluators.md#every-entry)" if is_members else type_words(field.type)
+        yield f"| {key_cell(field)} | {type_} | {_default(field)} |{meaning} {others} |"
     if not fields(kind):
         yield "It has no settings."
     for field in inherited:

@@ -313,6 +313,7 @@ class Checker:
         self._facts = facts
         self._warn = warn
         self._preflight = Preflight(facts)
+        self.embedders = self._preflight.embedders
         self._specs: tuple[EvaluatorSpec, ...] | None = None
         self._origin: Origin | None = None
         self._fingerprints: dict[tuple[EvaluatorSpec, str], str] = {}
@@ -321,11 +322,6 @@ class Checker:
         self.judges: Counter[str] = Counter()
         self.judge_characters: Counter[str] = Counter()
         self.thresholds: dict[str, float] = {}
-
-    @property
-    def embedders(self) -> dict[str, None]:
-        """The targets that make embeddings."""
-        return self._preflight.embedders
 
     def check(self, case: EvalCase, counts: Mapping[str, int]) -> None:
         """Check a case; `counts` is how often each of its targets is called."""
