@@ -12,16 +12,23 @@ import msgspec
 from agentv.datasets.case.agentmark import AGENTMARK
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header, guideline_patterns, read_header
+from agentv.datasets.case.keys import CASE_LIST_KEYS, is_header
 from agentv.datasets.case_ids import PackedIds, SeenIds
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Row
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
-from agentv.datasets.formats.yaml_parser import locate
-from agentv.datasets.sidecar import open_document
+from agentv.datasets.formats.yaml_dataset import parse_yaml_file
+from agentv.datasets.formats.yaml_parser import Map, locate
 from agentv.datasets.source import SIDECAR_SUFFIXES, Source
-from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError
+from agentv.errors import (
+    DatasetError,
+    DatasetWarning,
+    InvalidCaseError,
+    InvalidDatasetError,
+    MissingSidecarWarning,
+)
 from agentv.model.case import EvalCase, Origin, Place
-from agentv.settings.diagnostics import Problem, Problems
+from agentv.settings.diagnostics import Problem, Problems, type_word
 
 _MOST_EXPECTED = 1 << 20
 """Ids to make room for at once: a file may begin with small lines and go on with large ones."""
@@ -260,3 +267,31 @@ def _duplicate(case: EvalCase, path: str, line: int) -> DatasetError:
         line=case.line,
         field="id",
     )
+
+
+def open_document(source: Source) -> Document:
+    """Open a dataset, with the settings in its sidecar if the format has one."""
+    document = source.format.open(source)
+    if not source.format.has_sidecar:
+        return document
+    path = source.sidecar
+    if path is None:
+        if document.is_agentmark:
+            return document
+        missing = source.base + SIDECAR_SUFFIXES[0]
+        message = f"Sidecar metadata file not found: {missing}\n  Using defaults: target=default, evaluator=llm_judge"
+        return msgspec.structs.replace(document, warnings=(MissingSidecarWarning(message, path=missing),))
+    data = parse_yaml_file(path)
+    header: dict[str, Any] = data if isinstance(data, Map) else {}
+    message = ""
+    if data is not None and not isinstance(data, Map):
+        what = f"Expected a mapping of settings, got {type_word(data)}"
+        raise InvalidDatasetError(f"Invalid sidecar: {path}", what, path=path, line=1)
+    if isinstance(data, Map) and any(key in data for key in CASE_LIST_KEYS):
+        message = f"{path}: its list of cases is not read, only its settings: the cases are in {source.path}"
+        header = data.without(CASE_LIST_KEYS)
+    elif not is_header(header):
+        message = f"{path} has none of the keys of a sidecar, and is taken as one for its name"
+        header = {}  # of another tool's file one warning is enough
+    warnings = (DatasetWarning(message, path=path),) if message else ()
+    return msgspec.structs.replace(document, header=header, header_path=path, warnings=warnings)

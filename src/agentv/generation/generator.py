@@ -37,35 +37,24 @@ WRITTEN_EVERY_S = 5.0
 Item = TypeVar("Item")
 Rubric = list[dict[str, Any]]
 
-_ITEM = {
-    "type": "object",
-    "properties": {
-        "id": {"type": "string"},
-        "expected_outcome": {"type": "string"},
-        "weight": {"type": "number"},
-        "required": {"type": "boolean"},
-    },
-    "required": ["id", "expected_outcome", "weight", "required"],
-    "additionalProperties": False,
-}
-_RUBRICS_SCHEMA = {
-    "title": "rubrics",
-    "type": "object",
-    "properties": {"rubrics": {"type": "array", "items": _ITEM}},
-    "required": ["rubrics"],
-    "additionalProperties": False,
-}
-_CASE_SCHEMA = {
-    "title": "case",
-    "type": "object",
-    "properties": {
-        "input": {"type": "string"},
-        "expected_outcome": {"type": "string"},
-        "expected_output": {"type": ["string", "null"]},
-    },
-    "required": ["input", "expected_outcome", "expected_output"],
-    "additionalProperties": False,
-}
+
+def _object(properties: dict[str, Any], **further: Any) -> dict[str, Any]:
+    """The JSON Schema of an object with exactly these properties."""
+    return {
+        **further,
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_TEXT = {"type": "string"}
+_ITEM = _object({"id": _TEXT, "expected_outcome": _TEXT, "weight": {"type": "number"}, "required": {"type": "boolean"}})
+_RUBRICS_SCHEMA = _object({"rubrics": {"type": "array", "items": _ITEM}}, title="rubrics")
+_CASE_SCHEMA = _object(
+    {"input": _TEXT, "expected_outcome": _TEXT, "expected_output": {"type": ["string", "null"]}}, title="case"
+)
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):

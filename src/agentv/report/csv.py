@@ -1,16 +1,77 @@
-"""A run as CSV: one row a job, in a form that no spreadsheet takes for a formula. Text is whole."""
+"""A run as CSV, safe to open in a spreadsheet, and its columns: one flat row for each job. Text is whole."""
 
 from __future__ import annotations
 
 import csv
 import io
-from typing import BinaryIO
+from collections.abc import Sequence
+from typing import Any, BinaryIO
 
+from agentv.model.result import Result
 from agentv.report.figures import visible
 from agentv.report.formats import ReportFormat
-from agentv.report.tables import columns, row_of
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
+from agentv.runs.summary import judge_cost, reason_of
+
+COLUMNS: dict[str, type] = {
+    "run_id": str,
+    "timestamp": str,
+    "dataset": str,
+    "dataset_path": str,
+    "line": int,
+    "eval_id": str,
+    "conversation_id": str,
+    "target": str,
+    "prompt": str,
+    "trial": int,
+    "status": str,
+    "verdict": str,
+    "score": float,
+    "partial_score": float,
+    "reason": str,
+    "error_class": str,
+    "error_stage": str,
+    "duration_ms": float,
+    "cost_usd": float,
+    "judge_cost_usd": float,
+    "input_tokens": int,
+    "output_tokens": int,
+    "attempts": int,
+    "cached": bool,
+    "carried_from": str,
+    "tags": list,
+    "candidate_answer": str,
+}
+"""What each column holds; after them comes `score.NAME` for each evaluator."""
+
+
+def columns(evaluators: Sequence[str]) -> dict[str, type]:
+    """All columns with their types; each evaluator has one for its score."""
+    return COLUMNS | {f"score.{name}": float for name in evaluators}
+
+
+def row_of(result: Result, line: int | None, evaluators: Sequence[str]) -> dict[str, Any]:
+    """A result by column; what is absent is left out. An evaluator that failed has no score."""
+    metrics = result.execution_metrics
+    usage = metrics.token_usage if metrics else None
+    row: dict[str, Any] = {name: value for name in COLUMNS if (value := getattr(result, name, None)) is not None}
+    row |= {
+        "line": line,
+        "reason": None if result.verdict == "pass" else reason_of(result) or None,
+        "error_class": result.error.error_class if result.error else None,
+        "error_stage": result.error.stage if result.error else None,
+        "duration_ms": metrics.duration_ms if metrics else None,
+        "cost_usd": metrics.cost_usd if metrics else None,
+        "judge_cost_usd": judge_cost(result),
+        "input_tokens": usage.input if usage else None,
+        "output_tokens": usage.output if usage else None,
+        "tags": list(result.tags),
+    }
+    scores = {found.name: found.score for found in result.evaluator_results}
+    row |= {f"score.{name}": scores.get(name) for name in evaluators}
+    return {name: value for name, value in row.items() if value is not None}
+
 
 _STARTS_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "|", "%")
 

@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from agentv.errors import UsageError
+from agentv.report.csv import columns, row_of
 from agentv.report.formats import ReportFormat
-from agentv.report.tables import columns, row_of
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 
