@@ -123,6 +123,13 @@ def test_runs_that_do_not_belong_together_are_refused(shards, changes, message):
     assert not (shards.path / "merged").exists()
 
 
+def test_a_target_that_only_two_later_shards_share_is_compared_too(shards):
+    for number in (2, 3):
+        entry = {"name": "other", "provider": "mock", "fingerprint": str(number)}
+        change(shards, f"s{number}", targets=[*shards.manifest(f"s{number}")["targets"], entry])
+    assert "They differ in the target other" in merge(shards, "s1", "s2", "s3").stderr
+
+
 def test_an_evaluator_whose_file_changed_between_shards_is_refused(project):
     project.write("rule.py", "def check(answer):\n    return 'yes' in answer\n")
     project.dataset(*CASES, evaluators=[{"type": "python", "function": "rule.py:check", "name": "rule"}])
@@ -160,6 +167,10 @@ def test_cases_that_name_files_and_have_evaluators_of_their_own_are_merged(proje
     assert project.manifest("merged")["datasets"] == project.manifest("whole")["datasets"]
     resumed = project.eval("--resume", "--out", "merged")
     assert resumed.code == 0, resumed.stderr
+    merge(project, "s1", out="half")
+    resumed = project.eval("--resume", "--out", "half")
+    assert resumed.code == 0, resumed.stderr
+    assert jobs_of(project.records("half")) == jobs_of(project.records("whole"))
 
 
 def test_a_folder_with_another_run_and_a_file_of_results_are_refused(shards):

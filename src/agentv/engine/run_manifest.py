@@ -54,15 +54,17 @@ def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:
 def refuse_changes(plan: RunPlan, begun: RunManifest) -> None:
     """Raise UsageError when something changed since the run began: half of each would be neither."""
     checked, project = plan.checked, plan.project
-    before = {entry.path: (entry.digest, entry.contents) for entry in begun.datasets}
-    after = {entry.path: (entry.digest, entry.contents) for entry in checked.datasets}
+    # Without all of its shards, a merged run has the contents and evaluators of some cases only.
+    is_partial = bool(begun.merged_from) and begun.finished_at is None
+    before = {entry.path: (entry.digest, is_partial or entry.contents) for entry in begun.datasets}
+    after = {entry.path: (entry.digest, is_partial or entry.contents) for entry in checked.datasets}
     changes = [f"the dataset {path} changed" for path in before if before[path] != after.get(path)]
     if plan.called:
         changes += filter(None, map(project.change, begun.targets))
     changes += filter(None, (project.change(entry, "judge") for entry in begun.judges))
     then, today = begun.fingerprints, checked.evaluators
     # A merged run lacks the fingerprints of evaluators that differ from case to case.
-    names = then if begun.merged_from else {**then, **today}
+    names = {} if is_partial else then if begun.merged_from else {**then, **today}
     changes += [f"the evaluator {name} changed" for name in names if then.get(name) != today.get(name)]
     if begun.defaults != given_defaults(project.defaults):
         changes.append("`execution` of .agentv/config.yaml changed")

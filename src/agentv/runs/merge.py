@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,10 @@ class _Shards:
         by_id = {_mergeable(run).run_id: run for run in runs}
         self.runs = [by_id[run_id] for run_id in sorted(by_id)]
         self.manifests = [_mergeable(run) for run in self.runs]
-        for run, manifest in zip(self.runs, self.manifests, strict=True):
-            difference = next(_differences(self.manifests[0], manifest), None)
+        for one, other in combinations(range(len(self.runs)), 2):
+            difference = next(_differences(self.manifests[one], self.manifests[other]), None)
             if difference is not None:
-                headline = f"{self.runs[0].path} and {run.path} do not belong together"
+                headline = f"{self.runs[one].path} and {self.runs[other].path} do not belong together"
                 raise UsageError(headline, difference, "Merge the shards of one evaluation: agentv eval --shard 1/4 …")
         numbers = [manifest.options.get("shard") for manifest in self.manifests]
         counts = {shard[1] for shard in numbers if shard}
