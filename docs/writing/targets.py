@@ -98,7 +98,7 @@ def page(name: str) -> Lines:
         line.replace("](#", "](../targets.md#") for line in setting_table(kind, tuple(taken.values()), _of_targets)
     ]
     yield from table or ["None."]
-    if kind.open is Target.open:
+    if kind.open is Target.open and not kind.responder:
         yield from ("", NOT_YET)
     shared = {key: reason for base in taken.values() for key, reason in getattr(base, "unsupported", {}).items()}
     yield from refused_besides(kind, shared)
