@@ -10,11 +10,11 @@ import msgspec
 
 from agentv.errors import AgentvError, TargetsError
 from agentv.model.case import EvalCase
-from agentv.model.message import Message
-from agentv.model.response import OpenLog, Prepare, Responder, TargetFailure
+from agentv.model.response import Responder, TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.settings.environment import redacted
 from agentv.targets.catalog import Targets
+from agentv.targets.sample_request import SampleRequest
 from agentv.targets.target import Target
 
 QUESTION = "Answer with the single word: ok"
@@ -33,26 +33,6 @@ class TargetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     error: str | None = None
     message: str | None = None
     note: str | None = None
-
-
-class TinyQuestion:
-    """The shortest request there is."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self.case = EvalCase("agentv-check", input=QUESTION)
-        self.prompt_id: str | None = None
-        self.trial = 1
-        self.attempt = 1
-        self.turn = self.said = self.repeat = 0
-        self.timeout_s = timeout_s
-        self.prompt = self.prompt_with_references = QUESTION
-        self.messages: tuple[Message, ...] = self.case.input
-        self.guidelines = ""
-        self.files: tuple[str, ...] = ()
-        self.guideline_files: tuple[str, ...] = ()
-        self.workspace: str | None = None
-        self.open_log: OpenLog | None = None
-        self.prepare: Prepare | None = None
 
 
 async def check_targets(targets: Targets, names: Iterable[str]) -> list[TargetCheck]:
@@ -82,9 +62,10 @@ async def _call(settings: Target, responder: Responder) -> TargetCheck:
     if not settings.is_live:
         # It has answers to its own cases only; reading its file is all there is to check.
         return TargetCheck(name=settings.name, provider=settings.provider, ok=True)
+    timeout_s = min(settings.timeout_seconds or LONGEST_S, LONGEST_S)
     started = time.perf_counter()
     try:
-        response = await responder.respond(TinyQuestion(min(settings.timeout_seconds or LONGEST_S, LONGEST_S)))
+        response = await responder.respond(SampleRequest(QUESTION, EvalCase("agentv-check", input=QUESTION), timeout_s))
     except TargetFailure as failure:
         check = _failed(settings.name, settings.provider, failure.error_class, failure.message)
     else:
