@@ -1,6 +1,6 @@
 """For tests: a model server on loopback that fails as asked, and requests to send to targets."""
 
-from agentv.targets.sample_request import SampleRequest
+from agentv.model.sample_request import SampleRequest
 from agentv.testing.anthropic_messages import AnthropicMessages
 from agentv.testing.faults import Fault
 from agentv.testing.gemini_content import GeminiContent
