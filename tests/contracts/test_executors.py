@@ -12,6 +12,7 @@ from observable_work import ObservableWork, ids, jobs
 from agentv.errors import UsageError
 from agentv.executors.base import ExecutorOptions
 from agentv.registry import EXECUTORS
+from waiting import let_others_run, wait_until_async
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +119,7 @@ def test_cancelling_cancels_jobs_in_flight_and_lets_them_clean_up(executor, work
 
     async def main():
         running = asyncio.create_task(executor.run(work, jobs(range(10)), results.append))
-        while len(work.steps("enter")) < 2 and not running.done():
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: len(work.steps("enter")) >= 2)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -157,7 +157,7 @@ def test_jobs_that_never_wait_leave_room_for_timers(executor, work):
         ticks = 0
         while not running.done():
             ticks += 1
-            await asyncio.sleep(0)
+            await let_others_run()
         await running
         return ticks
 

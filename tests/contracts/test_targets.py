@@ -18,6 +18,7 @@ from agentv.settings.environment import Environment, Home
 from agentv.targets.agents.agent import CodingAgent
 from agentv.targets.target import ModelApi
 from agentv.testing import FaultyServer
+from waiting import let_others_run
 
 AGENT = """
 import asyncio, threading
@@ -26,7 +27,7 @@ def plain(prompt):
     return "Hello"
 
 async def later(prompt):
-    await asyncio.sleep(0)
+    await asyncio.to_thread(str)
     return "Hello"
 
 async def never(prompt):
@@ -40,7 +41,7 @@ def broken(prompt):
 """
 
 PROGRAM = """#!/bin/sh
-test -z "$WAITS" || { sleep 60 & sleep 60; }
+test -z "$WAITS" || { tail -f /dev/null & tail -f /dev/null; }
 cat > /dev/null
 cat "$(dirname "$0")/events.jsonl"
 test -z "$FAILS"
@@ -79,7 +80,7 @@ PROGRAMS = {
     "python": ({"function": "agent.py:plain"}, {"function": "agent.py:stuck"}, {"function": "agent.py:broken"}),
     "cli": (
         {"command_template": "echo {PROMPT}"},
-        {"command_template": "sleep 60 & sleep 60"},
+        {"command_template": "tail -f /dev/null & tail -f /dev/null"},
         {"command_template": "exit 1"},
     ),
     "replay": ({"source": "results.jsonl"}, None, {"source": "others.jsonl"}),
@@ -247,7 +248,7 @@ def test_a_cancelled_call_ends_and_leaves_no_process_behind(waiting, home):
     async def cancelled():
         responder = waiting.open(home)
         call = asyncio.ensure_future(responder.respond(question()))
-        await asyncio.sleep(0.03)
+        await let_others_run(20)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from agentv.evaluators.pool import pool as pool_module
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
 from agentv.settings.environment import Environment
+from waiting import let_others_run, still_running, wait_until_async, words_in
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 
@@ -97,14 +97,14 @@ LEAVING = {
         import asyncio
         async def judge(context):
             found = len(asyncio.all_tasks())
-            asyncio.get_running_loop().create_task(asyncio.sleep(60))
+            asyncio.get_running_loop().create_task(asyncio.Event().wait())
             return found / 10
         """,
     "a process": """
         import os
         def judge(context):
             if os.fork() == 0:
-                os.execvp("sleep", ["sleep", "60"])
+                os.execvp("tail", ["tail", "-f", "/dev/null"])
             try:
                 return 0.1 if len(children()) == 1 else 0.9
             except OSError:
@@ -192,8 +192,8 @@ HARMFUL = {
     "it crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "its process was ended by SIGSEGV before it gave a score"),
     "it says why and leaves": ("print('no licence'); os._exit(1)", "exit code 1 before it gave a score: no licence"),
     "it loops": ("while True: pass", "took longer than 1 s"),
-    "it sleeps": ("time.sleep(60)", "took longer than 1 s"),
-    "it sleeps through signals": ("signal.pthread_sigmask(0, [15]); time.sleep(60)", "took longer than 1 s"),
+    "it waits": ("threading.Event().wait()", "took longer than 1 s"),
+    "it waits through signals": ("signal.pthread_sigmask(0, [15]); threading.Event().wait()", "took longer than 1 s"),
     "it eats memory": ("x = [b'x' * 2**20 for _ in range(500)]", "judge.py:judge failed: MemoryError"),
     "it recurses": ("f = lambda: f(); f()", "judge.py:judge failed: RecursionError"),
     "it raises": ("1 / 0", "judge.py:judge failed: ZeroDivisionError: division by zero (judge.py, line 5)"),
@@ -209,7 +209,7 @@ HARMFUL = {
 }  # fmt: skip
 
 HARM = """
-import os, signal, stat, sys, time; from agentv import Score
+import os, signal, stat, sys, threading; from agentv import Score
 def judge(context):
     if context.candidate_answer == "3":
         {code}
@@ -291,7 +291,7 @@ def test_judgements_run_beside_each_other(scoring, tmp_path):
         here = pathlib.Path(__file__).parent
         def judge(context):
             (here / f"there-{context.candidate_answer}").touch()
-            while len(list(here.glob("there-*"))) < 2: time.sleep(0.01)
+            while len(list(here.glob("there-*"))) < 2: os.sched_yield()
             return 1
         """,
     )
@@ -359,12 +359,7 @@ def descendants(pid):
 
 
 def gone(pids):
-    deadline = time.monotonic() + 10
-    while left := [pid for pid in pids if Path(f"/proc/{pid}").exists() and "Z" not in _state(pid)]:
-        if time.monotonic() > deadline:
-            return left
-        time.sleep(0.01)
-    return []
+    return still_running(pids)
 
 
 def _state(pid):
@@ -377,16 +372,15 @@ def _state(pid):
 SLOW = """
 import os, subprocess, time
 def judge(context):
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["tail", "-f", "/dev/null"])
     open("pids", "a").write(f"{os.getpid()} {os.getppid()} {child.pid}\\n")
-    time.sleep(60)
+    child.wait()
 """
 
 
 async def written(count):
-    while not Path("pids").exists() or len(Path("pids").read_text().split()) < count:
-        await asyncio.sleep(0.01)
-    return Path("pids").read_text().split()
+    await wait_until_async(lambda: len(words_in(Path("pids"))) >= count)
+    return words_in(Path("pids"))
 
 
 @needs_proc
@@ -401,7 +395,7 @@ def test_cancelling_leaves_nothing(scoring, tmp_path, monkeypatch, times):
         pids = await written(3)
         for _ in range(times):
             task.cancel()
-            await asyncio.sleep(0)
+            await let_others_run()
         with pytest.raises(asyncio.CancelledError):
             await task
         return pids

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 
 import click
-import msgspec
 
 from agentv.cli import output
 from agentv.cli.commands.eval import gates_of, print_reasons, run_folder, short
@@ -15,13 +13,13 @@ from agentv.cli.display import observer_of
 from agentv.cli.evaluation_options import RescoreArguments
 from agentv.cli.options import options_of
 from agentv.datasets.case.evaluator_entries import given_entries, specs_of
-from agentv.engine.answers.stored import StoredAnswers, StoredCases
+from agentv.engine.answers.stored import StoredAnswers, cases_to_rescore
 from agentv.engine.named_runs import existing_run
 from agentv.engine.prepare import prepare_rescore
 from agentv.engine.resume import folder_of, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import RescoreOptions
-from agentv.engine.run_plan import Cases, Checked, RunPlan
+from agentv.engine.run_plan import Checked, RunPlan
 from agentv.errors import UsageError
 from agentv.model.values import to_json
 from agentv.report.run_tables import delta_lines
@@ -68,28 +66,7 @@ def _prepared(options: RescoreOptions, answers: StoredAnswers, args: RescoreArgu
         specs, warned = specs_of(options.evaluators)
         for problem in [] if args.quiet else warned:
             output.say(f"Warning: {problem.message}")
-    return prepare_rescore(options, _cases(options, answers, args), answers, specs)
-
-
-def _cases(options: RescoreOptions, answers: StoredAnswers, args: RescoreArguments) -> Cases:
-    """Where the cases come from: the named paths, the run's datasets where they still exist, or the run's folder."""
-    paths = options.paths or (() if options.stored_cases else _still_there(answers))
-    if paths:
-        return msgspec.structs.replace(options, paths=paths).open_cases(*output.listeners(args.quiet))
-    again = f"agentv rescore {shlex.quote(short(options.run))} PATHS…"
-    answers.store.check_cases(f"Name the datasets that were run: {again}")
-    if not options.stored_cases and not args.quiet:
-        output.note("The datasets of the run are not all there; its cases are taken from its folder")
-    return StoredCases(answers.store, options.selection)
-
-
-def _still_there(answers: StoredAnswers) -> tuple[str, ...]:
-    """The datasets that the run read, when every one of them is there; not what a folder has got since."""
-    manifest = answers.manifest
-    if manifest is None or not manifest.paths:
-        return ()
-    paths = tuple(entry.path for entry in manifest.datasets)
-    return paths if all(os.path.exists(path) or any(mark in path for mark in "*?[") for path in paths) else ()
+    return prepare_rescore(options, cases_to_rescore(options, answers, *output.listeners(args.quiet)), answers, specs)
 
 
 def _print_left_out(answers: StoredAnswers, checked: Checked) -> None:

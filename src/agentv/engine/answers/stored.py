@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -11,10 +12,11 @@ import msgspec
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header
 from agentv.datasets.files import FileFinder, project_root
-from agentv.datasets.loader import Stopping
+from agentv.datasets.loader import CaseSource, Stopping
 from agentv.datasets.selection import Selection
 from agentv.datasets.source import Source
 from agentv.engine.named_runs import existing_run
+from agentv.engine.run_options import RescoreOptions
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
 from agentv.model.case import EvalCase, Origin, Place, PromptInput
 from agentv.model.job import Job
@@ -24,6 +26,7 @@ from agentv.model.result import JobKey, Result
 from agentv.runs.job_index import AnswerIndex
 from agentv.runs.store import RunStore, StoredCase
 from agentv.settings.diagnostics import Problems
+from agentv.support.globs import has_magic
 from agentv.targets.programs.answers import message_from_data
 
 
@@ -242,3 +245,30 @@ def _part(part: Any) -> Any:
 
 def _ignore(warning: DatasetWarning) -> None:
     pass
+
+
+def cases_to_rescore(
+    options: RescoreOptions,
+    answers: StoredAnswers,
+    warn: Callable[[DatasetWarning], None],
+    note: Callable[[str], None],
+) -> CaseSource | StoredCases:
+    """Return the cases at the named paths, else those of the run's datasets, else those in the run's folder."""
+    paths = options.paths or (() if options.stored_cases else _existing_datasets(answers))
+    if paths:
+        return msgspec.structs.replace(options, paths=paths).open_cases(warn, note)
+    run = os.path.relpath(options.run)
+    again = f"agentv rescore {shlex.quote(options.run if run.startswith('..') else run)} PATHS…"
+    answers.store.check_cases(f"Name the datasets that were run: {again}")
+    if not options.stored_cases:
+        note("The datasets of the run are not all there; its cases are taken from its folder")
+    return StoredCases(answers.store, options.selection)
+
+
+def _existing_datasets(answers: StoredAnswers) -> tuple[str, ...]:
+    """The datasets that the run read, if all of them exist; not what was added to a folder since."""
+    manifest = answers.manifest
+    if manifest is None or not manifest.paths:
+        return ()
+    paths = tuple(entry.path for entry in manifest.datasets)
+    return paths if all(os.path.exists(path) or has_magic(path) for path in paths) else ()
