@@ -38,7 +38,7 @@ def target(api: str, url: str) -> Any:
 
 async def ours(api: str, url: str, calls: int) -> Sample:
     """Our target, as a run asks it."""
-    from agentv.testing import SampleRequest
+    from agentv_testing import SampleRequest
 
     responder = target(api, url).open(".")
     request = SampleRequest(QUESTION, timeout_s=60.0)

@@ -67,7 +67,7 @@ def server() -> Iterator[str]:
 
 def serve() -> None:
     """The server's side: serves until its input ends."""
-    from agentv.testing import FaultyServer
+    from agentv_testing import FaultyServer
 
     with FaultyServer("Paris", latency_s=LATENCY_S, keep=0) as started:
         print(started.url, flush=True)
@@ -77,7 +77,7 @@ def serve() -> None:
 async def ours(url: str, calls: int, at_once: int) -> Sample:
     """Our target, as a run asks it."""
     from agentv.targets.apis.openai import OpenAI
-    from agentv.testing import SampleRequest
+    from agentv_testing import SampleRequest
 
     target = OpenAI(name="bench", provider="openai", model="fake", base_url=url, api_key="bench-key").open(".")
     request = SampleRequest(QUESTION, timeout_s=60.0)

@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any, Literal
 
 BENCH = Path(__file__).resolve().parent
+sys.path.insert(0, str(BENCH.parent / "packages" / "agentv-testing" / "src"))  # the model server of some benchmarks
 
 Prepare = Callable[..., Callable[[], Any]]
 """Imports what the work needs and returns the work itself; only the work is timed. What it returns is counted."""

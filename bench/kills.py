@@ -42,7 +42,7 @@ def main() -> int:
 
 def trial(folder: Path, kills: int, interrupts: float, chance: random.Random) -> dict[str, Any]:
     """One run, stopped as often as wanted, and what is in its folder at the end."""
-    from agentv.testing import FaultyServer
+    from agentv_testing import FaultyServer
 
     jobs = 20 * kills
     rows = (

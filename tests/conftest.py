@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, settings
 import agentv
 from agentv import AgentvError, DatasetWarning, EvalCase
 
+pytest_plugins = ["agentv_testing.plugin"]
+
 # The same examples on every machine and in every run, and no time limit that a busy machine could break.
 settings.register_profile(
     "agentv", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)

@@ -24,7 +24,6 @@ MAY_IMPORT = {
     "schemas": {"model", "datasets", "targets", "evaluators"},
     "validation": {"model", "datasets", "targets", "engine"},
     "starter": set(),
-    "testing": {"model"},
     "executors": {"model"},
     "stats": set(),
     "runs": {"model", "stats"},
@@ -33,7 +32,7 @@ MAY_IMPORT = {
     "engine": {"model", "datasets", "targets", "evaluators", "executors", "runs", "stats"},
     "calibration": {"model", "runs", "stats", "engine"},
     "generation": {"model", "executors", "datasets", "evaluators", "targets", "engine", "runs"},
-    "pytest_plugin": {"model", "datasets", "engine", "runs", "report", "testing"},
+    "pytest_plugin": {"model", "datasets", "engine", "runs", "report"},
     "api": {"model", "datasets", "engine", "runs", "targets", "comparison"},
     "cli": {
         "model",

@@ -77,7 +77,8 @@ def project(tmp_path, monkeypatch):
         (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY / "src"))
+    packages = (REPOSITORY / "src", REPOSITORY / "packages" / "agentv-testing" / "src")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, packages)))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(folder)
     return folder

@@ -9,7 +9,7 @@ import pytest
 
 from agentv.model.message import ToolCall
 from agentv.model.result import TokenUsage
-from agentv.testing import Answer, FaultyServer
+from agentv_testing import Answer, FaultyServer
 
 anthropic = pytest.importorskip("anthropic")
 genai = pytest.importorskip("google.genai")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -11,21 +12,24 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from pathlib import Path
 
 import openai
 import pytest
 from pydantic import BaseModel
 
-import agentv.testing
+import agentv_testing
 from agentv.model.message import ToolCall
 from agentv.model.result import TokenUsage
-from agentv.testing import Answer, Fault, FaultyServer, RawReply
-from agentv.testing.faults import FaultPlan, RequestCap
+from agentv_testing import Answer, Fault, FaultyServer, RawReply
+from agentv_testing.faults import FaultPlan, RequestCap
 from waiting import wait_until_async
 
 HELLO = [{"role": "user", "content": "Hello there"}]
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
 LOOKS_UP = [Answer(tool_calls=(ToolCall("weather", {"city": "Oslo"}, id="w1"),)), Answer("It is cold in Oslo.")]
+
+ON_THE_PATH = {**os.environ, "PYTHONPATH": str(Path(agentv_testing.__file__).parents[1])}
 
 
 def sdk(server: FaultyServer, **options) -> openai.OpenAI:
@@ -246,7 +250,7 @@ def test_requests_over_the_cap_are_told_when_to_come_again():
 
 def test_the_cap_lets_its_rate_through(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("agentv.testing.faults.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("agentv_testing.faults.time.monotonic", lambda: now[0])
     cap = RequestCap(20, burst=20)
     passed = 0
     for _ in range(10_000):
@@ -323,16 +327,16 @@ def test_another_wire_format_is_a_class():
 
 
 def test_the_public_names_are_there():
-    assert all(getattr(agentv.testing, name) for name in agentv.testing.__all__)
+    assert all(getattr(agentv_testing, name) for name in agentv_testing.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Server'"):
-        _ = agentv.testing.Server
+        _ = agentv_testing.Server
 
 
 def test_the_plug_in_costs_nothing_unless_it_is_used():
-    code = "import sys, pytest; before = set(sys.modules); import agentv.pytest_plugin.plugin; "
+    code = "import sys, pytest; before = set(sys.modules); import agentv_testing.plugin; "
     code += "print(*set(sys.modules) - before)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= {"agentv", "agentv.pytest_plugin", "agentv.pytest_plugin.plugin"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ON_THE_PATH)
+    assert set(done.stdout.split()) <= {"agentv_testing", "agentv_testing.plugin"}
 
 
 def test_the_fixture_starts_servers_that_end_with_the_test(tmp_path):
@@ -352,12 +356,12 @@ def test_the_fixture_starts_servers_that_end_with_the_test(tmp_path):
         "pytest",
         "-q",
         "-p",
-        "agentv.pytest_plugin.plugin",
+        "agentv_testing.plugin",
         "-p",
         "no:cacheprovider",
         str(tmp_path),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=ON_THE_PATH)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 

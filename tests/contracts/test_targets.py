@@ -17,7 +17,7 @@ from agentv.registry import TARGETS
 from agentv.settings.environment import Environment, Home
 from agentv.targets.agents.agent import CodingAgent
 from agentv.targets.target import ModelApi
-from agentv.testing import FaultyServer
+from agentv_testing import FaultyServer
 from waiting import let_others_run
 
 AGENT = """

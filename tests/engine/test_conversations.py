@@ -8,7 +8,7 @@ import pytest
 from agentv.engine.job.conversation import asked_of, read_said
 from agentv.model.case import SimulatedUser
 from agentv.model.message import Message, ToolCall
-from agentv.testing import Answer, FaultyServer
+from agentv_testing import Answer, FaultyServer
 from waiting import wait_until, whole_lines
 
 SAYS = {"type": "contains", "value": "42"}

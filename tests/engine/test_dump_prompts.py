@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentv.testing import FaultyServer
+from agentv_testing import FaultyServer
 
 KEY = "sk-very-secret-1"
 CASE = {"id": "one", "expected_outcome": "Answers", "input": "Hello"}

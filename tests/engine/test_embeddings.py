@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.testing import FaultyServer
+from agentv_testing import FaultyServer
 
 MEANING = {
     "name": "meaning",

@@ -17,7 +17,7 @@ from agentv.targets.apis.openai import OpenAI
 from agentv.targets.programs.cli import Cli
 from agentv.targets.programs.http import Http
 from agentv.targets.programs.mock import Mock
-from agentv.testing import FaultyServer, SampleRequest
+from agentv_testing import FaultyServer, SampleRequest
 from virtual_time import passes, run
 from waiting import let_others_run, wait_until_async
 

@@ -3,7 +3,7 @@
 import pytest
 from run_project import jobs_of
 
-from agentv.testing import Answer, Fault, FaultyServer
+from agentv_testing import Answer, Fault, FaultyServer
 
 CASES = 150
 EVERY_KIND = {

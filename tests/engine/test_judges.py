@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from agentv.testing import Answer, FaultyServer
-from agentv.testing.wire import RawReply
+from agentv_testing import Answer, FaultyServer
+from agentv_testing.wire import RawReply
 from waiting import HANGS
 
 GOOD = {"reasoning": "fine", "hits": ["a"], "misses": ["b"], "score": 0.75}

@@ -13,7 +13,7 @@ from agentv.targets.apis.openai import Azure, Compatible, OpenAI
 from agentv.targets.apis.pydantic_ai import PydanticAi
 from agentv.targets.programs.cli import Cli
 from agentv.targets.programs.mock import Mock
-from agentv.testing import Answer, FaultyServer, RawReply, SampleRequest
+from agentv_testing import Answer, FaultyServer, RawReply, SampleRequest
 
 pytest.importorskip("genai_prices")
 

@@ -11,7 +11,7 @@ from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.loader import load_cases
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
-from agentv.testing import Answer
+from agentv_testing import Answer
 
 FIELDS = {
     "schema_version",

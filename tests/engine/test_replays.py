@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentv.testing import Answer, FaultyServer
+from agentv_testing import Answer, FaultyServer
 
 TIMES = {"timestamp", "run_id"}
 GOAL = {"goal": "Book a train to Rome", "max_turns": 6}

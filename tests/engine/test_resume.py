@@ -13,7 +13,7 @@ import pytest
 from run_project import jobs_of
 
 from agentv.runs.folder import RunFolder
-from agentv.testing import FaultyServer
+from agentv_testing import FaultyServer
 from waiting import HANGS, wait_until, whole_lines
 
 JOBS = 360

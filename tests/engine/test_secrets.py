@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.testing import FaultyServer, RawReply
+from agentv_testing import FaultyServer, RawReply
 
 IN_ENVIRONMENT = "sk-environment-5f2b8c"
 IN_DOTENV = "tok/en+with=signs&9d"

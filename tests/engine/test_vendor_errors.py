@@ -11,7 +11,7 @@ from agentv.engine.job.spec import RunSpec
 from agentv.executors.base import LocalLimits
 from agentv.model.case import EvalCase
 from agentv.targets.apis.anthropic import Anthropic
-from agentv.testing import FaultyServer, RawReply
+from agentv_testing import FaultyServer, RawReply
 
 TARGETS = {
     "anthropic": lambda server: {"provider": "anthropic", "base_url": server.origin},

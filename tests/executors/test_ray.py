@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from agentv.testing import FaultyServer
+from agentv_testing import FaultyServer
 from ray_nodes import RayNodes
 
 KEY = "sk-0123456789abcdef"

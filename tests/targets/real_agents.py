@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.model.message import ToolCall
 from agentv.model.result import TokenUsage
-from agentv.testing import Answer, ReceivedRequest
+from agentv_testing import Answer, ReceivedRequest
 
 COMMAND = "echo made > made.txt && ls"
 SAID, ANSWER = "I will make the file.", "The answer is 42."

@@ -15,7 +15,7 @@ from agentv.targets.programs.http import Http
 from agentv.targets.programs.mock import Mock
 from agentv.targets.programs.python import PythonTarget
 from agentv.targets.replay.cache import ResponseCache
-from agentv.testing import FaultyServer
+from agentv_testing import FaultyServer
 
 KEY = "sk-very-secret-1"
 CASES = [

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import agentv_testing
 from agentv.model.case import Origin, Place
 from agentv.model.message import FilePart, Message, TextPart
 from agentv.model.response import TargetFailure
@@ -291,12 +292,13 @@ def test_files_are_removed_after_a_failure_too(ask, temporary):
 def test_files_of_a_run_that_is_killed_are_removed(tmp_path, temporary, pids_in):
     """By the watchdog: nobody else is left."""
     program = (
-        "import asyncio, sys; from agentv.targets.programs.cli import Cli; from agentv.testing import SampleRequest;"
+        "import asyncio, sys; from agentv.targets.programs.cli import Cli; from agentv_testing import SampleRequest;"
         f"command = 'cat {{PROMPT_FILE}}; echo $$ >> pids; {HANGS}';"
         "target = Cli(name='t', provider='cli', command_template=command);"
         "asyncio.run(target.open(sys.argv[1]).respond(SampleRequest()))"
     )
-    environment = {**os.environ, "TMPDIR": str(temporary)}
+    path = str(Path(agentv_testing.__file__).parents[1])
+    environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": path}
     run = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=tmp_path, env=environment)
     pids_in(tmp_path / "pids", 1)
     assert list(temporary.iterdir())

@@ -18,7 +18,7 @@ from agentv.settings.environment import Environment, Home
 from agentv.targets.agents.agent import Call
 from agentv.targets.agents.claude_code import ClaudeCode
 from agentv.targets.agents.events import EventStream, summary_of
-from agentv.testing import SampleRequest
+from agentv_testing import SampleRequest
 from waiting import still_running, wait_until, wait_until_async, words_in
 
 SCRIPT = Path(__file__).parent / "scripted_agent.py"

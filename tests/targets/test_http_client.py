@@ -16,7 +16,7 @@ from agentv.model.response import TargetFailure
 from agentv.targets.apis import http_client as client
 from agentv.targets.apis.api_errors import api_error, error_class_of, retry_after_s, seconds_until
 from agentv.targets.apis.http_client import HttpClient, proxy_for
-from agentv.testing import Fault, FaultyServer, RawReply
+from agentv_testing import Fault, FaultyServer, RawReply
 from waiting import wait_until_async
 
 BODY = json.dumps({"model": "gpt", "messages": [{"role": "user", "content": "Hello"}]}).encode()

@@ -13,7 +13,7 @@ from agentv.model.message import Message
 from agentv.model.response import TargetFailure
 from agentv.model.values import FrozenDict
 from agentv.targets.programs.http import Http
-from agentv.testing import FaultyServer, RawReply, ReceivedRequest, SampleRequest
+from agentv_testing import FaultyServer, RawReply, ReceivedRequest, SampleRequest
 
 NASTY = 'He said "no"\n\\ and {{ prompt }} and </b> é \U0001f600'
 KEY = "key-planted-0123456789"

@@ -16,7 +16,7 @@ from agentv.registry import TARGETS
 from agentv.targets.apis.anthropic import Anthropic
 from agentv.targets.apis.gemini import Gemini
 from agentv.targets.apis.openai import PRESETS, Azure, Compatible, OpenAI
-from agentv.testing import Answer, FaultyServer, RawReply, SampleRequest
+from agentv_testing import Answer, FaultyServer, RawReply, SampleRequest
 
 anthropic = pytest.importorskip("anthropic")
 genai = pytest.importorskip("google.genai")

@@ -15,7 +15,7 @@ from agentv.model.response import Response, TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.targets.apis.chat_completions import wire_messages
 from agentv.targets.apis.openai import OPENAI_URL, OpenAI
-from agentv.testing import Answer, FaultyServer, RawReply, SampleRequest
+from agentv_testing import Answer, FaultyServer, RawReply, SampleRequest
 
 KEY = "sk-planted-0123456789"
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

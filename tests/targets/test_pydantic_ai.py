@@ -14,7 +14,7 @@ from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.targets.apis.openai import OpenAI
 from agentv.targets.apis.pydantic_ai import Bedrock, Cohere, HuggingFace, PydanticAi
-from agentv.testing import Answer, Fault, FaultyServer, RawReply, SampleRequest
+from agentv_testing import Answer, Fault, FaultyServer, RawReply, SampleRequest
 
 KEY = "planted-key-0123456789"
 IMAGE = "data:image/png;base64,iVBORw0KGgo="

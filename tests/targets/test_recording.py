@@ -14,7 +14,7 @@ from agentv.model.response import Response, answer
 from agentv.model.result import TokenUsage
 from agentv.targets.replay.recorder import RecordingResponder
 from agentv.targets.replay.replay import Replay
-from agentv.testing import FaultyServer
+from agentv_testing import FaultyServer
 
 KEY = "sk-very-secret-1"
 CASES = [

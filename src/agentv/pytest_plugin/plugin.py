@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from agentv.testing.server import FaultyServer
 
 
 EVALS_HELP = "globs of datasets whose cases are collected as tests; empty for none"
@@ -64,19 +60,6 @@ def pytest_configure(config: pytest.Config) -> None:
         from agentv.pytest_plugin.recorded_tests import RunRecorder  # late: it imports the reports
 
         config.pluginmanager.register(RunRecorder(config), "agentv-recording")
-
-
-@pytest.fixture
-def agentv_server() -> Iterator[Callable[..., FaultyServer]]:
-    """Starts model servers: `server = agentv_server(answers="Paris")`. They stop at the end of the test."""
-    from agentv.testing.server import FaultyServer  # late: few tests use it
-
-    with ExitStack() as servers:
-
-        def start(*args: Any, **options: Any) -> FaultyServer:
-            return servers.enter_context(FaultyServer(*args, **options))
-
-        yield start
 
 
 @pytest.fixture

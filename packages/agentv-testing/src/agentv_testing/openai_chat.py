@@ -8,7 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from agentv.model.message import ToolCall
-from agentv.testing.wire import (
+from agentv_testing.wire import (
     Answer,
     NotUnderstood,
     ReceivedRequest,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from agentv.testing.wire import Answer, NotUnderstood, ReceivedRequest, arguments_value, event, pieces_of, text_of
+from agentv_testing.wire import Answer, NotUnderstood, ReceivedRequest, arguments_value, event, pieces_of, text_of
 
 _PATH = re.compile(r"/models/(?P<model>[^/]+):(?P<verb>generateContent|streamGenerateContent|countTokens)$")
 _STOP_REASONS = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}

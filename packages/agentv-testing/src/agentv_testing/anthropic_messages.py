@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentv.model.message import ToolCall
-from agentv.testing.wire import (
+from agentv_testing.wire import (
     Answer,
     NotUnderstood,
     ReceivedRequest,

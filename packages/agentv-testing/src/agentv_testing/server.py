@@ -13,12 +13,12 @@ from typing import Self
 import msgspec
 from aiohttp import web
 
-from agentv.testing.anthropic_messages import AnthropicMessages
-from agentv.testing.faults import Fault, FaultPlan, Faults, RequestCap, reset, send_stream, send_whole
-from agentv.testing.gemini_content import GeminiContent
-from agentv.testing.openai_chat import ChatCompletions, Embeddings
-from agentv.testing.openai_responses import Responses
-from agentv.testing.wire import Answers, NotUnderstood, RawReply, ReceivedRequest, WireFormat, answer_to
+from agentv_testing.anthropic_messages import AnthropicMessages
+from agentv_testing.faults import Fault, FaultPlan, Faults, RequestCap, reset, send_stream, send_whole
+from agentv_testing.gemini_content import GeminiContent
+from agentv_testing.openai_chat import ChatCompletions, Embeddings
+from agentv_testing.openai_responses import Responses
+from agentv_testing.wire import Answers, NotUnderstood, RawReply, ReceivedRequest, WireFormat, answer_to
 
 _PATIENCE_S = 10.0
 _BACKLOG = 4096

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
-from agentv.testing.openai_chat import OpenAIFormat
-from agentv.testing.wire import (
+from agentv_testing.openai_chat import OpenAIFormat
+from agentv_testing.wire import (
     Answer,
     NotUnderstood,
     ReceivedRequest,

@@ -1,0 +1,44 @@
+"""A model server on loopback that fails as asked, and requests to send to targets. Imported on first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentv.model.sample_request import SampleRequest
+    from agentv_testing.anthropic_messages import AnthropicMessages
+    from agentv_testing.faults import Fault
+    from agentv_testing.gemini_content import GeminiContent
+    from agentv_testing.openai_chat import ChatCompletions
+    from agentv_testing.openai_responses import Responses
+    from agentv_testing.server import FaultyServer, ServerCounts
+    from agentv_testing.wire import Answer, RawReply, ReceivedRequest, WireFormat
+
+__all__ = [
+    "Answer",
+    "AnthropicMessages",
+    "ChatCompletions",
+    "Fault",
+    "FaultyServer",
+    "GeminiContent",
+    "RawReply",
+    "ReceivedRequest",
+    "Responses",
+    "SampleRequest",
+    "ServerCounts",
+    "WireFormat",
+]
+
+_MODULES = ("wire", "faults", "server", "openai_chat", "openai_responses", "anthropic_messages", "gemini_content")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SampleRequest":
+        return import_module("agentv.model.sample_request").SampleRequest
+    if name in __all__:
+        for module in _MODULES:  # late: pytest imports this package wherever it is installed
+            found = getattr(import_module(f"agentv_testing.{module}"), name, None)
+            if found is not None:
+                return found
+    raise AttributeError(f"module 'agentv_testing' has no attribute {name!r}")
