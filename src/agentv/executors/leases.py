@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from agentv.executors.base import Load, LocalLimits
 from agentv.executors.limiter import Limiter
 
-_FLUSH_S = 0.02
+_FLUSH_S = 0.1
 
 Call = Callable[..., Awaitable[Any]]
 """Calls a method of the hub: `await call("take", endpoint, wanted)`."""
@@ -144,10 +144,10 @@ class LeasedLimit:
     def leave(
         self, *, ok: bool = True, refused: bool = False, overloaded: bool = False, retry_after_s: float | None = None
     ) -> None:
-        """Give the permit to the next call here, or return it to the hub."""
-        if ok and self._may_keep and not retry_after_s:
+        """Keep the permit for the next call here when no call waits for one, else return it to the hub."""
+        if ok and self._may_keep and not self._waiting and not retry_after_s:
             self._reused += 1
-            self._add(1)
+            self._idle += 1
             self._flush_later()
         else:
             self._return(CallReport(ok, refused, overloaded, retry_after_s))

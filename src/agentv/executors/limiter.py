@@ -68,6 +68,8 @@ class Limiter:
             self._pace.started(now)
             if self._in_flight + 1 >= self.limit and self._limit < self._most:
                 self._limit = min(self._most, self._limit + 1.0)
+        if self._waiting:
+            self._wake()
 
     def try_enter(self) -> bool:
         """Takes a place if one is free this moment: no waiting, no event loop."""
