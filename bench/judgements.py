@@ -52,10 +52,10 @@ if __name__ == "__main__":
 def judged(folder: str, type_: str, settings: str, count: str, scores: str) -> Callable[[], Any]:
     """Answers judged as a run judges them, with processes and imports there before the clock starts."""
     from agentv.evaluators.code.judge_host import JudgeHost
-    from agentv.evaluators.resolution import evaluator_of
     from agentv.model.evaluator import EvaluatorSpec
     from agentv.model.values import freeze
     from agentv.settings.environment import Environment
+    from agentv.settings.evaluator_reader import evaluator_of
 
     on_one_core()
     evaluator = evaluator_of(EvaluatorSpec(type=type_, name=type_, settings=freeze(json.loads(settings))))

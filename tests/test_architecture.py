@@ -22,7 +22,6 @@ MAY_IMPORT = {
     "targets": {"model", "runs"},
     "evaluators": {"model"},
     "schemas": {"model", "datasets", "targets", "evaluators"},
-    "validation": {"model", "datasets", "targets", "engine"},
     "starter": set(),
     "executors": {"model"},
     "stats": set(),
@@ -37,7 +36,6 @@ MAY_IMPORT = {
     "cli": {
         "model",
         "datasets",
-        "validation",
         "schemas",
         "starter",
         "engine",

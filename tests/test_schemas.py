@@ -11,7 +11,7 @@ from agentv.model.manifest import Counts, DatasetEntry, RunManifest, TargetEntry
 from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result, TokenUsage, TraceSummary
 from agentv.registry import EVALUATORS, TARGETS
 from agentv.schemas import NAMES, schema, to_text, write
-from agentv.settings.config import check_config
+from agentv.settings.settings_reader import check_config
 from agentv.targets.targets_file import check_targets
 
 CARRIED = Path(__file__).parent.parent / "schemas"

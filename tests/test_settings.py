@@ -10,9 +10,16 @@ from agentv.datasets.case.keys import CaseKeys, HeaderKeys
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import Result
 from agentv.registry import EVALUATORS, TARGETS
-from agentv.settings.config import ProjectConfig, check_config
 from agentv.settings.diagnostics import Problems
-from agentv.settings.settings_reader import declares, field_of, known_keys, read_settings, read_value
+from agentv.settings.settings_reader import (
+    ProjectConfig,
+    check_config,
+    declares,
+    field_of,
+    known_keys,
+    read_settings,
+    read_value,
+)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

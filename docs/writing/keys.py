@@ -8,7 +8,7 @@ from msgspec.structs import fields
 
 from agentv.datasets.case.keys import CASE_LIST_KEYS, CaseKeys, HeaderKeys
 from agentv.model.message import PART_KINDS, ROLES
-from agentv.settings.config import ProjectConfig, RunDefaults
+from agentv.settings.settings_reader import ProjectConfig, RunDefaults
 from writing.markup import BLOCKS, Kind, Lines, code, key_cell, meanings_in, other_names, reasons, type_words
 
 

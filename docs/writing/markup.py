@@ -16,8 +16,7 @@ from agentv.datasets.case.keys import ExecutionKeys, PromptEntry, TurnKeys, User
 from agentv.model.execution import Verdicts
 from agentv.model.message import ToolCall
 from agentv.registry import Registry
-from agentv.settings.config import RunDefaults
-from agentv.settings.settings_reader import aliases_of
+from agentv.settings.settings_reader import RunDefaults, aliases_of
 
 Kind = type[msgspec.Struct]
 Lines = Iterator[str]

@@ -118,7 +118,7 @@ FORMATS = Registry(
 )
 """Dataset formats, each an instance of `DatasetFormat`; the first that recognizes a file reads it."""
 
-_CONTAINS = "agentv.evaluators.checks.contains"
+_CONTAINS = "agentv.evaluators.checks.text_checks"
 _JSON = "agentv.evaluators.checks.json_checks"
 _LIMITS = "agentv.evaluators.checks.limits"
 _JUDGE = "agentv.evaluators.judges.llm_judge"
@@ -164,7 +164,7 @@ EVALUATORS = Registry(
         "context_recall": f"{_JUDGE}:ContextRecall",
         "rubric": "agentv.evaluators.judges.rubric:Rubric",
         "code_judge": "agentv.evaluators.code.code_judge:CodeJudge",
-        "python": "agentv.evaluators.code.python_function:PythonJudge",
+        "python": "agentv.evaluators.code.code_judge:PythonJudge",
         "composite": "agentv.evaluators.composite:Composite",
         "tool_trajectory": "agentv.evaluators.checks.tool_trajectory:ToolTrajectory",
         "field_accuracy": "agentv.evaluators.checks.field_accuracy:FieldAccuracy",
@@ -172,7 +172,7 @@ EVALUATORS = Registry(
         "cost": f"{_LIMITS}:Cost",
         "token_usage": f"{_LIMITS}:TokenLimits",
         "execution_metrics": f"{_LIMITS}:ExecutionLimits",
-        "equals": "agentv.evaluators.checks.contains:Equals",
+        "equals": "agentv.evaluators.checks.text_checks:Equals",
         "contains": f"{_CONTAINS}:Contains",
         "contains_any": f"{_CONTAINS}:ContainsAny",
         "contains_all": f"{_CONTAINS}:ContainsAll",
@@ -181,7 +181,7 @@ EVALUATORS = Registry(
         "icontains_all": f"{_CONTAINS}:IContainsAll",
         "starts_with": f"{_CONTAINS}:StartsWith",
         "ends_with": f"{_CONTAINS}:EndsWith",
-        "regex": "agentv.evaluators.checks.regex:Regex",
+        "regex": "agentv.evaluators.checks.text_checks:Regex",
         "is_json": f"{_JSON}:IsJson",
         "json_schema": f"{_JSON}:JsonSchema",
         "levenshtein": "agentv.evaluators.checks.similarity:Levenshtein",

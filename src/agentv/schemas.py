@@ -18,8 +18,7 @@ from agentv.model.manifest import RunManifest
 from agentv.model.message import PART_KINDS, ROLES, ToolCall
 from agentv.model.result import Result
 from agentv.registry import EVALUATORS, TARGETS, Registry
-from agentv.settings.config import ProjectConfig
-from agentv.settings.settings_reader import aliases_of
+from agentv.settings.settings_reader import ProjectConfig, aliases_of
 from agentv.targets.agents.agent import CodingAgent
 from agentv.targets.target import ModelApi, Target
 from agentv.targets.targets_file import TargetsFile

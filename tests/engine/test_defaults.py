@@ -14,7 +14,7 @@ from agentv.errors import AgentvError, UsageError
 from agentv.executors.base import LocalLimits
 from agentv.model.case import EvalCase
 from agentv.model.execution import Execution
-from agentv.settings.config import RunDefaults
+from agentv.settings.settings_reader import RunDefaults
 from agentv.targets.apis.openai import OpenAI
 from agentv.targets.programs.http import Http
 from agentv.targets.programs.mock import Mock

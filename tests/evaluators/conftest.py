@@ -9,7 +9,6 @@ import pytest
 from agentv.engine.job.request import Question
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.code.judge_host import JudgeHost
-from agentv.evaluators.resolution import evaluator_of
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
 from agentv.model.judgement import Judgement
@@ -17,6 +16,7 @@ from agentv.model.message import Message
 from agentv.model.response import Response
 from agentv.model.values import freeze
 from agentv.settings.environment import Environment
+from agentv.settings.evaluator_reader import evaluator_of
 
 NOTHING = object()
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentv.evaluators.checks.contains import Contains
 from agentv.evaluators.checks.similarity import Levenshtein, Similarity
+from agentv.evaluators.checks.text_checks import Contains
 
 NONE = object()
 RISK = {"risk": "high", "codes": [1, 2.0, True]}

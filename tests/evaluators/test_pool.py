@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from agentv.evaluators.code import worker_pool as pool_module
 from agentv.evaluators.code.judge_host import JudgeHost
-from agentv.evaluators.pool import pool as pool_module
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
 from agentv.settings.environment import Environment

@@ -3,11 +3,11 @@
 import pytest
 
 from agentv.errors import UsageError
-from agentv.evaluators.checks.contains import Contains
-from agentv.evaluators.resolution import evaluator_of
+from agentv.evaluators.checks.text_checks import Contains
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import freeze
 from agentv.registry import EVALUATORS
+from agentv.settings.evaluator_reader import evaluator_of
 
 OWN = '''
 from agentv.evaluators.base import Evaluator

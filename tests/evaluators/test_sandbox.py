@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from agentv.evaluators.code.isolation import refusal_of
+from agentv.evaluators.code.program import refusal_of
 from agentv.model.response import answer
 from agentv.support.processes import sandbox
 from agentv.support.processes.sandbox import CannotIsolate

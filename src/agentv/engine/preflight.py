@@ -14,13 +14,13 @@ from agentv.engine.scoring.fingerprints import EvaluatorFiles, references_of
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
 from agentv.evaluators.base import NEEDS_CONTEXT, has_context
 from agentv.evaluators.code.static_checks import transform_references
-from agentv.evaluators.resolution import evaluator_of
 from agentv.model.case import USER_TARGET, EvalCase, Origin
 from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference
 from agentv.model.message import Message
 from agentv.model.response import content_text
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean
+from agentv.settings.evaluator_reader import evaluator_of
 
 FALLBACK_JUDGE = "judge"
 """The target that judges when none is named."""

@@ -19,9 +19,8 @@ from agentv.datasets.selection import Selection
 from agentv.engine.named_runs import Ended, cases_that_ended
 from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
 from agentv.model.execution import DEFAULT_TARGET
-from agentv.settings.config import ProjectConfig, RunDefaults, check_config
 from agentv.settings.diagnostics import Problems, did_you_mean
-from agentv.settings.settings_reader import read_settings
+from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Options = TypeVar("Options", bound="EvalOptions")

@@ -17,14 +17,14 @@ from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.conversion import Conversion
 from agentv.datasets.dataset import Options
 from agentv.datasets.discovery import find_datasets
+from agentv.engine.findings import Finding, Report
 from agentv.engine.run_options import EvalOptions
+from agentv.engine.validation import validate as validated
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
 from agentv.report.figures import one_line
 from agentv.report.github import workflow_command
-from agentv.validation.finding import Finding, Report
-from agentv.validation.project import validate as validated
 
 _SPOOL_BYTES = 16 * 1024 * 1024
 _TABLE_ROWS = 200

@@ -13,7 +13,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.job import Job
 from agentv.model.response import TargetFailure
 from agentv.model.result import Result
-from agentv.settings.config import RunDefaults
+from agentv.settings.settings_reader import RunDefaults
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import msgspec
 
 from agentv.datasets.files import FileError, FileFinder
 from agentv.evaluators.code.static_checks import function_reference, transform_references
-from agentv.evaluators.resolution import evaluator_of
 from agentv.model.case import EvalCase, Origin
 from agentv.model.evaluator import EvaluatorSpec, FileReference
 from agentv.model.values import digest
+from agentv.settings.evaluator_reader import evaluator_of
 from agentv.support.file_hashes import words_in
 
 _HERE = ("",)

@@ -12,7 +12,7 @@ from agentv.settings.environment import Environment, judge_environment
 
 if TYPE_CHECKING:
     from agentv.evaluators.code.model_proxy import ModelProxy
-    from agentv.evaluators.pool.pool import WorkerPool
+    from agentv.evaluators.code.worker_pool import WorkerPool
 
 
 class JudgeHost:
@@ -28,7 +28,7 @@ class JudgeHost:
     def pool(self) -> WorkerPool:
         """Processes for Python judges."""
         if self._pool is None:
-            from agentv.evaluators.pool.pool import WorkerPool  # late: few runs need it
+            from agentv.evaluators.code.worker_pool import WorkerPool  # late: few runs need it
 
             self._pool = WorkerPool(judge_environment(self._environment))
         return self._pool

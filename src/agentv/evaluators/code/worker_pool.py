@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from agentv.evaluators.code.isolation import prefix, scratch_folder
 from agentv.evaluators.code.judge_io import payload
-from agentv.evaluators.pool.protocol import Setup, WorkerLimits, frame, framed
-from agentv.evaluators.pool.worker_process import Connection, PendingJudgement, WorkerProcess, printed_tail
+from agentv.evaluators.code.program import prefix, scratch_folder
+from agentv.evaluators.code.protocol import Setup, WorkerLimits, frame, framed
+from agentv.evaluators.code.worker_process import Connection, PendingJudgement, WorkerProcess, printed_tail
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.judgement import Judgement
 from agentv.model.message import PART_KINDS, Message
@@ -35,7 +35,7 @@ MAX_JUDGEMENTS = 1000
 
 MAX_PRINTED_BYTES = 64 * 1024 * 1024
 _HOME = str(Path(__file__).parents[3])
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from agentv.evaluators.pool.fork_server import main; main()"
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from agentv.evaluators.code.fork_server import main; main()"
 """Finds agentv itself, installed or not. Not through PYTHONPATH, which programs that a judge starts would inherit."""
 
 _EXIT_NEWS_S = 1.0
