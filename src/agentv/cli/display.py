@@ -64,7 +64,7 @@ class Progress:
             self._thread = threading.Thread(target=self._print_lines, name="agentv-progress", daemon=True)
             self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, *, last_line: bool = True) -> None:
         """Ends drawing; the line on a terminal goes away, a plain one is the last. A second time does nothing."""
         if self._live is not None:
             self._live.stop()
@@ -73,7 +73,8 @@ class Progress:
             self._ended.set()
             self._thread.join()
             self._thread = None
-            self._print_line()
+            if last_line:
+                self._print_line()
 
     def note(self, text: str) -> None:
         """Shows something at once, above the line: the first error, a warning."""
@@ -197,7 +198,7 @@ class RunDisplay(Observer):
         try:
             yield
         finally:
-            self._progress.stop()
+            self._progress.stop(last_line=running.has_begun)
 
     @contextmanager
     def _logging(self) -> Iterator[None]:

@@ -128,6 +128,7 @@ class RunInProgress:
         self.summary = SummaryBuilder(self.manifest.run_id, plan.checked.most_per_case)
         self._executor = executor
         self._observer = observer
+        self.has_begun = False
         self._stopped: Stop | None = None
         self._cost = 0.0
         self._refused: int | None = 0
@@ -200,7 +201,7 @@ class RunInProgress:
 
     def _begin(self) -> None:
         """Write the manifest, open the files, and count what an earlier process of this run has done."""
-        store = self.store
+        store, self.has_begun = self.store, True
         store.folder.write_manifest(self.manifest)
         if store.start_writing():
             self._observer.note("The last record was not written whole and its job is run again")
