@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from agentv.support.regex_timeout import SlowPattern, search
+from agentv.support.patterns import SlowPattern, search
 
 ENDLESS = re.compile(r"(a+)+$")
 LONG = "a" * 40 + "b"
@@ -36,7 +36,7 @@ def test_other_threads_search_without_a_limit():
 def test_a_slow_pattern_is_an_error_of_its_case(folder, monkeypatch):
     import agentv
 
-    monkeypatch.setattr("agentv.support.regex_timeout.search.__defaults__", (0.01,))
+    monkeypatch.setattr("agentv.support.patterns.search.__defaults__", (0.01,))
     rows = [{"id": id, "expected_outcome": "x", "input": text} for id, text in (("slow", LONG), ("quick", "aaa"))]
     entry = {"type": "regex", "value": ENDLESS.pattern}
     results = agentv.evaluate(rows, lambda prompt: prompt, [entry], out="out").results

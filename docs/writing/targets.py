@@ -16,7 +16,7 @@ from agentv.errors import AgentvError
 from agentv.registry import TARGETS
 from agentv.targets.agents.agent import CodingAgent
 from agentv.targets.apis.openai import PRESETS
-from agentv.targets.programs.cli import PLACEHOLDERS
+from agentv.targets.cli import PLACEHOLDERS
 from agentv.targets.target import OTHER_TOOLS, ModelApi, Target
 from writing.markup import (
     DOCS,

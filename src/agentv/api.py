@@ -30,7 +30,7 @@ from agentv.runs.store import RunStore
 from agentv.runs.writer import export_records, places_of
 from agentv.settings.diagnostics import SHARE, Problems, did_you_mean
 from agentv.settings.settings_reader import read_settings
-from agentv.targets.programs.python import GivenFunction
+from agentv.targets.python import GivenFunction
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:

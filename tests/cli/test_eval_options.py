@@ -50,7 +50,7 @@ def test_verbose_shows_errors_whole_and_what_targets_log_without_secrets(project
     done = command("eval", "cases.jsonl", "-v")
     assert done.code == 3
     assert "error one (t): process:" in done.stderr
-    assert "agentv.targets.programs.command_call: one, in " in done.stderr
+    assert "agentv.targets.command_call: one, in " in done.stderr
     assert "hush-hush-hush" not in done.stderr + done.stdout
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.support.globs import has_magic, matches
+from agentv.support.patterns import has_magic, matches
 
 
 @pytest.mark.parametrize(

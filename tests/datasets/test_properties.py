@@ -25,7 +25,7 @@ from agentv.datasets.selection import Selection
 from agentv.model.case import case_to_data
 from agentv.model.values import freeze, to_json
 from agentv.registry import EVALUATORS
-from agentv.support import globs
+from agentv.support import patterns as globs
 
 SECONDS = 20.0
 

@@ -16,8 +16,8 @@ from agentv.model.case import EvalCase
 from agentv.model.execution import Execution
 from agentv.settings.settings_reader import RunDefaults
 from agentv.targets.apis.openai import OpenAI
-from agentv.targets.programs.http import Http
-from agentv.targets.programs.mock import Mock
+from agentv.targets.http import Http
+from agentv.targets.mock import Mock
 
 CASE = {"id": "one", "expected_outcome": "Answers", "input": "Hello"}
 

@@ -14,9 +14,9 @@ from agentv.engine.job.spec import RunSpec
 from agentv.executors.base import LocalLimits
 from agentv.executors.limiter import Limiter
 from agentv.targets.apis.openai import OpenAI
-from agentv.targets.programs.cli import Cli
-from agentv.targets.programs.http import Http
-from agentv.targets.programs.mock import Mock
+from agentv.targets.cli import Cli
+from agentv.targets.http import Http
+from agentv.targets.mock import Mock
 from agentv_testing import FaultyServer, SampleRequest
 from virtual_time import passes, run
 from waiting import let_others_run, wait_until_async

@@ -11,8 +11,8 @@ from agentv.model.result import TokenUsage
 from agentv.targets.apis.anthropic import Anthropic
 from agentv.targets.apis.openai import Azure, Compatible, OpenAI
 from agentv.targets.apis.pydantic_ai import PydanticAi
-from agentv.targets.programs.cli import Cli
-from agentv.targets.programs.mock import Mock
+from agentv.targets.cli import Cli
+from agentv.targets.mock import Mock
 from agentv_testing import Answer, FaultyServer, RawReply, SampleRequest
 
 pytest.importorskip("genai_prices")

@@ -4,7 +4,7 @@ import pytest
 
 from agentv.engine.calls.retry import RetryPolicy, policy_of
 from agentv.model.response import TargetFailure
-from agentv.targets.programs.mock import Mock
+from agentv.targets.mock import Mock
 
 POLICY = policy_of(Mock(name="m", provider="mock"))
 

@@ -11,8 +11,8 @@ import pytest
 
 from agentv.evaluators.code.program import refusal_of
 from agentv.model.response import answer
-from agentv.support.processes import sandbox
-from agentv.support.processes.sandbox import CannotIsolate
+from agentv.support import sandbox
+from agentv.support.sandbox import CannotIsolate
 
 
 def lacks_bubblewrap():

@@ -11,10 +11,10 @@ from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Response, answer
 from agentv.model.result import TokenUsage
 from agentv.targets.apis.openai import OpenAI
-from agentv.targets.programs.http import Http
-from agentv.targets.programs.mock import Mock
-from agentv.targets.programs.python import PythonTarget
-from agentv.targets.replay.cache import ResponseCache
+from agentv.targets.http import Http
+from agentv.targets.mock import Mock
+from agentv.targets.python import PythonTarget
+from agentv.targets.response_cache import ResponseCache
 from agentv_testing import FaultyServer
 
 KEY = "sk-very-secret-1"

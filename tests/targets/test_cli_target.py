@@ -20,10 +20,9 @@ from agentv.model.message import FilePart, Message, TextPart
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.settings.environment import Environment, Home
-from agentv.support.processes import subprocesses as processes
-from agentv.targets.programs import command_call as command_module
-from agentv.targets.programs.cli import Cli, Healthcheck
-from agentv.targets.programs.command_template import CommandTemplate
+from agentv.support import subprocesses as processes
+from agentv.targets import command_call as command_module
+from agentv.targets.cli import Cli, CommandTemplate, Healthcheck
 from waiting import HANGS, let_others_run, wait_until
 
 NASTY = 'it\'s "quoted" $(touch hacked) `touch hacked` $HOME \\ * ; | & \n second line é ✓'
@@ -292,7 +291,7 @@ def test_files_are_removed_after_a_failure_too(ask, temporary):
 def test_files_of_a_run_that_is_killed_are_removed(tmp_path, temporary, pids_in):
     """By the watchdog: nobody else is left."""
     program = (
-        "import asyncio, sys; from agentv.targets.programs.cli import Cli; from agentv_testing import SampleRequest;"
+        "import asyncio, sys; from agentv.targets.cli import Cli; from agentv_testing import SampleRequest;"
         f"command = 'cat {{PROMPT_FILE}}; echo $$ >> pids; {HANGS}';"
         "target = Cli(name='t', provider='cli', command_template=command);"
         "asyncio.run(target.open(sys.argv[1]).respond(SampleRequest()))"

@@ -16,8 +16,8 @@ from agentv.model.response import TargetFailure
 from agentv.registry import TARGETS
 from agentv.settings.environment import Environment, Home
 from agentv.targets.agents.agent import Call
-from agentv.targets.agents.claude_code import ClaudeCode
 from agentv.targets.agents.events import EventStream, summary_of
+from agentv.targets.agents.vendor_agents import ClaudeCode
 from agentv_testing import SampleRequest
 from waiting import still_running, wait_until, wait_until_async, words_in
 

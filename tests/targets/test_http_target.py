@@ -12,7 +12,7 @@ from agentv.model.case import CaseDetails, EvalCase
 from agentv.model.message import Message
 from agentv.model.response import TargetFailure
 from agentv.model.values import FrozenDict
-from agentv.targets.programs.http import Http
+from agentv.targets.http import Http
 from agentv_testing import FaultyServer, RawReply, ReceivedRequest, SampleRequest
 
 NASTY = 'He said "no"\n\\ and {{ prompt }} and </b> é \U0001f600'

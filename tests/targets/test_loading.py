@@ -11,7 +11,7 @@ from agentv.targets.catalog import (
     named_targets_file,
     without_targets,
 )
-from agentv.targets.fingerprint import fingerprint_of
+from agentv.targets.target import fingerprint_of
 
 SECRET = "sk-0123456789"
 
@@ -98,8 +98,7 @@ def test_the_provider_goes_by_its_own_name():
 def test_a_target_may_be_a_class_of_the_users_own(folder):
     folder.write(
         "own.py",
-        "from agentv.targets.programs.mock import Mock\n"
-        "class Echo(Mock, frozen=True, kw_only=True):\n    loud: bool = False\n",
+        "from agentv.targets.mock import Mock\nclass Echo(Mock, frozen=True, kw_only=True):\n    loud: bool = False\n",
     )
     assert load(entry(provider="own.py:Echo", loud=True)).get("main").loud is True
     with pytest.raises(AgentvError, match="Unknown field"):

@@ -10,7 +10,7 @@ import virtual_time
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
-from agentv.targets.programs.mock import Mock
+from agentv.targets.mock import Mock
 
 
 def mock(**settings):

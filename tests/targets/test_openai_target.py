@@ -420,7 +420,7 @@ def test_a_large_body_is_sent_without_a_warning():
 
 
 def test_reading_settings_does_not_import_the_client():
-    code = "import sys, agentv.targets.apis.openai, agentv.targets.programs.http; "
+    code = "import sys, agentv.targets.apis.openai, agentv.targets.http; "
     code += "print({'aiohttp', 'asyncio'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -14,7 +14,7 @@ from agentv.model.message import Message, TextPart, ToolCall
 from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import TokenUsage
 from agentv.model.values import FrozenDict
-from agentv.targets.programs.python import GivenFunction, PythonTarget
+from agentv.targets.python import GivenFunction, PythonTarget
 from waiting import let_others_run
 
 AGENT = """
@@ -321,7 +321,7 @@ def test_a_function_that_never_returns_does_not_keep_the_program_from_ending(tmp
 import asyncio, threading
 from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase
-from agentv.targets.programs.python import GivenFunction
+from agentv.targets.python import GivenFunction
 
 async def main():
     responder = GivenFunction(name="p", provider="python", call=lambda: threading.Event().wait()).open(".")

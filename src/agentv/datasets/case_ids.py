@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from agentv.support.hash_set import HashTable
+from agentv.support.hashes import HashTable
 
 
 class SeenIds(Protocol):

@@ -19,7 +19,7 @@ from agentv.datasets.source import (
 )
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError
 from agentv.settings.diagnostics import nearest
-from agentv.support import globs
+from agentv.support import patterns as globs
 
 _MAGIC = re.compile(r"[*?\[{]")
 _SHOWN = 10

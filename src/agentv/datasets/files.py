@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from agentv.support import globs
-from agentv.support.file_hashes import folder_digest
-from agentv.support.globs import upward
+from agentv.support import patterns as globs
+from agentv.support.hashes import folder_digest
+from agentv.support.patterns import upward
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 CONFIG_FILE = os.path.join(".agentv", "config.yaml")

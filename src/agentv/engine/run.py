@@ -34,7 +34,7 @@ from agentv.runs.job_index import DoneJobs
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
-from agentv.support.hash_set import HashTable
+from agentv.support.hashes import HashTable
 
 REFUSED_AT_FIRST = 20
 """Stop if the first 20 jobs all fail authentication; the rest would fail the same way."""

@@ -18,7 +18,7 @@ from agentv.engine.run_project import RESULTS
 from agentv.errors import UsageError
 from agentv.model.manifest import Counts, RunLink, RunManifest
 from agentv.runs.folder import new_run_id
-from agentv.support.globs import upward
+from agentv.support.patterns import upward
 
 
 def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:

@@ -21,7 +21,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.execution import Execution
 from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
-from agentv.support.file_hashes import add_file
+from agentv.support.hashes import add_file
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:

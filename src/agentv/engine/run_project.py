@@ -21,10 +21,8 @@ from agentv.model.manifest import TargetEntry
 from agentv.registry import EXECUTORS
 from agentv.settings.environment import load_environment
 from agentv.targets.catalog import Targets, find_targets_file, load_targets, named_targets_file, without_targets
-from agentv.targets.fingerprint import files_of, fingerprint_of
-from agentv.targets.replay.recording import is_recording
-from agentv.targets.replay.replay import Replay
-from agentv.targets.target import Target
+from agentv.targets.replay import Replay, is_recording
+from agentv.targets.target import Target, files_of, fingerprint_of
 
 RESULTS = os.path.join(".agentv", "results")
 CACHE = os.path.join(".agentv", "cache")

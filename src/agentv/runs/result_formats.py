@@ -10,7 +10,7 @@ from agentv.errors import AgentvError, UsageError
 from agentv.model.result import Result
 from agentv.registry import RESULT_FORMATS
 from agentv.runs.record import RecordError, ScoreRecord, decode_record
-from agentv.support.hash_set import HashTable
+from agentv.support.hashes import HashTable
 
 RESULTS_FILE = "results.jsonl"
 _HEAD_BYTES = 64 * 1024

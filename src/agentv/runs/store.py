@@ -20,7 +20,7 @@ from agentv.runs.record import RecordError, ScoreRecord, decode_record, encode_r
 from agentv.runs.result_formats import RESULTS_FILE, DuplicateCheck, RecordLines, damaged, decoded_lines, format_of
 from agentv.runs.run_figures import Figures, run_figures
 from agentv.runs.writer import Redact, ResultWriter
-from agentv.support.file_hashes import add_file
+from agentv.support.hashes import add_file
 
 RECORD_FILES = (RESULTS_FILE, "index.jsonl", ".internal/index.jsonl")
 """Where the records of a run folder are: ours first, then those of AgentV 4.x and 5.x."""

@@ -12,7 +12,7 @@ import msgspec
 
 from agentv.errors import AgentvError
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
-from agentv.support.globs import upward
+from agentv.support.patterns import upward
 
 SECRET_ENDINGS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 SHORTEST_SECRET = 8

@@ -17,7 +17,7 @@ import msgspec
 from agentv.settings.diagnostics import Problems
 from agentv.settings.settings_reader import read_settings
 from agentv.support.json_values import MISSING, steps_of, value_at
-from agentv.support.regex_timeout import search
+from agentv.support.patterns import search
 from agentv.support.user_code import describe, load
 
 _THINKING = re.compile(r"<(?P<closing>/?)(?P<name>think|thinking|thought)>", re.IGNORECASE)

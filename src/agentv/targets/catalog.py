@@ -22,10 +22,9 @@ from agentv.settings.environment import (
     references,
 )
 from agentv.settings.settings_reader import read_settings
-from agentv.support.globs import upward
+from agentv.support.patterns import upward
 from agentv.support.user_code import import_reference
-from agentv.targets.fingerprint import MASK, given_settings, shown
-from agentv.targets.target import Target
+from agentv.targets.target import MASK, Target, given_settings, shown
 from agentv.targets.targets_file import check_targets, target_names, texts_in
 
 PROJECT_FOLDER = ".agentv"

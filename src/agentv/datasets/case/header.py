@@ -20,7 +20,7 @@ from agentv.model.execution import Execution
 from agentv.model.values import FrozenDict, freeze
 from agentv.settings.diagnostics import KeyPath, Problems
 from agentv.settings.settings_reader import read_settings, read_value
-from agentv.support.globs import upward
+from agentv.support.patterns import upward
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,8 +26,8 @@ from agentv.model.result import JobKey, Result
 from agentv.runs.job_index import AnswerIndex
 from agentv.runs.store import RunStore, StoredCase
 from agentv.settings.diagnostics import Problems
-from agentv.support.globs import has_magic
-from agentv.targets.programs.answers import message_from_data
+from agentv.support.patterns import has_magic
+from agentv.targets.answers import message_from_data
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):

@@ -21,11 +21,10 @@ from agentv.model.judgement import Wanted
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.runs.redaction import Redactor
 from agentv.runs.writer import ResultWriter
-from agentv.targets.fingerprint import files_of, fingerprint_of
-from agentv.targets.replay.cache import CachedResponder, ResponseCache
-from agentv.targets.replay.recorder import AS_IT_IS, RecordingResponder, Variant
-from agentv.targets.replay.recording import RecordedResponder, Recording, choose
-from agentv.targets.target import Target
+from agentv.targets.recorder import AS_IT_IS, RecordingResponder, Variant
+from agentv.targets.replay import RecordedResponder, Recording, choose
+from agentv.targets.response_cache import CachedResponder, ResponseCache
+from agentv.targets.target import Target, files_of, fingerprint_of
 
 API_START, API_MOST = 10, 200
 API_TIMEOUT_S, PROCESS_TIMEOUT_S = 300.0, 1800.0

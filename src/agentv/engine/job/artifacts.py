@@ -19,7 +19,7 @@ from agentv.model.response import OpenLog, Responder, StreamLog, TargetFailure
 from agentv.model.result import Result
 from agentv.model.values import digest, to_json
 from agentv.runs.redaction import Redactor
-from agentv.targets.replay.stored_response import sent_by
+from agentv.targets.recorder import sent_by
 
 PROMPTS, TRACES = "prompts", "traces"
 

@@ -17,8 +17,7 @@ from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
 from agentv.settings.environment import is_secret_field
 from agentv.targets.catalog import PortableTargets, Targets, refuse_to_send
-from agentv.targets.fingerprint import given_settings
-from agentv.targets.target import Target
+from agentv.targets.target import Target, given_settings
 
 
 class PortableSpec(msgspec.Struct, frozen=True):

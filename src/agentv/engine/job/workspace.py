@@ -16,9 +16,8 @@ from agentv.model.job import Job
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorInfo, Stage
 from agentv.settings.environment import Environment, child_environment
-from agentv.support.processes.subprocesses import ProcessSpec
-from agentv.support.temp_dirs import new_folder, remove_folder
-from agentv.targets.programs.command_call import run_command
+from agentv.support.subprocesses import ProcessSpec, new_folder, remove_folder
+from agentv.targets.command_call import run_command
 from agentv.targets.target import Target
 
 WORKSPACES = "workspaces"

@@ -15,7 +15,7 @@ from agentv.model.case import EvalCase, Origin
 from agentv.model.evaluator import EvaluatorSpec, FileReference
 from agentv.model.values import digest
 from agentv.settings.evaluator_reader import evaluator_of
-from agentv.support.file_hashes import words_in
+from agentv.support.hashes import words_in
 
 _HERE = ("",)
 """Beside the dataset, and wherever else its files are looked for."""

@@ -25,7 +25,7 @@ from agentv.evaluators.checks.reference import (
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.judgement import Judgement
 from agentv.support.json_values import same
-from agentv.support.regex_timeout import SlowPattern, search
+from agentv.support.patterns import SlowPattern, search
 
 
 class _TextCheck(AgainstReference, frozen=True, kw_only=True, dict=True):

@@ -370,7 +370,7 @@ def _kill_group(pid: int) -> None:
 
 def _restricted(scratch: str, port: int | None) -> str:
     """Isolate this process; return why that is impossible."""
-    from agentv.support.processes import sandbox  # late: rarely needed, and every import is paid for by each fork
+    from agentv.support import sandbox  # late: rarely needed, and every import is paid for by each fork
 
     try:
         sandbox.restrict([scratch], port)

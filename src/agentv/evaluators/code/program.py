@@ -19,9 +19,8 @@ from msgspec import Meta
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import Environment, judge_environment
-from agentv.support.processes import sandbox as sandbox_tools
-from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
-from agentv.support.temp_dirs import temporary_folder
+from agentv.support import sandbox as sandbox_tools
+from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process, temporary_folder
 
 Sandbox = Literal["limits", "preferred", "required"]
 """`limits`: of memory and files. `preferred`: isolated where the machine can. `required`: isolated, or not at all."""

@@ -24,7 +24,7 @@ from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.judgement import Judgement
 from agentv.model.message import PART_KINDS, Message
 from agentv.model.values import freeze
-from agentv.support.processes.subprocesses import GRACE_S, certain, end_group, ending_of, when_ended
+from agentv.support.subprocesses import GRACE_S, certain, end_group, ending_of, when_ended
 
 IMPORT_S = 60.0
 """Minimum time allowed for importing a file."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import IO, Any, Protocol
 
 from agentv.evaluators.code.protocol import MessageBuffer, ProtocolError
-from agentv.support.processes.subprocesses import end_group, ending_of, tail_of
+from agentv.support.subprocesses import end_group, ending_of, tail_of
 
 MAX_QUEUED = 8
 QUICK_S = 0.002

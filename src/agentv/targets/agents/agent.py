@@ -11,7 +11,7 @@ import msgspec
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response
 from agentv.model.values import MAX_DEPTH
-from agentv.support.file_hashes import words_in
+from agentv.support.hashes import words_in
 from agentv.targets.agents.events import Event
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target
 

@@ -15,8 +15,7 @@ import msgspec
 
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.settings.environment import child_environment, environment_of
-from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
-from agentv.support.temp_dirs import temporary_folder
+from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process, temporary_folder
 from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, Invocation, from_there
 from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, failure_of
 

@@ -228,3 +228,55 @@ def content_with(
     if not any(isinstance(part, ImagePart) for part in message.parts):
         return "" if message.content is None else content_text(message.content)
     return [media(media_of(part.value)) if isinstance(part, ImagePart) else text(part.value) for part in message.parts]
+
+
+class _Vector(msgspec.Struct, gc=False):
+    embedding: list[float]
+    index: int = 0
+
+
+class _EmbeddingUsage(msgspec.Struct, gc=False):
+    prompt_tokens: int = 0
+    cost: float | None = None
+
+
+class _Embeddings(msgspec.Struct, gc=False):
+    data: list[_Vector]
+    model: str | None = None
+    usage: _EmbeddingUsage | None = None
+
+
+_decode_embeddings = msgspec.json.Decoder(_Embeddings).decode
+
+
+def texts_in(request: Request) -> list[str]:
+    """The texts of which vectors are wanted, one a message."""
+    return [content_text(message.content) for message in request.messages]
+
+
+def vectors_as_answer(vectors: list[list[float]], **known: Any) -> Response:
+    """Vectors in the order of their texts, as the data of one message."""
+    return Response(messages=(Message("assistant", vectors),), **known)
+
+
+def embeddings_wire(model: str | None) -> WireApi:
+    """OpenAI's embeddings: one call for all texts."""
+
+    def body(request: Request) -> dict[str, Any]:
+        return {"model": model, "input": texts_in(request), "encoding_format": "float"}
+
+    return WireApi(body, _read_embeddings)
+
+
+def _read_embeddings(body: bytes, request: Request) -> Response:
+    read = decoded(_decode_embeddings, body, "The answer holds no embeddings")
+    vectors = [item.embedding for item in sorted(read.data, key=lambda item: item.index)]
+    if len(vectors) != len(request.messages):
+        raise AnswerError(f"The answer holds {len(vectors)} embeddings for {len(request.messages)} texts")
+    usage = read.usage or _EmbeddingUsage()
+    return vectors_as_answer(
+        vectors,
+        usage=None if read.usage is None else TokenUsage(usage.prompt_tokens, 0),
+        cost_usd=usage.cost,
+        model=read.model,
+    )

@@ -14,8 +14,7 @@ from agentv.model.judgement import Wanted
 from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.chat_completions import Dialect, chat_wire
-from agentv.targets.apis.embeddings import embeddings_wire
-from agentv.targets.apis.model_api import WireApi, open_api, overlaid, own_key
+from agentv.targets.apis.model_api import WireApi, embeddings_wire, open_api, overlaid, own_key
 from agentv.targets.apis.responses import responses_wire
 from agentv.targets.target import ModelApi, PriceKey, Target, address_complaints, is_loopback, without
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentv.errors import UsageError
 from agentv.model.response import Request, Responder, Response, TargetFailure
-from agentv.targets.apis.embeddings import texts_in, vectors_as_answer
+from agentv.targets.apis.model_api import texts_in, vectors_as_answer
 from agentv.targets.target import Target, without
 
 INSTALL = "pip install 'agentv[embeddings]'"

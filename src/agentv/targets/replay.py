@@ -1,26 +1,28 @@
-"""Answer calls from a recording, or from the results of an earlier run. Holds offsets only."""
+"""The replay target: answer calls from a recording, or from the results of an earlier run. Holds offsets only."""
 
 from __future__ import annotations
 
 import os
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import groupby
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
 from agentv.errors import AgentvError
 from agentv.model.message import Message
-from agentv.model.response import Request, Response, TargetFailure, answer, content_text
+from agentv.model.response import Request, Responder, Response, TargetFailure, answer, content_text
 from agentv.model.result import ExecutionMetrics, JobKey, Result, TokenUsage
 from agentv.runs.job_index import AnswerIndex
 from agentv.runs.result_formats import RESULTS_FILE
 from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
-from agentv.targets.programs.answers import response_from_object
-from agentv.targets.replay.recorder import AS_IT_IS, RecordedFailure, Variant
-from agentv.targets.replay.stored_response import StoredResponse, question_digest, restored
+from agentv.targets.answers import response_from_object
+from agentv.targets.recorder import AS_IT_IS, RecordedFailure, StoredResponse, Variant, question_digest, restored
+from agentv.targets.target import COMMON_ALIASES, Target
 
 USER = "user:"
 """The prefix of the case ids of calls to simulated users."""
@@ -315,3 +317,33 @@ def find_recorded(source: str, home: str) -> tuple[str, str | None]:
             return file, wanted
     looked = os.path.join(whole, RESULTS_FILE) if os.path.isdir(whole) else whole
     raise AgentvError(f"Cannot replay '{source}'", f"There is no {looked}", _HINT)
+
+
+class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
+    """The answers of an earlier run or a recording.
+
+    `from` is a run's folder, a file of results, or a recording; `PATH:target` picks one of several targets in it.
+    """
+
+    aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "path": "from", "recording": "from"}
+    is_live: ClassVar[bool] = False
+
+    source: str
+
+    def open(self, home: str) -> Responder:
+        """Reads the file once for where each answer stands."""
+        return open_recorded(self.source, self.name, home)
+
+    def open_embeddings(self, home: str) -> Responder:
+        """A recording has embeddings beside answers."""
+        return self.open(home)
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """The file that answers."""
+        with suppress(AgentvError):  # opening it will say that it is not there
+            return (find_recorded(self.source, home)[0],)
+        return ()
+
+    def complaints(self) -> list[str]:
+        """A blank source."""
+        return [] if self.source.strip() else ["'from' is blank"]

@@ -118,8 +118,8 @@ def _start(name: str) -> int | None:
     """Start the watchdog, detached from this process, and return the end of the pipe to write to."""
     reading, writing = os.pipe()
     # Isolated and without `site`: it starts in a few milliseconds and cannot import a file of the project's.
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); "
-    code += "from agentv.support.processes.watchdog import watch; watch(sys.argv[1])"
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
+    code += "from agentv.support.watchdog import watch; watch(sys.argv[1])"
     try:
         subprocess.run(  # noqa: S603 - our own program
             [sys.executable, "-I", "-S", "-c", code, name],

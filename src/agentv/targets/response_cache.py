@@ -15,7 +15,7 @@ from agentv.errors import AgentvError
 from agentv.model.case import case_to_data
 from agentv.model.response import Request, Responder, Response
 from agentv.model.values import digest, to_json
-from agentv.targets.replay.stored_response import StoredResponse, question_digest, restored, sent_by, stored
+from agentv.targets.recorder import StoredResponse, question_digest, restored, sent_by, stored
 
 SCHEMA_VERSION = 1
 

@@ -20,19 +20,18 @@ from agentv.model.response import Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.model.values import to_json
 from agentv.settings.environment import child_environment, environment_of
-from agentv.support.file_hashes import short
-from agentv.support.processes.subprocesses import (
+from agentv.support.hashes import short
+from agentv.support.subprocesses import (
     MAX_OUTPUT_BYTES,
     Ended,
     ProcessFailure,
     ProcessSpec,
     ending_of,
     run_process,
+    temporary_folder,
 )
-from agentv.support.temp_dirs import temporary_folder
-from agentv.targets.programs.answers import is_answer_object, response_from_object, response_from_text
-from agentv.targets.programs.cli import Cli, Healthcheck
-from agentv.targets.programs.command_template import CommandTemplate
+from agentv.targets.answers import is_answer_object, response_from_object, response_from_text
+from agentv.targets.cli import Cli, CommandTemplate, Healthcheck
 
 _NOT_FOUND = ending_of(127)
 

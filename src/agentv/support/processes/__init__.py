@@ -1,1 +1,0 @@
-"""Run, watch, end and sandbox child processes."""

@@ -1,0 +1,292 @@
+"""Coding agents that call models of several vendors: opencode, pi and the Copilot CLI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from agentv.model.response import Response, TargetFailure
+from agentv.model.values import to_json
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation, keys_of, prefixed
+from agentv.targets.agents.events import (
+    Event,
+    NoAnswer,
+    Transcript,
+    added,
+    failure_of,
+    milliseconds,
+    number,
+    text_of,
+    usage,
+)
+from agentv.targets.apis.model_api import UsageFields, amount
+
+_USAGE = UsageFields(
+    # What was cached and what was thought is counted apart.
+    ("input", "cache.read", "cache.write"),
+    ("output", "reasoning"),
+    "cache.read",
+    "reasoning",
+    "cache.write",
+)
+
+
+class OpenCode(CodingAgent, frozen=True, kw_only=True):
+    """The opencode agent; `model` is `provider/model`."""
+
+    secrets: ClassVar[tuple[str, ...]] = ("OPENCODE_API_KEY",)
+    package: ClassVar[str] = "opencode-ai"
+
+    executable: str = "opencode"
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """Its own, and those of the model API that it asks."""
+        return (*self.secrets, *keys_of((self.model or "").partition("/")[0]))
+
+    def invocation(self, call: Call) -> Invocation:
+        """The prompt on stdin, every permission given; nothing shared, nothing updated."""
+        arguments = ["run", "--format", "json", "--auto"]
+        if self.model:
+            arguments += ["--model", self.model]
+        if call.home is None:
+            return Invocation(arguments=(*arguments, *self.args), stdin=prefixed(self.system_prompt, call.prompt))
+        settings = {"autoupdate": False, "share": "disabled"}
+        files = {".config/opencode/opencode.json": to_json(settings).decode()}
+        if self.system_prompt:
+            files[".config/opencode/AGENTS.md"] = self.system_prompt
+        env = {
+            "XDG_CONFIG_HOME": f"{call.home}/.config",
+            "XDG_DATA_HOME": f"{call.home}/.local/share",
+            "XDG_STATE_HOME": f"{call.home}/.local/state",
+        }
+        return Invocation(arguments=(*arguments, *self.args), stdin=call.prompt, env=env, files=files)
+
+    @staticmethod
+    def answer_of(events: Iterable[Event]) -> Response:
+        """A message id for each turn; a tool's call and its end are one event with its own times."""
+        transcript = Transcript()
+        usages, costs = [], []
+        ended = False
+        known: dict[str, Any] = {}
+        for data, at_ms in events:
+            kind, part = data.get("type"), data.get("part")
+            known["id"] = data.get("sessionID") or known.get("id")
+            if kind == "error":
+                error = data.get("error") or {}
+                details = error.get("data") or {}
+                raise failure_of(str(details.get("message") or error.get("name")), details.get("statusCode"))
+            if not isinstance(part, dict):
+                continue
+            if kind in ("step_start", "step_finish"):
+                ended = kind == "step_finish" and part.get("reason") != "tool-calls"
+            if kind in ("text", "tool_use"):
+                transcript.turn(part.get("messageID"))
+            if kind == "text":
+                transcript.say(part.get("text") or "")
+            elif kind == "tool_use":
+                _tool(transcript, part, at_ms)
+            elif kind == "step_finish":
+                known["stop_reason"] = part.get("reason")
+                usages.append(usage(part.get("tokens"), _USAGE))
+                costs.append(part.get("cost"))
+        if not ended:
+            raise NoAnswer("opencode ended in the middle of a step")
+        cost = sum(filter(None, map(amount, costs))) or None
+        return transcript.response(usage=added(usages), cost_usd=cost, **known)
+
+
+def _tool(transcript: Transcript, part: dict[str, Any], at_ms: float) -> None:
+    state, id = part.get("state") or {}, part.get("callID", "")
+    times = state.get("time") or {}
+    transcript.call(id, part.get("tool", ""), state.get("input"), at_ms)
+    if state.get("status") in ("completed", "error"):
+        took = times["end"] - times["start"] if {"start", "end"} <= times.keys() else None
+        refused = state["status"] == "error"
+        output = state.get("error") if refused else state.get("output")
+        failed = refused or number(state.get("metadata"), "exit") > 0
+        transcript.output(id, output, at_ms, failed=failed, duration_ms=took)
+
+
+_DEFAULT_PROVIDER = "google"
+_USAGE_PI_CODING_AGENT = UsageFields(
+    ("input", "cacheRead", "cacheWrite"), ("output",), "cacheRead", cache_write="cacheWrite"
+)
+
+
+class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
+    """The pi coding agent, which itself chooses among model APIs by `pi_provider`."""
+
+    aliases: ClassVar[dict[str, str]] = {**CodingAgent.aliases, "llm_provider": "pi_provider", "pi_model": "model"}
+    package: ClassVar[str] = "@mariozechner/pi-coding-agent"
+    passed_over: ClassVar[tuple[bytes, ...]] = (
+        b'{"type":"message_update"',
+        b'{"type":"tool_execution_update"',
+        b'{"type":"turn_end"',
+        b'{"type":"agent_end"',
+    )
+
+    executable: str = "pi"
+    pi_provider: str | None = None
+    api_key: str | None = None
+    tools: str | tuple[str, ...] | None = None
+    thinking: str | None = None
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """Those of the model API that it asks."""
+        return keys_of(self._provider)
+
+    @property
+    def _provider(self) -> str:
+        named, slash, _ = (self.model or "").partition("/")
+        return self.pi_provider or (named if slash else _DEFAULT_PROVIDER)
+
+    def invocation(self, call: Call) -> Invocation:
+        """The prompt on stdin, no session kept. A key goes by its variable: arguments can be seen by every process."""
+        arguments = ["-p", "--mode", "json", "--no-session"]
+        given = {
+            "--provider": self.pi_provider,
+            "--model": self.model,
+            "--thinking": self.thinking,
+            "--tools": ",".join(self.tools) if isinstance(self.tools, tuple) else self.tools,
+            "--append-system-prompt": self.system_prompt,
+        }
+        for flag, value in given.items():
+            arguments += [flag, value] if value else []
+        env = {"PI_TELEMETRY": "0"}
+        if call.home is not None:
+            env["PI_CODING_AGENT_DIR"] = f"{call.home}/.pi/agent"
+        if self.api_key:
+            variables = self.key_variables
+            if variables:
+                env[variables[0]] = self.api_key
+            else:
+                arguments += ["--api-key", self.api_key]
+        return Invocation(arguments=(*arguments, *self.args), stdin=call.prompt, env=env)
+
+    @staticmethod
+    def answer_of(events: Iterable[Event]) -> Response:
+        """A message that ended is a turn. One that ended in an error is the end, unless another one follows."""
+        transcript = Transcript()
+        usages, costs = [], []
+        known: dict[str, Any] = {}
+        error = ""
+        for number_of_event, (data, at_ms) in enumerate(events):
+            kind = data.get("type")
+            if kind == "session":
+                known["id"] = data.get("id")
+            elif kind == "tool_execution_end":
+                output = text_of((data.get("result") or {}).get("content"))
+                transcript.output(data.get("toolCallId", ""), output, at_ms, failed=bool(data.get("isError")))
+            elif kind == "message_end" and (message := data.get("message") or {}).get("role") == "assistant":
+                error = str(message.get("errorMessage")) if message.get("stopReason") in ("error", "aborted") else ""
+                known |= {"model": message.get("model"), "stop_reason": message.get("stopReason")}
+                _message(transcript, message, number_of_event, at_ms)
+                said = message.get("usage")
+                usages.append(usage(said, _USAGE_PI_CODING_AGENT))
+                cost = said.get("cost") if isinstance(said, dict) else None
+                costs.append(cost.get("total") if isinstance(cost, dict) else None)
+        if error:
+            raise failure_of(error)
+        if known.get("stop_reason") in (None, "toolUse"):  # what comes of a tool goes back to the model
+            raise NoAnswer("pi ended before an answer")
+        total = sum(filter(None, map(amount, costs))) or None
+        return transcript.response(usage=added(usages), cost_usd=total, **known)
+
+
+def _message(transcript: Transcript, message: dict[str, Any], key: int, at_ms: float) -> None:
+    transcript.turn(key)
+    for part in message.get("content") or ():
+        if part.get("type") == "text":
+            transcript.say(part.get("text", ""))
+        elif part.get("type") == "toolCall":
+            transcript.call(part.get("id", ""), part.get("name", ""), part.get("arguments"), at_ms)
+
+
+_USAGE_COPILOT_CLI = UsageFields(
+    ("inputTokens",), ("outputTokens",), "cacheReadTokens", "reasoningTokens", "cacheWriteTokens"
+)
+
+
+class CopilotCli(CodingAgent, frozen=True, kw_only=True):
+    """GitHub's Copilot CLI."""
+
+    secrets: ClassVar[tuple[str, ...]] = (
+        "COPILOT_GITHUB_TOKEN",
+        "GH_TOKEN",
+        "GITHUB_TOKEN",
+        "COPILOT_PROVIDER_API_KEY",
+        "COPILOT_PROVIDER_BEARER_TOKEN",
+    )
+    package: ClassVar[str] = "@github/copilot"
+    passed_over: ClassVar[tuple[bytes, ...]] = (
+        b'{"type":"session.background_tasks_changed"',
+        b'{"type":"tool.execution_partial_result"',
+        b'{"type":"tool.shell_output"',
+    )
+
+    executable: str = "copilot"
+
+    def invocation(self, call: Call) -> Invocation:
+        """Everything allowed and no questions; text whole and not in pieces."""
+        arguments = ["--output-format", "json", "--stream", "off", "--allow-all", "--no-ask-user", "--no-auto-update"]
+        arguments += ["--no-color", "--no-remote"]
+        if self.model:
+            arguments += ["--model", self.model]
+        report = f"{call.scratch}/usage.json"
+        arguments += ["--usage-output-file", report, *self.args]
+        if call.home is None:
+            prompt = prefixed(self.system_prompt, call.prompt)
+            return Invocation(arguments=tuple(arguments), stdin=prompt, report=report)
+        files = {".copilot/copilot-instructions.md": self.system_prompt} if self.system_prompt else {}
+        env = {"COPILOT_HOME": f"{call.home}/.copilot"}
+        return Invocation(arguments=tuple(arguments), stdin=call.prompt, env=env, files=files, report=report)
+
+    @staticmethod
+    def answer_of(events: Iterable[Event]) -> Response:
+        """Turns are numbered, events have their own times; an error does not end the stream at once."""
+        transcript = Transcript()
+        known: dict[str, Any] = {}
+        failure: TargetFailure | None = None
+        ended, code = False, None
+        for event, arrived_ms in events:
+            kind, data = event.get("type"), event.get("data")
+            at_ms = milliseconds(event.get("timestamp"), arrived_ms)
+            if kind == "result":
+                known["id"], ended, code = event.get("sessionId"), True, event.get("exitCode")
+            elif kind == "report":
+                models = ((data or {}).get("modelMetrics") or {}).values()
+                known["usage"] = added(
+                    usage(each.get("usage"), _USAGE_COPILOT_CLI) for each in models if isinstance(each, dict)
+                )
+            elif not isinstance(data, dict) or data.get("parentToolCallId"):
+                continue  # what it handed on is the work of the tool that did
+            elif kind == "assistant.message":
+                known["model"] = data.get("model")
+                _message_copilot_cli(transcript, data, at_ms, event.get("timestamp"))
+            elif kind == "tool.execution_complete":
+                failed = not data.get("success", True) or number(data.get("shellExecution"), "exitCode") > 0
+                transcript.output(data.get("toolCallId", ""), _output(data), at_ms, failed=failed)
+            elif kind == "session.error":
+                failure = failure_of(str(data.get("message")), data.get("statusCode"))
+        if failure is not None:
+            raise failure
+        if not ended:
+            raise NoAnswer("The Copilot CLI ended before its result")
+        if code:
+            raise NoAnswer(f"The Copilot CLI ended with exit code {code}")
+        return transcript.response(**known)
+
+
+def _message_copilot_cli(transcript: Transcript, data: dict[str, Any], at_ms: float, timestamp: str | None) -> None:
+    transcript.turn(data.get("turnId"))
+    transcript.say(data.get("content") or "")
+    for call in data.get("toolRequests") or ():
+        transcript.call(call.get("toolCallId", ""), call.get("name", ""), call.get("arguments"), at_ms, timestamp)
+
+
+def _output(data: dict[str, Any]) -> Any:
+    """What a tool gave, or why it did not."""
+    result, error = data.get("result"), data.get("error")
+    return result.get("content") if isinstance(result, dict) else (error or {}).get("message")

@@ -1,0 +1,259 @@
+"""Coding agents that call their vendor's own models: Claude Code, Codex and the Gemini CLI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from agentv.model.response import Response
+from agentv.model.result import TokenUsage
+from agentv.model.values import to_json
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation, prefixed
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, failure_of, milliseconds, text_of, usage
+from agentv.targets.apis.model_api import UsageFields
+
+_CACHE = "cacheReadInputTokens", "cacheCreationInputTokens"
+_OF_MODEL = UsageFields(("inputTokens", *_CACHE), ("outputTokens",), _CACHE[0], cache_write=_CACHE[1])
+_CACHED = "cache_read_input_tokens", "cache_creation_input_tokens"
+_OF_ALL = UsageFields(("input_tokens", *_CACHED), ("output_tokens",), _CACHED[0], cache_write=_CACHED[1])
+
+
+class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
+    """Claude Code."""
+
+    secrets: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+    package: ClassVar[str] = "@anthropic-ai/claude-code"
+
+    executable: str = "claude"
+
+    def invocation(self, call: Call) -> Invocation:
+        """The prompt on stdin, every permission given: nobody is there to ask."""
+        arguments = ["-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"]
+        if self.model:
+            arguments += ["--model", self.model]
+        if self.system_prompt:
+            arguments += ["--append-system-prompt", self.system_prompt]
+        env = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+        if call.home is not None:
+            env["CLAUDE_CONFIG_DIR"] = f"{call.home}/.claude"
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            env["IS_SANDBOX"] = "1"  # as root it gives up its permissions' questions only where this is said
+        return Invocation(arguments=(*arguments, *self.args), stdin=call.prompt, env=env)
+
+    @staticmethod
+    def answer_of(events: Iterable[Event]) -> Response:
+        """Messages of the main agent; what it hands on to another is the work of the tool that did."""
+        transcript = Transcript()
+        result: dict[str, Any] | None = None
+        model = None
+        for data, at_ms in events:
+            kind, message = data.get("type"), data.get("message")
+            if kind == "result":
+                result = data
+            elif isinstance(message, dict) and not data.get("parent_tool_use_id"):
+                if kind == "assistant":
+                    model = message.get("model") or model
+                    _assistant(transcript, message, at_ms)
+                elif kind == "user":
+                    _tool_results(transcript, message, at_ms)
+        if result is None:
+            raise NoAnswer("Claude Code ended before its result")
+        subtype = str(result.get("subtype"))
+        ran_out = subtype.startswith("error_max_")  # of turns or of money: what there is, is the answer
+        if result.get("is_error") and not ran_out:
+            raise failure_of(_complaint(result), result.get("api_error_status"))
+        return transcript.response(
+            usage=_usage(result),
+            cost_usd=result.get("total_cost_usd"),
+            id=result.get("session_id"),
+            model=model,
+            stop_reason=subtype.removeprefix("error_") if ran_out else result.get("stop_reason"),
+        )
+
+
+def _assistant(transcript: Transcript, message: dict[str, Any], at_ms: float) -> None:
+    transcript.turn(message.get("id"))
+    content = message.get("content") or ()
+    if isinstance(content, str):
+        transcript.say(content)
+        return
+    for block in content:
+        if block.get("type") == "text":
+            transcript.say(block.get("text", ""))
+        elif block.get("type") == "tool_use":
+            transcript.call(block.get("id", ""), block.get("name", ""), block.get("input"), at_ms)
+
+
+def _tool_results(transcript: Transcript, message: dict[str, Any], at_ms: float) -> None:
+    content = message.get("content")
+    for block in content if isinstance(content, list) else ():
+        if block.get("type") == "tool_result":
+            failed = bool(block.get("is_error"))
+            transcript.output(block.get("tool_use_id", ""), text_of(block.get("content")), at_ms, failed=failed)
+
+
+def _usage(result: dict[str, Any]) -> TokenUsage | None:
+    """All models together, as the cost is: a small one may have helped. Cached tokens are counted apart there."""
+    models = result.get("modelUsage")
+    if isinstance(models, dict) and models:
+        return added(usage(each, _OF_MODEL) for each in models.values())
+    return usage(result.get("usage"), _OF_ALL)
+
+
+def _complaint(result: dict[str, Any]) -> str:
+    errors = result.get("errors")
+    said = result.get("result") or ("; ".join(map(str, errors)) if isinstance(errors, list) else "")
+    return str(said or f"Claude Code ended with {result.get('subtype')}")
+
+
+_OUTSIDE_THE_INPUT = frozenset(
+    {"id", "type", "status", "aggregated_output", "exit_code", "result", "error", "server", "tool", "arguments"}
+)
+_USAGE = UsageFields(
+    ("input_tokens",),
+    ("output_tokens",),
+    "cached_input_tokens",
+    "reasoning_output_tokens",
+    "cache_write_input_tokens",
+)
+
+
+class Codex(CodingAgent, frozen=True, kw_only=True):
+    """OpenAI's Codex CLI."""
+
+    secrets: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY", "CODEX_API_KEY")
+    package: ClassVar[str] = "@openai/codex"
+
+    executable: str = "codex"
+
+    def invocation(self, call: Call) -> Invocation:
+        """The prompt on stdin; no approvals and no sandbox of its own, which fails inside most containers."""
+        arguments = ["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+        if self.model:
+            arguments += ["--model", self.model]
+        if self.system_prompt:
+            # A JSON string is one of TOML, but for a character that TOML wants escaped.
+            quoted = to_json(self.system_prompt).decode().replace("\x7f", "\\u007f")
+            arguments += ["--config", f"developer_instructions={quoted}"]
+        if call.home is None:
+            arguments.append("--ephemeral")  # in a home of its own every session goes with the home
+        env = {} if call.home is None else {"CODEX_HOME": f"{call.home}/.codex"}
+        key = call.environment.get("OPENAI_API_KEY")
+        if key and "CODEX_API_KEY" not in call.environment:
+            env["CODEX_API_KEY"] = key  # `exec` reads this one only
+        files = {".codex/config.toml": "check_for_update_on_startup = false\n"}
+        return Invocation(arguments=(*arguments, *self.args, "-"), stdin=call.prompt, env=env, files=files)
+
+    @staticmethod
+    def answer_of(events: Iterable[Event]) -> Response:
+        """Messages are items, and so is whatever the agent used: commands, edits, searches, tools of others."""
+        transcript = Transcript()
+        known: dict[str, Any] = {}
+        error, completed = "", False
+        for data, at_ms in events:
+            kind = data.get("type")
+            item = data.get("item")
+            if kind == "thread.started":
+                known["id"] = data.get("thread_id")
+            elif kind == "turn.completed":
+                error, completed = "", True
+                known["usage"] = usage(data.get("usage"), _USAGE)
+            elif kind == "turn.failed":
+                error = str((data.get("error") or {}).get("message") or "The turn failed")
+            elif kind == "error":
+                error = str(data.get("message"))
+            elif isinstance(item, dict) and kind in ("item.started", "item.completed"):
+                _item(transcript, item, at_ms, kind == "item.completed")
+        if error:
+            raise failure_of(error)
+        if not completed:
+            raise NoAnswer("Codex ended before its turn was completed")
+        return transcript.response(**known)
+
+
+def _item(transcript: Transcript, item: dict[str, Any], at_ms: float, completed: bool) -> None:
+    kind, id = item.get("type"), str(item.get("id"))
+    if kind == "agent_message":
+        if completed:
+            transcript.turn()  # a message comes whole, and is never the rest of another
+            transcript.say(item.get("text") or "")
+    elif kind not in ("reasoning", "error", "todo_list"):
+        tool, input = _called(item)
+        transcript.call(id, tool, input, at_ms)
+        if completed:
+            transcript.output(id, _result(item), at_ms, failed=item.get("status") == "failed")
+
+
+def _called(item: dict[str, Any]) -> tuple[str, Any]:
+    """The tool of an item and what went in; a tool of another server by both names."""
+    if item.get("type") == "mcp_tool_call":
+        return f"{item.get('server')}.{item.get('tool')}", item.get("arguments")
+    return str(item.get("type")), {key: value for key, value in item.items() if key not in _OUTSIDE_THE_INPUT}
+
+
+def _result(item: dict[str, Any]) -> Any:
+    if item.get("type") == "command_execution":
+        return item.get("aggregated_output")
+    return item.get("result") or item.get("error") or item.get("status")
+
+
+_USAGE_GEMINI_CLI = UsageFields(("input_tokens",), ("output_tokens",), "cached")
+
+
+class GeminiCli(CodingAgent, frozen=True, kw_only=True):
+    """Google's Gemini CLI."""
+
+    secrets: ClassVar[tuple[str, ...]] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    package: ClassVar[str] = "@google/gemini-cli"
+
+    executable: str = "gemini"
+
+    def invocation(self, call: Call) -> Invocation:
+        """Every tool allowed, the folder trusted; files outside the folder are named, or it would not read them."""
+        arguments = ["--output-format", "stream-json", "--yolo", "--skip-trust"]
+        if self.model:
+            arguments += ["--model", self.model]
+        for folder in call.folders:
+            arguments += ["--include-directories", folder]
+        if call.home is None:
+            return Invocation(arguments=(*arguments, *self.args), stdin=prefixed(self.system_prompt, call.prompt))
+        settings: dict[str, Any] = {
+            "general": {"enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+        }
+        if "GEMINI_API_KEY" in call.environment:
+            settings["security"] = {"auth": {"selectedType": "gemini-api-key"}}
+        files = {".gemini/settings.json": to_json(settings).decode()}
+        if self.system_prompt:
+            files[".gemini/GEMINI.md"] = self.system_prompt
+        env = {"GEMINI_CLI_HOME": call.home}
+        return Invocation(arguments=(*arguments, *self.args), stdin=call.prompt, env=env, files=files)
+
+    @staticmethod
+    def answer_of(events: Iterable[Event]) -> Response:
+        """Text comes in pieces; events have their own times."""
+        transcript = Transcript()
+        result: dict[str, Any] | None = None
+        known: dict[str, Any] = {}
+        for data, arrived_ms in events:
+            kind = data.get("type")
+            at_ms = milliseconds(data.get("timestamp"), arrived_ms)
+            if kind == "init":
+                known |= {"id": data.get("session_id"), "model": data.get("model")}
+            elif kind == "message" and data.get("role") == "assistant":
+                transcript.say(data.get("content") or "")
+            elif kind == "tool_use":
+                tool, input = data.get("tool_name", ""), data.get("parameters")
+                transcript.call(data.get("tool_id", ""), tool, input, at_ms, data.get("timestamp"))
+            elif kind == "tool_result":
+                failed = data.get("status") == "error"
+                output = data.get("output") or (data.get("error") or {}).get("message")
+                transcript.output(data.get("tool_id", ""), output, at_ms, failed=failed)
+            elif kind == "result":
+                result = data
+        if result is None:
+            raise NoAnswer("The Gemini CLI ended before its result")
+        if result.get("status") == "error":
+            raise failure_of(str((result.get("error") or {}).get("message") or "The Gemini CLI reports an error"))
+        return transcript.response(usage=usage(result.get("stats"), _USAGE_GEMINI_CLI), **known)

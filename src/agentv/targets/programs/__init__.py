@@ -1,1 +1,0 @@
-"""Targets that run code: commands, Python functions, HTTP services, the mock."""

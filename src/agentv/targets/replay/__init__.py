@@ -1,1 +1,0 @@
-"""Record responses, replay them, and cache them."""
