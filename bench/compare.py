@@ -22,8 +22,8 @@ def compare(before: str, after: str) -> Callable[[], Any]:
     """What `agentv compare` does: both runs read and joined, every table, the text for a terminal."""
 
     def work() -> int:
+        from agentv.comparison.run_comparison import compare_runs
         from agentv.comparison.scores import RunScores
-        from agentv.comparison.two_runs import compare_runs
         from agentv.report.comparison_text import comparison_lines
 
         found = compare_runs(RunScores(before, "before"), RunScores(after, "after"))

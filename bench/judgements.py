@@ -87,7 +87,7 @@ def judgement(number: int, folder: str, host: Any) -> Any:
     """One answered case; every one has an answer of its own."""
     from agentv.engine.job.request import Question
     from agentv.model.case import EvalCase
-    from agentv.model.judgement import Judgement
+    from agentv.model.job import Judgement
     from agentv.model.message import Message
     from agentv.model.response import answer
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from agentv.datasets.case.keys import ExecutionKeys, PromptEntry, TurnKeys, UserKeys, WorkspaceKeys
-from agentv.model.execution import Verdicts
+from agentv.model.evaluator import Verdicts
 from agentv.model.message import ToolCall
 from agentv.registry import Registry
 from agentv.settings.settings_reader import RunDefaults, aliases_of

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from agentv.model.case import EvalCase
-    from agentv.model.evaluator import EvaluatorSpec, Score
-    from agentv.model.execution import Execution, Verdicts
+    from agentv.model.evaluator import EvaluatorSpec, Execution, Score, Verdicts
     from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
     from agentv.pytest_plugin.case_tests import cases
 
@@ -65,8 +64,8 @@ _HOMES = {
     "stream_cases": "agentv.datasets.loader",
     "EvalCase": "agentv.model.case",
     "EvaluatorSpec": "agentv.model.evaluator",
-    "Execution": "agentv.model.execution",
-    "Verdicts": "agentv.model.execution",
+    "Execution": "agentv.model.evaluator",
+    "Verdicts": "agentv.model.evaluator",
     "FilePart": "agentv.model.message",
     "ImagePart": "agentv.model.message",
     "Message": "agentv.model.message",

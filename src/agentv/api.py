@@ -116,14 +116,14 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
     A run is what `evaluate` returned, or a path, an id, `RUN:target` or `RUN:prompt` as in the command. Options
     are `threshold`, `margin`, `changes` and `seed`.
     """
-    from agentv.comparison import scores, two_runs  # late: they need numpy, and `evaluate` does not
+    from agentv.comparison import run_comparison, scores  # late: they need numpy, and `evaluate` does not
 
     loaded = []
     for given in (before, after):
         name = str(given.path) if isinstance(given, Run) else os.fspath(given)
         path, target = named_run(name)
         loaded.append(scores.RunScores(path, name, target))
-    return two_runs.compare_runs(loaded[0], loaded[1], two_runs.CompareOptions(**options))
+    return run_comparison.compare_runs(loaded[0], loaded[1], run_comparison.CompareOptions(**options))
 
 
 class _Started(Observer):

@@ -216,7 +216,7 @@ EXECUTORS = Registry(
 RESULT_FORMATS = Registry(
     "agentv.result_formats",
     rows={
-        "jsonl": "agentv.runs.result_formats:RecordLines",
+        "jsonl": "agentv.runs.record:RecordLines",
         "agentv-jsonl": "agentv.runs.agentv_rows:AgentvLines",
         "agentv-yaml": "agentv.runs.agentv_rows:AgentvYaml",
     },

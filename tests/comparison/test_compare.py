@@ -8,9 +8,8 @@ import pytest
 from compared_runs import judged, record, used, write_run, write_scores
 
 import agentv
-from agentv.comparison.many_runs import compare_many
+from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
 from agentv.comparison.scores import RunScores
-from agentv.comparison.two_runs import CompareOptions, compare_runs
 from agentv.errors import AgentvError, UsageError
 from agentv.report.comparison_text import method, notes, outcomes, sentence, use_rows
 from agentv.runs.record import encode_record

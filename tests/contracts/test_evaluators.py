@@ -10,7 +10,7 @@ from agentv.engine.preflight import Preflight, ProjectFacts
 from agentv.engine.scoring.grading import evaluator_result
 from agentv.model.case import CaseDetails, EvalCase, Origin, Place
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.model.message import Message
 from agentv.model.response import Response
 from agentv.registry import EVALUATORS

@@ -9,8 +9,7 @@ import pytest
 from agentv.errors import AgentvError, UsageError
 from agentv.model.result import JobKey, Result
 from agentv.registry import RESULT_FORMATS
-from agentv.runs.record import ScoreRecord, encode_record
-from agentv.runs.result_formats import format_of
+from agentv.runs.record import ScoreRecord, encode_record, format_of
 from agentv.runs.store import RunStore
 from made_results import made
 

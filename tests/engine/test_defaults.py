@@ -13,7 +13,7 @@ from agentv.engine.run_options import default_target, first_given, load_defaults
 from agentv.errors import AgentvError, UsageError
 from agentv.executors.base import LocalLimits
 from agentv.model.case import EvalCase
-from agentv.model.execution import Execution
+from agentv.model.evaluator import Execution
 from agentv.settings.settings_reader import RunDefaults
 from agentv.targets.apis.openai import OpenAI
 from agentv.targets.http import Http

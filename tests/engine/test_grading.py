@@ -3,8 +3,7 @@
 import pytest
 
 from agentv.engine.scoring.grading import evaluator_result, failed_result, grade, verdict_of
-from agentv.model.evaluator import EvaluatorSpec, Score
-from agentv.model.execution import Verdicts
+from agentv.model.evaluator import EvaluatorSpec, Score, Verdicts
 
 FAILED = None
 

@@ -11,7 +11,7 @@ from agentv.evaluators.base import Evaluator
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.model.message import Message
 from agentv.model.response import Response
 from agentv.model.values import freeze

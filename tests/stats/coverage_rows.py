@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agentv.stats.intervals import MeanAccumulator, clopper_pearson, wilson
-from agentv.stats.kappa import cohen_kappa
+from agentv.stats.judge_calibration import cohen_kappa
 from agentv.stats.means import clustered_mean, paired_difference
 from agentv.stats.paired_comparison import compare_paired, mcnemar_exact, mcnemar_mid_p, sign_flip_test
 from agentv.stats.sequential import BettingMean

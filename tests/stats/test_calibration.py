@@ -12,13 +12,16 @@ from agentv.stats.judge_calibration import (
     Labelled,
     Stratum,
     accuracy,
+    cohen_kappa,
     confusion,
     kappa,
+    kappa_gradient,
+    kappa_value,
     next_labels,
     prediction_powered,
     rogan_gladen,
+    variance,
 )
-from agentv.stats.kappa import cohen_kappa, kappa_gradient, kappa_value, variance
 
 FIGURES = ("accuracy", "kappa", "Rogan-Gladen", "PPI++")
 

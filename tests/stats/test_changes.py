@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from agentv.stats.changes import Point, change_points
 from agentv.stats.intervals import wilson
+from agentv.stats.sequential import Point, change_points
 
 
 def run_of(chance, share, n):

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from agentv.errors import UsageError
-from agentv.model.judgement import Wanted
+from agentv.model.job import Wanted
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage

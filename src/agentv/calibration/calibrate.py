@@ -12,6 +12,7 @@ from agentv.calibration.labels import AnswerKey, Drawn, Labels, answer_key
 from agentv.model.result import Result, Verdict
 from agentv.stats.intervals import wilson
 from agentv.stats.judge_calibration import (
+    IntervalEstimate,
     Labelled,
     Stratum,
     accuracy,
@@ -21,7 +22,6 @@ from agentv.stats.judge_calibration import (
     prediction_powered,
     rogan_gladen,
 )
-from agentv.stats.kappa import IntervalEstimate
 
 MOST_SHOWN = 10
 FEWEST_IN_A_STRATUM = 2

@@ -11,8 +11,7 @@ from typing import Literal
 
 import click
 
-from agentv.calibration.label_cards import Card
-from agentv.calibration.labels import Drawn, Label, LabelFile, LabelValue
+from agentv.calibration.labels import Card, Drawn, Label, LabelFile, LabelValue
 from agentv.report.figures import lines, one_line
 
 try:

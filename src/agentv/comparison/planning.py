@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from agentv.comparison.run_comparison import JoinedCases
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
-from agentv.comparison.two_runs import JoinedCases
 from agentv.errors import UsageError
 from agentv.stats.intervals import NO_ERROR
 from agentv.stats.means import clustered_mean

@@ -18,7 +18,7 @@ from agentv.datasets.loader import CaseSource, case_source
 from agentv.datasets.selection import Selection
 from agentv.engine.named_runs import Ended, cases_that_ended
 from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
-from agentv.model.execution import DEFAULT_TARGET
+from agentv.model.evaluator import DEFAULT_TARGET
 from agentv.settings.diagnostics import Problems, did_you_mean
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
 

@@ -17,8 +17,7 @@ from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
-from agentv.model.evaluator import EvaluatorSpec
-from agentv.model.execution import Execution
+from agentv.model.evaluator import EvaluatorSpec, Execution
 from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
 from agentv.support.hashes import add_file

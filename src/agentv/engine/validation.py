@@ -18,7 +18,7 @@ from agentv.engine.preflight import Preflight, ProjectFacts
 from agentv.engine.run_options import default_target, load_defaults
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, MissingSidecarWarning, UsageError
 from agentv.model.case import EvalCase
-from agentv.model.execution import Execution
+from agentv.model.evaluator import Execution
 from agentv.settings.diagnostics import Problem, Problems
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import check_config, field_of

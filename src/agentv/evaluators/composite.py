@@ -33,7 +33,7 @@ from agentv.evaluators.judges.judge_prompt import (
 )
 from agentv.evaluators.judges.llm_judge import verdict
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, FileReference, Needs, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.model.result import EvaluatorResult
 from agentv.settings.diagnostics import did_you_mean
 

@@ -23,7 +23,7 @@ from agentv.evaluators.judges.rubric import RubricItem, rubric_complaints
 from agentv.generation.model_client import Model
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import RUBRIC_TYPE, EvaluatorFailure
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.model.response import answer
 from agentv.model.values import freeze, to_json
 from agentv.runs.folder import write_whole

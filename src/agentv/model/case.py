@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
-from agentv.model.execution import Execution, execution_to_data
+from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Execution, execution_to_data
 from agentv.model.message import FilePart, ImagePart, Message, message_to_data
 from agentv.model.values import FrozenDict, digest, hash_of, to_json
 

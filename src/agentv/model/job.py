@@ -1,14 +1,20 @@
-"""A job: one case, one target, one prompt, one trial. Plain data that can travel to another process."""
+"""A job (one case, target, prompt and trial), and the judgement: what evaluators receive of its answer."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import Any, Protocol
 
 import msgspec
 
 from agentv.model.case import EvalCase
-from agentv.model.response import Response
-from agentv.model.result import EvaluatorResult, JobKey, Result
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.message import Message, message_to_data
+from agentv.model.response import Request, Response, content_text
+from agentv.model.result import EvaluatorResult, ExecutionMetrics, JobKey, Result, TraceSummary
+from agentv.model.values import to_json
+from agentv.settings.environment import Environment
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,3 +61,120 @@ class AnswerSource(Protocol):
     def decide(self, job: Job) -> Decision: ...
 
     def close(self) -> None: ...
+
+
+_NO_FILE = Environment()
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call wants besides its messages: settings in the place of the target's, and an answer of a certain form.
+
+    `schema` is a JSON Schema that the target holds its answer to where its API can. `sample` tells apart calls that ask
+    the same: neither a cache nor a recording answers one with another's answer.
+    """
+
+    model: str | None = None
+    temperature: float | None = None
+    schema: dict[str, Any] | None = None
+    sample: int = 1
+
+    @property
+    def form(self) -> str | None:
+        """The title of the schema, which tells forms apart."""
+        return None if self.schema is None else str(self.schema.get("title", ""))
+
+
+class Ask(Protocol):
+    """Asks a target by its name; None is the evaluator's own judge."""
+
+    def __call__(
+        self, target: str | None, messages: tuple[Message, ...], wanted: Wanted = ...
+    ) -> Awaitable[Response]: ...
+
+
+Embed = Callable[[tuple[str, ...]], Awaitable[Response]]
+ScoreMember = Callable[[EvaluatorSpec], Awaitable[tuple[EvaluatorResult, bool]]]
+"""What an entry says of the same answer, and whether that misses a gate: its minimum, or one of its own."""
+
+
+class Judgement(msgspec.Struct, frozen=True, dict=True):
+    """One answer to be scored. `question` is the rendered prompt, `candidate_answer` the text after `transform`.
+
+    `workdir` is the dataset's folder; `find_file` looks up paths in an evaluator's settings as the dataset does.
+    `environment` holds the secrets that programs must not get; `host` holds what the judges of a run share.
+    `file_changes` is the diff of what the target changed in its workspace. `has_trace` is false for an answer of an
+    earlier run whose messages were not kept. For the evaluator at work: `ask(target, messages)` calls a model with the
+    run's limits and retries, `judges` are its judges, `embed(texts)` returns vectors from the entry's target, and
+    `score_member` scores the same answer with another entry.
+    """
+
+    request: Request
+    response: Response
+    candidate_answer: str
+    workdir: str = "."
+    find_file: Callable[[str], str] = str
+    trace_summary: TraceSummary | None = None
+    execution_metrics: ExecutionMetrics | None = None
+    file_changes: str | None = None
+    has_trace: bool = True
+    environment: Environment = _NO_FILE
+    host: object = None
+    ask: Ask | None = None
+    embed: Embed | None = None
+    judges: tuple[str, ...] = ()
+    score_member: ScoreMember | None = None
+
+    @property
+    def case(self) -> EvalCase:
+        return self.request.case
+
+    @property
+    def question(self) -> str:
+        return self.request.prompt
+
+    @property
+    def expected_outcome(self) -> str:
+        return self.case.expected_outcome
+
+    @cached_property
+    def reference_answer(self) -> str:
+        """The last expected message: its text, JSON when it is no text, its tool calls when it has no content."""
+        expected = self.case.expected_output
+        if not expected:
+            return ""
+        last = expected[-1]
+        if last.content is not None:
+            return content_text(last.content)
+        return to_json(message_to_data(last).get("tool_calls", [])).decode()
+
+    @property
+    def has_reference(self) -> bool:
+        return bool(self.case.expected_output)
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        return self.case.context
+
+    @cached_property
+    def input_messages(self) -> list[dict[str, Any]]:
+        return [message_to_data(message) for message in self.request.messages]
+
+    @cached_property
+    def expected_messages(self) -> list[dict[str, Any]]:
+        return [message_to_data(message) for message in self.case.expected_output]
+
+    @cached_property
+    def output_messages(self) -> list[dict[str, Any]]:
+        return [message_to_data(message) for message in self.response.messages]
+
+    @property
+    def guideline_files(self) -> tuple[str, ...]:
+        return self.request.guideline_files
+
+    @property
+    def input_files(self) -> tuple[str, ...]:
+        return self.request.files
+
+    @property
+    def workspace_path(self) -> str | None:
+        return self.request.workspace

@@ -10,8 +10,8 @@ from agentv.calibration.calibrate import Calibration, Figure
 from agentv.model.manifest import TargetSummary
 from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, percent, usd, visible
 from agentv.runs.catalogue import RunEntry
-from agentv.runs.delta import Delta, MeanChange
-from agentv.stats.changes import LevelChange, Point, change_points
+from agentv.runs.run_figures import Delta, MeanChange
+from agentv.stats.sequential import LevelChange, Point, change_points
 
 _HEAD = ["run", "began", "state", "datasets", "target", "mean", "95 % interval", "passed", "scored", "errors", "cost"]
 _SPARE = ("cost", "began", "passed", "errors", "datasets", "state", "95 % interval")

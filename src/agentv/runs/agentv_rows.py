@@ -24,8 +24,7 @@ from agentv.model.result import (
     Verdict,
 )
 from agentv.model.values import to_json
-from agentv.runs.record import RecordError, check_version
-from agentv.runs.result_formats import RecordLines, damaged, first_line
+from agentv.runs.record import RecordError, RecordLines, check_version, damaged, first_line
 
 PASS_FROM, BORDERLINE_FROM = 0.8, 0.6
 

@@ -11,13 +11,24 @@ from typing import Any, BinaryIO, overload
 import msgspec
 
 from agentv.errors import AgentvError, UsageError
-from agentv.model.execution import Verdicts
+from agentv.model.evaluator import Verdicts
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import JobKey, Result
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
 from agentv.runs.job_index import DoneJobs, keyed_lines
-from agentv.runs.record import RecordError, ScoreRecord, decode_record, encode_record, score_decoder
-from agentv.runs.result_formats import RESULTS_FILE, DuplicateCheck, RecordLines, damaged, decoded_lines, format_of
+from agentv.runs.record import (
+    RESULTS_FILE,
+    DuplicateCheck,
+    RecordError,
+    RecordLines,
+    ScoreRecord,
+    damaged,
+    decode_record,
+    decoded_lines,
+    encode_record,
+    format_of,
+    score_decoder,
+)
 from agentv.runs.run_figures import Figures, run_figures
 from agentv.runs.writer import Redact, ResultWriter
 from agentv.support.hashes import add_file

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 import msgspec
 from msgspec import Meta
 
-from agentv.model.execution import Verdicts
+from agentv.model.evaluator import Verdicts
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name, nearest, type_word
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)

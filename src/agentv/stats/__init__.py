@@ -21,7 +21,7 @@ NAMES = {
         "non_inferiority",
         "holm",
     ),
-    "kappa": ("cohen_kappa",),
+    "judge_calibration": ("cohen_kappa",),
     "ranking": ("rank",),
     "sequential": ("BettingMean",),
 }

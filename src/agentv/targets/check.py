@@ -10,9 +10,8 @@ import msgspec
 
 from agentv.errors import AgentvError, TargetsError
 from agentv.model.case import EvalCase
-from agentv.model.response import Responder, TargetFailure
+from agentv.model.response import Responder, SampleRequest, TargetFailure
 from agentv.model.result import TokenUsage
-from agentv.model.sample_request import SampleRequest
 from agentv.settings.environment import redacted
 from agentv.targets.catalog import Targets
 from agentv.targets.target import Target

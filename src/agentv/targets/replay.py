@@ -17,7 +17,7 @@ from agentv.model.message import Message
 from agentv.model.response import Request, Responder, Response, TargetFailure, answer, content_text
 from agentv.model.result import ExecutionMetrics, JobKey, Result, TokenUsage
 from agentv.runs.job_index import AnswerIndex
-from agentv.runs.result_formats import RESULTS_FILE
+from agentv.runs.record import RESULTS_FILE
 from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
 from agentv.targets.answers import response_from_object

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import UsageError
-from agentv.model.judgement import Wanted
+from agentv.model.job import Wanted
 from agentv.model.response import Responder
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath

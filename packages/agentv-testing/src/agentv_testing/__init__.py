@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentv.model.sample_request import SampleRequest
+    from agentv.model.response import SampleRequest
     from agentv_testing.anthropic_messages import AnthropicMessages
     from agentv_testing.faults import Fault
     from agentv_testing.gemini_content import GeminiContent
@@ -35,7 +35,7 @@ _MODULES = ("wire", "faults", "server", "openai_chat", "openai_responses", "anth
 
 def __getattr__(name: str) -> Any:
     if name == "SampleRequest":
-        return import_module("agentv.model.sample_request").SampleRequest
+        return import_module("agentv.model.response").SampleRequest
     if name in __all__:
         for module in _MODULES:  # late: pytest imports this package wherever it is installed
             found = getattr(import_module(f"agentv_testing.{module}"), name, None)

@@ -10,10 +10,9 @@ import click
 
 from agentv.cli.analysis_options import CompareArguments, PlanArguments
 from agentv.comparison.comparison import FailOn, comparison_data, matrix_data
-from agentv.comparison.many_runs import compare_many
 from agentv.comparison.planning import DIFFERENCES, TRIALS, Plan, PlanOptions, plan
+from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
 from agentv.comparison.scores import RunScores
-from agentv.comparison.two_runs import CompareOptions, compare_runs
 from agentv.engine.named_runs import named_run
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 from agentv.model.values import to_json

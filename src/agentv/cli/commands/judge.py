@@ -11,8 +11,16 @@ import click
 
 from agentv.calibration.calibrate import Calibration, answers_of, draw_order, suggestions
 from agentv.calibration.calibrate import calibrate as calibrated
-from agentv.calibration.label_cards import cards, stored_cases, with_cases
-from agentv.calibration.labels import LABELS_FILE, AnswerKey, LabelFile, Labels, read_labels
+from agentv.calibration.labels import (
+    LABELS_FILE,
+    AnswerKey,
+    LabelFile,
+    Labels,
+    cards,
+    read_labels,
+    stored_cases,
+    with_cases,
+)
 from agentv.cli import output
 from agentv.cli.evaluation_options import CalibrateArguments, LabelArguments
 from agentv.cli.label_loop import Labelling

@@ -24,7 +24,7 @@ from agentv.errors import UsageError
 from agentv.model.values import to_json
 from agentv.report.run_tables import delta_lines
 from agentv.report.terminal import Ending, print_ending
-from agentv.runs.delta import deltas
+from agentv.runs.run_figures import deltas
 from agentv.runs.store import RunStore
 
 

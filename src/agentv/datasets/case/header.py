@@ -16,7 +16,7 @@ from agentv.datasets.files import CONFIG_FILE, FileFinder
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
 from agentv.errors import InvalidDatasetError
-from agentv.model.execution import Execution
+from agentv.model.evaluator import Execution
 from agentv.model.values import FrozenDict, freeze
 from agentv.settings.diagnostics import KeyPath, Problems
 from agentv.settings.settings_reader import read_settings, read_value

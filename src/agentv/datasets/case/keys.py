@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from agentv.model.execution import Verdicts
+from agentv.model.evaluator import Verdicts
 from agentv.settings.diagnostics import KeyPath, Problems
 from agentv.settings.settings_reader import aliases_of, known_keys
 

@@ -21,8 +21,7 @@ from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.engine.scoring.grading import regraded
 from agentv.model.case import EvalCase
-from agentv.model.evaluator import EvaluatorSpec
-from agentv.model.execution import Verdicts
+from agentv.model.evaluator import EvaluatorSpec, Verdicts
 from agentv.model.job import Decision, GivenAnswer, Job
 from agentv.model.manifest import TargetEntry, TargetSummary
 from agentv.model.response import TargetFailure

@@ -17,7 +17,7 @@ from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_options import first_given
 from agentv.errors import UsageError
 from agentv.executors.base import EndpointLimit, Limits
-from agentv.model.judgement import Wanted
+from agentv.model.job import Wanted
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.runs.redaction import Redactor
 from agentv.runs.writer import ResultWriter

@@ -24,10 +24,8 @@ from agentv.engine.scoring.scorer import Scorer
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.executors.base import Limits
 from agentv.model.case import Origin
-from agentv.model.evaluator import EvaluatorSpec
-from agentv.model.execution import Verdicts
-from agentv.model.job import Job
-from agentv.model.judgement import Judgement
+from agentv.model.evaluator import EvaluatorSpec, Verdicts
+from agentv.model.job import Job, Judgement
 from agentv.model.message import message_to_data
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import EvaluatorResult, Result

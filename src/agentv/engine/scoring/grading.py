@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentv.model.evaluator import EvaluatorSpec, Score
-from agentv.model.execution import Verdicts
+from agentv.model.evaluator import EvaluatorSpec, Score, Verdicts
 from agentv.model.result import ErrorInfo, EvaluatorResult, Status, Verdict
 
 _DEFAULT = Verdicts()

@@ -12,9 +12,8 @@ from agentv.engine.calls.open_targets import CallOutcome, OpenTargets
 from agentv.engine.job.request import Question
 from agentv.engine.preflight import judges_of
 from agentv.model.case import EvalCase
-from agentv.model.evaluator import EvaluatorFailure
-from agentv.model.execution import Verdicts
-from agentv.model.judgement import Wanted
+from agentv.model.evaluator import EvaluatorFailure, Verdicts
+from agentv.model.job import Wanted
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Responder, Response
 from agentv.model.result import TokenUsage, sum_usage

@@ -13,9 +13,8 @@ import msgspec
 from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.scoring.grading import evaluator_result, failed_result, misses_gate
 from agentv.engine.scoring.judge_calls import JudgeCalls, Judging, ScoringContext
-from agentv.model.evaluator import Evaluator, EvaluatorFailure, EvaluatorSpec
-from agentv.model.execution import Verdicts
-from agentv.model.judgement import Judgement
+from agentv.model.evaluator import Evaluator, EvaluatorFailure, EvaluatorSpec, Verdicts
+from agentv.model.job import Judgement
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult
 from agentv.settings.evaluator_reader import evaluator_of

@@ -14,7 +14,7 @@ from rapidfuzz.distance.Indel import normalized_similarity
 from agentv.evaluators.base import Evaluator, Limit, Weight
 from agentv.evaluators.checks.reference import at_most, cut, missed, quoted
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.support.json_values import MISSING, same, steps_of, value_at
 
 _MONTHS = (

@@ -13,7 +13,7 @@ from jsonschema_rs import validator_for
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.checks.reference import cut, file_finder, missed, passed
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from agentv.evaluators.base import Count, Evaluator, Limit, Share
 from agentv.evaluators.checks.reference import at_most, cut
 from agentv.model.evaluator import EvaluatorFailure, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.model.message import tool_calls_in
 from agentv.model.result import TokenUsage
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from agentv.evaluators.base import Evaluator
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 
 Scalar = str | int | float | bool
 """What stands for a text: YAML gives `value: 42` as a number."""

@@ -24,7 +24,7 @@ from agentv.evaluators.checks.reference import (
     text_of,
 )
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.model.response import Response
 
 Method = Literal["ratio", "partial_ratio", "token_sort_ratio", "token_set_ratio", "embedding"]

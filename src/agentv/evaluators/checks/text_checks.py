@@ -23,7 +23,7 @@ from agentv.evaluators.checks.reference import (
     text_of,
 )
 from agentv.model.evaluator import EvaluatorFailure, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.support.json_values import same
 from agentv.support.patterns import SlowPattern, search
 

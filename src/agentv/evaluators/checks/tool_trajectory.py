@@ -11,7 +11,7 @@ import msgspec
 from agentv.evaluators.base import OTHER_TOOLS, Count, Evaluator, Limit
 from agentv.evaluators.checks.reference import at_most, cut, missed
 from agentv.model.evaluator import Needs, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.model.message import ToolCall, tool_calls_in
 from agentv.support.json_values import MISSING, same, value_at
 

@@ -28,7 +28,7 @@ from agentv.evaluators.code.program import (
 from agentv.evaluators.code.protocol import Setup, stamp_of
 from agentv.evaluators.code.static_checks import function_reference
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 
 
 class ProxyLimit(msgspec.Struct, frozen=True, kw_only=True):

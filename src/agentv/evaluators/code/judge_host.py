@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.settings.environment import Environment, judge_environment
 
 if TYPE_CHECKING:

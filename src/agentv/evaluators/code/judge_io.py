@@ -9,7 +9,7 @@ import msgspec
 
 from agentv.evaluators.checks.reference import as_sentences, as_share, missed, passed, quoted
 from agentv.model.evaluator import EvaluatorFailure, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 
 
 def payload(judgement: Judgement, config: dict[str, Any]) -> dict[str, Any]:

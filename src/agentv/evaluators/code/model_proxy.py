@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from agentv.model.evaluator import EvaluatorFailure
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Response
 

@@ -21,7 +21,7 @@ from agentv.evaluators.code.program import prefix, scratch_folder
 from agentv.evaluators.code.protocol import Setup, WorkerLimits, frame, framed
 from agentv.evaluators.code.worker_process import Connection, PendingJudgement, WorkerProcess, printed_tail
 from agentv.model.evaluator import EvaluatorFailure, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.model.message import PART_KINDS, Message
 from agentv.model.values import freeze
 from agentv.support.subprocesses import GRACE_S, certain, end_group, ending_of, when_ended

@@ -19,7 +19,7 @@ import msgspec
 from agentv.evaluators.base import Prompt, PromptProgram, is_template
 from agentv.evaluators.code.judge_io import payload, with_names_of_4x
 from agentv.model.evaluator import EvaluatorFailure, FileReference, FindFile
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 from agentv.model.message import Message
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean

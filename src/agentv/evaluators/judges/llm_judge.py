@@ -21,7 +21,7 @@ from agentv.evaluators.judges.judge_prompt import (
 from agentv.evaluators.judges.replies import Form, Unfit, ask_judges, majority, mean, spread
 from agentv.evaluators.judges.rubric import Rubric, Rubrics, rubric_complaints, rubric_items
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 
 SCHEMA: dict[str, Any] = {
     "title": "verdict",

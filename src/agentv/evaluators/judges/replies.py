@@ -22,7 +22,7 @@ import msgspec
 from agentv.evaluators.base import Judge
 from agentv.evaluators.judges.judge_prompt import repair_message
 from agentv.model.evaluator import EvaluatorFailure
-from agentv.model.judgement import Ask, Judgement, Wanted
+from agentv.model.job import Ask, Judgement, Wanted
 from agentv.model.message import Message
 from agentv.support.json_values import same
 

@@ -21,7 +21,7 @@ from agentv.evaluators.judges.judge_prompt import (
 )
 from agentv.evaluators.judges.replies import Form, Unfit, ask_judges, majority, mean, spread
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
-from agentv.model.judgement import Judgement
+from agentv.model.job import Judgement
 
 TOP_SCORE = 10
 LARGEST_WEIGHT = 1e100

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import UsageError
-from agentv.model.judgement import Wanted
+from agentv.model.job import Wanted
 from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.chat_completions import Dialect, chat_wire

@@ -1,23 +1,24 @@
-"""Compare two runs: join their cases, average trials, and compute differences with intervals and tests."""
+"""Compare runs: join their cases, average trials, and compute differences with intervals, tests and a ranking."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from agentv.comparison.comparison import Change, Comparison, Outcome, Pair, PartComparison, Side, UsageChange
+from agentv.comparison.comparison import Change, Comparison, Matrix, Outcome, Pair, PartComparison, Side, UsageChange
 from agentv.comparison.scores import Column, GroupedCases, RunScores, clusters_of
 from agentv.errors import AgentvError, UsageError
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.summary import reason_of
 from agentv.stats.intervals import MeanAccumulator
-from agentv.stats.means import Estimate, paired_difference
+from agentv.stats.means import Estimate, clustered_mean, paired_difference
 from agentv.stats.paired_comparison import Paired, compare_drawn, compare_paired
 from agentv.stats.power import holm, non_inferiority
+from agentv.stats.ranking import rank
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -317,3 +318,51 @@ def _nothing_in_common(before: RunScores, after: RunScores) -> UsageError:
 
     detail = f"{before.label} has {example(before)}, {after.label} has {example(after)}"
     return UsageError("The runs have no case in common", detail, "Cases are joined by dataset and id")
+
+
+Cell = TypeVar("Cell")
+
+
+def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
+    """Compare three runs or more. Raises UsageError when no case was scored by all."""
+    notes: list[str] = []
+    parts = name_parts(runs, notes)
+    sides = [GroupedCases(run, parts) for run in runs]
+    common = [name for name in sides[0].names if all(name in side.names for side in sides)]
+    columns = [side.means(side.run.scores)[[side.names[name] for name in common]] for side in sides]
+    scores = np.array(columns).T.reshape(len(common), len(runs))
+    there = ~np.isnan(scores).any(axis=1)
+    if not there.any():
+        raise _not_scored_by_all(runs)
+    rows = np.array([[side.names[name] for side in sides] for name in common], dtype=np.intp)[there]
+    scores, clusters = scores[there], clusters_of(sides, rows)
+    pairs = [(i, j) for i in range(len(runs)) for j in range(i + 1, len(runs))]
+    found = {(i, j): compare_paired(scores[:, i], scores[:, j], clusters, seed=seed) for i, j in pairs}
+    asked = {pair: paired.p_value for pair, paired in found.items() if paired.p_value is not None}
+    adjusted = dict(zip(asked, holm(list(asked.values())), strict=True))
+    means = tuple(clustered_mean(column, clusters, within=(0.0, 1.0)) for column in scores.T)
+    return Matrix(
+        sides=tuple(side_of(side, mean_of(column, clusters)) for side, column in zip(sides, scores.T, strict=True)),
+        n=len(scores),
+        clusters=means[0].clusters,
+        means=means,
+        differences=_square(found, len(runs)),
+        p_adjusted=_square(adjusted, len(runs)),
+        ranking=tuple(rank(scores, clusters, seed=seed)),
+        left_out=tuple(len(side.names) - len(scores) for side in sides),
+        notes=tuple(notes),
+    )
+
+
+def _not_scored_by_all(runs: Sequence[RunScores]) -> UsageError:
+    """The error when no case was scored by all; names a run that scored nothing at all."""
+    idle = [run for run in runs if not len(run.scores.cases)]
+    if not idle:
+        return UsageError("No case was scored by all runs", hint="Cases are joined by dataset and id")
+    errors = ", ".join(f"{name} {count:,}" for name, count in idle[0].error_classes.most_common())
+    why = f"{idle[0].errors:,} of its {idle[0].records:,} results are errors" + (f": {errors}" if errors else "")
+    return UsageError(f"{idle[0].label} scored no case", why, "Name the other runs without it")
+
+
+def _square(found: Mapping[tuple[int, int], Cell], size: int) -> tuple[tuple[Cell | None, ...], ...]:
+    return tuple(tuple(found.get((i, j)) for j in range(size)) for i in range(size))
