@@ -69,7 +69,8 @@ class RayExecutor:
 
     async def _watch(self, cluster: _Cluster) -> None:
         while True:
-            self._load = await cluster.hub.load.remote()
+            with suppress(cluster.ray.exceptions.RayError):  # only a display: workers notice when the hub is gone
+                self._load = await cluster.hub.load.remote()
             await asyncio.sleep(_LOAD_S)
 
 
@@ -139,7 +140,7 @@ class _Cluster:
         self._worker = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(RayWorker)
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # late: optional
 
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         hub = ray.remote(num_cpus=0, scheduling_strategy=here)(LimitHub)
         self.hub = hub.remote()
         self._actors: set[Any] = {self.hub}
