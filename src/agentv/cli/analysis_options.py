@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from agentv.cli.options import AT_LEAST_0, AT_LEAST_1, SHARE, Arguments, Real, argument, declare, flag, option
+from agentv.cli.options import AT_LEAST_0, AT_LEAST_1, PATH, SHARE, Arguments, Real, argument, declare, flag, option
 
 _FRACTION = Real(0, 1, min_open=True, max_open=True)
 
@@ -28,24 +28,18 @@ class CompareArguments(Arguments):
     )
 
     runs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RUN...", type=str)
-    threshold: float = option(
-        "--threshold", type=SHARE, default=0.1, show_default=True, help="Smaller changes of a case are ties."
-    )
-    margin: float | None = option(
-        "--margin", type=SHARE, metavar="M", help="Test whether B is worse than A by less than M."
-    )
+    threshold: float = option("--threshold", "Smaller changes of a case are ties.", SHARE, default=0.1)
+    margin: float | None = option("--margin M", "Test whether B is worse than A by less than M.", SHARE)
     fail_on: str | None = option(
         "--fail-on",
-        type=click.Choice(["regression", "worse", "any-loss", "inconclusive", "never"]),
-        help="Exit 1 when B is shown to be worse (regression, the default), has a lower mean (worse), lost a case "
+        "Exit 1 when B is shown to be worse (regression, the default), has a lower mean (worse), lost a case "
         "(any-loss), or is not shown to be better (inconclusive, the default with --margin).",
+        click.Choice(["regression", "worse", "any-loss", "inconclusive", "never"]),
     )
-    changes: int = option(
-        "--changes", type=AT_LEAST_0, default=5, show_default=True, help="Number of cases shown with answers."
-    )
-    seed: int = option("--seed", type=int, default=0, show_default=True, help="Random seed of the permutation test.")
-    as_json: bool = flag("--json", help="Print everything as JSON.")
-    as_markdown: bool = flag("--markdown", help="Print Markdown, for a pull request.")
+    changes: int = option("--changes", "Number of cases shown with answers.", AT_LEAST_0, default=5)
+    seed: int = option("--seed", "Random seed of the permutation test.", int, default=0)
+    as_json: bool = flag("--json", "Print everything as JSON.")
+    as_markdown: bool = flag("--markdown", "Print Markdown, for a pull request.")
 
 
 class PlanArguments(Arguments):
@@ -62,40 +56,31 @@ class PlanArguments(Arguments):
 
     runs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RUN...", type=str)
     differences: tuple[float, ...] = option(
-        "--difference", "-d", type=_FRACTION, multiple=True, metavar="X", help="Difference to detect; repeatable."
+        "--difference -d X", "Difference to detect; repeatable.", _FRACTION, multiple=True
     )
-    trials: tuple[int, ...] = option(
-        "--trials", type=AT_LEAST_1, multiple=True, metavar="N", help="Trials of each case; repeatable."
-    )
-    power: float = option(
-        "--power", type=_FRACTION, default=0.8, show_default=True, help="Chance to detect it, if it is there."
-    )
-    alpha: float = option(
-        "--alpha", type=_FRACTION, default=0.05, show_default=True, help="Chance to see one that is not there."
-    )
+    trials: tuple[int, ...] = option("--trials N", "Trials of each case; repeatable.", AT_LEAST_1, multiple=True)
+    power: float = option("--power", "Chance to detect it, if it is there.", _FRACTION, default=0.8)
+    alpha: float = option("--alpha", "Chance to see one that is not there.", _FRACTION, default=0.05)
     correlation: float = option(
         "--correlation",
-        type=Real(-1, 1),
+        "With one run: expected correlation of the scores of the same case in the next.",
+        Real(-1, 1),
         default=0.5,
-        show_default=True,
-        help="With one run: expected correlation of the scores of the same case in the next.",
     )
-    as_json: bool = flag("--json", help="Print it as JSON.")
+    as_json: bool = flag("--json", "Print it as JSON.")
 
 
 class RunFilters(Arguments):
     """Which runs of the project are wanted."""
 
-    folder: str | None = option(
-        "--in", metavar="DIR", type=click.Path(), help="Folder of the runs (default: .agentv/results)."
-    )
-    dataset: str | None = option("--dataset", metavar="GLOB", help="Runs of a dataset with this name.")
-    target: str | None = option("--target", metavar="GLOB", help="Runs of a target with this name.")
-    since: str | None = option("--since", metavar="DATE|AGE", help="Started since 2026-11-01, or within 36h, 30d, 8w.")
+    folder: str | None = option("--in DIR", "Folder of the runs (default: .agentv/results).", PATH)
+    dataset: str | None = option("--dataset GLOB", "Runs of a dataset with this name.")
+    target: str | None = option("--target GLOB", "Runs of a target with this name.")
+    since: str | None = option("--since DATE|AGE", "Started since 2026-11-01, or within 36h, 30d, 8w.")
     state: str | None = option(
         "--state",
-        type=click.Choice(["finished", "unfinished", "running", "foreign"]),
-        help="State of the run; foreign ones are AgentV's.",
+        "State of the run; foreign ones are AgentV's.",
+        click.Choice(["finished", "unfinished", "running", "foreign"]),
     )
 
 
@@ -117,8 +102,8 @@ class RunsArguments(RunFilters):
         "agentv runs prune --keep 20 --older-than 30d",
     )
 
-    limit: int = option("--limit", type=AT_LEAST_1, default=20, show_default=True, help="Maximum number of runs.")
-    as_json: bool = flag("--json", help="Print one JSON object per line.")
+    limit: int = option("--limit", "Maximum number of runs.", AT_LEAST_1, default=20)
+    as_json: bool = flag("--json", "Print one JSON object per line.")
 
 
 class TrendArguments(RunFilters):
@@ -131,7 +116,7 @@ class TrendArguments(RunFilters):
     action = "agentv.cli.commands.runs:print_trend"
     examples = ("agentv runs trend", "agentv runs trend --dataset support --json")
 
-    as_json: bool = flag("--json", help="Print one JSON object per series.")
+    as_json: bool = flag("--json", "Print one JSON object per series.")
 
 
 class PruneArguments(RunFilters):
@@ -151,10 +136,10 @@ class PruneArguments(RunFilters):
         "agentv runs prune --keep 5 --state unfinished --yes",
     )
 
-    keep: int | None = option("--keep", type=AT_LEAST_0, metavar="N", help="Keep the newest N of those that match.")
-    older_than: str | None = option("--older-than", metavar="AGE", help="Only runs started longer ago: 36h, 30d, 8w.")
-    dry_run: bool = flag("--dry-run", help="Print what would be removed, and remove nothing.")
-    yes: bool = flag("--yes", "-y", help="Do not ask.")
+    keep: int | None = option("--keep N", "Keep the newest N of those that match.", AT_LEAST_0)
+    older_than: str | None = option("--older-than AGE", "Only runs started longer ago: 36h, 30d, 8w.")
+    dry_run: bool = flag("--dry-run", "Print what would be removed, and remove nothing.")
+    yes: bool = flag("--yes -y", "Do not ask.")
 
 
 class MergeArguments(Arguments):
@@ -172,7 +157,7 @@ class MergeArguments(Arguments):
     examples = ("agentv runs merge shard-1 shard-2 --out whole",)
 
     shards: tuple[str, ...] = argument(nargs=-1, required=True, metavar="SHARD...", type=str)
-    out: str = option("--out", metavar="DIR", required=True, type=click.Path(), help="Folder of the merged run.")
+    out: str = option("--out DIR", "Folder of the merged run.", PATH, required=True)
 
 
 compare_command = declare("compare", CompareArguments)

@@ -8,10 +8,11 @@ from agentv.cli.options import (
     AT_LEAST_0,
     AT_LEAST_1,
     FILE,
+    FOLDER,
+    PATH,
     POSITIVE,
+    SHARE,
     Arguments,
-    GateOptions,
-    JudgeOptions,
     ReadingOptions,
     Real,
     SelectionOptions,
@@ -23,16 +24,36 @@ from agentv.cli.options import (
 )
 
 
+class JudgeOptions(TargetsFileOption):
+    """The judge to use, and how its calls are made."""
+
+    judge: str | None = option("--judge NAME", "Target to judge with, instead of all others.")
+    workers: int | None = option("--workers N", "Maximum concurrent judge calls.", AT_LEAST_1)
+    timeout_s: float | None = option("--timeout SECONDS", "Time limit for one attempt of a judge.", POSITIVE)
+
+
+class GateOptions(Arguments):
+    """What a run must reach."""
+
+    threshold: float | None = option("--threshold X", "Fail if the mean of a target is below this.", SHARE)
+    min_pass_rate: float | None = option(
+        "--min-pass-rate P", "Fail if a smaller share of the scored jobs passes.", SHARE
+    )
+    max_errors: str | None = option(
+        "--max-errors N|N%", "Fail if more than N (or N%) of jobs error. Defaults to 0 when another gate is set."
+    )
+
+
 class RunArguments(GateOptions, SelectionOptions, ReadingOptions):
     """What every command that runs jobs takes."""
 
     paths: tuple[str, ...] = argument(nargs=-1)
     max_retries: int | None = option(
-        "--max-retries", type=AT_LEAST_0, metavar="N", help="Maximum retries after failures worth another attempt."
+        "--max-retries N", "Maximum retries after failures worth another attempt.", AT_LEAST_0
     )
-    resume: bool = flag("--resume", help="Resume the run in --out, or else the last unfinished one.")
-    verbose: bool = flag("--verbose", "-v", help="Print a line for each job as it ends, and what targets log.")
-    why: bool = flag("--why", help="Say for each job why it runs or is carried over.")
+    resume: bool = flag("--resume", "Resume the run in --out, or else the last unfinished one.")
+    verbose: bool = flag("--verbose -v", "Print a line for each job as it ends, and what targets log.")
+    why: bool = flag("--why", "Say for each job why it runs or is carried over.")
 
 
 class CallOptions(Arguments):
@@ -40,46 +61,35 @@ class CallOptions(Arguments):
 
     only: str | None = option(
         "--only",
-        type=click.Choice(["failed", "borderline", "errors"]),
-        help="Run only cases that failed, were borderline or errored in the run given by --from.",
+        "Run only cases that failed, were borderline or errored in the run given by --from.",
+        click.Choice(["failed", "borderline", "errors"]),
     )
-    only_from: str | None = option(
-        "--from", metavar="RUN", type=click.Path(), help="Earlier run that --only refers to."
-    )
-    cache: bool = flag("--cache", help="Reuse answers that a model gave before; see .agentv/cache.")
-    record: str | None = option("--record", metavar="FILE", type=FILE, help="Append every answer to this recording.")
+    only_from: str | None = option("--from RUN", "Earlier run that --only refers to.", PATH)
+    cache: bool = flag("--cache", "Reuse answers that a model gave before; see .agentv/cache.")
+    record: str | None = option("--record FILE", "Append every answer to this recording.", FILE)
     replay: str | None = option(
-        "--replay",
-        metavar="FILE|RUN",
-        type=click.Path(),
-        help="Answer every call from a recording or an earlier run; nothing is called.",
+        "--replay FILE|RUN", "Answer every call from a recording or an earlier run; nothing is called.", PATH
     )
     dump_prompts: str | None = option(
-        "--dump-prompts",
-        metavar="[DIR]",
+        "--dump-prompts [DIR]",
+        "Write what each job sends to a file, in the run folder or in DIR.",
         is_flag=False,
         flag_value="",
-        help="Write what each job sends to a file, in the run folder or in DIR.",
     )
     dump_traces: str | None = option(
-        "--dump-traces",
-        metavar="[DIR]",
+        "--dump-traces [DIR]",
+        "Write the whole exchange of each job to a file, in the run folder or in DIR.",
         is_flag=False,
         flag_value="",
-        help="Write the whole exchange of each job to a file, in the run folder or in DIR.",
     )
-    include_trace: bool = flag("--include-trace", help="Always store the full message list in each record.")
+    include_trace: bool = flag("--include-trace", "Always store the full message list in each record.")
     executor: str | None = option(
-        "--executor",
-        metavar="NAME",
-        help="Where jobs run: local (this process, the default), process (all cores) or ray (a cluster).",
+        "--executor NAME", "Where jobs run: local (this process, the default), process (all cores) or ray (a cluster)."
     )
     processes: int | None = option(
-        "--processes", type=AT_LEAST_1, metavar="N", help="Number of worker processes (default: one for each core)."
+        "--processes N", "Number of worker processes (default: one for each core).", AT_LEAST_1
     )
-    ray_address: str | None = option(
-        "--ray-address", metavar="ADDRESS", help="Ray cluster to run on (default: a Ray on this machine)."
-    )
+    ray_address: str | None = option("--ray-address ADDRESS", "Ray cluster to run on (default: a Ray on this machine).")
 
 
 class EvalArguments(CallOptions, RunArguments, TargetsFileOption):
@@ -100,49 +110,31 @@ class EvalArguments(CallOptions, RunArguments, TargetsFileOption):
     )
 
     targets: tuple[str, ...] = option(
-        "--target",
-        "-t",
+        "--target -t NAME",
+        "Target to evaluate. Repeat to evaluate several.",
         multiple=True,
-        metavar="NAME",
         callback=lambda _context, _param, names: tuple(dict.fromkeys(names)),
-        help="Target to evaluate. Repeat to evaluate several.",
     )
-    judge: str | None = option(
-        "--judge", metavar="NAME", help="Target to judge with, instead of those that files name."
-    )
-    workers: int | None = option(
-        "--workers", type=AT_LEAST_1, metavar="N", help="Maximum concurrent calls (default: adaptive)."
-    )
-    trials: int | None = option("--trials", type=AT_LEAST_1, metavar="N", help="Number of times each case is run.")
-    timeout_s: float | None = option(
-        "--timeout", type=POSITIVE, metavar="SECONDS", help="Time limit for one attempt of a call."
-    )
+    judge: str | None = option("--judge NAME", "Target to judge with, instead of those that files name.")
+    workers: int | None = option("--workers N", "Maximum concurrent calls (default: adaptive).", AT_LEAST_1)
+    trials: int | None = option("--trials N", "Number of times each case is run.", AT_LEAST_1)
+    timeout_s: float | None = option("--timeout SECONDS", "Time limit for one attempt of a call.", POSITIVE)
     out: str | None = option(
-        "--out",
-        metavar="DIR|FILE",
-        type=click.Path(),
-        help="The run folder, or a .jsonl or .yaml file to also write the records to.",
+        "--out DIR|FILE", "The run folder, or a .jsonl or .yaml file to also write the records to.", PATH
     )
     file_format: str | None = option(
-        "--format", type=click.Choice(["jsonl", "yaml"]), help="Format of the file given by --out, whatever its name."
+        "--format", "Format of the file given by --out, whatever its name.", click.Choice(["jsonl", "yaml"])
     )
-    retry_errors: str | None = option(
-        "--retry-errors", metavar="RUN", type=click.Path(), help="New run of the jobs that errored in RUN."
-    )
-    changed_since: str | None = option(
-        "--changed-since", metavar="RUN", type=click.Path(), help="New run of the jobs that changed since RUN."
-    )
-    budget_usd: float | None = option(
-        "--budget-usd", type=POSITIVE, metavar="USD", help="Start no new job once this much is spent."
-    )
+    retry_errors: str | None = option("--retry-errors RUN", "New run of the jobs that errored in RUN.", PATH)
+    changed_since: str | None = option("--changed-since RUN", "New run of the jobs that changed since RUN.", PATH)
+    budget_usd: float | None = option("--budget-usd USD", "Start no new job once this much is spent.", POSITIVE)
     stop_when: str | None = option(
-        "--stop-when",
-        metavar="X|pass-rate=X|RUN",
-        help="Stop once it is known on which side of a mean or pass rate a target is, or whether it beats a run.",
+        "--stop-when X|pass-rate=X|RUN",
+        "Stop once it is known on which side of a mean or pass rate a target is, or whether it beats a run.",
     )
-    fail_fast: bool = flag("--fail-fast", help="Stop at the first failure or error.")
-    dry_run: bool = flag("--dry-run", help="Check and render everything, call nothing, print the plan.")
-    as_json: bool = flag("--json", help="Print the summary as JSON on stdout.")
+    fail_fast: bool = flag("--fail-fast", "Stop at the first failure or error.")
+    dry_run: bool = flag("--dry-run", "Check and render everything, call nothing, print the plan.")
+    as_json: bool = flag("--json", "Print the summary as JSON on stdout.")
 
 
 class RescoreArguments(RunArguments, JudgeOptions):
@@ -167,20 +159,16 @@ class RescoreArguments(RunArguments, JudgeOptions):
     run: str | None = argument(required=False)
     paths: tuple[str, ...] = argument(nargs=-1)
     evaluators: tuple[str, ...] = option(
-        "--evaluator",
-        "-e",
+        "--evaluator -e TYPE|OBJECT|FILE",
+        "Score with this instead of the cases' own evaluators; repeatable.",
         multiple=True,
-        metavar="TYPE|OBJECT|FILE",
-        help="Score with this instead of the cases' own evaluators; repeatable.",
     )
-    every_evaluator: bool = flag("--all", help="Run every evaluator, not only those that changed.")
-    stored_cases: bool = flag("--stored-cases", help="Take the cases from the run's folder, not from its datasets.")
-    cache: bool = flag("--cache", help="Reuse replies that a judge gave before.")
-    budget_usd: float | None = option(
-        "--budget-usd", type=POSITIVE, metavar="USD", help="Call no judge once judges have cost this much."
-    )
-    out: str | None = option("--out", metavar="DIR", type=click.Path(file_okay=False), help="Folder of the new run.")
-    as_json: bool = flag("--json", help="Print the summary and the difference as JSON on stdout.")
+    every_evaluator: bool = flag("--all", "Run every evaluator, not only those that changed.")
+    stored_cases: bool = flag("--stored-cases", "Take the cases from the run's folder, not from its datasets.")
+    cache: bool = flag("--cache", "Reuse replies that a judge gave before.")
+    budget_usd: float | None = option("--budget-usd USD", "Call no judge once judges have cost this much.", POSITIVE)
+    out: str | None = option("--out DIR", "Folder of the new run.", FOLDER)
+    as_json: bool = flag("--json", "Print the summary and the difference as JSON on stdout.")
 
 
 eval_command = declare("eval", EvalArguments)
@@ -205,9 +193,9 @@ class LabelledRun(Arguments):
     """A run and the labels that people gave its answers."""
 
     run: str = argument()
-    labels_file: str | None = option("--labels", metavar="FILE", type=FILE, help="Default: .agentv/labels.jsonl.")
+    labels_file: str | None = option("--labels FILE", "Default: .agentv/labels.jsonl.", FILE)
     evaluator: str | None = option(
-        "--evaluator", metavar="NAME", help="The judge: one evaluator of the run. Default: the overall verdict."
+        "--evaluator NAME", "The judge: one evaluator of the run. Default: the overall verdict."
     )
 
 
@@ -230,10 +218,10 @@ class LabelArguments(LabelledRun):
 
     run: str = argument()
     paths: tuple[str, ...] = argument(nargs=-1)
-    count: int = option("--count", type=AT_LEAST_1, default=50, show_default=True, help="Maximum number of answers.")
-    seed: int = option("--seed", type=int, default=0, show_default=True, help="Random seed for choice and order.")
-    labeller: str = option("--labeller", metavar="NAME", default="", help="Name of the person, where several label.")
-    suggested: bool = flag("--suggested", help="Show the answers that `calibrate` suggests to label next.")
+    count: int = option("--count", "Maximum number of answers.", AT_LEAST_1, default=50)
+    seed: int = option("--seed", "Random seed for choice and order.", int, default=0)
+    labeller: str = option("--labeller NAME", "Name of the person, where several label.", default="")
+    suggested: bool = flag("--suggested", "Show the answers that `calibrate` suggests to label next.")
 
 
 class CalibrateArguments(LabelledRun):
@@ -254,14 +242,12 @@ class CalibrateArguments(LabelledRun):
         "agentv judge calibrate RUN --min-kappa 0.6",
     )
 
-    target: str | None = option("--target", metavar="NAME", help="Only the answers of this target.")
-    count: int = option(
-        "--next", type=AT_LEAST_0, default=20, show_default=True, help="Number of answers to suggest for labelling."
-    )
+    target: str | None = option("--target NAME", "Only the answers of this target.")
+    count: int = option("--next", "Number of answers to suggest for labelling.", AT_LEAST_0, default=20)
     min_kappa: float | None = option(
-        "--min-kappa", type=Real(-1, 1), metavar="K", help="Fail if the low end of kappa's interval is below K."
+        "--min-kappa K", "Fail if the low end of kappa's interval is below K.", Real(-1, 1)
     )
-    as_json: bool = flag("--json", help="Print the figures as JSON on stdout.")
+    as_json: bool = flag("--json", "Print the figures as JSON on stdout.")
 
 
 class ProbeArguments(SelectionOptions, ReadingOptions, JudgeOptions):
@@ -285,22 +271,12 @@ class ProbeArguments(SelectionOptions, ReadingOptions, JudgeOptions):
 
     paths: tuple[str, ...] = argument(nargs=-1, required=True)
     evaluators: tuple[str, ...] = option(
-        "--evaluator",
-        "-e",
-        multiple=True,
-        metavar="TYPE|OBJECT|FILE",
-        help="Probe this instead of the cases' own evaluators; repeatable.",
+        "--evaluator -e TYPE|OBJECT|FILE", "Probe this instead of the cases' own evaluators; repeatable.", multiple=True
     )
-    kinds: tuple[str, ...] = option(
-        "--probe", multiple=True, metavar="KIND", help="Only this kind of answer; repeatable."
-    )
-    max_fooled: str = option(
-        "--max-fooled", metavar="N|N%", default="0", show_default=True, help="Fail if more are misjudged."
-    )
-    out: str | None = option(
-        "--out", metavar="DIR", type=click.Path(file_okay=False), help="Keep the run of all probes."
-    )
-    as_json: bool = flag("--json", help="Print the figures as JSON on stdout.")
+    kinds: tuple[str, ...] = option("--probe KIND", "Only this kind of answer; repeatable.", multiple=True)
+    max_fooled: str = option("--max-fooled N|N%", "Fail if more are misjudged.", default="0")
+    out: str | None = option("--out DIR", "Keep the run of all probes.", FOLDER)
+    as_json: bool = flag("--json", "Print the figures as JSON on stdout.")
 
 
 judge_command = declare(

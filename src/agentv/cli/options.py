@@ -58,30 +58,39 @@ AT_LEAST_0 = Whole(min=0)
 AT_LEAST_1 = Whole(min=1)
 POSITIVE = Real(min=0, min_open=True)
 SHARE = Real(0, 1)
+PATH = click.Path()
 FILE = click.Path(dir_okay=False)
+FOLDER = click.Path(file_okay=False)
 
 
 class _Declared(NamedTuple):
     """A click parameter that has no name yet: it gets that of its field."""
 
     kind: type[click.Parameter]
-    names: tuple[str, ...]
+    names: list[str]
     settings: dict[str, Any]
 
 
 def argument(**settings: Any) -> Any:
     """Declare a positional argument."""
-    return _Declared(click.Argument, (), {"type": click.Path(), **settings})
+    return _Declared(click.Argument, [], {"type": click.Path(), **settings})
 
 
-def option(*names: str, **settings: Any) -> Any:
-    """Declare an option."""
-    return _Declared(click.Option, names, settings)
+def option(spec: str, shown: str, type: Any = None, **settings: Any) -> Any:
+    """Declare an option. `spec` is how it is written, such as "--filter -f FILTER"; `shown` is its help."""
+    names = [word for word in spec.split() if word.startswith("-")]
+    metavar = " ".join(word for word in spec.split() if word not in names) or None
+    shows_default = settings.get("default", "") != ""
+    return _Declared(
+        click.Option,
+        names,
+        {"metavar": metavar, "show_default": shows_default, "help": shown, "type": type, **settings},
+    )
 
 
-def flag(*names: str, **settings: Any) -> Any:
+def flag(spec: str, shown: str) -> Any:
     """Declare an option without a value."""
-    return _Declared(click.Option, names, {"is_flag": True, **settings})
+    return option(spec, shown, is_flag=True)
 
 
 class Arguments:
@@ -145,35 +154,23 @@ def options_of(kind: type[Options], args: Arguments, **further: Any) -> Options:
 class TargetsFileOption(Arguments):
     """The targets file to use."""
 
-    targets_file: str | None = option("--targets", metavar="FILE", type=click.Path(), help="Targets file to read.")
-
-
-class JudgeOptions(TargetsFileOption):
-    """The judge to use, and how its calls are made."""
-
-    judge: str | None = option("--judge", metavar="NAME", help="Target to judge with, instead of all others.")
-    workers: int | None = option("--workers", type=AT_LEAST_1, metavar="N", help="Maximum concurrent judge calls.")
-    timeout_s: float | None = option(
-        "--timeout", type=POSITIVE, metavar="SECONDS", help="Time limit for one attempt of a judge."
-    )
+    targets_file: str | None = option("--targets FILE", "Targets file to read.", PATH)
 
 
 class SelectionOptions(Arguments):
     """Which cases are wanted."""
 
     given_filters: tuple[str, ...] = option(
-        "--filter", "-f", multiple=True, metavar="FILTER", help="An id glob, tag=x or metadata.k=v; all must match."
+        "--filter -f FILTER", "An id glob, tag=x or metadata.k=v; all must match.", multiple=True
     )
-    tags: tuple[str, ...] = option("--tag", multiple=True, metavar="TAG", help="The same as --filter tag=TAG.")
-    cases: tuple[str, ...] = option("--case", multiple=True, metavar="ID", help="Only this case; repeatable.")
+    tags: tuple[str, ...] = option("--tag TAG", "The same as --filter tag=TAG.", multiple=True)
+    cases: tuple[str, ...] = option("--case ID", "Only this case; repeatable.", multiple=True)
     sample: int | float | None = option(
-        "--sample", type=parse_sample, metavar="N|SHARE", help="Random sample: a count or a share (10% or 0.1)."
+        "--sample N|SHARE", "Random sample: a count or a share (10% or 0.1).", parse_sample
     )
-    seed: int = option("--seed", type=int, default=0, show_default=True, help="Random seed for --sample.")
-    shard: tuple[int, int] | None = option(
-        "--shard", type=parse_shard, metavar="I/N", help="The I-th of N parts, by a hash of the id."
-    )
-    limit: int | None = option("--limit", type=AT_LEAST_1, metavar="N", help="Maximum number of cases.")
+    seed: int = option("--seed", "Random seed for --sample.", int, default=0)
+    shard: tuple[int, int] | None = option("--shard I/N", "The I-th of N parts, by a hash of the id.", parse_shard)
+    limit: int | None = option("--limit N", "Maximum number of cases.", AT_LEAST_1)
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -184,15 +181,11 @@ class SelectionOptions(Arguments):
 class FileOptions(Arguments):
     """How dataset files are read."""
 
-    allow_outside_files: bool = flag("--allow-outside-files", help="Let datasets read files outside their project.")
+    allow_outside_files: bool = flag("--allow-outside-files", "Let datasets read files outside their project.")
     max_line_bytes: int = option(
-        "--max-line-bytes",
-        type=AT_LEAST_1,
-        default=MAX_LINE_BYTES,
-        show_default=True,
-        help="Longest JSONL line to accept.",
+        "--max-line-bytes", "Longest JSONL line to accept.", AT_LEAST_1, default=MAX_LINE_BYTES
     )
-    quiet: bool = flag("--quiet", "-q", help="Hide warnings and notes.")
+    quiet: bool = flag("--quiet -q", "Hide warnings and notes.")
 
 
 class ReadingOptions(FileOptions):
@@ -200,24 +193,7 @@ class ReadingOptions(FileOptions):
 
     on_error: str = option(
         "--on-error",
-        type=click.Choice(["stop", "skip"]),
+        "What to do about an invalid case: stop, or skip it with a warning.",
+        click.Choice(["stop", "skip"]),
         default="stop",
-        show_default=True,
-        help="What to do about an invalid case: stop, or skip it with a warning.",
-    )
-
-
-class GateOptions(Arguments):
-    """What a run must reach."""
-
-    threshold: float | None = option(
-        "--threshold", type=SHARE, metavar="X", help="Fail if the mean of a target is below this."
-    )
-    min_pass_rate: float | None = option(
-        "--min-pass-rate", type=SHARE, metavar="P", help="Fail if a smaller share of the scored jobs passes."
-    )
-    max_errors: str | None = option(
-        "--max-errors",
-        metavar="N|N%",
-        help="Fail if more than N (or N%) of jobs error. Defaults to 0 when another gate is set.",
     )

@@ -34,9 +34,9 @@ class CasesArguments(SelectionOptions, ReadingOptions):
     )
 
     paths: tuple[str, ...] = argument(nargs=-1, required=True)
-    resolve: bool = flag("--resolve", help="Include the contents of files in the output.")
-    count: bool = flag("--count", help="Print only the number of cases.")
-    as_json: bool = flag("--json", help="Print JSON Lines on a terminal too.")
+    resolve: bool = flag("--resolve", "Include the contents of files in the output.")
+    count: bool = flag("--count", "Print only the number of cases.")
+    as_json: bool = flag("--json", "Print JSON Lines on a terminal too.")
 
 
 class ValidateArguments(FileOptions):
@@ -46,16 +46,15 @@ class ValidateArguments(FileOptions):
     examples = ("agentv validate evals", "agentv validate . --strict", "agentv validate evals --format github")
 
     paths: tuple[str, ...] = argument(nargs=-1, required=True)
-    strict: bool = flag("--strict", help="Treat warnings as errors in the exit code.")
+    strict: bool = flag("--strict", "Treat warnings as errors in the exit code.")
     style: str = option(
         "--format",
-        type=click.Choice(["human", "json", "github"]),
+        "For people, for programs, or as annotations of a pull request.",
+        click.Choice(["human", "json", "github"]),
         default="human",
-        show_default=True,
-        help="For people, for programs, or as annotations of a pull request.",
     )
-    as_json: bool = flag("--json", help="The same as --format json.")
-    quiet: bool = flag("--quiet", "-q", help="Print findings only.")
+    as_json: bool = flag("--json", "The same as --format json.")
+    quiet: bool = flag("--quiet -q", "Print findings only.")
 
 
 class ConvertArguments(FileOptions):
@@ -71,7 +70,7 @@ class ConvertArguments(FileOptions):
 
     source: str = argument()
     target: str = argument(type=click.Path(dir_okay=False))
-    force: bool = flag("--force", help="Replace files that exist.")
+    force: bool = flag("--force", "Replace files that exist.")
 
 
 class SchemaArguments(Arguments):
@@ -91,11 +90,10 @@ class SchemaArguments(Arguments):
     name: str = argument(type=click.Choice(FORMATS))
 
 
-class TargetsOptions(Arguments):
+class TargetsOptions(TargetsFileOption):
     """Which targets, and how they are printed."""
 
-    targets_file: str | None = option("--targets", metavar="FILE", type=click.Path(), help="Targets file to read.")
-    as_json: bool = flag("--json", help="Print one JSON object per line.")
+    as_json: bool = flag("--json", "Print one JSON object per line.")
 
 
 class TargetsArguments(TargetsOptions):
@@ -137,7 +135,7 @@ class InitArguments(Arguments):
     examples = ("agentv init", "agentv init my-project")
 
     folder: str = argument(type=click.Path(file_okay=False), default=".")
-    force: bool = flag("--force", help="Replace existing files without asking.")
+    force: bool = flag("--force", "Replace existing files without asking.")
 
 
 class CompletionArguments(Arguments):
@@ -177,11 +175,11 @@ class GenerateArguments(Arguments):
 class ModelOptions(TargetsFileOption):
     """The model to generate with."""
 
-    target: str | None = option("--target", "-t", metavar="NAME", help="Target to generate with (default: `judge`).")
-    workers: int | None = option("--workers", type=AT_LEAST_1, metavar="N", help="Maximum concurrent calls.")
-    cache: bool = flag("--cache", help="Reuse answers that the model gave before.")
-    dry_run: bool = flag("--dry-run", help="Call nothing and write nothing; print what would be made.")
-    quiet: bool = flag("--quiet", "-q", help="Hide notes.")
+    target: str | None = option("--target -t NAME", "Target to generate with (default: `judge`).")
+    workers: int | None = option("--workers N", "Maximum concurrent calls.", AT_LEAST_1)
+    cache: bool = flag("--cache", "Reuse answers that the model gave before.")
+    dry_run: bool = flag("--dry-run", "Call nothing and write nothing; print what would be made.")
+    quiet: bool = flag("--quiet -q", "Hide notes.")
 
 
 class RubricsArguments(ModelOptions):
@@ -200,7 +198,7 @@ class RubricsArguments(ModelOptions):
     )
 
     file: str = argument()
-    cases: tuple[str, ...] = option("--case", multiple=True, metavar="ID", help="Only these cases; an id or a glob.")
+    cases: tuple[str, ...] = option("--case ID", "Only these cases; an id or a glob.", multiple=True)
 
 
 class EvalsArguments(ModelOptions):
@@ -219,13 +217,13 @@ class EvalsArguments(ModelOptions):
     )
 
     rows: str = argument(type=click.Path(exists=True, dir_okay=False))
-    out: str = option("--out", required=True, metavar="FILE", type=FILE, help="The .jsonl file to write.")
-    id_template: str | None = option("--id", metavar="TEMPLATE", help="Default: the row's own id, else row-1, row-2 …")
-    input_template: str | None = option("--input", metavar="TEMPLATE", help="The question, such as '{{ question }}'.")
-    outcome_template: str | None = option("--expected-outcome", metavar="TEMPLATE", help="What a good answer does.")
-    output_template: str | None = option("--expected-output", metavar="TEMPLATE", help="The reference answer.")
-    limit: int | None = option("--limit", type=AT_LEAST_1, metavar="N", help="Maximum number of rows.")
-    resume: bool = flag("--resume", help="Add to the file what is missing in it.")
+    out: str = option("--out FILE", "The .jsonl file to write.", FILE, required=True)
+    id_template: str | None = option("--id TEMPLATE", "Default: the row's own id, else row-1, row-2 …")
+    input_template: str | None = option("--input TEMPLATE", "The question, such as '{{ question }}'.")
+    outcome_template: str | None = option("--expected-outcome TEMPLATE", "What a good answer does.")
+    output_template: str | None = option("--expected-output TEMPLATE", "The reference answer.")
+    limit: int | None = option("--limit N", "Maximum number of rows.", AT_LEAST_1)
+    resume: bool = flag("--resume", "Add to the file what is missing in it.")
 
 
 generate_command = declare(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from agentv.cli.options import Arguments, argument, declare, flag, option
+from agentv.cli.options import PATH, Arguments, argument, declare, flag, option
 from agentv.errors import UsageError
 from agentv.registry import REPORTS
 from agentv.report.formats import report_format
@@ -29,12 +29,10 @@ class ReportArguments(Arguments):
 
     run: str = argument(metavar="RUN")
     files: tuple[str, ...] = argument(nargs=-1)
-    github: bool = flag("--github", help="Annotations at the cases' lines on stdout, and the summary of the step.")
-    out: str | None = option(
-        "--out", metavar="FILE|DIR", type=click.Path(), help="File to write, folder for several, or - for stdout."
-    )
-    as_json: bool = flag("--json", help="Print the figures as JSON.")
-    quiet: bool = flag("--quiet", "-q", help="Do not print which files were written.")
+    github: bool = flag("--github", "Annotations at the cases' lines on stdout, and the summary of the step.")
+    out: str | None = option("--out FILE|DIR", "File to write, folder for several, or - for stdout.", PATH)
+    as_json: bool = flag("--json", "Print the figures as JSON.")
+    quiet: bool = flag("--quiet -q", "Do not print which files were written.")
 
 
 def _format_flags() -> Iterator[click.Option]:

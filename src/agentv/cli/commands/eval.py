@@ -11,8 +11,8 @@ import click
 
 from agentv.cli import output
 from agentv.cli.display import observer_of
-from agentv.cli.evaluation_options import EvalArguments
-from agentv.cli.options import GateOptions, options_of
+from agentv.cli.evaluation_options import EvalArguments, GateOptions
+from agentv.cli.options import options_of
 from agentv.engine.job.artifacts import check_job_folder
 from agentv.engine.prepare import prepare
 from agentv.engine.resume import folder_of, options_of_earlier, resumed
