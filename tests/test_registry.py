@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from agentv.evaluators.base import RESERVED, Evaluator
-from agentv.registry import ELSEWHERE, EVALUATORS, TARGETS
+from agentv.registry import EVALUATORS, TARGETS
 from agentv.targets.target import Target
 
 ROWS = [(EVALUATORS, name, Evaluator) for name in EVALUATORS.names()] + [
@@ -88,7 +88,7 @@ def test_a_kind_that_is_like_none_is_answered_with_all_of_them(registry):
     assert registry.suggestion("xyzzy").endswith(", ".join(registry.names()))
 
 
-@pytest.mark.parametrize("type_", ELSEWHERE)
+@pytest.mark.parametrize("type_", EVALUATORS.elsewhere)
 def test_a_type_of_another_tool_is_told_what_to_use(type_):
     assert EVALUATORS.canonical(type_) is None
     for written in (type_, type_.replace("-", "_")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from agentv.evaluators.base import OTHER_TOOLS, RESERVED, Evaluator
-from agentv.registry import ELSEWHERE, EVALUATORS
+from agentv.registry import EVALUATORS
 from writing.markup import (
     DOCS,
     NOT_YET,
@@ -41,7 +41,7 @@ def index() -> Lines:
         yield f"| [{name}](evaluators/{name}.md) | {others} | {cell(summary)} |"
     yield from ("", "## Types of other tools", "")
     yield "Known from AgentV 4.x, 5.x and promptfoo, and refused with what to use instead:"
-    yield from ("", *reasons(ELSEWHERE, "type"))
+    yield from ("", *reasons(EVALUATORS.elsewhere, "type"))
     yield from ("", "## Refused keys", "", "Known from other tools, and refused unless a type lists the key:")
     yield from ("", *reasons(OTHER_TOOLS))
 

@@ -75,9 +75,6 @@ class PlacedError(AgentvError):
         self.column = place.get("column")
         self.field = place.get("field")
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
-
 
 class DatasetError(PlacedError):
     """Something wrong in a dataset."""
@@ -122,9 +119,3 @@ class MissingSidecarWarning(DatasetWarning):
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
-
-
-def _rebuild(kind: type[PlacedError], args: tuple[str, str, str], state: dict[str, object]) -> PlacedError:
-    error = kind(*args)
-    error.__dict__.update(state)
-    return error

@@ -15,21 +15,16 @@ from agentv.settings.diagnostics import did_you_mean
 
 
 class Registry:
-    """The kinds of one seam. A kind is one row here and one module; other spellings lead to the same row."""
+    """The kinds of one seam. A kind is one row here and one module: "module:attribute", then its other names."""
 
     def __init__(
-        self,
-        group: str,
-        rows: Mapping[str, str],
-        aliases: Mapping[str, str],
-        noun: str = "types",
-        elsewhere: Mapping[str, str] | None = None,
+        self, group: str, noun: str, rows: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
     ) -> None:
         self._group = group
-        self._rows = rows
-        self._aliases = aliases
         self._noun = noun
-        self._elsewhere = elsewhere or {}
+        self._rows = rows
+        self._aliases = {alias: name for name, row in rows.items() for alias in row.split()[1:]}
+        self.elsewhere = {name: hint for names, hint in (elsewhere or {}).items() for name in names.split()}
 
     def names(self) -> list[str]:
         """The built-in kinds, in the order of the table."""
@@ -51,13 +46,13 @@ class Registry:
                 return spelling
             if spelling in self._aliases:
                 return self._aliases[spelling]
-        return name if _is_path(name) or name in self._plugins() else None
+        return name if ".py:" in name or name in self._plugins() else None
 
     def find(self, name: str) -> Any:
         """The class behind a kind. Raises KeyError for an unknown one; a `file.py:Class` is not imported here."""
         row = self._rows.get(name)
         if row is not None:
-            module, _, attribute = row.partition(":")
+            module, _, attribute = row.split()[0].partition(":")
             return getattr(import_module(module), attribute)
         point = self._plugins()[name]
         try:
@@ -69,7 +64,7 @@ class Registry:
     def suggestion(self, name: str) -> str:
         """What another tool's kind is here, a did-you-mean for an unknown one, or the list of those that are known."""
         known = [*self._rows, *self._aliases, *self._plugins()]
-        instead = self._elsewhere.get(name.replace("_", "-"))
+        instead = self.elsewhere.get(name.replace("_", "-"))
         return instead or did_you_mean(name, known) or f"Known {self._noun}: {', '.join(self._rows)}"
 
     def _plugins(self) -> dict[str, Any]:
@@ -103,18 +98,13 @@ def _may_have_plugins(path: tuple[str, ...]) -> bool:
     return False
 
 
-def _is_path(name: str) -> bool:
-    return ".py:" in name
-
-
 FORMATS = Registry(
     "agentv.dataset_formats",
-    rows={
+    "dataset formats",
+    {
         "yaml": "agentv.datasets.formats.yaml_dataset:YAML",
         "jsonl": "agentv.datasets.formats.jsonl:JSONL",
     },
-    aliases={},
-    noun="dataset formats",
 )
 """Dataset formats, each an instance of `DatasetFormat`; the first that recognizes a file reads it."""
 
@@ -123,9 +113,7 @@ _JSON = "agentv.evaluators.checks.json_checks"
 _LIMITS = "agentv.evaluators.checks.limits"
 _JUDGE = "agentv.evaluators.judges.llm_judge"
 
-_FUNCTION = "Use `python` with a function of yours"
-_NEARNESS = "Use `similarity` or `levenshtein`, or `python` with a function of yours"
-ELSEWHERE = {
+_ELSEWHERE = {
     "assert-set": "Use `composite`, with `aggregator: {type: threshold, threshold: …}`",
     "javascript": "Use `code_judge` with a program, or `python` with a function",
     "webhook": "Use `code_judge` with a program that asks the address",
@@ -136,19 +124,16 @@ ELSEWHERE = {
     "trajectory:step-count": "Use `execution_metrics` with `max_tool_calls`",
     "trajectory:goal-success": "Use `llm_judge`",
     "tool-call-f1": "Use `tool_trajectory` with `mode: superset` or `subset`",
-    **dict.fromkeys(("skill-used", "skill-trigger"), "Use `tool_trajectory` with the tool that loads the skill"),
-    **dict.fromkeys(
-        ("similar:cosine", "similar:dot", "similar:euclidean"), "Use `similarity` with `method: embedding`"
-    ),
-    **dict.fromkeys(
-        ("is-valid-openai-tools-call", "is-valid-openai-function-call", "is-valid-function-call"),
-        "Use `tool_trajectory` for calls of tools, or `json_schema` for an answer that is JSON",
+    "skill-used skill-trigger": "Use `tool_trajectory` with the tool that loads the skill",
+    "similar:cosine similar:dot similar:euclidean": "Use `similarity` with `method: embedding`",
+    "is-valid-openai-tools-call is-valid-openai-function-call is-valid-function-call": (
+        "Use `tool_trajectory` for calls of tools, or `json_schema` for an answer that is JSON"
     ),
     "contains-json": "Use `is_json`, with `transform: {strip: [fences]}` or `transform: {regex: …}` on the entry",
-    **dict.fromkeys(("is-xml", "is-sql", "is-html", "contains-xml", "contains-sql", "contains-html"), _FUNCTION),
-    **dict.fromkeys(("bleu", "gleu", "rouge-n", "meteor"), _NEARNESS),
-    **dict.fromkeys(("g-eval", "moderation", "is-refusal"), "Use `llm_judge` with a `prompt`, or `rubric`"),
-    "classifier": _FUNCTION,
+    "is-xml is-sql is-html contains-xml contains-sql contains-html": "Use `python` with a function of yours",
+    "bleu gleu rouge-n meteor": "Use `similarity` or `levenshtein`, or `python` with a function of yours",
+    "g-eval moderation is-refusal": "Use `llm_judge` with a `prompt`, or `rubric`",
+    "classifier": "Use `python` with a function of yours",
     "word-count": "Use `regex`, or `python` with a function of yours",
     "select-best": "Compare two runs with `agentv compare`",
 }
@@ -156,14 +141,15 @@ ELSEWHERE = {
 
 EVALUATORS = Registry(
     "agentv.evaluators",
-    rows={
-        "llm_judge": f"{_JUDGE}:LlmJudge",
-        "factuality": f"{_JUDGE}:Factuality",
-        "faithfulness": f"{_JUDGE}:Faithfulness",
+    "types",
+    {
+        "llm_judge": f"{_JUDGE}:LlmJudge llm_grader",
+        "factuality": f"{_JUDGE}:Factuality model_graded_factuality",
+        "faithfulness": f"{_JUDGE}:Faithfulness context_faithfulness",
         "answer_relevance": f"{_JUDGE}:AnswerRelevance",
         "context_recall": f"{_JUDGE}:ContextRecall",
-        "rubric": "agentv.evaluators.judges.rubric:Rubric",
-        "code_judge": "agentv.evaluators.code.code_judge:CodeJudge",
+        "rubric": "agentv.evaluators.judges.rubric:Rubric rubrics llm_rubric model_graded_closedqa",
+        "code_judge": "agentv.evaluators.code.code_judge:CodeJudge code_grader script",
         "python": "agentv.evaluators.code.code_judge:PythonJudge",
         "composite": "agentv.evaluators.composite:Composite",
         "tool_trajectory": "agentv.evaluators.checks.tool_trajectory:ToolTrajectory",
@@ -185,43 +171,30 @@ EVALUATORS = Registry(
         "is_json": f"{_JSON}:IsJson",
         "json_schema": f"{_JSON}:JsonSchema",
         "levenshtein": "agentv.evaluators.checks.similarity:Levenshtein",
-        "similarity": "agentv.evaluators.checks.similarity:Similarity",
+        "similarity": "agentv.evaluators.checks.similarity:Similarity similar",
     },
-    aliases={
-        "llm_grader": "llm_judge",
-        "rubrics": "rubric",
-        "llm_rubric": "rubric",
-        "code_grader": "code_judge",
-        "script": "code_judge",
-        "similar": "similarity",
-        "context_faithfulness": "faithfulness",
-        "model_graded_factuality": "factuality",
-        "model_graded_closedqa": "rubric",
-    },
-    elsewhere=ELSEWHERE,
+    elsewhere=_ELSEWHERE,
 )
 
 EXECUTORS = Registry(
     "agentv.executors",
-    noun="executors",
-    rows={
+    "executors",
+    {
         "local": "agentv.executors.local:LocalExecutor",
         "process": "agentv.executors.process:ProcessExecutor",
         "ray": "agentv.executors.ray_cluster:RayExecutor",
     },
-    aliases={},
 )
 """Where jobs run."""
 
 RESULT_FORMATS = Registry(
     "agentv.result_formats",
-    rows={
+    "result formats",
+    {
         "jsonl": "agentv.runs.record:RecordLines",
         "agentv-jsonl": "agentv.runs.agentv_rows:AgentvLines",
         "agentv-yaml": "agentv.runs.agentv_rows:AgentvYaml",
     },
-    aliases={},
-    noun="result formats",
 )
 """Files that runs are read from: ours, and those of other tools."""
 
@@ -230,34 +203,30 @@ _PYDANTIC_AI = "agentv.targets.apis.pydantic_ai"
 
 TARGETS = Registry(
     "agentv.targets",
-    noun="providers",
-    rows={
+    "providers",
+    {
         "openai": "agentv.targets.apis.openai:OpenAI",
-        "azure": "agentv.targets.apis.openai:Azure",
+        "azure": "agentv.targets.apis.openai:Azure azure-openai",
         "anthropic": "agentv.targets.apis.anthropic:Anthropic",
-        "gemini": "agentv.targets.apis.gemini:Gemini",
-        "openrouter": _COMPATIBLE,
-        "groq": _COMPATIBLE,
-        "deepseek": _COMPATIBLE,
-        "mistral": _COMPATIBLE,
-        "together": _COMPATIBLE,
-        "fireworks": _COMPATIBLE,
-        "xai": _COMPATIBLE,
-        "github-models": _COMPATIBLE,
-        "ollama": _COMPATIBLE,
-        "vllm": _COMPATIBLE,
-        "lm-studio": _COMPATIBLE,
-        "llama-cpp": _COMPATIBLE,
+        "gemini": "agentv.targets.apis.gemini:Gemini google google-gemini",
+        **dict.fromkeys(("openrouter", "groq", "deepseek", "mistral"), _COMPATIBLE),
+        "together": f"{_COMPATIBLE} together-ai",
+        "fireworks": f"{_COMPATIBLE} fireworks-ai",
+        "xai": f"{_COMPATIBLE} grok",
+        "github-models": f"{_COMPATIBLE} github",
+        **dict.fromkeys(("ollama", "vllm"), _COMPATIBLE),
+        "lm-studio": f"{_COMPATIBLE} lmstudio",
+        "llama-cpp": f"{_COMPATIBLE} llama.cpp llamacpp",
         "bedrock": f"{_PYDANTIC_AI}:Bedrock",
         "cohere": f"{_PYDANTIC_AI}:Cohere",
-        "huggingface": f"{_PYDANTIC_AI}:HuggingFace",
+        "huggingface": f"{_PYDANTIC_AI}:HuggingFace hugging-face",
         "pydantic_ai": f"{_PYDANTIC_AI}:PydanticAi",
         "cli": "agentv.targets.cli:Cli",
-        "claude-code": "agentv.targets.agents.vendor_agents:ClaudeCode",
-        "codex": "agentv.targets.agents.vendor_agents:Codex",
-        "copilot-cli": "agentv.targets.agents.multi_model_agents:CopilotCli",
+        "claude-code": "agentv.targets.agents.vendor_agents:ClaudeCode claude claude-cli",
+        "codex": "agentv.targets.agents.vendor_agents:Codex codex-cli",
+        "copilot-cli": "agentv.targets.agents.multi_model_agents:CopilotCli copilot",
         "gemini-cli": "agentv.targets.agents.vendor_agents:GeminiCli",
-        "pi-coding-agent": "agentv.targets.agents.multi_model_agents:PiCodingAgent",
+        "pi-coding-agent": "agentv.targets.agents.multi_model_agents:PiCodingAgent pi pi-cli",
         "opencode": "agentv.targets.agents.multi_model_agents:OpenCode",
         "python": "agentv.targets.python:PythonTarget",
         "http": "agentv.targets.http:Http",
@@ -265,37 +234,17 @@ TARGETS = Registry(
         "mock": "agentv.targets.mock:Mock",
         "sentence-transformers": "agentv.targets.apis.sentence_transformers:SentenceTransformers",
     },
-    aliases={
-        "azure-openai": "azure",
-        "google": "gemini",
-        "together-ai": "together",
-        "fireworks-ai": "fireworks",
-        "grok": "xai",
-        "github": "github-models",
-        "lmstudio": "lm-studio",
-        "hugging-face": "huggingface",
-        "llama.cpp": "llama-cpp",
-        "llamacpp": "llama-cpp",
-        "google-gemini": "gemini",
-        "claude": "claude-code",
-        "claude-cli": "claude-code",
-        "codex-cli": "codex",
-        "copilot": "copilot-cli",
-        "pi": "pi-coding-agent",
-        "pi-cli": "pi-coding-agent",
-    },
 )
 
 REPORTS = Registry(
     "agentv.reports",
-    rows={
+    "report formats",
+    {
         "html": "agentv.report.html:HTML",
         "junit": "agentv.report.junit:JUNIT",
         "markdown": "agentv.report.markdown:MARKDOWN",
         "csv": "agentv.report.csv:CSV",
         "parquet": "agentv.report.parquet:PARQUET",
     },
-    aliases={},
-    noun="report formats",
 )
 """Report formats, each a `ReportFormat`."""
