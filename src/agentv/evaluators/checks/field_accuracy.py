@@ -25,12 +25,9 @@ _TOKEN = re.compile(r"YYYY|YY|MMMM|MMM|MM|M|DD|D|HH|H|hh|mm|ss|Z")
 _PARTS = {
     "YYYY": r"(?P<year>\d{4})",
     "YY": r"(?P<year>\d{2})",
-    "MMMM": r"(?P<name>[A-Za-z]{3,9})\.?",
-    "MMM": r"(?P<name>[A-Za-z]{3,9})\.?",
-    "MM": r"(?P<month>\d{1,2})",
-    "M": r"(?P<month>\d{1,2})",
-    "DD": r"(?P<day>\d{1,2})",
-    "D": r"(?P<day>\d{1,2})",
+    **dict.fromkeys(("MMMM", "MMM"), r"(?P<name>[A-Za-z]{3,9})\.?"),
+    **dict.fromkeys(("MM", "M"), r"(?P<month>\d{1,2})"),
+    **dict.fromkeys(("DD", "D"), r"(?P<day>\d{1,2})"),
     "Z": r"(?:Z|[+-]\d{2}:?\d{2})",
 }
 _TIME_PART = r"\d{1,2}"
@@ -48,17 +45,12 @@ def read_date(text: str, formats: tuple[str, ...] = ()) -> date | None:
     are always read. Without `formats`, 03/04/2025 is the month first, unless only the other way is a date.
     """
     text = text.strip()
-    for form in formats:
-        found = _in_form(text, form)
-        if found is not None:
-            return found
+    found = _in_forms(text, formats)
     iso = _ISO.fullmatch(text)
-    if iso:
-        return _date(iso)
-    if formats:
-        return None
-    numeric = (*_DAY_FIRST,) if _DOTTED.fullmatch(text) else (*_MONTH_FIRST, *_DAY_FIRST)
-    return next((found for form in (*_COMMON, *numeric) if (found := _in_form(text, form)) is not None), None)
+    if found is not None or iso or formats:
+        return found if found is not None or not iso else _date(iso)
+    numeric = _DAY_FIRST if _DOTTED.fullmatch(text) else (*_MONTH_FIRST, *_DAY_FIRST)
+    return _in_forms(text, (*_COMMON, *numeric))
 
 
 def is_date_format(form: str) -> bool:
@@ -67,9 +59,9 @@ def is_date_format(form: str) -> bool:
     return "year" in named and "day" in named and bool(named & {"month", "name"})
 
 
-def _in_form(text: str, form: str) -> date | None:
-    found = _pattern(form).fullmatch(text)
-    return _date(found) if found else None
+def _in_forms(text: str, forms: tuple[str, ...]) -> date | None:
+    found = (_date(match) for form in forms if (match := _pattern(form).fullmatch(text)))
+    return next((each for each in found if each is not None), None)
 
 
 @lru_cache(maxsize=256)
@@ -91,16 +83,13 @@ def _date(found: re.Match[str]) -> date | None:
     year, day = int(parts.get("year") or 0), int(parts.get("day") or 0)
     if len(parts.get("year") or "") == 2:
         year += 2000 if year < 70 else 1900
-    month = _month(parts["name"]) if parts.get("name") else int(parts.get("month") or 0)
+    month = int(parts.get("month") or 0)
+    if name := (parts.get("name") or "").lower():
+        month = next((number for number, known in enumerate(_MONTHS, 1) if known.startswith(name)), 0)
     try:
         return date(year, month, day)
     except ValueError:
         return None
-
-
-def _month(name: str) -> int:
-    """The number of a month by its English name or the first letters of it; 0 when it is none."""
-    return next((number for number, month in enumerate(_MONTHS, 1) if month.startswith(name.lower())), 0)
 
 
 _FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
@@ -241,14 +230,7 @@ def _outcome(rule: FieldRule, given: Any, wanted: Any) -> FieldScore | None:
         return 1.0, f"{rule.path}: nothing expected"
     if given is MISSING:
         return (0.0, f"{rule.path}: not there, {quoted(wanted)} expected") if rule.required else None
-    if rule.match == "numeric_tolerance":
-        score, note = _numeric(rule, given, wanted)
-    elif rule.match == "date":
-        score, note = _dated(rule, given, wanted)
-    elif rule.match == "fuzzy":
-        score, note = _fuzzy(rule, given, wanted)
-    else:
-        score, note = float(same(given, wanted)), ""
+    score, note = _MATCHES[rule.match](rule, given, wanted)
     if score == 1.0 and not note:
         return score, f"{rule.path}: {quoted(given)}"
     return score, f"{rule.path}: {quoted(given)}, {quoted(wanted)} expected{note}"
@@ -299,6 +281,13 @@ def _fuzzy(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
     if rule.tolerance:
         return float(round(share, 12) >= round(1 - rule.tolerance, 12)), note
     return share, note
+
+
+def _exact(_: FieldRule, given: Any, wanted: Any) -> FieldScore:
+    return float(same(given, wanted)), ""
+
+
+_MATCHES = {"exact": _exact, "numeric_tolerance": _numeric, "date": _dated, "fuzzy": _fuzzy}
 
 
 def _plain(value: Any) -> str:

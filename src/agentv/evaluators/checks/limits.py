@@ -99,8 +99,7 @@ class ExecutionLimits(_Limits, frozen=True, kw_only=True):
     def score(self, judgement: Judgement) -> Score:
         """The share of limits that are kept."""
         checks = list(self._checks(judgement))
-        kept = sum(holds for holds, _ in checks)
-        return _with_sentences(kept / len(checks), checks)
+        return _with_sentences(sum(holds for holds, _ in checks) / len(checks), checks)
 
     def complaints(self) -> list[str]:
         """No limit at all."""
@@ -182,8 +181,7 @@ def _all_kept(checks: list[LimitCheck]) -> Score:
 
 
 def _with_sentences(score: float, checks: list[LimitCheck]) -> Score:
-    hits = tuple(cut(sentence) for holds, sentence in checks if holds)
-    misses = tuple(cut(sentence) for holds, sentence in checks if not holds)
+    hits, misses = (tuple(cut(text) for holds, text in checks if holds is kind) for kind in (True, False))
     return Score(score, hits, misses)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -29,22 +31,20 @@ from agentv.support.patterns import SlowPattern, search
 
 
 class _TextCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """A check that holds or does not; `says` is the sentence for when it does, `denies` for when it does not."""
+    """A check that holds or does not; `says` is the sentence for when it does, `denies` for when it does not.
+
+    `folds` takes upper and lower case for the same.
+    """
 
     says: ClassVar[str]
     denies: ClassVar[str]
+    folds: ClassVar[bool] = False
 
     value: Scalar | None = None
 
     def score(self, judgement: Judgement) -> Score:
         """1 when it holds, else 0."""
-        fixed = self._fixed
-        if fixed is None:
-            text = reference_text(judgement)
-            if not text:
-                raise EvaluatorFailure(f"The text to look for {BLANK}")
-            return self._outcome(self._holds(judgement.candidate_answer, self._folded(text)), text)
-        text, hit, miss = fixed
+        text, hit, miss = self._fixed or self._outcomes(reference_text(judgement))
         return hit if self._holds(judgement.candidate_answer, text) else miss
 
     def complaints(self) -> list[str]:
@@ -53,27 +53,24 @@ class _TextCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _fixed(self) -> tuple[str, Score, Score] | None:
-        """The text to look for and both outcomes, made once; None when each case brings its own."""
-        if self.value is None:
-            return None
-        text = text_of(self.value)
-        return self._folded(text), self._outcome(True, text), self._outcome(False, text)
+        """The text of the settings with its outcomes, made once; None when each case brings its own."""
+        return None if self.value is None else self._outcomes(text_of(self.value))
 
-    def _outcome(self, holds: bool, text: str) -> Score:
-        return passed(f"{self.says} {quoted(text)}") if holds else missed(f"{self.denies} {quoted(text)}")
+    def _outcomes(self, text: str) -> tuple[str, Score, Score]:
+        """The text to look for, and the score for either outcome."""
+        if not text:
+            raise EvaluatorFailure(f"The text to look for {BLANK}")
+        sought = text.casefold() if self.folds else text
+        return sought, passed(f"{self.says} {quoted(text)}"), missed(f"{self.denies} {quoted(text)}")
 
-    @staticmethod
-    def _folded(text: str) -> str:
-        return text
-
-    @staticmethod
-    def _holds(answer: str, text: str) -> bool:
-        raise NotImplementedError
+    def _holds(self, answer: str, text: str) -> bool:
+        return text in (answer.casefold() if self.folds else answer)
 
 
 class _ListCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """A check for several texts."""
+    """A check for several texts; `folds` takes upper and lower case for the same."""
 
+    folds: ClassVar[bool] = False
     aliases: ClassVar[dict[str, str]] = {"values": "value"}
     hints: ClassVar[dict[str, str]] = {"value": "Write a list: `value: [one, other]`"}
 
@@ -87,13 +84,14 @@ class _ListCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
     def _given(self) -> list[str] | None:
         return None if self.value is None else [text_of(item) for item in self.value]
 
-    def _texts(self, judgement: Judgement) -> list[str]:
-        texts = self._given
-        if texts is None:
-            texts = reference_texts(judgement)
+    def _found(self, judgement: Judgement) -> list[tuple[str, bool]]:
+        """Each text, and whether the answer contains it."""
+        texts = reference_texts(judgement) if self._given is None else self._given
         if not texts or not all(texts):
             raise EvaluatorFailure(f"A text to look for {BLANK}")
-        return texts
+        fold: Callable[[str], str] = str.casefold if self.folds else str
+        answer = fold(judgement.candidate_answer)
+        return [(text, fold(text) in answer) for text in texts]
 
 
 class Contains(_TextCheck, frozen=True, kw_only=True, dict=True):
@@ -102,24 +100,13 @@ class Contains(_TextCheck, frozen=True, kw_only=True, dict=True):
     says: ClassVar[str] = "contains"
     denies: ClassVar[str] = "does not contain"
 
-    @staticmethod
-    def _holds(answer: str, text: str) -> bool:
-        return text in answer
-
 
 class IContains(_TextCheck, frozen=True, kw_only=True, dict=True):
     """The text occurs in the answer, in upper or lower case."""
 
     says: ClassVar[str] = "contains, in upper or lower case,"
     denies: ClassVar[str] = "does not contain, in upper or lower case,"
-
-    @staticmethod
-    def _folded(text: str) -> str:
-        return text.casefold()
-
-    @staticmethod
-    def _holds(answer: str, text: str) -> bool:
-        return text in answer.casefold()
+    folds: ClassVar[bool] = True
 
 
 class StartsWith(_TextCheck, frozen=True, kw_only=True, dict=True):
@@ -128,8 +115,7 @@ class StartsWith(_TextCheck, frozen=True, kw_only=True, dict=True):
     says: ClassVar[str] = "begins with"
     denies: ClassVar[str] = "does not begin with"
 
-    @staticmethod
-    def _holds(answer: str, text: str) -> bool:
+    def _holds(self, answer: str, text: str) -> bool:
         return answer.lstrip().startswith(text)
 
 
@@ -139,8 +125,7 @@ class EndsWith(_TextCheck, frozen=True, kw_only=True, dict=True):
     says: ClassVar[str] = "ends with"
     denies: ClassVar[str] = "does not end with"
 
-    @staticmethod
-    def _holds(answer: str, text: str) -> bool:
+    def _holds(self, answer: str, text: str) -> bool:
         return answer.rstrip().endswith(text)
 
 
@@ -149,7 +134,11 @@ class ContainsAny(_ListCheck, frozen=True, kw_only=True, dict=True):
 
     def score(self, judgement: Judgement) -> Score:
         """1 when one is there, else 0."""
-        return _any_of(self._texts(judgement), judgement.candidate_answer)
+        found = self._found(judgement)
+        text = next((text for text, is_there in found if is_there), None)
+        if text is not None:
+            return passed(f"contains {quoted(text)}")
+        return missed(cut(f"contains none of {', '.join(quoted(text) for text, _ in found)}"))
 
 
 class ContainsAll(_ListCheck, frozen=True, kw_only=True, dict=True):
@@ -157,40 +146,22 @@ class ContainsAll(_ListCheck, frozen=True, kw_only=True, dict=True):
 
     def score(self, judgement: Judgement) -> Score:
         """1 when all are there, else 0."""
-        return _all_of(self._texts(judgement), judgement.candidate_answer)
+        found = self._found(judgement)
+        hits = tuple(f"contains {quoted(text)}" for text, is_there in found if is_there)
+        misses = tuple(f"does not contain {quoted(text)}" for text, is_there in found if not is_there)
+        return Score(0.0 if misses else 1.0, hits, misses)
 
 
-class IContainsAny(_ListCheck, frozen=True, kw_only=True, dict=True):
+class IContainsAny(ContainsAny, frozen=True, kw_only=True, dict=True):
     """One of the texts occurs in the answer, in upper or lower case."""
 
-    def score(self, judgement: Judgement) -> Score:
-        """1 when one is there, else 0."""
-        return _any_of(self._texts(judgement), judgement.candidate_answer.casefold(), fold=True)
+    folds: ClassVar[bool] = True
 
 
-class IContainsAll(_ListCheck, frozen=True, kw_only=True, dict=True):
+class IContainsAll(ContainsAll, frozen=True, kw_only=True, dict=True):
     """All of the texts occur in the answer, in upper or lower case."""
 
-    def score(self, judgement: Judgement) -> Score:
-        """1 when all are there, else 0."""
-        return _all_of(self._texts(judgement), judgement.candidate_answer.casefold(), fold=True)
-
-
-def _any_of(texts: list[str], answer: str, *, fold: bool = False) -> Score:
-    for text in texts:
-        if (text.casefold() if fold else text) in answer:
-            return passed(f"contains {quoted(text)}")
-    return missed(cut(f"contains none of {', '.join(map(quoted, texts))}"))
-
-
-def _all_of(texts: list[str], answer: str, *, fold: bool = False) -> Score:
-    hits, misses = [], []
-    for text in texts:
-        if (text.casefold() if fold else text) in answer:
-            hits.append(f"contains {quoted(text)}")
-        else:
-            misses.append(f"does not contain {quoted(text)}")
-    return Score(0.0 if misses else 1.0, tuple(hits), tuple(misses))
+    folds: ClassVar[bool] = True
 
 
 class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
@@ -202,21 +173,14 @@ class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
         """1 when text and text, or value and value, are equal, else 0."""
         wanted = reference_value(judgement) if self.value is None else self.value
         answer = judgement.candidate_answer.strip()
-        if isinstance(wanted, str):
-            holds = answer == wanted.strip()
-        else:
-            # A number also equals its text as it was written, which JSON may write in another way.
-            holds = (isinstance(wanted, int | float) and answer == text_of(wanted)) or _is_json_value(answer, wanted)
+        # A number also equals its text as it was written, which JSON may write in another way.
+        holds = isinstance(wanted, str | int | float) and answer == text_of(wanted)
+        if not holds and not isinstance(wanted, str):
+            with suppress(ValueError, RecursionError):
+                holds = same(msgspec.json.decode(answer), wanted)
         if holds:
             return passed(f"equals {quoted(wanted)}")
         return missed(f"is {quoted(answer)} and not {quoted(wanted)}")
-
-
-def _is_json_value(answer: str, wanted: Any) -> bool:
-    try:
-        return same(msgspec.json.decode(answer), wanted)
-    except (ValueError, RecursionError):
-        return False
 
 
 FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "a": re.ASCII}

@@ -116,11 +116,9 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
             return earliest if len(earliest) == len(expected) else self._longest(expected, calls)
         if self.mode == "superset":
             return self._paired(expected, calls)
-        fitting = (self._first_fitting(expected, call) for call in calls)
+        numbered = list(enumerate(expected))
+        fitting = (next((number for number, item in numbered if self._fits(item, call)), None) for call in calls)
         return [(number, at) for at, number in enumerate(fitting) if number is not None]
-
-    def _first_fitting(self, expected: list[ExpectedCall], call: ToolCall) -> int | None:
-        return next((number for number, item in enumerate(expected) if self._fits(item, call)), None)
 
     def _earliest(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
         """Each expected call at the first fitting one after its predecessor; other calls may stand between."""
@@ -179,10 +177,8 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
 
     def _misses(self, expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) -> list[str]:
         if self.mode == "subset":
-            allowed = {at for _, at in aligned}
-            return [
-                f"call {at + 1}, {_call(call)}, is not expected" for at, call in enumerate(calls) if at not in allowed
-            ]
+            extra = sorted(set(range(len(calls))) - {at for _, at in aligned})
+            return [f"call {at + 1}, {_call(calls[at])}, is not expected" for at in extra]
         made = {number for number, _ in aligned}
         misses = [
             f"expected call {number + 1}, {_expected(item)}, {self._instead(item, calls)}"
@@ -256,12 +252,10 @@ def _same_at(path: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) -> 
 def _counted(calls: list[ToolCall], minimums: dict[str, int]) -> Score:
     """The share of tools that were called as often as they should be."""
     made = Counter(call.tool for call in calls)
-    hits = [
-        f"{tool}: {made[tool]} of at least {least} calls" for tool, least in minimums.items() if made[tool] >= least
-    ]
-    misses = [
-        f"{tool}: {made[tool]} of at least {least} calls" for tool, least in minimums.items() if made[tool] < least
-    ]
+    hits: list[str] = []
+    misses: list[str] = []
+    for tool, least in minimums.items():
+        (hits if made[tool] >= least else misses).append(f"{tool}: {made[tool]} of at least {least} calls")
     return Score(len(hits) / len(minimums) if minimums else 1.0, tuple(hits), tuple(misses), reasoning=_shown(calls))
 
 
