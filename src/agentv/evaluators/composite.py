@@ -20,14 +20,13 @@ from agentv.evaluators.base import (
     program_complaints,
     prompt_complaints,
 )
-from agentv.evaluators.code.judge_io import payload, read_score, with_names_of_4x
+from agentv.evaluators.code.judge_io import program_input, read_score
 from agentv.evaluators.code.program import Program
 from agentv.evaluators.judges.judge_prompt import (
     VARIABLES,
     Material,
-    asked_by_user,
-    built_in,
     builtin_prompts,
+    judge_prompt,
     material_of,
     prompt_references,
 )
@@ -37,19 +36,10 @@ from agentv.model.job import Judgement
 from agentv.model.result import EvaluatorResult
 from agentv.settings.diagnostics import did_you_mean
 
-AggregatorType = Literal[
-    "weighted_average",
-    "weighted-average",
-    "threshold",
-    "code_judge",
-    "code-judge",
-    "code_grader",
-    "code-grader",
-    "llm_judge",
-    "llm-judge",
-    "llm_grader",
-    "llm-grader",
-]
+_Mean = Literal["weighted_average", "weighted-average"]
+_Program = Literal["code_judge", "code-judge", "code_grader", "code-grader"]
+_Model = Literal["llm_judge", "llm-judge", "llm_grader", "llm-grader"]
+AggregatorType = Literal[_Mean, "threshold", _Program, _Model]
 RESULTS_NAMES = ("evaluator_results", "EVALUATOR_RESULTS_JSON")
 """What the members found, by the names that an aggregator's prompt has for it; the second is AgentV's."""
 
@@ -169,6 +159,7 @@ class Composite(Evaluator, frozen=True, kw_only=True):
             return weighted_average(members)
         if aggregator.kind == "threshold":
             return threshold(members, aggregator.threshold or 0.0)
+        refuse_failed(results)
         if aggregator.kind == "code_judge":
             return await judged_by_program(aggregator, results, judgement)
         return await judged_by_model(aggregator, results, judgement)
@@ -239,7 +230,6 @@ def threshold(members: Sequence[MemberScore], least: float) -> Score:
 
 async def judged_by_program(aggregator: Aggregator, results: Results, judgement: Judgement) -> Score:
     """What a program makes of them: it reads what a code judge reads, and `results` by the members' names."""
-    refuse_failed(results)
     assert aggregator.script is not None
     program = Program(
         script=aggregator.script,
@@ -247,20 +237,13 @@ async def judged_by_program(aggregator: Aggregator, results: Results, judgement:
         timeout_s=aggregator.timeout_seconds,
         environment=judgement.environment,
     )
-    told = {**with_names_of_4x(payload(judgement, {})), "results": results_data(results)}
-    return read_score(await program.run(msgspec.json.encode(told)))
+    return read_score(await program.run(program_input(judgement, {}, results=results_data(results))))
 
 
 async def judged_by_model(aggregator: Aggregator, results: Results, judgement: Judgement) -> Score:
     """What a judge makes of them."""
-    refuse_failed(results)
-    material = material_of(judgement)
-    found = results_data(results)
-    material = Material({**material.values, **dict.fromkeys(RESULTS_NAMES, found)})
-    if aggregator.prompt is None:
-        asked = built_in("aggregate", "verdict", material)
-    else:
-        asked = await asked_by_user(aggregator.prompt, "verdict", material, judgement)
+    values = material_of(judgement).values | dict.fromkeys(RESULTS_NAMES, results_data(results))
+    asked = await judge_prompt(aggregator.prompt, "aggregate", "verdict", Material(values), judgement)
     return await verdict(Judge(), judgement, asked)
 
 

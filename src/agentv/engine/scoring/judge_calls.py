@@ -84,29 +84,22 @@ class Judging:
         if call.keep is not None:
             call.keep(question, live.responder)
         call.settings = live.settings
-        has_form = wanted.schema is not None and getattr(live.settings, "response_format", None) == wanted.schema
-        call.schema = str(wanted.schema.get("title", "")) if wanted.schema is not None and has_form else None
+        has_form = getattr(live.settings, "response_format", None) == wanted.schema
+        call.schema = wanted.form if has_form else None
         return await live.call(question)
 
 
-class JudgeCall:
-    """One call that was begun, and how it ended."""
+class JudgeCall(msgspec.Struct, eq=False):
+    """One call that was begun, and how it ended; `texts` is the number of texts to embed."""
 
-    def __init__(
-        self,
-        target: str,
-        messages: tuple[Message, ...],
-        sample: int,
-        keep: Callable[[Question, Responder], None] | None = None,
-    ) -> None:
-        self.target = target
-        self.keep = keep
-        self.messages = messages
-        self.sample = sample
-        self.settings: Target | None = None
-        self.schema: str | None = None
-        self.answered: CallOutcome | None = None
-        self.texts = 0
+    target: str
+    messages: tuple[Message, ...]
+    sample: int = 1
+    keep: Callable[[Question, Responder], None] | None = None
+    settings: Target | None = None
+    schema: str | None = None
+    answered: CallOutcome | None = None
+    texts: int = 0
 
     def goes_on(self, other: JudgeCall) -> bool:
         """Whether it asks what another call asked, or that and more."""
@@ -194,8 +187,7 @@ class JudgeCalls:
         """Vectors of texts, from the target that an entry names. Raises EvaluatorFailure when there are none."""
         messages = tuple(Message("user", text) for text in texts)
         live = self._judging.targets.get(target, embeddings=True)
-        call = JudgeCall(str(target), messages, 1)
-        call.texts, call.settings = len(texts), live.settings
+        call = JudgeCall(str(target), messages, settings=live.settings, texts=len(texts))
         self._calls.append(call)
         call.answered = await live.call(Question(EvalCase("embeddings", input=messages)))
         if call.response is None:
@@ -226,7 +218,7 @@ class JudgeCalls:
             before = next((index for index, other in enumerate(ordered[: len(calls)]) if call.goes_on(other)), None)
             known = 0 if before is None else len(ordered[before].messages)
             data = call.to_data() | ({} if before is None else {"messages_of": before})
-            added = [_shortened_message(message) for message in call.messages[known:]]
+            added = [_shortened_value(message_to_data(message)) for message in call.messages[known:]]
             calls.append(data | ({"messages": added} if added else {}))
         left_out = len(self._calls) - len(calls)
         return {"calls": calls, **({"calls_left_out": left_out} if left_out else {})}
@@ -238,10 +230,6 @@ def shortened(text: str) -> str:
         return text
     half = LONGEST_TEXT // 2
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
-
-
-def _shortened_message(message: Message) -> dict[str, Any]:
-    return {name: _shortened_value(value) for name, value in message_to_data(message).items()}
 
 
 def _shortened_value(value: Any) -> Any:

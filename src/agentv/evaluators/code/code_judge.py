@@ -13,7 +13,7 @@ import msgspec
 from agentv.evaluators.base import Count, Evaluator, Seconds, program_complaints
 from agentv.evaluators.checks.reference import file_finder
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
-from agentv.evaluators.code.judge_io import payload, read_score, with_names_of_4x
+from agentv.evaluators.code.judge_io import program_input, read_score
 from agentv.evaluators.code.program import (
     SCRIPT_FUNCTION,
     Megabytes,
@@ -94,30 +94,21 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
             )
             file = warm_script(self.script, program.cwd)
             if file is not None:
-                setup = self._setup(file, program)
+                setup = Setup(
+                    reference=f"{os.path.basename(file)}:{SCRIPT_FUNCTION}",
+                    path=file,
+                    cwd=program.cwd,
+                    given="payload",
+                    fresh=self.fresh,
+                    memory_mb=self.memory_mb,
+                    stamp=stamp_of(file),
+                    way=program.way,
+                    port=port,
+                )
                 score = await host.pool.judge(setup, judgement, self.config, self.timeout_seconds, variables)
             else:
-                score = read_score(await program.run(self._stdin(judgement)))
+                score = read_score(await program.run(program_input(judgement, self.config)))
         return with_level(score, self.sandbox, program.way, port is not None)
-
-    def _stdin(self, judgement: Judgement) -> bytes:
-        try:
-            return msgspec.json.encode(with_names_of_4x(payload(judgement, self.config)))
-        except (TypeError, ValueError) as error:
-            raise EvaluatorFailure(f"The answer cannot be written as JSON: {error}") from None
-
-    def _setup(self, file: str, program: Program) -> Setup:
-        return Setup(
-            reference=f"{os.path.basename(file)}:{SCRIPT_FUNCTION}",
-            path=file,
-            cwd=program.cwd,
-            given="payload",
-            fresh=self.fresh,
-            memory_mb=self.memory_mb,
-            stamp=stamp_of(file),
-            way=program.way,
-            port=program.port,
-        )
 
     @asynccontextmanager
     async def _access(self, host: JudgeHost, judgement: Judgement) -> AsyncIterator[tuple[dict[str, str], int | None]]:

@@ -11,26 +11,16 @@ from agentv.evaluators.checks.reference import as_sentences, as_share, missed, p
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 
+_NAMES = (
+    *("question", "expected_outcome", "expected_messages", "reference_answer", "candidate_answer", "output_messages"),
+    *("guideline_files", "input_files", "input_messages", "context"),
+    *("trace_summary", "execution_metrics", "workspace_path", "file_changes"),
+)
+
 
 def payload(judgement: Judgement, config: dict[str, Any]) -> dict[str, Any]:
     """What a judge is told, under the names of 2.x."""
-    return {
-        "question": judgement.question,
-        "expected_outcome": judgement.expected_outcome,
-        "expected_messages": judgement.expected_messages,
-        "reference_answer": judgement.reference_answer,
-        "candidate_answer": judgement.candidate_answer,
-        "output_messages": judgement.output_messages,
-        "guideline_files": judgement.guideline_files,
-        "input_files": judgement.input_files,
-        "input_messages": judgement.input_messages,
-        "context": judgement.context,
-        "trace_summary": judgement.trace_summary,
-        "execution_metrics": judgement.execution_metrics,
-        "workspace_path": judgement.workspace_path,
-        "file_changes": judgement.file_changes,
-        "config": config,
-    }
+    return {**{name: getattr(judgement, name) for name in _NAMES}, "config": config}
 
 
 def with_names_of_4x(told: dict[str, Any]) -> dict[str, Any]:
@@ -42,6 +32,14 @@ def with_names_of_4x(told: dict[str, Any]) -> dict[str, Any]:
         "output": told["candidate_answer"],
         "expected_output": told["expected_messages"],
     }
+
+
+def program_input(judgement: Judgement, config: dict[str, Any], **more: Any) -> bytes:
+    """What a program reads from its standard input. Raises EvaluatorFailure for values that JSON cannot hold."""
+    try:
+        return msgspec.json.encode(with_names_of_4x(payload(judgement, config)) | more)
+    except (TypeError, ValueError) as error:
+        raise EvaluatorFailure(f"The answer cannot be written as JSON: {error}") from None
 
 
 def score_of(name: str, returned: Any) -> Score:

@@ -18,7 +18,6 @@ from aiohttp import web
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.job import Judgement
 from agentv.model.message import Message, message_to_data
-from agentv.model.response import Response
 
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -47,6 +46,13 @@ class Grant:
         if self.calls + calls > self.max_calls:
             raise Refused(429, f"This judgement may make {self.max_calls} calls; {self.calls} are made")
         self.calls += calls
+
+    async def ask(self, target: str | None, messages: tuple[Message, ...]) -> dict[str, Any]:
+        """One answer. Raises EvaluatorFailure when there is none."""
+        if self.judgement.ask is None:
+            raise EvaluatorFailure("There is no model to ask")
+        response = await self.judgement.ask(target, messages)
+        return {"outputMessages": [message_to_data(each) for each in response.messages], "rawText": response.text}
 
     async def revoke(self) -> None:
         """Ends what is still under way: nobody waits for it."""
@@ -137,7 +143,7 @@ class ModelProxy:
         target, messages = self._read(body)
         grant.take(1)
         try:
-            return _answered(await self._ask(grant, target, messages))
+            return await grant.ask(target, messages)
         except EvaluatorFailure as failure:
             raise Refused(500, str(failure)) from None
 
@@ -147,19 +153,15 @@ class ModelProxy:
             raise Refused(400, "'requests' must be a list of objects")
         read = [self._read(each) for each in requests]
         grant.take(len(read))
-        return {"responses": await asyncio.gather(*(self._one_of(grant, *each) for each in read))}
 
-    async def _one_of(self, grant: Grant, target: str | None, messages: tuple[Message, ...]) -> dict[str, Any]:
-        """One answer of a batch: what goes wrong with it takes its place, and the others are answered."""
-        try:
-            return _answered(await self._ask(grant, target, messages))
-        except EvaluatorFailure as failure:
-            return {"outputMessages": [], "rawText": f"Error: {failure}"}
+        async def answer(target: str | None, messages: tuple[Message, ...]) -> dict[str, Any]:
+            # What goes wrong with one takes its place, and the others are answered.
+            try:
+                return await grant.ask(target, messages)
+            except EvaluatorFailure as failure:
+                return {"outputMessages": [], "rawText": f"Error: {failure}"}
 
-    async def _ask(self, grant: Grant, target: str | None, messages: tuple[Message, ...]) -> Response:
-        if grant.judgement.ask is None:
-            raise EvaluatorFailure("There is no model to ask")
-        return await grant.judgement.ask(target, messages)
+        return {"responses": await asyncio.gather(*(answer(*each) for each in read))}
 
     def _read(self, body: dict[str, Any]) -> tuple[str | None, tuple[Message, ...]]:
         question, target = body.get("question"), body.get("target")
@@ -172,10 +174,6 @@ class ModelProxy:
             raise Refused(400, f"Unknown target {target!r}; there are: {', '.join(self._targets)}")
         before = (Message("system", system),) if system else ()
         return target, (*before, Message("user", question))
-
-
-def _answered(response: Response) -> dict[str, Any]:
-    return {"outputMessages": [message_to_data(each) for each in response.messages], "rawText": response.text}
 
 
 async def _body_of(request: web.Request) -> dict[str, Any]:

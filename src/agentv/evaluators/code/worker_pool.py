@@ -11,6 +11,7 @@ import tempfile
 from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ class WorkerPool:
             body = frame([payload(judgement, config), variables])
         except (TypeError, ValueError) as error:
             raise EvaluatorFailure(f"The answer cannot be written as JSON: {error}") from None
-        pending = PendingJudgement(body, timeout_s, lambda question, rest: _answer(judgement, question, rest))
+        done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        pending = PendingJudgement(body, timeout_s, partial(_answer, judgement), done)
         data = await (await self._server(setup, timeout_s)).judge(pending)
         try:
             return msgspec.convert(data, Score)

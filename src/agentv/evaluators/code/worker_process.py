@@ -9,7 +9,7 @@ import tempfile
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import IO, Any, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 from agentv.evaluators.code.protocol import MessageBuffer, ProtocolError
 from agentv.support.subprocesses import end_group, ending_of, tail_of
@@ -89,14 +89,13 @@ class Connection:
             self._closed()
 
 
-class PendingJudgement:
+class PendingJudgement(NamedTuple):
     """A judgement that was requested: the message to send, its time limit, its questions to the run, its outcome."""
 
-    def __init__(self, body: bytes, timeout_s: float, answer: Callable[[str, list[Any]], Awaitable[bytes]]) -> None:
-        self.body = body
-        self.timeout_s = timeout_s
-        self.answer = answer
-        self.done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+    body: bytes
+    timeout_s: float
+    answer: Callable[[str, list[Any]], Awaitable[bytes]]
+    done: asyncio.Future[list[Any]]
 
 
 class Owner(Protocol):

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from agentv.evaluators.base import Prompt, PromptProgram, is_template
-from agentv.evaluators.code.judge_io import payload, with_names_of_4x
+from agentv.evaluators.code.judge_io import program_input
 from agentv.model.evaluator import EvaluatorFailure, FileReference, FindFile
 from agentv.model.job import Judgement
 from agentv.model.message import Message
@@ -26,15 +26,8 @@ from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.support.templates import TemplateProblem, is_file_name, names_in, render
 
 VARIABLES = (
-    "question",
-    "candidate_answer",
-    "reference_answer",
-    "expected_outcome",
-    "context",
-    "input_messages",
-    "expected_messages",
-    "output_messages",
-    "rubrics",
+    *("question", "candidate_answer", "reference_answer", "expected_outcome", "context"),
+    *("input_messages", "expected_messages", "output_messages", "rubrics"),
 )
 """What a prompt can use."""
 
@@ -94,14 +87,9 @@ def material_of(
     """What there is to judge. `reference` stands in the place of the reference answer."""
     return Material(
         {
-            "question": judgement.question,
-            "candidate_answer": judgement.candidate_answer,
+            **{name: getattr(judgement, name) for name in VARIABLES if name != "rubrics"},
             "reference_answer": judgement.reference_answer if reference is None else reference,
-            "expected_outcome": judgement.expected_outcome,
             "context": list(judgement.context),
-            "input_messages": judgement.input_messages,
-            "expected_messages": judgement.expected_messages,
-            "output_messages": judgement.output_messages,
             "rubrics": msgspec.to_builtins(rubrics),
         },
         _trace(judgement) if include_trace else None,
@@ -112,14 +100,21 @@ def built_in(name: str, form: str, material: Material) -> JudgePrompt:
     """One of our own prompts. `form` is the file that says what the reply must look like."""
     code = material.code
     blocks = {key: _block(key, value, code) for key, value in material.values.items()}
-    text = render(own_text(f"{name}.md"), blocks).strip()
+    text = _own(name, blocks)
     if material.trace:
-        text += "\n\n" + render(own_text("trace.md"), {"trace": _block("trace", material.trace, code)}).strip()
+        text += "\n\n" + _own("trace", {"trace": _block("trace", material.trace, code)})
     return JudgePrompt((_system(form, code), Message("user", text)), material.texts)
 
 
-async def asked_by_user(prompt: Prompt, form: str, material: Material, judgement: Judgement) -> JudgePrompt:
-    """A prompt of the user's, whatever form it has. What must be replied is told before it, in a message of ours."""
+async def judge_prompt(
+    prompt: Prompt | None, name: str, form: str, material: Material, judgement: Judgement
+) -> JudgePrompt:
+    """A prompt of the user's, whatever form it has, else ours of that name.
+
+    What must be replied is told before a user's prompt, in a message of ours.
+    """
+    if prompt is None:
+        return built_in(name, form, material)
     names: frozenset[str] = frozenset(material.values)
     if not is_template(prompt):
         messages: tuple[Message, ...] = (Message("user", await _printed(prompt, judgement)),)
@@ -129,13 +124,13 @@ async def asked_by_user(prompt: Prompt, form: str, material: Material, judgement
         names = frozenset(name for message in templates for name in names_in(str(message.content)))
     if material.trace:
         block = _block("trace", material.trace, material.code)
-        messages = (*messages, Message("user", render(own_text("trace.md"), {"trace": block}).strip()))
+        messages = (*messages, Message("user", _own("trace", {"trace": block})))
     return JudgePrompt((_system(form, ""), *messages), material.quoted(names))
 
 
 def repair_message(reason: str) -> Message:
     """What a judge is told whose reply cannot be used."""
-    return Message("user", render(own_text("repair.md"), {"reason": reason}).strip())
+    return Message("user", _own("repair", {"reason": reason}))
 
 
 def builtin_prompts(name: str | None, form: str, *, include_trace: bool) -> tuple[str, ...]:
@@ -148,18 +143,17 @@ def builtin_prompts(name: str | None, form: str, *, include_trace: bool) -> tupl
 
 
 def prompt_references(
-    prompt: Prompt | None, path: KeyPath = ("prompt",), known: Iterable[str] = VARIABLES
+    prompt: Prompt | None, path: KeyPath = ("prompt",), known: tuple[str, ...] = VARIABLES
 ) -> Iterator[FileReference]:
     """A user's prompt. `known` are the variables it can use; it should use the answer, or one that is not built in."""
     if prompt is not None:
         yield FileReference(path, prompt, lambda find_file, _: _problems(prompt, find_file, known))
 
 
-def _problems(prompt: Prompt, find_file: FindFile, known: Iterable[str]) -> Problems:
+def _problems(prompt: Prompt, find_file: FindFile, known: tuple[str, ...]) -> Problems:
     problems = Problems()
     if not is_template(prompt):
         return problems
-    known = tuple(known)
     used: set[str] = set()
     for message in _templates(prompt, find_file):
         try:
@@ -180,19 +174,16 @@ def _problems(prompt: Prompt, find_file: FindFile, known: Iterable[str]) -> Prob
 def _templates(prompt: Any, find_file: FindFile) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         name = prompt.strip().removeprefix("file://")
-        text = _read(find_file(name)) if is_file_name(prompt) else prompt
-        return (Message("user", text),)
+        if not is_file_name(prompt):
+            return (Message("user", prompt),)
+        path = find_file(name)
+        return (Message("user", _read_at(path, os.stat(path).st_mtime_ns)),)
     return tuple(Message(item["role"], item["content"]) for item in prompt)
-
-
-def _read(path: str) -> str:
-    return _read_at(path, os.stat(path).st_mtime_ns)
 
 
 @lru_cache(maxsize=64)
 def _read_at(path: str, _changed_ns: int) -> str:
-    with open(path, encoding="utf-8-sig") as file:
-        return file.read()
+    return Path(path).read_text(encoding="utf-8-sig")
 
 
 @lru_cache(maxsize=64)
@@ -201,10 +192,12 @@ def own_text(name: str) -> str:
     return (PROMPTS / name).read_text(encoding="utf-8")
 
 
+def _own(name: str, values: Mapping[str, Any]) -> str:
+    return render(own_text(f"{name}.md"), values).strip()
+
+
 def _system(form: str, code: str) -> Message:
-    return Message(
-        "system", render(own_text("system.md"), {"form": own_text(f"{form}.md").strip(), "code": code}).strip()
-    )
+    return Message("system", _own("system", {"form": own_text(f"{form}.md").strip(), "code": code}))
 
 
 def _block(name: str, value: Any, code: str) -> Any:
@@ -243,15 +236,12 @@ def _without_marks(value: Any, marks: tuple[str, ...]) -> Any:
     if isinstance(value, str):
         for mark in marks:
             # In whichever case: a model takes </ANSWER> for the end of <answer> all the same.
-            value = re.sub(re.escape(mark), _broken_up, value, flags=re.IGNORECASE)
+            pattern = re.compile(re.escape(mark), re.IGNORECASE)
+            value = pattern.sub(lambda found: found[0][0] + _BREAK + found[0][1:], value)
         return value
     if isinstance(value, dict):
         return {key: _without_marks(item, marks) for key, item in value.items()}
     return [_without_marks(item, marks) for item in value] if isinstance(value, list) else value
-
-
-def _broken_up(mark: re.Match[str]) -> str:
-    return mark[0][0] + _BREAK + mark[0][1:]
 
 
 async def _printed(prompt: Any, judgement: Judgement) -> str:
@@ -265,7 +255,7 @@ async def _printed(prompt: Any, judgement: Judgement) -> str:
         timeout_s=given.timeout_seconds,
         environment=judgement.environment,
     )
-    text = await program.run(msgspec.json.encode(with_names_of_4x(payload(judgement, given.config))))
+    text = await program.run(program_input(judgement, given.config))
     if not text.strip():
         raise EvaluatorFailure("The program that makes the judge's prompt printed nothing")
     return text

@@ -12,9 +12,9 @@ from agentv.evaluators.checks.reference import LONGEST_REASON, as_sentences, as_
 from agentv.evaluators.judges.judge_prompt import (
     JudgePrompt,
     Material,
-    asked_by_user,
     built_in,
     builtin_prompts,
+    judge_prompt,
     material_of,
     prompt_references,
 )
@@ -84,9 +84,8 @@ class LlmJudge(Judge, frozen=True, kw_only=True):
         if self.prompt is None and self.rubrics is not None:
             return await _as_rubric(self).evaluate(judgement)
         material = material_of(judgement, rubrics=rubric_items(self.rubrics), include_trace=self.include_trace)
-        if self.prompt is None:
-            return await verdict(self, judgement, built_in("llm_judge", "verdict", material))
-        return await verdict(self, judgement, await asked_by_user(self.prompt, "verdict", material, judgement))
+        asked = await judge_prompt(self.prompt, "llm_judge", "verdict", material, judgement)
+        return await verdict(self, judgement, asked)
 
 
 class PresetJudge(Judge, frozen=True, kw_only=True):
@@ -97,8 +96,9 @@ class PresetJudge(Judge, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> Needs:
-        """Some compare with the passages of the case."""
-        return Needs(judge_calls=self.votes, context=self.reads_context)
+        """Some compare with the passages of the case, some with a reference, unless `value` gives one."""
+        needs_reference = getattr(self, "value", "") is None
+        return Needs(judge_calls=self.votes, context=self.reads_context, reference=needs_reference)
 
     @property
     def builtin_prompts(self) -> tuple[str, ...]:
@@ -119,11 +119,6 @@ class ReferenceJudge(PresetJudge, frozen=True, kw_only=True):
     """A preset that compares with a reference."""
 
     value: str | None = None
-
-    @property
-    def needs(self) -> Needs:
-        """Without `value` the expected output is the reference."""
-        return Needs(judge_calls=self.votes, context=self.reads_context, reference=self.value is None)
 
     def _material(self, judgement: Judgement) -> Material:
         reference = judgement.reference_answer if self.value is None else self.value

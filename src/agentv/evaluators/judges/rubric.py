@@ -13,9 +13,8 @@ from msgspec import Meta
 from agentv.evaluators.base import Judge, Prompt, Weight, prompt_complaints
 from agentv.evaluators.checks.reference import LONGEST_REASON, cut, quoted
 from agentv.evaluators.judges.judge_prompt import (
-    asked_by_user,
-    built_in,
     builtin_prompts,
+    judge_prompt,
     material_of,
     prompt_references,
 )
@@ -95,14 +94,12 @@ class Rubric(Judge, frozen=True, kw_only=True):
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Asks for a check of each item, or for points where items have ranges of them."""
-        items = rubric_items(self.rubrics) or _outcome_item(judgement)
+        items = rubric_items(self.rubrics) or rubric_items(judgement.expected_outcome.strip() or None)
+        if not items:
+            raise EvaluatorFailure("A rubric without items needs the case's 'expected_outcome'")
         kind = "points" if has_points(items) else "checks"
-        shown = [_shown(item) for item in items]
-        material = material_of(judgement, rubrics=shown, include_trace=self.include_trace)
-        if self.prompt is None:
-            asked = built_in("rubric", kind, material)
-        else:
-            asked = await asked_by_user(self.prompt, kind, material, judgement)
+        material = material_of(judgement, rubrics=list(map(_shown, items)), include_trace=self.include_trace)
+        asked = await judge_prompt(self.prompt, "rubric", kind, material, judgement)
         form = Form(SCHEMAS[kind], lambda reply: read_checks(reply, items))
         votes = await ask_judges(self, judgement, asked.messages, form, asked.quoted)
         return rubric_score(items, [vote.value for vote in votes], [vote.judge for vote in votes], self.combine)
@@ -146,13 +143,6 @@ def ranges_in_order(ranges: list[ScoreRange] | dict[str, str]) -> list[tuple[tup
     texts = sorted((int(key), text) for key, text in ranges.items())
     highest = [low - 1 for low, _ in texts[1:]] + [TOP_SCORE]
     return [((low, high), text) for (low, text), high in zip(texts, highest, strict=True)]
-
-
-def _outcome_item(judgement: Judgement) -> tuple[RubricItem, ...]:
-    outcome = judgement.expected_outcome.strip()
-    if not outcome:
-        raise EvaluatorFailure("A rubric without items needs the case's 'expected_outcome'")
-    return rubric_items(outcome)
 
 
 def _shown(item: RubricItem) -> dict[str, Any]:
