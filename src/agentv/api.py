@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from agentv.datasets.case.evaluator_entries import specs_of
-from agentv.datasets.in_memory import GivenCases
-from agentv.datasets.loader import CaseSource, warn_caller
+from agentv.datasets.case.header import specs_of
+from agentv.datasets.loader import CaseSource, GivenCases, warn_caller
 from agentv.engine.named_runs import named_run
 from agentv.engine.prepare import prepare
 from agentv.engine.run import Observer, Outcome, RunInProgress, open_executor, open_store, run

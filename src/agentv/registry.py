@@ -243,8 +243,8 @@ REPORTS = Registry(
         "html": "agentv.report.html:HTML",
         "junit": "agentv.report.junit:JUNIT",
         "markdown": "agentv.report.markdown:MARKDOWN",
-        "csv": "agentv.report.csv:CSV",
-        "parquet": "agentv.report.parquet:PARQUET",
+        "csv": "agentv.report.columns:CSV",
+        "parquet": "agentv.report.columns:PARQUET",
     },
 )
 """Report formats, each a `ReportFormat`."""

@@ -10,9 +10,9 @@ from agentv.datasets.formats.dataset_format import (
     detect,
     load_format,
     read_head,
+    source_of,
     suggested,
 )
-from agentv.datasets.source import source_of
 from agentv.registry import FORMATS
 
 CASES = [

@@ -6,8 +6,7 @@ import json
 import pytest
 
 from agentv.datasets.discovery import find_datasets
-from agentv.datasets.formats.dataset_format import suffix_of, suggested
-from agentv.datasets.source import base_of, shard_of
+from agentv.datasets.formats.dataset_format import base_of, shard_of, suffix_of, suggested
 
 
 def case(id="a", **fields):

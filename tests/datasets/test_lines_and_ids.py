@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from agentv.datasets.case_ids import IdSet, PackedIds
 from agentv.datasets.formats import lines as lines_module
 from agentv.datasets.formats.lines import BATCH, TOO_LONG, line_batches
+from agentv.support.hashes import IdSet, PackedIds
 
 
 class Dribble(io.RawIOBase):

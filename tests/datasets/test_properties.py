@@ -17,7 +17,6 @@ import agentv
 from agentv import AgentvError, EvalCase
 from agentv.datasets.case.keys import CaseKeys, ExecutionKeys, HeaderKeys
 from agentv.datasets.case.prompts import resolved_data
-from agentv.datasets.case_ids import IdSet, PackedIds
 from agentv.datasets.files import is_guideline
 from agentv.datasets.formats.lines import TOO_LONG, line_batches, open_for_writing
 from agentv.datasets.formats.yaml_parser import YamlError, parse_yaml
@@ -26,6 +25,7 @@ from agentv.model.case import case_to_data
 from agentv.model.values import freeze, to_json
 from agentv.registry import EVALUATORS
 from agentv.support import patterns as globs
+from agentv.support.hashes import IdSet, PackedIds
 
 SECONDS = 20.0
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from agentv import compare, evaluate
-from agentv.datasets.in_memory import GivenCases
+from agentv.datasets.loader import GivenCases
 from agentv.datasets.selection import Selection
 from agentv.engine.answers.probes import ProbeJobs
 from agentv.engine.early_stop import EarlyStopping, parse_rule

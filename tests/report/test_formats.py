@@ -12,7 +12,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 
 from agentv import AgentvError
 from agentv.report.formats import report_format, write_report
-from agentv.report.github import append_step_summary, notes_of
+from agentv.report.markdown import append_step_summary, notes_of
 from agentv.runs.store import RunStore
 
 ACTING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -17,7 +17,7 @@ from agentv.cli.commands.eval import run_folder
 from agentv.cli.display import observer_of
 from agentv.cli.evaluation_options import ProbeArguments
 from agentv.cli.options import options_of
-from agentv.datasets.case.evaluator_entries import given_entries, specs_of
+from agentv.datasets.case.header import given_entries, specs_of
 from agentv.engine.answers.probes import KINDS, ORACLE, chosen_kinds
 from agentv.engine.prepare import prepare_probes
 from agentv.engine.run import open_executor, open_store, run

@@ -10,22 +10,25 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.case.agentmark import AGENTMARK
 from agentv.datasets.case.keys import CASE_LIST_KEYS
+from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.dataset import Dataset, Options
 from agentv.datasets.formats.dataset_format import (
+    SIDECAR_SUFFIXES,
     Content,
     DatasetFormat,
     ReadOptions,
+    Source,
     known_suffixes,
     load_format,
+    source_of,
     suggested,
+    unsupported,
 )
-from agentv.datasets.formats.yaml_scalars import WrittenInt
-from agentv.datasets.loader import CaseSource, Stopping
+from agentv.datasets.formats.yaml_writer import WrittenInt
+from agentv.datasets.loader import CaseSource, Stopping, ignore
 from agentv.datasets.selection import Selection
-from agentv.datasets.source import SIDECAR_SUFFIXES, Source, source_of, unsupported
-from agentv.errors import AgentvError, DatasetError, DatasetWarning, UsageError
+from agentv.errors import AgentvError, DatasetError, UsageError
 from agentv.model.case import EvalCase
 
 _OUTCOMES = ("expected_outcome", "outcome", "criteria")
@@ -48,7 +51,7 @@ class Conversion:
         if not kinds:
             raise unsupported(target, known_suffixes())
         self._target = source_of(target, kinds[0])
-        self._dataset = Dataset(source, options, Stopping(_ignore))
+        self._dataset = Dataset(source, options, Stopping(ignore))
         sidecar = (self._target.base + SIDECAR_SUFFIXES[0],) if self._target.format.has_sidecar else ()
         self._outputs = (target, *sidecar)
         self._check_outputs(overwrite)
@@ -148,7 +151,7 @@ class Conversion:
             count += 1
 
     def _cases(self, source: Source) -> Iterator[EvalCase]:
-        return CaseSource((source,), self._options, Selection(), Stopping(_ignore)).stream()
+        return CaseSource((source,), self._options, Selection(), Stopping(ignore)).stream()
 
 
 def _plain(value: Any, key: str = "") -> Any:
@@ -160,7 +163,3 @@ def _plain(value: Any, key: str = "") -> Any:
     if isinstance(value, WrittenInt):
         return value.written if key == "id" else int(value)
     return value
-
-
-def _ignore(warning: DatasetWarning) -> None:
-    pass

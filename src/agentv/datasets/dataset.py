@@ -9,17 +9,24 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agentv.datasets.case.agentmark import AGENTMARK
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header, guideline_patterns, read_header
 from agentv.datasets.case.keys import CASE_LIST_KEYS, is_header
-from agentv.datasets.case_ids import PackedIds, SeenIds
+from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.files import FileFinder, project_root
-from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Row
+from agentv.datasets.formats.dataset_format import (
+    SIDECAR_SUFFIXES,
+    BadRow,
+    Batch,
+    Document,
+    PlainRow,
+    ReadOptions,
+    Row,
+    Source,
+)
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import Map, locate
-from agentv.datasets.source import SIDECAR_SUFFIXES, Source
 from agentv.errors import (
     DatasetError,
     DatasetWarning,
@@ -29,6 +36,7 @@ from agentv.errors import (
 )
 from agentv.model.case import EvalCase, Origin, Place
 from agentv.settings.diagnostics import Problem, Problems, type_word
+from agentv.support.hashes import PackedIds, SeenIds
 
 _MOST_EXPECTED = 1 << 20
 """Ids to make room for at once: a file may begin with small lines and go on with large ones."""

@@ -7,15 +7,19 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from agentv.datasets.formats.dataset_format import detect, known_suffixes, load_format, suffix_of, suggested
-from agentv.datasets.source import (
+from agentv.datasets.formats.dataset_format import (
     Source,
     data_files,
     dataset_base,
+    detect,
+    known_suffixes,
+    load_format,
     may_have_sidecar,
     require_format,
     shard_of,
     source_of,
+    suffix_of,
+    suggested,
 )
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError
 from agentv.settings.diagnostics import nearest

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
-from agentv.datasets.case_ids import IdSet, PackedIds
+from agentv.datasets.case.builder import CaseBuilder
+from agentv.datasets.case.header import Header
 from agentv.datasets.dataset import Dataset, Options, Quiet, Sink
 from agentv.datasets.discovery import Paths, find_datasets
+from agentv.datasets.files import FileFinder, project_root
+from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.selection import Selection
-from agentv.datasets.source import Source
-from agentv.errors import DatasetError, DatasetWarning, UsageError
-from agentv.model.case import EvalCase
+from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError, UsageError
+from agentv.model.case import EvalCase, Origin, Place
+from agentv.settings.diagnostics import Problems
+from agentv.support.hashes import IdSet, PackedIds
 
 _ON_ERROR = ("stop", "skip")
 
@@ -158,7 +163,7 @@ def _selected(path: Paths, given: CaseOptions) -> CaseSource:
     filters = values.pop("filter") or ()
     reading = {name: values.pop(name) for name in Options.__struct_fields__ if name in values}
     selection = Selection((filters,) if isinstance(filters, str) else tuple(filters), **values)
-    return case_source(path, warn=warn_caller, note=_ignore, options=Options(**reading), selection=selection)
+    return case_source(path, warn=warn_caller, note=ignore, options=Options(**reading), selection=selection)
 
 
 def warn_caller(warning: DatasetWarning) -> None:
@@ -169,5 +174,64 @@ def warn_caller(warning: DatasetWarning) -> None:
     warnings.warn(warning, stacklevel=level)
 
 
-def _ignore(note: str) -> None:
-    pass
+def ignore(said: object) -> None:
+    """Drop a warning or a note."""
+
+
+GIVEN = "(given)"
+
+
+class GivenCases:
+    """A list of cases in the place of files. Dicts have the keys of a dataset's cases."""
+
+    sources: tuple[Source, ...] = ()
+
+    def __init__(
+        self,
+        cases: Iterable[EvalCase | Mapping[str, Any]],
+        selection: Selection = Selection(),
+        warn: Callable[[DatasetWarning], None] | None = None,
+    ) -> None:
+        folder = os.getcwd()
+        self._warn = warn or ignore
+        self._warned: set[str] = set()
+        self._finder = FileFinder(folder, project_root(folder))
+        self._place = Place(Origin(GIVEN, "given", folder, project_root(folder)), 1)
+        self._builder = CaseBuilder(Header(dataset="given"), self._finder, outcome_optional=True)
+        self._selection = selection
+        self._cases = [self._case(case, index) for index, case in enumerate(cases)]
+        self._check_ids()
+        self.sink = Stopping(ignore)
+
+    def stream(self) -> Iterator[EvalCase]:
+        """The selected cases."""
+        return self._selection.apply(self._cases, lambda: self._cases)
+
+    stream_again = stream
+
+    def _case(self, given: EvalCase | Mapping[str, Any], index: int) -> EvalCase:
+        if isinstance(given, EvalCase):
+            return given
+        headline = f"Invalid eval case at position {index + 1} of those given"
+        if not isinstance(given, Mapping):
+            raise InvalidCaseError(headline, f"A case is a dict or an EvalCase, got {type(given).__name__}")
+        problems = Problems()
+        case = self._builder.build(dict(given), self._place, index, problems)
+        for problem in problems.errors:
+            raise InvalidCaseError(headline, problem.message, problem.hint, line=index + 1, field=problem.field)
+        for problem in problems:
+            if problem.kind not in self._warned:
+                self._warned.add(problem.kind)
+                self._warn(DatasetWarning(problem.message, field=problem.field, hint=problem.hint))
+        assert case is not None
+        return case
+
+    def _check_ids(self) -> None:
+        if not self._cases:
+            raise InvalidDatasetError("No cases were given")
+        seen: set[tuple[str, str]] = set()
+        for case in self._cases:
+            key = (case.path, case.id)
+            if key in seen:
+                raise InvalidDatasetError(f"Duplicate id '{case.id}'", hint="Ids must be unique within a dataset")
+            seen.add(key)

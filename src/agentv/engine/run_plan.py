@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import Stopping
-from agentv.datasets.source import Source
 from agentv.engine.job.conversation import turn_check
 from agentv.engine.preflight import Checker, ProjectFacts
 from agentv.engine.run_options import EvalOptions

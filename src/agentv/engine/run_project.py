@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentv.datasets.files import project_root
+from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
-from agentv.datasets.source import Source
 from agentv.engine.job.artifacts import LOGS, PROMPTS, TRACES
 from agentv.engine.job.spec import RunFiles
 from agentv.engine.job.workspace import WORKSPACES

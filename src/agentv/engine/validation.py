@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from agentv.datasets.case.header import config_file
-from agentv.datasets.case_ids import PackedIds
 from agentv.datasets.dataset import Dataset, Options
 from agentv.datasets.discovery import find_datasets, folders_in
 from agentv.datasets.files import project_root
+from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES, Source, data_files
 from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
-from agentv.datasets.source import SIDECAR_SUFFIXES, Source, data_files
 from agentv.engine.findings import Finding, Locator, Report, from_error, from_problem, from_warning
 from agentv.engine.preflight import Preflight, ProjectFacts
 from agentv.engine.run_options import default_target, load_defaults
@@ -22,6 +21,7 @@ from agentv.model.evaluator import Execution
 from agentv.settings.diagnostics import Problem, Problems
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import check_config, field_of
+from agentv.support.hashes import PackedIds
 from agentv.targets.catalog import find_targets_file
 from agentv.targets.target import Target
 from agentv.targets.targets_file import check_targets, target_names

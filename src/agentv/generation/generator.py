@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import os
 import re
 import time
@@ -13,24 +15,73 @@ from typing import Any, TypeVar
 import minijinja
 import msgspec
 
+from agentv.datasets.files import project_root
+from agentv.datasets.formats.dataset_format import TABLES, Source
 from agentv.datasets.loader import case_source
-from agentv.datasets.source import Source
+from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.interrupts import interruptible
 from agentv.engine.job.request import Question
+from agentv.engine.job.spec import RunFiles, RunSpec
+from agentv.engine.preflight import FALLBACK_JUDGE
+from agentv.engine.run_project import CACHE, open_targets
+from agentv.engine.scoring.judge_calls import JudgeCalls, Judging
 from agentv.errors import AgentvError, UsageError
-from agentv.evaluators.judges.replies import Form, Unfit
+from agentv.evaluators.judges.replies import Form, Unfit, ask_for
 from agentv.evaluators.judges.rubric import RubricItem, rubric_complaints
-from agentv.generation.model_client import Model
+from agentv.executors.base import LocalLimits
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import RUBRIC_TYPE, EvaluatorFailure
 from agentv.model.job import Judgement
+from agentv.model.message import Message
 from agentv.model.response import answer
 from agentv.model.values import freeze, to_json
 from agentv.runs.folder import write_whole
 from agentv.settings.diagnostics import did_you_mean
 from agentv.support.templates import environment, first_line, missing_name, names_in
 
-RUBRICS = "rubrics"
+Value = TypeVar("Value")
+
+TEXTS = Path(__file__).parent / "texts"
+
+
+class Model:
+    """One target that is asked for things. `folder` is where the targets file is looked for."""
+
+    def __init__(
+        self, folder: str, name: str | None, file: str | None, *, workers: int | None = None, cache: bool = False
+    ) -> None:
+        targets = open_targets(folder, file)
+        # A target that is judged does not write its own rubric, so only the judge is a default.
+        if name is None and FALLBACK_JUDGE not in targets.names:
+            known = f"Known targets: {', '.join(targets.names)}"
+            listed = known if targets.names else "There is no targets file yet; `agentv init` writes one"
+            message = "Nobody to ask: no --target, and no target is called 'judge'"
+            raise UsageError(message, listed, "Name one with --target")
+        self.name = name or FALLBACK_JUDGE
+        spec = RunSpec(
+            run_id="generate",
+            targets=(targets.get(self.name),),
+            home=targets.home,
+            folders=(os.path.abspath(folder),),
+            secrets=targets.secrets,
+            workers=workers,
+            files=RunFiles(cache_folder=str(Path(project_root(folder)) / CACHE) if cache else None),
+        )
+        self._targets = OpenTargets(spec, LocalLimits())
+        self._judging = Judging(self._targets, None, asked="model")
+        self.most_at_once = self._targets.get(self.name).most
+
+    async def ask(self, case: EvalCase, task: str, text: str, form: Form[Value], quoted: Iterable[str] = ()) -> Value:
+        """What it answers to a task about a case. Raises EvaluatorFailure when it gives nothing of the form, twice."""
+        calls = JudgeCalls(self._judging, case, task, (self.name,))
+        messages = (Message("system", (TEXTS / f"{task}.md").read_text(encoding="utf-8")), Message("user", text))
+        return await ask_for(calls.ask, self.name, messages, form, quoted=quoted)
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._targets.aclose()
+
+
 MOST_ITEMS = 10
 WRITTEN_EVERY_S = 5.0
 
@@ -78,10 +129,8 @@ class RubricFile:
 
     def write(self, rubrics: Mapping[str, Rubric]) -> bytes:
         """The file with these rubrics in it, by the ids of cases; cases that have some by now are left alone."""
-        with open(self.path, "rb") as file:
-            data = file.read()
         try:
-            return self._format.insert(data, RUBRICS, rubrics)
+            return self._format.insert(Path(self.path).read_bytes(), "rubrics", rubrics)
         except ValueError as error:
             raise AgentvError(f"Rubrics cannot be put into {self.path}", str(error)) from None
 
@@ -238,9 +287,8 @@ def one_dataset(path: str, note: Callable[[str], None]) -> tuple[Source, list[Ev
 
 def _case_text(case: EvalCase, question: Question) -> str:
     reference = Judgement(question, answer(""), candidate_answer="").reference_answer
-    parts = [("What was asked", question.prompt), ("What a good answer does", case.expected_outcome)]
-    parts += [("A reference answer", reference)] if reference else []
-    return "\n\n".join(f"{title}:\n{text}" for title, text in parts)
+    text = f"What was asked:\n{question.prompt}\n\nWhat a good answer does:\n{case.expected_outcome}"
+    return f"{text}\n\nA reference answer:\n{reference}" if reference else text
 
 
 def _read_rubric(data: dict[str, Any]) -> Rubric:
@@ -297,3 +345,52 @@ def _read_case(data: dict[str, Any]) -> dict[str, Any]:
 
 _RUBRIC_FORM: Form[Rubric] = Form(freeze(_RUBRICS_SCHEMA), _read_rubric, "model", "rubric")
 _CASE_FORM: Form[dict[str, Any]] = Form(freeze(_CASE_SCHEMA), _read_case, "model", "case")
+
+
+def read_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file, by its extension. Raises UsageError with the place of what is wrong."""
+    suffix = os.path.splitext(path)[1].lower()
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"Cannot read {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"Cannot read {path}", f"The byte at {error.start} is no UTF-8", "Save it as UTF-8") from None
+    if suffix in TABLES:
+        return _from_table(text, TABLES[suffix], path)
+    if suffix in (".jsonl", ".ndjson"):
+        return _from_lines(text, path)
+    raise UsageError(f"Unsupported file of rows: {path}", hint="Rows are read from .csv, .tsv and .jsonl files")
+
+
+def _from_table(text: str, delimiter: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        head = [name.strip() for name in next(reader, [])]
+        if not head or len(set(head)) < len(head) or not all(head):
+            raise UsageError(f"The first line of {path} must name the columns, each once")
+        number = 0
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            number += 1
+            if len(cells) != len(head):
+                raise UsageError(f"{path}, line {reader.line_num}: {len(cells)} cells, and {len(head)} columns")
+            yield number, dict(zip(head, cells, strict=True))
+    except csv.Error as error:
+        raise UsageError(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def _from_lines(text: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    for line_number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise UsageError(f"{path}, line {line_number}: {error}") from None
+        if not isinstance(row, dict):
+            raise UsageError(f"{path}, line {line_number}: expected a JSON object")
+        number += 1
+        yield number, row

@@ -12,9 +12,8 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from agentv.datasets.formats.dataset_format import suggested
+from agentv.datasets.formats.dataset_format import data_files, suggested
 from agentv.datasets.selection import Selection
-from agentv.datasets.source import data_files
 from agentv.engine.gates import judge
 from agentv.engine.prepare import prepare
 from agentv.engine.run import Observer, open_executor, open_store, run

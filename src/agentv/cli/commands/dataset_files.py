@@ -24,7 +24,7 @@ from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
 from agentv.report.figures import one_line
-from agentv.report.github import workflow_command
+from agentv.report.markdown import workflow_command
 
 _SPOOL_BYTES = 16 * 1024 * 1024
 _TABLE_ROWS = 200

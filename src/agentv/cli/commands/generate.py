@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import sys
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -15,19 +15,19 @@ import msgspec
 
 from agentv.cli import output
 from agentv.cli.project_options import EvalsArguments, RubricsArguments
-from agentv.datasets.in_memory import GivenCases
+from agentv.datasets.loader import GivenCases
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, AgentvError, UsageError
-from agentv.generation.data_rows import read_rows
 from agentv.generation.generator import (
     Done,
+    Model,
     RowTemplates,
     RubricFile,
     cases_without_rubrics,
     generate_cases,
     generate_rubrics,
     one_dataset,
+    read_rows,
 )
-from agentv.generation.model_client import Model
 from agentv.model.case import EvalCase
 from agentv.model.values import to_json
 from agentv.runs.writer import ResultWriter
@@ -61,8 +61,12 @@ def rubrics(args: RubricsArguments) -> None:
 
 
 async def _generate(folder: str, cases: list[EvalCase], target: RubricFile, args: RubricsArguments) -> Done:
-    async with Model(folder, args.target, args.targets_file, workers=args.workers, cache=args.cache) as model:
+    async with aclosing(_model(folder, args)) as model:
         return await generate_rubrics(model, cases, target.replace, output.say)
+
+
+def _model(folder: str, args: RubricsArguments | EvalsArguments) -> Model:
+    return Model(folder, args.target, args.targets_file, workers=args.workers, cache=args.cache)
 
 
 def evals(args: EvalsArguments) -> None:
@@ -113,7 +117,7 @@ def make_cases(args: EvalsArguments) -> tuple[Done | None, int]:
     async def run() -> Done:
         if templates.are_enough:
             return await generate_cases(None, left, templates, writer.keep, output.say)
-        async with Model(folder, args.target, args.targets_file, workers=args.workers, cache=args.cache) as model:
+        async with aclosing(_model(folder, args)) as model:
             return await generate_cases(model, left, templates, writer.keep, output.say)
 
     try:

@@ -15,7 +15,7 @@ from agentv.errors import UsageError
 from agentv.model.values import to_json
 from agentv.registry import REPORTS
 from agentv.report.formats import format_of, report_format, write_report
-from agentv.report.github import append_step_summary, notes_of
+from agentv.report.markdown import append_step_summary, notes_of
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore

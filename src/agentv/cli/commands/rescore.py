@@ -12,7 +12,7 @@ from agentv.cli.commands.eval import gates_of, print_reasons, run_folder, short
 from agentv.cli.display import observer_of
 from agentv.cli.evaluation_options import RescoreArguments
 from agentv.cli.options import options_of
-from agentv.datasets.case.evaluator_entries import given_entries, specs_of
+from agentv.datasets.case.header import given_entries, specs_of
 from agentv.engine.answers.stored import StoredAnswers, cases_to_rescore
 from agentv.engine.named_runs import existing_run
 from agentv.engine.prepare import prepare_rescore

@@ -7,15 +7,21 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.case import evaluator_entries as evaluators
-from agentv.datasets.case.agentmark import ItemNames, holds_variables
-from agentv.datasets.case.header import Header, read_execution
+from agentv.datasets.case.header import (
+    DEFAULT_CHOICE,
+    LIST_KEYS,
+    Header,
+    choose,
+    read_execution,
+    read_level,
+    read_rubrics,
+)
 from agentv.datasets.case.keys import CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
 from agentv.datasets.case.prompts import Prompt, PromptError, read_prompt
-from agentv.datasets.case.shorthand import MessageReader, is_message
+from agentv.datasets.case.shorthand import ItemNames, MessageReader, holds_variables, is_message
 from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.formats.dataset_format import PlainRow, Row
-from agentv.datasets.formats.yaml_scalars import WrittenInt
+from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn, Workspace
 from agentv.model.message import Message
 from agentv.model.values import FrozenDict, NestingError, freeze
@@ -24,7 +30,7 @@ from agentv.settings.settings_reader import aliases_of, known_keys, read_setting
 
 _OUTCOMES = ("expected_outcome", "outcome", "criteria")
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
-_TURN_KEYS = ("input", "expected_output", *evaluators.LIST_KEYS)
+_TURN_KEYS = ("input", "expected_output", *LIST_KEYS)
 _FOREIGN = {
     "reference_answer": "expected_output",
     "reference": "expected_output",
@@ -196,7 +202,7 @@ class CaseBuilder:
             return False
         execution = row.get("execution")
         lists = isinstance(execution, dict) and execution.get("evaluators")
-        keys = ("expected_output", "expected_messages", "evaluator", "rubrics", "turns", *evaluators.LIST_KEYS)
+        keys = ("expected_output", "expected_messages", "evaluator", "rubrics", "turns", *LIST_KEYS)
         return bool(lists) or any(row.get(key) for key in keys) or not self._header.evaluators.kind_only
 
     def _required_fields(self, row: dict[str, Any]) -> str:
@@ -293,15 +299,15 @@ class CaseBuilder:
         self, row: dict[str, Any], execution: ExecutionKeys | None, has_reference: bool, problems: Problems
     ) -> tuple[tuple[Any, ...], Any]:
         rubrics = row.get("rubrics")
-        rubric = None if rubrics is None else evaluators.read_rubrics(rubrics, ("rubrics",), problems)
-        own = evaluators.read_level(row, row.get("execution"), (), problems)
+        rubric = None if rubrics is None else read_rubrics(rubrics, ("rubrics",), problems)
+        own = read_level(row, row.get("execution"), (), problems)
         inherit = self._header.inherit_evaluators
         if execution is not None and row["execution"].get("inherit_evaluators") is not None:
             inherit = execution.inherit_evaluators
-        specs = evaluators.choose(own, self._header.evaluators, rubric, inherit=inherit)
+        specs = choose(own, self._header.evaluators, rubric, inherit=inherit)
         if self._is_agentmark and not has_reference:
             # Without a reference only what was named and can do without one has anything to score.
-            by_default = own is None and rubric is None and self._header.evaluators is evaluators.DEFAULT
+            by_default = own is None and rubric is None and self._header.evaluators is DEFAULT_CHOICE
             needs = (spec.evaluator is not None and spec.evaluator.needs.reference for spec in specs)
             specs = () if by_default else tuple(spec for spec, needed in zip(specs, needs, strict=True) if not needed)
         return specs, rubric
@@ -358,7 +364,7 @@ class CaseBuilder:
         expected: Any = ()
         if data.get("expected_output") is not None:
             expected = self._messages.expected_output(data["expected_output"], (*path, "expected_output"), problems)
-        chosen = evaluators.read_level(data, None, path, problems)
+        chosen = read_level(data, None, path, problems)
         return Turn(
             (Message("user", given),) if isinstance(given, str) else given,
             (Message("assistant", expected),) if isinstance(expected, str) else expected,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from agentv.datasets.formats.yaml_scalars import resolve
+from agentv.datasets.formats.yaml_writer import resolve
 from agentv.model.values import MAX_DEPTH
 from agentv.settings.diagnostics import KeyPath
 

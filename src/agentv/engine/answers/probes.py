@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import Stopping
-from agentv.datasets.source import Source
 from agentv.engine.job.request import Question
 from agentv.engine.run_plan import Cases, Fingerprints
 from agentv.engine.run_project import Project

@@ -12,9 +12,9 @@ import msgspec
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header
 from agentv.datasets.files import FileFinder, project_root
+from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import CaseSource, Stopping
 from agentv.datasets.selection import Selection
-from agentv.datasets.source import Source
 from agentv.engine.named_runs import existing_run
 from agentv.engine.run_options import RescoreOptions
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
