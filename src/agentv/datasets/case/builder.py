@@ -23,7 +23,7 @@ from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn, Workspace
-from agentv.model.message import Message
+from agentv.model.message import ROLES, Message
 from agentv.model.values import FrozenDict, NestingError, freeze
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.settings.settings_reader import aliases_of, known_keys, read_settings, read_value
@@ -32,17 +32,16 @@ _OUTCOMES = ("expected_outcome", "outcome", "criteria")
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
 _TURN_KEYS = ("input", "expected_output", *LIST_KEYS)
 _FOREIGN = {
-    "reference_answer": "expected_output",
-    "reference": "expected_output",
-    "expected": "expected_output",
-    "ideal": "expected_output",
-    "answer": "expected_output",
-    "question": "input",
-    "query": "input",
-    "messages": "input",
-    "inputs": "input",
+    **dict.fromkeys(("reference_answer", "reference", "expected", "ideal", "answer"), "expected_output"),
+    **dict.fromkeys(("question", "query", "messages", "inputs"), "input"),
 }
 """What other tools call the same thing."""
+
+Messages = str | tuple[Message, ...]
+"""A text, which is one message, or messages."""
+
+Input = tuple[Messages, FrozenDict | None, tuple[PromptInput, ...]]
+"""The messages of a case, the variables they were rendered from, and one input for each of several prompts."""
 
 _DETAIL_KEYS = frozenset({"description", "context", "rubrics", "turns", "user", "workspace"})
 
@@ -131,7 +130,7 @@ class CaseBuilder:
         execution_keys = None if execution is None else _read_execution(execution, ("execution",), problems)
         id = self._id(row, problems)
         outcome = self._outcome(row, problems)
-        stored, variables, prompts = self._input(row, problems)
+        given = self._input(row, problems)
         expected = self._expected_output(row, problems)
         specs, rubric = self._evaluators(row, execution_keys, bool(expected), problems)
         metadata = _typed(row, "metadata", dict[str, Any], problems)
@@ -139,14 +138,14 @@ class CaseBuilder:
         return EvalCase(
             id,
             outcome,
-            stored,
+            given[0],
             expected,
             _typed(row, "conversation_id", str, problems),
             header.metadata if metadata is None else header.with_metadata(row["metadata"]),
             header.tags if tags is None else header.with_tags(tags),
             header.execution if execution_keys is None else read_execution(execution_keys).over(header.execution),
             specs,
-            self._details(row, variables, prompts, rubric, problems),
+            self._details(row, given, rubric, problems),
             place,
             offset,
         )
@@ -155,15 +154,12 @@ class CaseBuilder:
         if row.keys() <= _CASE_KEYS or _is_result(row):
             return
         for key in row:
-            if key in _CASE_KEYS:
-                continue
             if key in CaseKeys.unsupported:
                 if row[key] is not None:
                     problems.error((key,), f"Field '{key}' is not supported", CaseKeys.unsupported[key])
-                continue
-            meant = f"Did you mean '{_FOREIGN[key]}'?" if key in _FOREIGN else did_you_mean(key, _CASE_KEYS)
-            hint = meant or "Keep data of your own under 'metadata'"
-            problems.warning((key,), f"Unknown field '{key}'", hint)
+            elif key not in _CASE_KEYS:
+                meant = f"Did you mean '{_FOREIGN[key]}'?" if key in _FOREIGN else did_you_mean(key, _CASE_KEYS)
+                problems.warning((key,), f"Unknown field '{key}'", meant or "Keep data of your own under 'metadata'")
 
     def _id(self, row: dict[str, Any], problems: Problems) -> str:
         id = row.get("id")
@@ -231,9 +227,7 @@ class CaseBuilder:
         problems.warning((old,), f"Field '{old}' is deprecated: use '{new}'", topic=f"deprecated {old}")
         return old, former
 
-    def _input(
-        self, row: dict[str, Any], problems: Problems
-    ) -> tuple[str | tuple[Message, ...], FrozenDict | None, tuple[PromptInput, ...]]:
+    def _input(self, row: dict[str, Any], problems: Problems) -> Input:
         before = len(problems.errors)
         key, value = self._new_or_old(row, "input", "input_messages", problems)
         if value is None or value == []:
@@ -247,14 +241,11 @@ class CaseBuilder:
         if isinstance(value, dict) and not is_message(value):
             return self._render(value, prompts, problems)
         if prompts:
-            problems.warning(
-                (key,), "The prompt is ignored: it applies to an object of variables only", topic="prompt ignored"
-            )
+            message = "The prompt is ignored: it applies to an object of variables only"
+            problems.warning((key,), message, topic="prompt ignored")
         return self._messages.input(value, (key,), problems), None, ()
 
-    def _render(
-        self, variables: dict[str, Any], prompts: tuple[Prompt, ...], problems: Problems
-    ) -> tuple[str | tuple[Message, ...], FrozenDict | None, tuple[PromptInput, ...]]:
+    def _render(self, variables: dict[str, Any], prompts: tuple[Prompt, ...], problems: Problems) -> Input:
         frozen: FrozenDict = freeze(variables)
         if not prompts:
             return self._user_message(variables, problems), frozen, ()
@@ -275,10 +266,9 @@ class CaseBuilder:
         if text is not None:
             problems.wrong_type(("input", "userMessage"), "a string", text)
         elif isinstance(variables.get("role"), str) and "content" in variables:
-            message = f"Role {variables['role']!r} is none of system, user, assistant, tool, so 'input' holds variables"
-            problems.error(
-                ("input",), message, did_you_mean(variables["role"], ("system", "user", "assistant", "tool"))
-            )
+            role = variables["role"]
+            message = f"Role {role!r} is none of {', '.join(ROLES)}, so 'input' holds variables"
+            problems.error(("input",), message, did_you_mean(role, ROLES))
         elif not problems.errors and not self._header.prompt_failed:
             where = f" in {self._settings_file}" if self._settings_file else ""
             hint = (
@@ -287,19 +277,17 @@ class CaseBuilder:
             problems.error(("input",), "Field 'input' holds variables, and nothing says how to render them", hint)
         return ""
 
-    def _expected_output(self, row: dict[str, Any], problems: Problems) -> str | tuple[Message, ...]:
+    def _expected_output(self, row: dict[str, Any], problems: Problems) -> Messages:
         key, value = self._new_or_old(row, "expected_output", "expected_messages", problems)
         if value is None:
             return ()
-        if key == "expected_messages":
-            return self._messages.messages(value, (key,), problems)
-        return self._messages.expected_output(value, (key,), problems)
+        read = self._messages.messages if key == "expected_messages" else self._messages.expected_output
+        return read(value, (key,), problems)
 
     def _evaluators(
         self, row: dict[str, Any], execution: ExecutionKeys | None, has_reference: bool, problems: Problems
     ) -> tuple[tuple[Any, ...], Any]:
-        rubrics = row.get("rubrics")
-        rubric = None if rubrics is None else read_rubrics(rubrics, ("rubrics",), problems)
+        rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
         own = read_level(row, row.get("execution"), (), problems)
         inherit = self._header.inherit_evaluators
         if execution is not None and row["execution"].get("inherit_evaluators") is not None:
@@ -308,18 +296,12 @@ class CaseBuilder:
         if self._is_agentmark and not has_reference:
             # Without a reference only what was named and can do without one has anything to score.
             by_default = own is None and rubric is None and self._header.evaluators is DEFAULT_CHOICE
-            needs = (spec.evaluator is not None and spec.evaluator.needs.reference for spec in specs)
-            specs = () if by_default else tuple(spec for spec, needed in zip(specs, needs, strict=True) if not needed)
+            named = () if by_default else specs
+            specs = tuple(each for each in named if each.evaluator is None or not each.evaluator.needs.reference)
         return specs, rubric
 
-    def _details(
-        self,
-        row: dict[str, Any],
-        variables: FrozenDict | None,
-        prompts: tuple[PromptInput, ...],
-        rubric: Any,
-        problems: Problems,
-    ) -> CaseDetails:
+    def _details(self, row: dict[str, Any], given: Input, rubric: Any, problems: Problems) -> CaseDetails:
+        _, variables, prompts = given
         if variables is None and _DETAIL_KEYS.isdisjoint(row):
             return NO_DETAILS
         turns = _typed(row, "turns", list[Any], problems) or ()
@@ -345,7 +327,10 @@ class CaseBuilder:
                 path, digest = self._finder.find_folder(keys.template)
             except FileError as error:
                 problems.error(("workspace", "template"), error.message, error.hint)
-        return Workspace(keys.template, _commands(keys.setup), _commands(keys.teardown), keys.keep, digest, path)
+        setup, teardown = (
+            tuple(commands) if isinstance(commands, list) else commands for commands in (keys.setup, keys.teardown)
+        )
+        return Workspace(keys.template, setup, teardown, keys.keep, digest, path)
 
     def _turn(self, data: Any, path: KeyPath, problems: Problems) -> Turn:
         if not isinstance(data, dict):
@@ -359,8 +344,8 @@ class CaseBuilder:
             return Turn(())
         given = self._messages.input(data["input"], (*path, "input"), problems)
         if not isinstance(given, str) and given and given[-1].role not in ("user", "tool"):
-            name = field_name((*path, "input"))
-            problems.error((*path, "input"), f"Field '{name}' must end with a message of the user, or of a tool")
+            message = f"Field '{field_name((*path, 'input'))}' must end with a message of the user, or of a tool"
+            problems.error((*path, "input"), message)
         expected: Any = ()
         if data.get("expected_output") is not None:
             expected = self._messages.expected_output(data["expected_output"], (*path, "expected_output"), problems)
@@ -395,7 +380,3 @@ _read_execution = Memo(_execution_keys)
 def _typed(row: dict[str, Any], key: str, type_: Any, problems: Problems) -> Any:
     value = row.get(key)
     return None if value is None else read_value(type_, value, (key,), problems)
-
-
-def _commands(value: str | list[str] | None) -> str | tuple[str, ...] | None:
-    return tuple(value) if isinstance(value, list) else value
