@@ -17,6 +17,8 @@ Anything else that is raised is our own fault and shows its traceback.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypedDict, Unpack
 
 EXIT_OK = 0
@@ -50,6 +52,15 @@ class AgentvError(Exception):
     def hint_line(self) -> str:
         """The hint as it is printed; a list of what is required stands on its own, without the word."""
         return self.hint if self.hint.startswith("Required fields:") else f"Hint: {self.hint}"
+
+
+@contextmanager
+def file_errors(headline: str) -> Iterator[None]:
+    """Raise AgentvError with this headline and the system's reason instead of an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise AgentvError(headline, error.strerror or str(error)) from error
 
 
 class UsageError(AgentvError):

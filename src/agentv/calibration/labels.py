@@ -12,7 +12,7 @@ import msgspec
 
 from agentv.engine.answers.stored import StoredCases
 from agentv.engine.job.request import Question
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, file_errors
 from agentv.model.case import EvalCase
 from agentv.model.job import Judgement
 from agentv.model.response import answer
@@ -123,17 +123,14 @@ def read_labels(path: Path | str) -> list[Label]:
         return []
     decode = msgspec.json.Decoder(Label).decode
     found = []
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.isspace() or not line.endswith(b"\n"):
-                    continue
-                try:
-                    found.append(decode(line))
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise AgentvError(f"Not a label at line {number} in {path}", str(error)) from None
-    except OSError as error:
-        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+    with file_errors(f"Cannot read {path}"), path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.isspace() or not line.endswith(b"\n"):
+                continue
+            try:
+                found.append(decode(line))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise AgentvError(f"Not a label at line {number} in {path}", str(error)) from None
     return found
 
 
@@ -142,10 +139,8 @@ class LabelFile:
 
     def __init__(self, path: Path | str) -> None:
         path = Path(path)
-        try:
+        with file_errors(f"Cannot create {path.parent}"):
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise AgentvError(f"Cannot create {path.parent}", error.strerror or str(error)) from error
         self.labels = Labels(read_labels(path))
         self._writer = ResultWriter(path, go_on="run the same command again")
 

@@ -144,7 +144,7 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "ties": comparison.ties,
         "threshold": comparison.threshold,
         **(_paired(paired) if paired else {**dict.fromkeys((*Paired._fields, "answer")), "n": 0, "clusters": 0}),
-        "non_inferiority": None if asked is None else dict(asked._asdict()),
+        "non_inferiority": None if asked is None else asked._asdict(),
         "exit_code": exit_code,
     }
     return {
@@ -180,7 +180,7 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
         "matched": matrix.n,
         "clusters": matrix.clusters,
         "left_out": list(matrix.left_out),
-        "means": [_estimate(mean) for mean in matrix.means],
+        "means": [mean._asdict() for mean in matrix.means],
         "differences": differences,
         "ranking": [
             {"run": ranked.side, "strength": ranked.value, "ci95": ranked.ci95, "share": ranked.share}
@@ -196,9 +196,7 @@ def _paired(paired: Paired) -> dict[str, Any]:
 
 
 def _sides(sides: Sequence[Any]) -> list[dict[str, Any]]:
-    return [
-        {**msgspec.structs.asdict(side), "mean": None if side.mean is None else _estimate(side.mean)} for side in sides
-    ]
+    return [{**msgspec.structs.asdict(side), "mean": side.mean and side.mean._asdict()} for side in sides]
 
 
 def _parts(parts: Sequence[PartComparison]) -> list[dict[str, Any]]:
@@ -206,10 +204,4 @@ def _parts(parts: Sequence[PartComparison]) -> list[dict[str, Any]]:
 
 
 def _use(use: UsageChange | None) -> dict[str, Any] | None:
-    if use is None:
-        return None
-    return {"n": use.n, "before": use.before, "after": use.after, "difference": _estimate(use.difference)}
-
-
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return dict(estimate._asdict())
+    return None if use is None else {**msgspec.structs.asdict(use), "difference": use.difference._asdict()}

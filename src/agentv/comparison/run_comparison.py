@@ -92,9 +92,7 @@ class JoinedCases:
         names, others = (side.names for side in self.sides)
         common = [(row, other) for name, row in names.items() if (other := others.get(name)) is not None]
         self._all = np.array(common, dtype=np.intp).reshape(-1, 2)
-        first = self.sides[0].means(before.scores)[self._all[:, 0]]
-        second = self.sides[1].means(after.scores)[self._all[:, 1]]
-        there = ~np.isnan(first) & ~np.isnan(second)
+        first, second, there = self._means(before.scores, after.scores)
         self.rows = len(common)
         self.index = self._all[there]
         self.scores = first[there], second[there]
@@ -102,7 +100,7 @@ class JoinedCases:
         self.unmatched = len(names) - self.rows, len(others) - self.rows
         self.unmatched_ids = self._only_in(0), self._only_in(1)
         self._names: list[Name] = list(names)
-        self.clusters = self._clusters(self.index)
+        self.clusters = clusters_of(self.sides, self.index)
 
     def name(self, row: int) -> Name:
         """The name of the case in a row of the scores."""
@@ -110,10 +108,14 @@ class JoinedCases:
 
     def column(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """Two columns over the cases where both runs have a number, and the clusters of those cases."""
+        first, second, there = self._means(before, after)
+        return first[there], second[there], clusters_of(self.sides, self._all[there])
+
+    def _means(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The means of the joined cases in both runs, and where both have a number."""
         first = self.sides[0].means(before)[self._all[:, 0]]
         second = self.sides[1].means(after)[self._all[:, 1]]
-        there = ~np.isnan(first) & ~np.isnan(second)
-        return first[there], second[there], self._clusters(self._all[there])
+        return first, second, ~np.isnan(first) & ~np.isnan(second)
 
     def tags(self) -> dict[str, NDArray[Any]]:
         """The rows of the scores by tag; a tag in either run counts."""
@@ -146,9 +148,6 @@ class JoinedCases:
         mine, other = self.sides[side].names, self.sides[1 - side].names
         place = self.parts.index(1)
         return tuple(islice((str(name[place]) for name in mine if name not in other), _SHOWN_IDS))
-
-    def _clusters(self, index: NDArray[Any]) -> NDArray[Any] | None:
-        return clusters_of(self.sides, index)
 
 
 def side_of(side: GroupedCases, mean: Estimate | None) -> Side:
@@ -281,9 +280,8 @@ def _use(joined: JoinedCases, before: Column, after: Column) -> UsageChange | No
     if not len(first):
         return None
     difference = paired_difference(first, second, clusters)
-    return UsageChange(
-        n=len(first), before=float(first.mean()), after=float(second.mean()), difference=difference.estimate
-    )
+    means = float(first.mean()), float(second.mean())
+    return UsageChange(n=len(first), before=means[0], after=means[1], difference=difference.estimate)
 
 
 def _as_drawn(joined: JoinedCases, paired: Paired) -> Paired:

@@ -77,7 +77,7 @@ class RunScores:
         self.records = self.errors = self.unscored = 0
         self.error_classes: Counter[str] = Counter()
         self._paths: dict[str, str] = {}
-        self._has_conversations = False
+        self.has_conversations = False
         self._targets: dict[str, None] = {}
         self._prompts: dict[str | None, None] = {}
         if picked is None:
@@ -116,11 +116,6 @@ class RunScores:
         """The prompts; a single None when cases have none."""
         return list(self._prompts)
 
-    @property
-    def has_conversations(self) -> bool:
-        """Whether any case is part of a conversation."""
-        return self._has_conversations
-
     def _add(self, start: int, record: ScoreRecord | Result) -> None:
         self.records += 1
         key = (record.dataset, record.eval_id, record.target, record.prompt)
@@ -129,7 +124,7 @@ class RunScores:
             self.starts.append(None)
             self.conversations.append(record.conversation_id)
             self.paths.append(self._paths.setdefault(record.dataset_path, record.dataset_path))
-            self._has_conversations = self._has_conversations or record.conversation_id is not None
+            self.has_conversations = self.has_conversations or record.conversation_id is not None
             self.tags.append(self.tag_sets.setdefault(record.tags, len(self.tag_sets)))
             self._targets[record.target] = self._prompts[record.prompt] = None
         self._add_use(case, record)

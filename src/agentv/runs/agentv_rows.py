@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 import msgspec
 import yaml
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, file_errors
 from agentv.model.result import (
     ErrorClass,
     ErrorInfo,
@@ -34,14 +34,8 @@ _SCALARS = (
     ("int", "-0123456789", r"-?(?:0|[1-9][0-9]*)"),
     ("float", "-.0123456789", r"-?(?:0|[1-9][0-9]*)?(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"),
 )
-_VERDICTS: dict[str | None, Verdict] = {"pass": "pass", "borderline": "borderline", "fail": "fail"}
-_STAGES: dict[str, Stage] = {
-    "setup": "setup",
-    "repo_setup": "setup",
-    "agent": "target",
-    "evaluator": "evaluator",
-    "teardown": "teardown",
-}
+_VERDICTS: dict[str | None, Verdict] = {verdict: verdict for verdict in get_args(Verdict)}
+_STAGES: dict[str, Stage] = {"repo_setup": "setup", **{stage: stage for stage in get_args(Stage)}}
 # AgentV keeps an error as a sentence; these words are all there is to tell its class by.
 _CLASSES: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
     ("timeout", re.compile(r"time[d]?[\s_-]?out", re.I)),
@@ -156,14 +150,12 @@ class AgentvYaml:
 
     def records(self, path: Path) -> Iterator[Result]:
         try:
-            with open(path, "rb") as file:
+            with file_errors(f"Cannot read {path}"), open(path, "rb") as file:
                 for number, data in enumerate(yaml.load_all(file, Loader=_plain_loader()), 1):
                     try:
                         yield _from_document(data, path.stem)
                     except RecordError as error:
                         raise damaged(path, f"document {number}", error) from error
-        except OSError as error:
-            raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
         except yaml.YAMLError as error:
             raise AgentvError(f"Cannot read {path}", str(error)) from error
 
@@ -237,26 +229,16 @@ def _result(row: _Row, run_id: str) -> Result:
 
 
 def _error(row: _Row) -> ErrorInfo | None:
-    message = _message(row.error)
+    said = row.error.get("message") or row.error if isinstance(row.error, dict) else row.error
+    message = str(said) if said else ""
     failed = row.execution_status == "execution_error" if row.execution_status else bool(message)
     if not failed:
         return None
     stage = _STAGES.get(row.failure_stage or "", "target")
     message = message or row.failure_reason_code or "no message"
-    return ErrorInfo(_error_class(row, stage, message), message, stage)
-
-
-def _message(error: Any) -> str:
-    if isinstance(error, dict):
-        return str(error.get("message") or error)
-    return str(error) if error else ""
-
-
-def _error_class(row: _Row, stage: Stage, message: str) -> ErrorClass:
-    if stage == "evaluator":
-        return "evaluator"
-    said = " ".join(filter(None, (row.target_error_kind, row.failure_reason_code, message)))
-    return next((name for name, words in _CLASSES if words.search(said)), "process")
+    words = " ".join(filter(None, (row.target_error_kind, row.failure_reason_code, message)))
+    error_class: ErrorClass = next((name for name, pattern in _CLASSES if pattern.search(words)), "process")
+    return ErrorInfo("evaluator" if stage == "evaluator" else error_class, message, stage)
 
 
 def _score(score: float | msgspec.UnsetType | None) -> float | None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, file_errors
 from agentv.model.manifest import TargetSummary
 from agentv.runs.folder import RunFolder, is_locked
 from agentv.runs.store import RECORD_FILES, RunStore
@@ -58,11 +58,8 @@ def entries(folder: Path | str) -> list[RunEntry]:
 def remove(entry: RunEntry) -> None:
     """Delete a run's folder. Raises UsageError when a process is writing to it."""
     folder = RunFolder.open(entry.path)
-    with folder.lock():
-        try:
-            shutil.rmtree(folder.path)
-        except OSError as error:
-            raise AgentvError(f"Cannot remove {folder.path}", error.strerror or str(error)) from error
+    with folder.lock(), file_errors(f"Cannot remove {folder.path}"):
+        shutil.rmtree(folder.path)
 
 
 def removable(entry: RunEntry) -> bool:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from agentv.errors import EXIT_USAGE, AgentvError, UsageError
+from agentv.errors import EXIT_USAGE, AgentvError, UsageError, file_errors
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import SCHEMA_VERSION
 from agentv.runs.writer import Redact
@@ -48,10 +48,8 @@ class FolderLock:
 
     def _take(self) -> int:
         """Lock the file; returns -1 if its last holder removed it in the meantime."""
-        try:
+        with file_errors(f"Cannot write to {self._path.parent}"):
             file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise AgentvError(f"Cannot write to {self._path.parent}", error.strerror or str(error)) from error
         if not _try_lock(file):
             holder = os.read(file, 32).decode(errors="replace").strip()
             os.close(file)
@@ -60,11 +58,9 @@ class FolderLock:
                 f"Process {holder or 'unknown'} is writing to it",
                 "Wait until it ends, or end it; then go on with --resume",
             )
-        try:
+        with suppress(OSError):
             if os.path.samestat(os.fstat(file), os.stat(self._path)):
                 return file
-        except OSError:
-            pass
         os.close(file)
         return -1
 
@@ -126,20 +122,22 @@ class RunFolder:
     def __init__(self, path: Path | str, redact: Redact | None = None) -> None:
         self.path = Path(path)
         self.redact = redact
+        self.manifest_path = self.path / "run.json"
+        self.cases_path = self.path / "cases.jsonl"
+        self.results_path = self.path / "results.jsonl"
+        self.summary_path = self.path / "summary.json"
 
     @classmethod
     def create(cls, path: Path | str, redact: Redact | None = None) -> RunFolder:
         """Create a folder with its parents. An empty one may exist; raises UsageError for any other."""
         folder = cls(path, redact)
-        try:
+        if folder.path.exists() and not folder.path.is_dir():
+            raise UsageError(f"Not a folder: {folder.path}", hint="Name another place with --out")
+        with file_errors(f"Cannot create the run folder {folder.path}"):
             folder.path.mkdir(parents=True, exist_ok=True)
-            # A lock and half a manifest are what a process leaves that was killed before its run began.
-            taken = any(name != LOCK_NAME and not name.endswith(_TEMPORARY) for name in os.listdir(folder.path))
-        except FileExistsError:
-            raise UsageError(f"Not a folder: {folder.path}", hint="Name another place with --out") from None
-        except OSError as error:
-            raise AgentvError(f"Cannot create the run folder {folder.path}", error.strerror or str(error)) from error
-        if taken:
+            names = os.listdir(folder.path)
+        # A lock and half a manifest are what a process leaves that was killed before its run began.
+        if any(name != LOCK_NAME and not name.endswith(_TEMPORARY) for name in names):
             hint = "Go on with the run that is there with --resume, or name another folder with --out"
             raise UsageError(f"The run folder exists already: {folder.path}", hint=hint)
         return folder
@@ -151,22 +149,6 @@ class RunFolder:
         if not folder.manifest_path.is_file():
             raise UsageError(f"Not a run folder: {folder.path}", f"There is no {folder.manifest_path.name} in it")
         return folder
-
-    @property
-    def manifest_path(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def cases_path(self) -> Path:
-        return self.path / "cases.jsonl"
-
-    @property
-    def results_path(self) -> Path:
-        return self.path / "results.jsonl"
-
-    @property
-    def summary_path(self) -> Path:
-        return self.path / "summary.json"
 
     def lock(self) -> FolderLock:
         """Lock the folder for writing. Raises UsageError when another process has locked it."""
@@ -200,19 +182,18 @@ def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write a file, whole or in pieces, so that it always has the old or the new content, even after a power cut."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{_TEMPORARY}")
     try:
-        with open(temporary, "wb") as file:
-            file.writelines((data,) if isinstance(data, bytes) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if os.name == "posix":  # elsewhere a folder cannot be opened
-            handle = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-    except OSError as error:
-        raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
+        with file_errors(f"Cannot write {path}"):
+            with open(temporary, "wb") as file:
+                file.writelines((data,) if isinstance(data, bytes) else data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            if os.name == "posix":  # elsewhere a folder cannot be opened
+                handle = os.open(path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -221,8 +202,7 @@ def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
 def run_folders(root: Path | str) -> Iterator[RunFolder]:
     """The runs under `.agentv/results` of a project, the newest first."""
     results = Path(root) / RESULTS_FOLDER
-    names = sorted(os.listdir(results), reverse=True) if results.is_dir() else []
-    for name in names:
+    for name in sorted(os.listdir(results), reverse=True) if results.is_dir() else ():
         if (results / name / "run.json").is_file():
             yield RunFolder(results / name)
 
@@ -258,9 +238,8 @@ def why_it_cannot_go_on(manifest: RunManifest) -> str:
 
 def _read(path: Path, kind: type[Document]) -> Document:
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=kind)
-    except OSError as error:
-        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+        with file_errors(f"Cannot read {path}"):
+            document = msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AgentvError(f"Cannot read {path}", str(error)) from error
     if document.schema_version > SCHEMA_VERSION:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, file_errors
 from agentv.model.result import JobKey, Result
 from agentv.runs.record import RecordKey, ScoreRecord, decode_key
 from agentv.support.hashes import HashTable
@@ -67,18 +67,15 @@ def keyed_lines(path: Path) -> Iterator[tuple[JobKey, int, bytes]]:
 def _batches(path: Path) -> Iterator[tuple[int, list[bytes], float]]:
     """Read whole lines in batches: the number of the first, the lines, and the fraction of the file read so far."""
     number = 1
-    try:
-        with open(path, "rb", buffering=_BATCH_BYTES) as file:
-            size = os.fstat(file.fileno()).st_size
-            while lines := file.readlines(_BATCH_BYTES):
-                if not lines[-1].endswith(b"\n"):
-                    lines.pop()
-                yield number, lines, min(1.0, file.tell() / size)
-                number += len(lines)
-    except FileNotFoundError:
+    if not path.exists():
         return
-    except OSError as error:
-        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+    with file_errors(f"Cannot read {path}"), open(path, "rb", buffering=_BATCH_BYTES) as file:
+        size = os.fstat(file.fileno()).st_size
+        while lines := file.readlines(_BATCH_BYTES):
+            if not lines[-1].endswith(b"\n"):
+                lines.pop()
+            yield number, lines, min(1.0, file.tell() / size)
+            number += len(lines)
 
 
 def _decode(line: bytes, number: int, path: Path) -> RecordKey:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.result import SCHEMA_VERSION, JobKey, Result, Share, Status, Verdict
 from agentv.registry import RESULT_FORMATS
 from agentv.support.hashes import HashTable
@@ -135,10 +135,8 @@ def score_decoder(run_id: str = "", needs_score: bool = True) -> Callable[[bytes
 def check_version(version: object) -> None:
     """Raise RecordError for a record of a version that this agentv does not read."""
     if version != SCHEMA_VERSION:
-        message = (
-            f"schema_version is {version!r}, and this agentv reads {SCHEMA_VERSION}; it may be too old for this run"
-        )
-        raise RecordError(message)
+        reads = f"this agentv reads {SCHEMA_VERSION}; it may be too old for this run"
+        raise RecordError(f"schema_version is {version!r}, and {reads}")
 
 
 def _object_in(line: bytes) -> dict[str, Any]:
@@ -214,11 +212,8 @@ class RecordLines:
 
 def format_of(path: Path) -> ResultFormat:
     """The format of a result file: its content decides, its extension breaks the tie. Raises UsageError."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
-    except OSError as error:
-        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+    with file_errors(f"Cannot read {path}"), path.open("rb") as file:
+        head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
     known: list[ResultFormat] = []
     for name in RESULT_FORMATS.all_names():
         known.append(RESULT_FORMATS.find(name)())
@@ -242,23 +237,20 @@ Record = TypeVar("Record", bound=ScoreRecord | Result)
 def decoded_lines(path: Path, decode: Callable[[bytes], Record]) -> Iterator[tuple[int, Record]]:
     """Decode each record of a file of lines, with the byte that it starts at. Raises AgentvError for damaged ones."""
     start, jobs = 0, DuplicateCheck(path, "line")
-    try:
-        with open(path, "rb", buffering=1 << 18) as file:
-            for number, line in enumerate(file, 1):
-                if not line.isspace():
-                    try:
-                        record = decode(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)
-                    except RecordError as error:
-                        # The last line of a run that was killed, or is being written, can be half there.
-                        if not line.endswith(b"\n") and path.name == RESULTS_FILE:
-                            break
-                        raise damaged(path, f"line {number}", error) from error
-                    jobs.add(record, number)
-                    yield start, record
-                start += len(line)
-        jobs.finish()
-    except OSError as error:
-        raise AgentvError(f"Cannot read {path}", error.strerror or str(error)) from error
+    with file_errors(f"Cannot read {path}"), open(path, "rb", buffering=1 << 18) as file:
+        for number, line in enumerate(file, 1):
+            if not line.isspace():
+                try:
+                    record = decode(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)
+                except RecordError as error:
+                    # The last line of a run that was killed, or is being written, can be half there.
+                    if not line.endswith(b"\n") and path.name == RESULTS_FILE:
+                        break
+                    raise damaged(path, f"line {number}", error) from error
+                jobs.add(record, number)
+                yield start, record
+            start += len(line)
+    jobs.finish()
 
 
 def damaged(path: Path, place: str, error: RecordError) -> AgentvError:

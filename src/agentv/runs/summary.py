@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
-from heapq import heappush, heappushpop
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -80,14 +80,10 @@ class SummaryBuilder:
 
     def __init__(self, run_id: str, jobs_per_case: int = 1) -> None:
         self._run_id = run_id
-        self._by_case = jobs_per_case > 1
-        self._targets: dict[str, _Target] = {}
+        self._targets: dict[str, _Target] = defaultdict(lambda: _Target(jobs_per_case > 1))
 
     def add(self, result: Result) -> None:
-        target = self._targets.get(result.target)
-        if target is None:
-            target = self._targets[result.target] = _Target(self._by_case)
-        target.add(result)
+        self._targets[result.target].add(result)
 
     def add_all(self, results: Iterable[Result]) -> SummaryBuilder:
         for result in results:
@@ -141,9 +137,9 @@ class _Target:
         self.cost = self.judge_cost = self.duration_ms = 0.0
         self.scores = MeanAccumulator()
         self._passes = MeanAccumulator()
-        self._evaluators: dict[str, MeanAccumulator] = {}
-        self._prompts: dict[str, MeanAccumulator] = {}
-        self.error_classes: dict[str, int] = {}
+        self._evaluators: dict[str, MeanAccumulator] = defaultdict(MeanAccumulator)
+        self._prompts: dict[str, MeanAccumulator] = defaultdict(MeanAccumulator)
+        self.error_classes: Counter[str] = Counter()
         self._first_errors: dict[str, CaseNote] = {}
         self._bins = [0] * BINS
         self._worst = _Ranking()
@@ -171,7 +167,7 @@ class _Target:
         else:
             self.scores.add(score, cluster)
             if result.prompt is not None:
-                _accumulator(self._prompts, result.prompt).add(score, cluster)
+                self._prompts[result.prompt].add(score, cluster)
             self._bins[min(int(score * BINS), BINS - 1)] += 1
             self._passes.add(float(result.verdict == "pass"), cluster)
             if self._by_case and cluster is not None:
@@ -182,7 +178,7 @@ class _Target:
                 self._worst.add(-score, _note(result, reason_of(result)))
         for found in result.evaluator_results:
             if found.score is not None:
-                _accumulator(self._evaluators, found.name).add(found.score, cluster)
+                self._evaluators[found.name].add(found.score, cluster)
 
     def _add_use(self, result: Result) -> None:
         metrics = result.execution_metrics
@@ -204,8 +200,8 @@ class _Target:
         self.errors += 1
         error = result.error
         name = error.error_class if error else "unknown"
-        self.error_classes[name] = self.error_classes.get(name, 0) + 1
-        if name not in self._first_errors:
+        self.error_classes[name] += 1
+        if self.error_classes[name] == 1:
             self._first_errors[name] = _note(result, error.message if error else "")
 
     def _cluster(self, result: Result) -> int | None:
@@ -238,15 +234,12 @@ class _Target:
             trials=self._trials.summary(),
         )
 
-    def _case_mean(self) -> float | None:
-        mean, of_cases = self.scores.mean, self._case_scores.mean_of_clusters
-        return None if mean is None or of_cases is None or abs(mean - of_cases) < _SAME else of_cases
-
     def details(self) -> TargetDetails:
+        mean, of_cases = self.scores.mean, self._case_scores.mean_of_clusters
         return TargetDetails(
             passed=self.passed,
             pass_ci95=self._passes.ci95,
-            case_mean=self._case_mean(),
+            case_mean=None if mean is None or of_cases is None or abs(mean - of_cases) < _SAME else of_cases,
             priced=self.priced,
             judge_priced=self.judge_priced,
             timed=self.timed,
@@ -300,13 +293,6 @@ class _Trials:
         )
 
 
-def _accumulator(found: dict[str, MeanAccumulator], name: str) -> MeanAccumulator:
-    scores = found.get(name)
-    if scores is None:
-        scores = found[name] = MeanAccumulator()
-    return scores
-
-
 def _parts(found: Mapping[str, MeanAccumulator]) -> dict[str, PartSummary]:
     return {name: PartSummary(n=scores.n, mean=scores.mean, ci95=scores.ci95) for name, scores in found.items()}
 
@@ -327,11 +313,9 @@ class _Ranking:
 
     def add(self, measure: float, note: CaseNote) -> None:
         self._order -= 1
-        entry = (measure, self._order, note)
-        if len(self._heap) < SHOWN:
-            heappush(self._heap, entry)
-        else:
-            heappushpop(self._heap, entry)
+        heappush(self._heap, (measure, self._order, note))
+        if len(self._heap) > SHOWN:
+            heappop(self._heap)
 
     def notes(self) -> tuple[CaseNote, ...]:
         return tuple(note for _, _, note in sorted(self._heap, key=lambda entry: entry[:2], reverse=True))

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import NoReturn
 
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.registry import RESULT_FORMATS
 
 SYNC_INTERVAL_S = 1.0
@@ -35,11 +35,9 @@ class ResultWriter:
         self._redact = redact
         self._torn = False
         self._synced_at = monotonic()
-        try:
+        with file_errors(f"Cannot write {self.path}"):
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             self._file = os.open(self.path, flags, 0o666)
-        except OSError as error:
-            raise AgentvError(f"Cannot write {self.path}", error.strerror or str(error)) from error
         try:
             self.cut_bytes = self._cut_torn_line()
         except OSError as error:
@@ -59,8 +57,10 @@ class ResultWriter:
             if self._torn:
                 self._cut_torn_line()
             written = os.write(self._file, line)
-            if written < len(line):
-                self._write_rest(line[written:])
+            while written < len(line):
+                self._torn = True
+                written += os.write(self._file, line[written:])
+            self._torn = False
         except OSError as error:
             self._torn = True
             with suppress(OSError):
@@ -92,12 +92,6 @@ class ResultWriter:
 
     def __exit__(self, *ended: object) -> None:
         self.close()
-
-    def _write_rest(self, rest: bytes) -> None:
-        self._torn = True
-        while rest:
-            rest = rest[os.write(self._file, rest) :]
-        self._torn = False
 
     def _cut_torn_line(self) -> int:
         """Remove what follows the last newline; returns its length. While that fails, nothing more is written."""
@@ -160,15 +154,14 @@ def export_records(results: Path, target: str, file_format: str) -> None:
     in_place = path.exists() and not path.is_file()
     written = path if in_place else path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with results.open("rb") as lines, written.open("wb") as stream:
-            if file_format == "yaml":
-                RESULT_FORMATS.find("agentv-yaml").write(lines, stream)
-            else:
-                shutil.copyfileobj(lines, stream)
-        if not in_place:
-            os.replace(written, path)
-    except OSError as error:
-        raise AgentvError(f"Cannot write {target}", error.strerror or str(error)) from None
+        with file_errors(f"Cannot write {target}"):
+            with results.open("rb") as lines, written.open("wb") as stream:
+                if file_format == "yaml":
+                    RESULT_FORMATS.find("agentv-yaml").write(lines, stream)
+                else:
+                    shutil.copyfileobj(lines, stream)
+            if not in_place:
+                os.replace(written, path)
     finally:
         if not in_place:
             with suppress(OSError):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+
+Interval = tuple[float, float]
 
 Z95 = 1.959963984540054
 
@@ -47,7 +50,7 @@ def t_quantile(probability: float, degrees: float) -> float:
 
 def t_cdf(t: float, degrees: float) -> float:
     """The probability to the left of t."""
-    tail = incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5) / 2
+    tail = t_p_value(t, degrees) / 2
     return 1 - tail if t > 0 else tail
 
 
@@ -67,15 +70,17 @@ def t_p_value(t: float, degrees: float) -> float:
 
 def beta_quantile(probability: float, a: float, b: float) -> float:
     """Where the beta distribution has that probability to its left, by halving an interval until nothing changes."""
-    low, high = 0.0, 1.0
-    while True:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            return middle
-        if incomplete_beta(middle, a, b) < probability:
-            low = middle
-        else:
-            high = middle
+    return crossing(lambda x: incomplete_beta(x, a, b) < probability, 0.0, 1.0)[1]
+
+
+def crossing(is_outside: Callable[[float], bool], outside: float, inside: float, steps: int = 2_000) -> Interval:
+    """Halve an interval around the place where `is_outside` stops to hold, until nothing changes."""
+    for _ in range(steps):
+        middle = (outside + inside) / 2
+        if middle in (outside, inside):
+            break
+        outside, inside = (middle, inside) if is_outside(middle) else (outside, middle)
+    return outside, inside
 
 
 def binomial_pmf(hits: int, n: int, share: float = 0.5) -> float:
@@ -99,19 +104,16 @@ def _solve(probability: float, degrees: float, guess: float) -> float:
     while t_cdf(high, degrees) < probability:
         low, high = high, high * 2
     t = min(max(guess, low), high)
+    log = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
     for _ in range(100):
         error = t_cdf(t, degrees) - probability
         low, high = (low, t) if error > 0 else (t, high)
-        step = error / _t_density(t, degrees)
+        density = log - (degrees + 1) / 2 * math.log1p(t * t / degrees)
+        step = error / math.exp(density)
         t = t - step if low <= t - step <= high else (low + high) / 2
         if abs(step) <= 1e-13 * t:
             break
     return t
-
-
-def _t_density(t: float, degrees: float) -> float:
-    log = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
-    return math.exp(log - (degrees + 1) / 2 * math.log1p(t * t / degrees))
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:

@@ -6,9 +6,7 @@ import math
 from array import array
 from math import comb
 
-from agentv.stats.distributions import Z95, beta_quantile, t_quantile
-
-Interval = tuple[float, float]
+from agentv.stats.distributions import Z95, Interval, beta_quantile, t_quantile
 
 CONFIDENCE = 0.95
 

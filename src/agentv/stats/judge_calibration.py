@@ -137,7 +137,14 @@ def confusion(labelled: Sequence[Labelled]) -> list[list[int]]:
 
 def accuracy(strata: Sequence[Stratum]) -> IntervalEstimate | None:
     """The share of cases on which judge and person agree, with Wilson's interval."""
-    return _share(strata, [[1.0, 0.0], [0.0, 1.0]])
+    table = _weighted(strata, 0.0)
+    if table is None:
+        return None
+    value, n = table[0][0] + table[1][1], _labels(strata)
+    spread = _variance(strata, [[1.0, 0.0], [0.0, 1.0]]) if len(strata) > 1 else 0.0
+    bounds = wilson(value, value * (1 - value) / spread if spread > 0 and 0 < value < 1 else n)
+    assert bounds is not None
+    return IntervalEstimate(value, *bounds, n)
 
 
 def kappa(strata: Sequence[Stratum]) -> IntervalEstimate | None:
@@ -188,11 +195,7 @@ def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> Inter
         -2 * offset * slope + 2 * Z95**2 * (from_good * of_good + from_bad * of_bad),
         offset**2 - Z95**2 * (fixed + from_good**2 * of_good + from_bad**2 * of_bad),
     )
-    return (
-        IntervalEstimate(value, min(low, value), max(high, value), n)
-        if slope > 0
-        else IntervalEstimate(value, 0.0, 1.0, n)
-    )
+    return IntervalEstimate(value, *((min(low, value), max(high, value)) if slope > 0 else (0.0, 1.0)), n)
 
 
 def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> IntervalEstimate | None:
@@ -250,17 +253,12 @@ def next_labels(strata: Sequence[Stratum], count: int) -> list[int]:
     return chosen
 
 
-def doubt(stratum: Stratum) -> float:
-    """The variance of labels inside a stratum, as far as those that are there tell."""
-    passes = sum(each.label for each in stratum.labelled)
-    share = (passes + 1) / (len(stratum.labelled) + 2)
-    return share * (1 - share)
-
-
 def _gain(stratum: Stratum, total: int, n: int) -> float:
+    """How much one more label takes off the variance, as far as the labels that are there tell."""
     if n < 2:
         return math.inf
-    return (stratum.size / total) ** 2 * doubt(stratum) * (1 / n - 1 / (n + 1))
+    share = (sum(each.label for each in stratum.labelled) + 1) / (len(stratum.labelled) + 2)
+    return (stratum.size / total) ** 2 * share * (1 - share) * (1 / n - 1 / (n + 1))
 
 
 class _Moments(NamedTuple):
@@ -283,18 +281,6 @@ def _moments(labelled: Sequence[Labelled]) -> _Moments:
         math.fsum(w * (f - score) ** 2 for _, f, w in points) / degrees,
         math.fsum(w * (y - label) * (f - score) for y, f, w in points) / degrees,
     )
-
-
-def _share(strata: Sequence[Stratum], counted: Table) -> IntervalEstimate | None:
-    table = _weighted(strata, 0.0)
-    if table is None:
-        return None
-    value = math.fsum(a * b for row, flags in zip(table, counted, strict=True) for a, b in zip(row, flags, strict=True))
-    n = _labels(strata)
-    spread = _variance(strata, counted) if len(strata) > 1 else 0.0
-    bounds = wilson(value, value * (1 - value) / spread if spread > 0 and 0 < value < 1 else n)
-    assert bounds is not None
-    return IntervalEstimate(value, *bounds, n)
 
 
 def _weighted(strata: Sequence[Stratum], padding: float) -> Table | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from agentv.stats.distributions import row, t_p_value, t_quantile
-from agentv.stats.intervals import ALIKE, CONFIDENCE, NO_ERROR, Interval, of_equals
+from agentv.stats.distributions import Interval, row, t_p_value, t_quantile
+from agentv.stats.intervals import ALIKE, CONFIDENCE, NO_ERROR, of_equals
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from agentv.stats.distributions import Z95, binomial_cdf, binomial_pmf, not_negative, row, share
-from agentv.stats.intervals import Interval
+from agentv.stats.distributions import Z95, Interval, binomial_cdf, binomial_pmf, crossing, not_negative, row, share
 from agentv.stats.means import Estimate, cluster_sums, clustered_mean, correlation, t_test
 from agentv.stats.power import minimum_detectable_difference
 from agentv.stats.sequential import BettingMean
@@ -85,11 +84,8 @@ def compare_paired(
         share(float(side.max(initial=0.0)))
     delta = second - first
     estimate = clustered_mean(delta, clusters, within=(-1.0, 1.0))
-    if estimate.clusters == estimate.n and _binary(first) and _binary(second):
-        return _of_shares(first, second, estimate, seed)
-    flips = sign_flip_test(delta, clusters, seed=seed) if test and estimate.ci95 is not None else None
     error = estimate.standard_error
-    return Paired(
+    paired = Paired(
         n=estimate.n,
         clusters=estimate.clusters,
         mean_before=float(first.mean()),
@@ -97,16 +93,32 @@ def compare_paired(
         mean_delta=estimate.value,
         standard_error=error,
         ci95=estimate.ci95,
-        p_value=flips.p_value if flips else t_test(estimate),
-        test="sign flips" if flips else "none",
-        minimum_detectable_difference=min(1.0, minimum_detectable_difference(error, estimate.degrees))
-        if error
-        else None,
+        p_value=t_test(estimate),
+        test="none",
+        minimum_detectable_difference=_detectable(error, estimate.degrees) if error else None,
         correlation=correlation(first, second),
-        resamples=flips.resamples if flips else None,
-        exact=flips.exact if flips else False,
+        resamples=None,
+        exact=False,
         seed=seed,
     )
+    if estimate.clusters == estimate.n and all(np.isin(side, (0, 1)).all() for side in (first, second)):
+        wins, losses, n = int((delta > 0).sum()), int((delta < 0).sum()), estimate.n
+        return paired._replace(
+            ci95=share_difference(wins, losses, n),
+            p_value=mcnemar_exact(wins, losses),
+            test="exact McNemar",
+            # Where nothing changed the error is 0 and says nothing; as if one case had changed, it is 1/n.
+            minimum_detectable_difference=_detectable(error or 1 / n, max(1, n - 1)),
+            exact=True,
+        )
+    if not test or estimate.ci95 is None:
+        return paired
+    flips = sign_flip_test(delta, clusters, seed=seed)
+    return paired._replace(p_value=flips.p_value, test="sign flips", resamples=flips.resamples, exact=flips.exact)
+
+
+def _detectable(error: float, degrees: int) -> float:
+    return min(1.0, minimum_detectable_difference(error, degrees))
 
 
 def compare_drawn(paired: Paired, groups: Iterable[tuple[float, int]], largest: int) -> Paired:
@@ -121,33 +133,6 @@ def compare_drawn(paired: Paired, groups: Iterable[tuple[float, int]], largest: 
     return paired._replace(
         ci95=(2 * low - 1, 2 * high - 1), p_value=min(1.0, 1 / bet.e_value), test="e-value", resamples=None, exact=False
     )
-
-
-def _of_shares(first: NDArray[Any], second: NDArray[Any], estimate: Estimate, seed: int) -> Paired:
-    wins, losses, n = int((second > first).sum()), int((second < first).sum()), len(first)
-    # Where nothing changed the error is 0 and says nothing; as if one case had changed, it is 1/n.
-    error = estimate.standard_error or 1 / n
-    normal = minimum_detectable_difference(error, max(1, n - 1))
-    return Paired(
-        n=n,
-        clusters=n,
-        mean_before=float(first.mean()),
-        mean_after=float(second.mean()),
-        mean_delta=estimate.value,
-        standard_error=estimate.standard_error,
-        ci95=share_difference(wins, losses, n),
-        p_value=mcnemar_exact(wins, losses),
-        test="exact McNemar",
-        minimum_detectable_difference=min(1.0, normal),
-        correlation=correlation(first, second),
-        resamples=None,
-        exact=True,
-        seed=seed,
-    )
-
-
-def _binary(scores: NDArray[Any]) -> bool:
-    return bool(((scores == 0) | (scores == 1)).all())
 
 
 class SignFlips(NamedTuple):
@@ -193,8 +178,13 @@ def share_difference(wins: int, losses: int, n: int, critical: float = Z95) -> I
     if min(wins, losses) < 0 or wins + losses > n or n < 1:
         raise ValueError(f"{wins} wins and {losses} losses do not fit into {n} pairs")
     estimate = (wins - losses) / n
-    low = _bound(lambda delta: _score(wins, losses, n, delta) - critical, -1.0, estimate)
-    high = _bound(lambda delta: -_score(wins, losses, n, delta) - critical, 1.0, estimate)
+    low, high = (
+        # Where the statistic comes down to its critical value, between the end and the estimate.
+        end
+        if abs(_score(wins, losses, n, end)) <= critical
+        else crossing(lambda delta: abs(_score(wins, losses, n, delta)) > critical, end, estimate)[1]
+        for end in (-1.0, 1.0)
+    )
     return low, high
 
 
@@ -215,32 +205,22 @@ def sign_flip_test(
     # Sums that are equal but for rounding must count as equal.
     reached = abs(signed) - 1e-9 * max(1.0, float(sums.sum()))
     if len(sums) <= _EXACT_UP_TO:
-        ways = _all_sums(sums)
+        ways = np.zeros(1)
+        for value in sums:
+            ways = np.concatenate([ways + value, ways - value])
         return SignFlips(float(np.mean(np.abs(ways) >= reached)), len(ways), True, seed)
     chance = np.random.default_rng(seed)
     values, counts = np.unique(sums, return_counts=True)
     if len(values) <= _FEW_VALUES:
-        drawn = _from_counts(values, counts, resamples, chance)
+        # Of k equal values a binomial number keeps its sign: scores of few different values cost next to nothing.
+        drawn = np.zeros(resamples)
+        for value, count in zip(values, counts, strict=True):
+            drawn += value * (2.0 * chance.binomial(count, 0.5, resamples) - count)
     else:
         resamples = min(resamples, max(_FEWEST_RESAMPLES, _MOST_SIGNS // len(sums)))
         drawn = _from_bits(sums, resamples, chance)
     beyond = int(np.count_nonzero(np.abs(drawn) >= reached))
     return SignFlips((1 + beyond) / (1 + resamples), resamples, False, seed)
-
-
-def _all_sums(sums: NDArray[Any]) -> NDArray[Any]:
-    ways = np.zeros(1)
-    for value in sums:
-        ways = np.concatenate([ways + value, ways - value])
-    return ways
-
-
-def _from_counts(values: NDArray[Any], counts: NDArray[Any], resamples: int, chance: Generator) -> NDArray[Any]:
-    """Of k equal values a binomial number keeps its sign: scores of few different values cost next to nothing."""
-    total = np.zeros(resamples)
-    for value, count in zip(values, counts, strict=True):
-        total += value * (2.0 * chance.binomial(count, 0.5, resamples) - count)
-    return total
 
 
 def _from_bits(sums: NDArray[Any], resamples: int, chance: Generator) -> NDArray[Any]:
@@ -269,18 +249,3 @@ def _score(wins: int, losses: int, n: int, delta: float) -> float:
     if variance <= 0:
         return 0.0 if off == 0 else math.copysign(math.inf, off)
     return off / math.sqrt(variance)
-
-
-def _bound(excess: Any, outside: float, inside: float) -> float:
-    """Where the statistic comes down to its critical value, between a place outside and the estimate."""
-    if excess(outside) <= 0:
-        return outside
-    for _ in range(200):
-        middle = (outside + inside) / 2
-        if middle in (outside, inside):
-            break
-        if excess(middle) > 0:
-            outside = middle
-        else:
-            inside = middle
-    return inside

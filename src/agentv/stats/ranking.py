@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from agentv.stats.distributions import numbers
-from agentv.stats.intervals import Interval
+from agentv.stats.distributions import Interval, numbers
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

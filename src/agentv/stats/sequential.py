@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from agentv.stats.distributions import Z95, normal_cdf
-from agentv.stats.intervals import CONFIDENCE, Interval
+from agentv.stats.distributions import Z95, Interval, crossing, normal_cdf
+from agentv.stats.intervals import CONFIDENCE
 
 ALPHA = 1 - CONFIDENCE
 
@@ -103,14 +103,8 @@ class BettingMean:
 
     def _edge(self, side: int) -> float:
         """Wealth falls (side 0) or grows (side 1) with the claim, so that halving finds where it crosses the limit."""
-        refused, held = (0.0, 1.0) if side == 0 else (1.0, 0.0)
-        for _ in range(_HALVINGS):
-            middle = (refused + held) / 2
-            if self._refused(middle, side):
-                refused = middle
-            else:
-                held = middle
-        return refused
+        ends = (0.0, 1.0) if side == 0 else (1.0, 0.0)
+        return crossing(lambda claim: self._refused(claim, side), *ends, steps=_HALVINGS)[0]
 
     def _refused(self, claim: float, side: int) -> bool:
         bet, limit = _Bet(claim, side, self._largest), self._limit
@@ -169,11 +163,13 @@ def change_points(points: Sequence[Point], level: float = LEVEL) -> list[LevelCh
     segmentation: Scott and Knott 1974, Vostrikova 1981). Runs on the same cases differ by less than their intervals
     say, so that the test errs on the side of silence; two runs are compared case by case with a paired test instead.
     """
-    weights = [1 / _variance(point) for point in points]
+    means = [point.mean for point in points]
+    # An interval without width would outweigh all others; scores that never differ say little of how sure they are.
+    weights = [1 / max((point.high - point.low) / (2 * Z95), 1e-6) ** 2 for point in points]
     found: dict[int, float] = {}
-    _search([point.mean for point in points], weights, 0, level, found)
+    _search(means, weights, 0, level, found)
     bounds = [0, *sorted(found), len(points)]
-    levels = [_mean(points[start:end], weights[start:end]) for start, end in pairwise(bounds) if end > start]
+    levels = [_mean(means[start:end], weights[start:end]) for start, end in pairwise(bounds) if end > start]
     return [
         LevelChange(position, levels[index], levels[index + 1], found[position])
         for index, position in enumerate(sorted(found))
@@ -185,29 +181,20 @@ def _search(
 ) -> None:
     if len(means) < 2:
         return
-    splits = range(1, len(means))
-    distances = [_distance(means, weights, split) for split in splits]
-    best = max(range(len(distances)), key=distances.__getitem__)
-    p_value = min(1.0, len(distances) * 2 * (1 - normal_cdf(distances[best])))
+    distance, split = max((_distance(means, weights, split), -split) for split in range(1, len(means)))
+    p_value = min(1.0, (len(means) - 1) * 2 * (1 - normal_cdf(distance)))
     if p_value > level:
         return
-    split = best + 1
+    split = -split
     found[offset + split] = p_value
     _search(means[:split], weights[:split], offset, level, found)
     _search(means[split:], weights[split:], offset + split, level, found)
 
 
 def _distance(means: Sequence[float], weights: Sequence[float], split: int) -> float:
-    left, right = sum(weights[:split]), sum(weights[split:])
-    before = sum(m * w for m, w in zip(means[:split], weights[:split], strict=True)) / left
-    after = sum(m * w for m, w in zip(means[split:], weights[split:], strict=True)) / right
-    return abs(before - after) / math.sqrt(1 / left + 1 / right)
+    before, after = _mean(means[:split], weights[:split]), _mean(means[split:], weights[split:])
+    return abs(before - after) / math.sqrt(1 / sum(weights[:split]) + 1 / sum(weights[split:]))
 
 
-def _variance(point: Point) -> float:
-    # An interval without width would outweigh all others; scores that never differ say little of how sure they are.
-    return max((point.high - point.low) / (2 * Z95), 1e-6) ** 2
-
-
-def _mean(points: Sequence[Point], weights: Sequence[float]) -> float:
-    return sum(point.mean * weight for point, weight in zip(points, weights, strict=True)) / sum(weights)
+def _mean(means: Sequence[float], weights: Sequence[float]) -> float:
+    return sum(mean * weight for mean, weight in zip(means, weights, strict=True)) / sum(weights)
