@@ -13,8 +13,8 @@ from agentv.errors import UsageError
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import TokenUsage
-from agentv.targets.apis.chat_completions import wire_messages
 from agentv.targets.apis.openai import OPENAI_URL, OpenAI
+from agentv.targets.apis.openai_wire import wire_messages
 from agentv_testing import Answer, FaultyServer, RawReply, SampleRequest
 
 KEY = "sk-planted-0123456789"

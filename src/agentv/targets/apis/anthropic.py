@@ -153,11 +153,11 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     for message in folded(messages):
         if message.role == "system":
             continue
-        content = content_with(message, _text_part, _media)
+        content = content_with(message, _media)
         if isinstance(content, list):
             content = [part for part in content if part.get("text") != ""]
         if message.tool_calls:
-            said = [_text_part(content)] if isinstance(content, str) and content else list(content)
+            said = [{"type": "text", "text": content}] if isinstance(content, str) and content else list(content)
             uses = [
                 {"type": "tool_use", "id": call.id, "name": call.tool, "input": arguments_object(call)}
                 for call in message.tool_calls
@@ -234,10 +234,6 @@ def _cached(body: dict[str, Any], kept: bool | str) -> dict[str, Any]:
         *others, last = body["tools"]
         return {**body, "tools": [*others, {**last, "cache_control": mark}]}
     return {**body, "cache_control": mark}
-
-
-def _text_part(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 def _media(media: Media) -> dict[str, Any]:

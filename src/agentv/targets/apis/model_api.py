@@ -222,12 +222,15 @@ def effort_of(reasoning: dict[str, Any] | str | None) -> tuple[str | None, dict[
 
 
 def content_with(
-    message: Message, text: Callable[[str], dict[str, Any]], media: Callable[[Media], dict[str, Any]]
+    message: Message, media: Callable[[Media], dict[str, Any]], text_type: str = "text"
 ) -> str | list[dict[str, Any]]:
     """A message's content: parts in an API's own form if it has an image, else text, which every server takes."""
     if not any(isinstance(part, ImagePart) for part in message.parts):
         return "" if message.content is None else content_text(message.content)
-    return [media(media_of(part.value)) if isinstance(part, ImagePart) else text(part.value) for part in message.parts]
+    return [
+        media(media_of(part.value)) if isinstance(part, ImagePart) else {"type": text_type, "text": part.value}
+        for part in message.parts
+    ]
 
 
 class _Vector(msgspec.Struct, gc=False):

@@ -13,9 +13,8 @@ from agentv.errors import UsageError
 from agentv.model.job import Wanted
 from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
-from agentv.targets.apis.chat_completions import Dialect, chat_wire
 from agentv.targets.apis.model_api import WireApi, embeddings_wire, open_api, overlaid, own_key
-from agentv.targets.apis.responses import responses_wire
+from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
 from agentv.targets.target import ModelApi, PriceKey, Target, address_complaints, is_loopback, without
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -198,80 +197,52 @@ def _place(endpoint: str) -> _Place:
     return _Place(base, next(iter(parse_qs(query).get("api-version", ())), ""))
 
 
-class ServicePreset(msgspec.Struct, frozen=True, kw_only=True):
+class ServicePreset(msgspec.Struct, frozen=True):
     """One service. Without a `key_variable` it runs on this machine and asks for no key. `model` is an example."""
 
     title: str
     base_url: str
-    key_variable: str | None = None
     model: str
+    key_variable: str | None = None
+    price_list_name: str | None = None
     dialect: Dialect = Dialect()
     takes_schemas: bool = True
-    price_list_name: str | None = None
     reports_cost: bool = False
 
 
+_FIREWORKS_MODEL = "accounts/fireworks/models/deepseek-v3p1"
+_FIREWORKS_URL = "https://api.fireworks.ai/inference/v1"
+_GPT_OSS = "openai/gpt-oss-120b"
+_OPENROUTER_URL = "https://openrouter.ai/api/v1"
+
 PRESETS: dict[str, ServicePreset] = {
     "openrouter": ServicePreset(
-        title="OpenRouter",
-        base_url="https://openrouter.ai/api/v1",
-        key_variable="OPENROUTER_API_KEY",
-        model="openai/gpt-5-mini",
-        price_list_name="openrouter",
-        reports_cost=True,
+        "OpenRouter", _OPENROUTER_URL, "openai/gpt-5-mini", "OPENROUTER_API_KEY", "openrouter", reports_cost=True
     ),
     "groq": ServicePreset(
-        title="Groq",
-        base_url="https://api.groq.com/openai/v1",
-        key_variable="GROQ_API_KEY",
-        model="openai/gpt-oss-120b",
-        dialect=Dialect(output_limit="max_completion_tokens"),
-        price_list_name="groq",
+        "Groq", "https://api.groq.com/openai/v1", _GPT_OSS, "GROQ_API_KEY", "groq", Dialect("max_completion_tokens")
     ),
-    "deepseek": ServicePreset(
-        title="DeepSeek",
-        base_url="https://api.deepseek.com/v1",
-        key_variable="DEEPSEEK_API_KEY",
-        model="deepseek-chat",
-        # It takes JSON without a schema only.
-        takes_schemas=False,
-        price_list_name="deepseek",
+    "deepseek": ServicePreset(  # it takes JSON without a schema only
+        "DeepSeek", "https://api.deepseek.com/v1", "deepseek-chat", "DEEPSEEK_API_KEY", "deepseek", takes_schemas=False
     ),
     "mistral": ServicePreset(
-        title="Mistral",
-        base_url="https://api.mistral.ai/v1",
-        key_variable="MISTRAL_API_KEY",
-        model="mistral-large-latest",
-        dialect=Dialect(seed="random_seed"),
-        price_list_name="mistral",
+        "Mistral",
+        "https://api.mistral.ai/v1",
+        "mistral-large-latest",
+        "MISTRAL_API_KEY",
+        "mistral",
+        Dialect(seed="random_seed"),
     ),
-    "together": ServicePreset(
-        title="Together AI",
-        base_url="https://api.together.xyz/v1",
-        key_variable="TOGETHER_API_KEY",
-        model="openai/gpt-oss-120b",
-        price_list_name="together",
-    ),
-    "fireworks": ServicePreset(
-        title="Fireworks AI",
-        base_url="https://api.fireworks.ai/inference/v1",
-        key_variable="FIREWORKS_API_KEY",
-        model="accounts/fireworks/models/deepseek-v3p1",
-        price_list_name="fireworks",
-    ),
-    "xai": ServicePreset(
-        title="xAI", base_url="https://api.x.ai/v1", key_variable="XAI_API_KEY", model="grok-4", price_list_name="x-ai"
-    ),
+    "together": ServicePreset("Together AI", "https://api.together.xyz/v1", _GPT_OSS, "TOGETHER_API_KEY", "together"),
+    "fireworks": ServicePreset("Fireworks AI", _FIREWORKS_URL, _FIREWORKS_MODEL, "FIREWORKS_API_KEY", "fireworks"),
+    "xai": ServicePreset("xAI", "https://api.x.ai/v1", "grok-4", "XAI_API_KEY", "x-ai"),
     "github-models": ServicePreset(
-        title="GitHub Models",
-        base_url="https://models.github.ai/inference",
-        key_variable="GITHUB_TOKEN",
-        model="openai/gpt-5-mini",
+        "GitHub Models", "https://models.github.ai/inference", "openai/gpt-5-mini", "GITHUB_TOKEN"
     ),
-    "ollama": ServicePreset(title="Ollama", base_url="http://localhost:11434/v1", model="llama3.2"),
-    "vllm": ServicePreset(title="vLLM", base_url="http://localhost:8000/v1", model="Qwen/Qwen3-8B"),
-    "lm-studio": ServicePreset(title="LM Studio", base_url="http://localhost:1234/v1", model="qwen3-8b"),
-    "llama-cpp": ServicePreset(title="llama.cpp", base_url="http://localhost:8080/v1", model="default"),
+    "ollama": ServicePreset("Ollama", "http://localhost:11434/v1", "llama3.2"),
+    "vllm": ServicePreset("vLLM", "http://localhost:8000/v1", "Qwen/Qwen3-8B"),
+    "lm-studio": ServicePreset("LM Studio", "http://localhost:1234/v1", "qwen3-8b"),
+    "llama-cpp": ServicePreset("llama.cpp", "http://localhost:8080/v1", "default"),
 }
 
 
