@@ -1,30 +1,17 @@
-"""The Python target: call a function of the user's with what it asks for by name, and read what it returns.
-
-An async function runs in the event loop itself and costs nothing; a plain one runs in a thread, which costs about
-40 µs a call. A thread cannot be ended: after a time-out or a cancellation it runs on, and its answer is dropped.
-"""
+"""The Python target: a function of the user's that answers."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from queue import SimpleQueue
-from threading import Thread
 from types import FunctionType
 from typing import Any, ClassVar
 
-from agentv.errors import AgentvError
-from agentv.model.case import case_to_data
-from agentv.model.message import message_to_data
-from agentv.model.response import Request, Responder, Response, TargetFailure
+from agentv.model.response import Responder
 from agentv.settings.environment import REFERENCE
 from agentv.support.hashes import file_of
-from agentv.support.user_code import built, describe, import_reference
-from agentv.targets.answers import response_from_value
-from agentv.targets.apis.model_api import texts_in
+from agentv.support.user_code import built, import_reference
 from agentv.targets.target import COMMON_ALIASES, Target
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
@@ -67,7 +54,7 @@ class PythonTarget(Target, frozen=True, kw_only=True):
 class GivenFunction(Target, frozen=True, kw_only=True):
     """A function itself instead of its name, for `agentv.evaluate`. It travels only where the function can."""
 
-    responder: ClassVar[str] = "agentv.targets.python:FunctionResponder"
+    responder: ClassVar[str] = "agentv.targets.python_call:FunctionResponder"
 
     call: Callable[..., Any]
     reference: str = ""
@@ -81,173 +68,3 @@ class GivenFunction(Target, frozen=True, kw_only=True):
         """Not for what carries values of its own, as objects, methods and closures do, nor for what is in no file."""
         call = self.call
         return isinstance(call, FunctionType) and not call.__closure__ and os.path.isfile(call.__code__.co_filename)
-
-
-KNOWN: dict[str, Callable[[Request], Any]] = {
-    "messages": lambda request: [message_to_data(message) for message in request.messages],
-    "prompt": lambda request: request.prompt,
-    "case": lambda request: request.case,
-    "variables": lambda request: dict(request.case.variables or {}),
-    "trial": lambda request: request.trial,
-    "texts": texts_in,
-}
-"""What a function may ask for, by the names of its parameters."""
-
-_ALWAYS = {name: get for name, get in KNOWN.items() if name != "texts"}
-"""What one gets that takes any name. Only a function that makes vectors has a use for `texts`."""
-
-Getter = Callable[[Request], Any]
-
-
-class FunctionResponder:
-    """Calls one function, in the event loop when it is async, else in a thread."""
-
-    def __init__(self, settings: GivenFunction, home: str) -> None:
-        call = settings.call
-        label = settings.reference or getattr(call, "__qualname__", settings.name)
-        self.endpoint = f"python:{label}"
-        self._call = call
-        self._home = home or os.getcwd()
-        self._by_place, self._by_name = _arguments(call, label)
-        # Of an object that is called like a function, the method behind it says whether it is async.
-        self._is_async = any(map(inspect.iscoroutinefunction, (call, type(call).__call__)))
-        self._threads: _Threads | None = None
-
-    async def respond(self, request: Request) -> Response:
-        timer = asyncio.timeout(request.timeout_s)
-        try:
-            async with timer:
-                return response_from_value(await self._called(request))
-        except TargetFailure:
-            raise
-        except TimeoutError as error:
-            if not timer.expired():
-                raise self._failure(error) from error
-            raise TargetFailure("timeout", f"The function did not return within {request.timeout_s:g} s") from None
-        except BaseException as error:
-            # Whatever a function raises is its own, an interruption too: Ctrl-C reaches the run by another way.
-            if isinstance(error, GeneratorExit) or _is_cancelled(error):
-                raise
-            raise self._failure(error) from error
-
-    def sends(self, request: Request) -> dict[str, Any]:
-        """The arguments by name; a case as `agentv cases` prints it."""
-        wanted = (*self._by_place, *self._by_name.values())
-        found = {name: get(request) for name, get in KNOWN.items() if get in wanted}
-        return {**found, "case": case_to_data(request.case)} if "case" in found else found
-
-    async def aclose(self) -> None:
-        """Lets idle threads go; a function that is still running is not waited for."""
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.close()
-
-    async def _called(self, request: Request) -> Any:
-        by_place = [get(request) for get in self._by_place]
-        by_name = {name: get(request) for name, get in self._by_name.items()}
-        if self._is_async:
-            return await self._call(*by_place, **by_name)
-        if self._threads is None:
-            self._threads = _Threads()
-        result = await self._threads.run(lambda: self._call(*by_place, **by_name))
-        return await result if inspect.isawaitable(result) else result
-
-    def _failure(self, error: BaseException) -> TargetFailure:
-        return TargetFailure("process", describe(error, self._home))
-
-
-class _Threads:
-    """Threads that are made as calls need them; how many calls there are at once is the run's business.
-
-    Not a ThreadPoolExecutor: Python waits for its threads before it exits, so one function that never returns would
-    keep the program from ending. Everything but the loop of a thread runs in the event loop, hence no locks.
-    """
-
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        self._made = 0
-        self._idle = 0
-
-    async def run(self, call: Callable[[], Any]) -> Any:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if self._idle:
-            self._idle -= 1
-        else:
-            self._made += 1
-            Thread(target=self._work, daemon=True, name=f"agentv-function-{self._made}").start()
-        self._calls.put((future, call))
-        return await future
-
-    def close(self) -> None:
-        for _ in range(self._made):
-            self._calls.put(None)
-
-    def _work(self) -> None:
-        while (task := self._calls.get()) is not None:
-            future, call = task
-            result: Any = None
-            error: BaseException | None = None
-            try:
-                result = call()
-            except BaseException as raised:  # whatever it is, it belongs to the call and not to this thread
-                error = raised
-            try:
-                future.get_loop().call_soon_threadsafe(self._finished, future, result, error)
-            except RuntimeError:
-                return  # the event loop is closed: nobody is waiting any more
-
-    def _finished(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-        self._idle += 1
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        elif isinstance(error, StopIteration):
-            # A future refuses this one, as it would end the coroutine that waits.
-            future.set_exception(RuntimeError(f"StopIteration: {error}").with_traceback(error.__traceback__))
-        else:
-            future.set_exception(error)
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether it is we who are cancelled; a function may raise the same error for reasons of its own."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-def _arguments(call: Callable[..., Any], label: str) -> tuple[list[Getter], dict[str, Getter]]:
-    """What to pass by place and by name: what is known by its name, the prompt for one other parameter."""
-    if not callable(call):
-        raise AgentvError(f"Cannot use '{label}'", f"It is no function, but {type(call).__name__}")
-    try:
-        parameters = list(inspect.signature(call).parameters.values())
-    except (TypeError, ValueError):
-        return [KNOWN["prompt"]], {}  # built-in functions do not say what they take
-    unknown = [
-        each
-        for each in parameters
-        if each.name not in KNOWN and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
-    ]
-    required = [each.name for each in unknown if each.default is each.empty]
-    if len(required) > 1:
-        known = ", ".join(KNOWN)
-        raise AgentvError(
-            f"Cannot call '{label}'",
-            f"It asks for {', '.join(required)}",
-            f"A function may ask for {known}, and one other",
-        )
-    if not required and unknown and not any(each.name in KNOWN for each in parameters):
-        required = [unknown[0].name]
-    by_place: list[Getter] = []
-    by_name: dict[str, Getter] = {}
-    for each in parameters:
-        get = KNOWN["prompt"] if each.name in required else KNOWN.get(each.name)
-        if each.kind is each.VAR_KEYWORD:
-            by_name = {**_ALWAYS, **by_name}
-        elif each.kind is each.VAR_POSITIONAL and len(parameters) == 1:
-            by_place.append(KNOWN["prompt"])
-        elif get is not None and each.kind is each.POSITIONAL_ONLY:
-            by_place.append(get)
-        elif get is not None:
-            by_name[each.name] = get
-    return by_place, by_name

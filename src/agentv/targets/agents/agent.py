@@ -68,6 +68,10 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     """What `npm install -g` installs."""
     passed_over: ClassVar[tuple[bytes, ...]] = ()
     """How lines begin that repeat what later ones say; they are neither kept nor logged."""
+    home_variables: ClassVar[dict[str, str]] = {}
+    """The variables that name its home, or folders in it, by what follows the home's path."""
+    instructions: ClassVar[str] = ""
+    """The file in its home for the system prompt, of an agent with no option for one."""
 
     executable: str
     args: tuple[str, ...] = ()
@@ -112,30 +116,45 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         """How the agent is called. Pure."""
         raise NotImplementedError
 
+    def invoked(
+        self, call: Call, arguments: Sequence[str], env: Mapping[str, str], files: Mapping[str, str] | None = None
+    ) -> Invocation:
+        """An invocation with the user's arguments, the folders of the home, and the system prompt where it is a file.
+
+        Without a home of its own, the system prompt goes before the prompt.
+        """
+        stdin, files, folders = call.prompt, dict(files or {}), {}
+        if call.home is not None:
+            folders = {name: call.home + below for name, below in self.home_variables.items()}
+        if self.instructions and self.system_prompt and call.home is None:
+            stdin = f"{self.system_prompt}\n\n{stdin}"
+        elif self.instructions and self.system_prompt:
+            files[self.instructions] = self.system_prompt
+        return Invocation(arguments=(*arguments, *self.args), stdin=stdin, env={**folders, **env}, files=files)
+
     @staticmethod
     def answer_of(events: Iterable[Event]) -> Response:
         """The answer in an agent's events, or the failure that they report. Pure."""
         raise NotImplementedError
 
 
-def prefixed(system_prompt: str | None, prompt: str) -> str:
-    """The system prompt before the prompt, for an agent that has no other place for it."""
-    return f"{system_prompt}\n\n{prompt}" if system_prompt else prompt
+def options(given: Mapping[str, str | None]) -> list[str]:
+    """The options that have a value, as arguments."""
+    return [word for name, value in given.items() if value for word in (name, value)]
 
 
 def from_there(response: Response, folder: str) -> Response:
     """The same answer with `src/a.py` for `/tmp/…/src/a.py`, and with `.` for the folder itself."""
     names = tuple(dict.fromkeys((folder, os.path.realpath(folder))))
-    return msgspec.structs.replace(response, messages=tuple(_message(each, names) for each in response.messages))
 
+    def call(made: ToolCall) -> ToolCall:
+        return msgspec.structs.replace(made, input=_shortened(made.input, names), output=_shortened(made.output, names))
 
-def _message(message: Message, names: tuple[str, ...]) -> Message:
-    calls = tuple(_call(call, names) for call in message.tool_calls)
-    return Message(message.role, _shortened(message.content, names), calls, message.name)
-
-
-def _call(call: ToolCall, names: tuple[str, ...]) -> ToolCall:
-    return msgspec.structs.replace(call, input=_shortened(call.input, names), output=_shortened(call.output, names))
+    messages = (
+        Message(each.role, _shortened(each.content, names), tuple(map(call, each.tool_calls)), each.name)
+        for each in response.messages
+    )
+    return msgspec.structs.replace(response, messages=tuple(messages))
 
 
 def _shortened(value: Any, names: tuple[str, ...], depth: int = 0) -> Any:

@@ -79,6 +79,14 @@ class Transcript:
         call = self._calls[id] = _Call(str(id), str(tool), input, at_ms, word(timestamp))
         self._turns[-1].calls.append(call)
 
+    def add_parts(self, parts: Any, at_ms: float) -> None:
+        """Text and tool calls of one message, in the form of Anthropic's API or of pi."""
+        for part in [{"type": "text", "text": parts}] if isinstance(parts, str) else parts or ():
+            if part.get("type") == "text":
+                self.say(part.get("text", ""))
+            elif part.get("type") in ("tool_use", "toolCall"):
+                self.call(part.get("id", ""), part.get("name", ""), part.get("input", part.get("arguments")), at_ms)
+
     def output(
         self, id: str, output: Any, at_ms: float, *, failed: bool = False, duration_ms: float | None = None
     ) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+import msgspec
+
 from agentv.model.response import Response, TargetFailure
 from agentv.model.values import to_json
-from agentv.targets.agents.agent import Call, CodingAgent, Invocation, keys_of, prefixed
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation, keys_of, options
 from agentv.targets.agents.events import (
     Event,
     NoAnswer,
@@ -21,7 +23,7 @@ from agentv.targets.agents.events import (
 )
 from agentv.targets.apis.model_api import UsageFields, amount
 
-_USAGE = UsageFields(
+_OPENCODE_USAGE = UsageFields(
     # What was cached and what was thought is counted apart.
     ("input", "cache.read", "cache.write"),
     ("output", "reasoning"),
@@ -36,6 +38,12 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
 
     secrets: ClassVar[tuple[str, ...]] = ("OPENCODE_API_KEY",)
     package: ClassVar[str] = "opencode-ai"
+    home_variables: ClassVar[dict[str, str]] = {
+        "XDG_CONFIG_HOME": "/.config",
+        "XDG_DATA_HOME": "/.local/share",
+        "XDG_STATE_HOME": "/.local/state",
+    }
+    instructions: ClassVar[str] = ".config/opencode/AGENTS.md"
 
     executable: str = "opencode"
 
@@ -46,21 +54,9 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
 
     def invocation(self, call: Call) -> Invocation:
         """The prompt on stdin, every permission given; nothing shared, nothing updated."""
-        arguments = ["run", "--format", "json", "--auto"]
-        if self.model:
-            arguments += ["--model", self.model]
-        if call.home is None:
-            return Invocation(arguments=(*arguments, *self.args), stdin=prefixed(self.system_prompt, call.prompt))
+        arguments = ["run", "--format", "json", "--auto", *options({"--model": self.model})]
         settings = {"autoupdate": False, "share": "disabled"}
-        files = {".config/opencode/opencode.json": to_json(settings).decode()}
-        if self.system_prompt:
-            files[".config/opencode/AGENTS.md"] = self.system_prompt
-        env = {
-            "XDG_CONFIG_HOME": f"{call.home}/.config",
-            "XDG_DATA_HOME": f"{call.home}/.local/share",
-            "XDG_STATE_HOME": f"{call.home}/.local/state",
-        }
-        return Invocation(arguments=(*arguments, *self.args), stdin=call.prompt, env=env, files=files)
+        return self.invoked(call, arguments, {}, {".config/opencode/opencode.json": to_json(settings).decode()})
 
     @staticmethod
     def answer_of(events: Iterable[Event]) -> Response:
@@ -88,7 +84,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
                 _tool(transcript, part, at_ms)
             elif kind == "step_finish":
                 known["stop_reason"] = part.get("reason")
-                usages.append(usage(part.get("tokens"), _USAGE))
+                usages.append(usage(part.get("tokens"), _OPENCODE_USAGE))
                 costs.append(part.get("cost"))
         if not ended:
             raise NoAnswer("opencode ended in the middle of a step")
@@ -109,9 +105,7 @@ def _tool(transcript: Transcript, part: dict[str, Any], at_ms: float) -> None:
 
 
 _DEFAULT_PROVIDER = "google"
-_USAGE_PI_CODING_AGENT = UsageFields(
-    ("input", "cacheRead", "cacheWrite"), ("output",), "cacheRead", cache_write="cacheWrite"
-)
+_PI_USAGE = UsageFields(("input", "cacheRead", "cacheWrite"), ("output",), "cacheRead", cache_write="cacheWrite")
 
 
 class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
@@ -119,6 +113,7 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
 
     aliases: ClassVar[dict[str, str]] = {**CodingAgent.aliases, "llm_provider": "pi_provider", "pi_model": "model"}
     package: ClassVar[str] = "@mariozechner/pi-coding-agent"
+    home_variables: ClassVar[dict[str, str]] = {"PI_CODING_AGENT_DIR": "/.pi/agent"}
     passed_over: ClassVar[tuple[bytes, ...]] = (
         b'{"type":"message_update"',
         b'{"type":"tool_execution_update"',
@@ -135,16 +130,11 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
     @property
     def key_variables(self) -> tuple[str, ...]:
         """Those of the model API that it asks."""
-        return keys_of(self._provider)
-
-    @property
-    def _provider(self) -> str:
         named, slash, _ = (self.model or "").partition("/")
-        return self.pi_provider or (named if slash else _DEFAULT_PROVIDER)
+        return keys_of(self.pi_provider or (named if slash else _DEFAULT_PROVIDER))
 
     def invocation(self, call: Call) -> Invocation:
         """The prompt on stdin, no session kept. A key goes by its variable: arguments can be seen by every process."""
-        arguments = ["-p", "--mode", "json", "--no-session"]
         given = {
             "--provider": self.pi_provider,
             "--model": self.model,
@@ -152,18 +142,12 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
             "--tools": ",".join(self.tools) if isinstance(self.tools, tuple) else self.tools,
             "--append-system-prompt": self.system_prompt,
         }
-        for flag, value in given.items():
-            arguments += [flag, value] if value else []
         env = {"PI_TELEMETRY": "0"}
-        if call.home is not None:
-            env["PI_CODING_AGENT_DIR"] = f"{call.home}/.pi/agent"
-        if self.api_key:
-            variables = self.key_variables
-            if variables:
-                env[variables[0]] = self.api_key
-            else:
-                arguments += ["--api-key", self.api_key]
-        return Invocation(arguments=(*arguments, *self.args), stdin=call.prompt, env=env)
+        if self.api_key and self.key_variables:
+            env[self.key_variables[0]] = self.api_key
+        elif self.api_key:
+            given["--api-key"] = self.api_key
+        return self.invoked(call, ["-p", "--mode", "json", "--no-session", *options(given)], env)
 
     @staticmethod
     def answer_of(events: Iterable[Event]) -> Response:
@@ -182,9 +166,10 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
             elif kind == "message_end" and (message := data.get("message") or {}).get("role") == "assistant":
                 error = str(message.get("errorMessage")) if message.get("stopReason") in ("error", "aborted") else ""
                 known |= {"model": message.get("model"), "stop_reason": message.get("stopReason")}
-                _message(transcript, message, number_of_event, at_ms)
+                transcript.turn(number_of_event)
+                transcript.add_parts(message.get("content"), at_ms)
                 said = message.get("usage")
-                usages.append(usage(said, _USAGE_PI_CODING_AGENT))
+                usages.append(usage(said, _PI_USAGE))
                 cost = said.get("cost") if isinstance(said, dict) else None
                 costs.append(cost.get("total") if isinstance(cost, dict) else None)
         if error:
@@ -195,16 +180,7 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
         return transcript.response(usage=added(usages), cost_usd=total, **known)
 
 
-def _message(transcript: Transcript, message: dict[str, Any], key: int, at_ms: float) -> None:
-    transcript.turn(key)
-    for part in message.get("content") or ():
-        if part.get("type") == "text":
-            transcript.say(part.get("text", ""))
-        elif part.get("type") == "toolCall":
-            transcript.call(part.get("id", ""), part.get("name", ""), part.get("arguments"), at_ms)
-
-
-_USAGE_COPILOT_CLI = UsageFields(
+_COPILOT_USAGE = UsageFields(
     ("inputTokens",), ("outputTokens",), "cacheReadTokens", "reasoningTokens", "cacheWriteTokens"
 )
 
@@ -220,6 +196,8 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
         "COPILOT_PROVIDER_BEARER_TOKEN",
     )
     package: ClassVar[str] = "@github/copilot"
+    home_variables: ClassVar[dict[str, str]] = {"COPILOT_HOME": "/.copilot"}
+    instructions: ClassVar[str] = ".copilot/copilot-instructions.md"
     passed_over: ClassVar[tuple[bytes, ...]] = (
         b'{"type":"session.background_tasks_changed"',
         b'{"type":"tool.execution_partial_result"',
@@ -231,17 +209,10 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
     def invocation(self, call: Call) -> Invocation:
         """Everything allowed and no questions; text whole and not in pieces."""
         arguments = ["--output-format", "json", "--stream", "off", "--allow-all", "--no-ask-user", "--no-auto-update"]
-        arguments += ["--no-color", "--no-remote"]
-        if self.model:
-            arguments += ["--model", self.model]
         report = f"{call.scratch}/usage.json"
-        arguments += ["--usage-output-file", report, *self.args]
-        if call.home is None:
-            prompt = prefixed(self.system_prompt, call.prompt)
-            return Invocation(arguments=tuple(arguments), stdin=prompt, report=report)
-        files = {".copilot/copilot-instructions.md": self.system_prompt} if self.system_prompt else {}
-        env = {"COPILOT_HOME": f"{call.home}/.copilot"}
-        return Invocation(arguments=tuple(arguments), stdin=call.prompt, env=env, files=files, report=report)
+        given = {"--model": self.model, "--usage-output-file": report}
+        made = self.invoked(call, [*arguments, "--no-color", "--no-remote", *options(given)], {})
+        return msgspec.structs.replace(made, report=report)
 
     @staticmethod
     def answer_of(events: Iterable[Event]) -> Response:
@@ -258,16 +229,22 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
             elif kind == "report":
                 models = ((data or {}).get("modelMetrics") or {}).values()
                 known["usage"] = added(
-                    usage(each.get("usage"), _USAGE_COPILOT_CLI) for each in models if isinstance(each, dict)
+                    usage(each.get("usage"), _COPILOT_USAGE) for each in models if isinstance(each, dict)
                 )
             elif not isinstance(data, dict) or data.get("parentToolCallId"):
                 continue  # what it handed on is the work of the tool that did
             elif kind == "assistant.message":
                 known["model"] = data.get("model")
-                _message_copilot_cli(transcript, data, at_ms, event.get("timestamp"))
+                transcript.turn(data.get("turnId"))
+                transcript.say(data.get("content") or "")
+                for call in data.get("toolRequests") or ():
+                    id, tool = call.get("toolCallId", ""), call.get("name", "")
+                    transcript.call(id, tool, call.get("arguments"), at_ms, event.get("timestamp"))
             elif kind == "tool.execution_complete":
                 failed = not data.get("success", True) or number(data.get("shellExecution"), "exitCode") > 0
-                transcript.output(data.get("toolCallId", ""), _output(data), at_ms, failed=failed)
+                result, error = data.get("result"), data.get("error") or {}
+                output = result.get("content") if isinstance(result, dict) else error.get("message")
+                transcript.output(data.get("toolCallId", ""), output, at_ms, failed=failed)
             elif kind == "session.error":
                 failure = failure_of(str(data.get("message")), data.get("statusCode"))
         if failure is not None:
@@ -277,16 +254,3 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
         if code:
             raise NoAnswer(f"The Copilot CLI ended with exit code {code}")
         return transcript.response(**known)
-
-
-def _message_copilot_cli(transcript: Transcript, data: dict[str, Any], at_ms: float, timestamp: str | None) -> None:
-    transcript.turn(data.get("turnId"))
-    transcript.say(data.get("content") or "")
-    for call in data.get("toolRequests") or ():
-        transcript.call(call.get("toolCallId", ""), call.get("name", ""), call.get("arguments"), at_ms, timestamp)
-
-
-def _output(data: dict[str, Any]) -> Any:
-    """What a tool gave, or why it did not."""
-    result, error = data.get("result"), data.get("error")
-    return result.get("content") if isinstance(result, dict) else (error or {}).get("message")

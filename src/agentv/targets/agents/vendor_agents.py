@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+import msgspec
+
 from agentv.model.response import Response
 from agentv.model.result import TokenUsage
 from agentv.model.values import to_json
-from agentv.targets.agents.agent import Call, CodingAgent, Invocation, prefixed
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation, options
 from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, failure_of, milliseconds, text_of, usage
 from agentv.targets.apis.model_api import UsageFields
 
@@ -24,22 +26,18 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
 
     secrets: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
     package: ClassVar[str] = "@anthropic-ai/claude-code"
+    home_variables: ClassVar[dict[str, str]] = {"CLAUDE_CONFIG_DIR": "/.claude"}
 
     executable: str = "claude"
 
     def invocation(self, call: Call) -> Invocation:
         """The prompt on stdin, every permission given: nobody is there to ask."""
         arguments = ["-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"]
-        if self.model:
-            arguments += ["--model", self.model]
-        if self.system_prompt:
-            arguments += ["--append-system-prompt", self.system_prompt]
+        arguments += options({"--model": self.model, "--append-system-prompt": self.system_prompt})
         env = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
-        if call.home is not None:
-            env["CLAUDE_CONFIG_DIR"] = f"{call.home}/.claude"
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             env["IS_SANDBOX"] = "1"  # as root it gives up its permissions' questions only where this is said
-        return Invocation(arguments=(*arguments, *self.args), stdin=call.prompt, env=env)
+        return self.invoked(call, arguments, env)
 
     @staticmethod
     def answer_of(events: Iterable[Event]) -> Response:
@@ -54,7 +52,8 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
             elif isinstance(message, dict) and not data.get("parent_tool_use_id"):
                 if kind == "assistant":
                     model = message.get("model") or model
-                    _assistant(transcript, message, at_ms)
+                    transcript.turn(message.get("id"))
+                    transcript.add_parts(message.get("content"), at_ms)
                 elif kind == "user":
                     _tool_results(transcript, message, at_ms)
         if result is None:
@@ -70,19 +69,6 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
             model=model,
             stop_reason=subtype.removeprefix("error_") if ran_out else result.get("stop_reason"),
         )
-
-
-def _assistant(transcript: Transcript, message: dict[str, Any], at_ms: float) -> None:
-    transcript.turn(message.get("id"))
-    content = message.get("content") or ()
-    if isinstance(content, str):
-        transcript.say(content)
-        return
-    for block in content:
-        if block.get("type") == "text":
-            transcript.say(block.get("text", ""))
-        elif block.get("type") == "tool_use":
-            transcript.call(block.get("id", ""), block.get("name", ""), block.get("input"), at_ms)
 
 
 def _tool_results(transcript: Transcript, message: dict[str, Any], at_ms: float) -> None:
@@ -110,7 +96,7 @@ def _complaint(result: dict[str, Any]) -> str:
 _OUTSIDE_THE_INPUT = frozenset(
     {"id", "type", "status", "aggregated_output", "exit_code", "result", "error", "server", "tool", "arguments"}
 )
-_USAGE = UsageFields(
+_CODEX_USAGE = UsageFields(
     ("input_tokens",),
     ("output_tokens",),
     "cached_input_tokens",
@@ -124,26 +110,25 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
 
     secrets: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY", "CODEX_API_KEY")
     package: ClassVar[str] = "@openai/codex"
+    home_variables: ClassVar[dict[str, str]] = {"CODEX_HOME": "/.codex"}
 
     executable: str = "codex"
 
     def invocation(self, call: Call) -> Invocation:
         """The prompt on stdin; no approvals and no sandbox of its own, which fails inside most containers."""
         arguments = ["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
-        if self.model:
-            arguments += ["--model", self.model]
+        arguments += options({"--model": self.model})
         if self.system_prompt:
             # A JSON string is one of TOML, but for a character that TOML wants escaped.
             quoted = to_json(self.system_prompt).decode().replace("\x7f", "\\u007f")
             arguments += ["--config", f"developer_instructions={quoted}"]
         if call.home is None:
             arguments.append("--ephemeral")  # in a home of its own every session goes with the home
-        env = {} if call.home is None else {"CODEX_HOME": f"{call.home}/.codex"}
-        key = call.environment.get("OPENAI_API_KEY")
-        if key and "CODEX_API_KEY" not in call.environment:
-            env["CODEX_API_KEY"] = key  # `exec` reads this one only
+        key = call.environment.get("CODEX_API_KEY") or call.environment.get("OPENAI_API_KEY")
+        env = {"CODEX_API_KEY": key} if key else {}  # `exec` reads this one only
         files = {".codex/config.toml": "check_for_update_on_startup = false\n"}
-        return Invocation(arguments=(*arguments, *self.args, "-"), stdin=call.prompt, env=env, files=files)
+        made = self.invoked(call, arguments, env, files)
+        return msgspec.structs.replace(made, arguments=(*made.arguments, "-"))
 
     @staticmethod
     def answer_of(events: Iterable[Event]) -> Response:
@@ -158,7 +143,7 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
                 known["id"] = data.get("thread_id")
             elif kind == "turn.completed":
                 error, completed = "", True
-                known["usage"] = usage(data.get("usage"), _USAGE)
+                known["usage"] = usage(data.get("usage"), _CODEX_USAGE)
             elif kind == "turn.failed":
                 error = str((data.get("error") or {}).get("message") or "The turn failed")
             elif kind == "error":
@@ -198,7 +183,7 @@ def _result(item: dict[str, Any]) -> Any:
     return item.get("result") or item.get("error") or item.get("status")
 
 
-_USAGE_GEMINI_CLI = UsageFields(("input_tokens",), ("output_tokens",), "cached")
+_GEMINI_USAGE = UsageFields(("input_tokens",), ("output_tokens",), "cached")
 
 
 class GeminiCli(CodingAgent, frozen=True, kw_only=True):
@@ -206,29 +191,23 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
 
     secrets: ClassVar[tuple[str, ...]] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     package: ClassVar[str] = "@google/gemini-cli"
+    home_variables: ClassVar[dict[str, str]] = {"GEMINI_CLI_HOME": ""}
+    instructions: ClassVar[str] = ".gemini/GEMINI.md"
 
     executable: str = "gemini"
 
     def invocation(self, call: Call) -> Invocation:
         """Every tool allowed, the folder trusted; files outside the folder are named, or it would not read them."""
-        arguments = ["--output-format", "stream-json", "--yolo", "--skip-trust"]
-        if self.model:
-            arguments += ["--model", self.model]
+        arguments = ["--output-format", "stream-json", "--yolo", "--skip-trust", *options({"--model": self.model})]
         for folder in call.folders:
             arguments += ["--include-directories", folder]
-        if call.home is None:
-            return Invocation(arguments=(*arguments, *self.args), stdin=prefixed(self.system_prompt, call.prompt))
         settings: dict[str, Any] = {
             "general": {"enableAutoUpdate": False},
             "privacy": {"usageStatisticsEnabled": False},
         }
         if "GEMINI_API_KEY" in call.environment:
             settings["security"] = {"auth": {"selectedType": "gemini-api-key"}}
-        files = {".gemini/settings.json": to_json(settings).decode()}
-        if self.system_prompt:
-            files[".gemini/GEMINI.md"] = self.system_prompt
-        env = {"GEMINI_CLI_HOME": call.home}
-        return Invocation(arguments=(*arguments, *self.args), stdin=call.prompt, env=env, files=files)
+        return self.invoked(call, arguments, {}, {".gemini/settings.json": to_json(settings).decode()})
 
     @staticmethod
     def answer_of(events: Iterable[Event]) -> Response:
@@ -256,4 +235,4 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
             raise NoAnswer("The Gemini CLI ended before its result")
         if result.get("status") == "error":
             raise failure_of(str((result.get("error") or {}).get("message") or "The Gemini CLI reports an error"))
-        return transcript.response(usage=usage(result.get("stats"), _USAGE_GEMINI_CLI), **known)
+        return transcript.response(usage=usage(result.get("stats"), _GEMINI_USAGE), **known)
