@@ -143,14 +143,7 @@ class Preflight:
     def unknown_target(self, path: KeyPath, name: str) -> Iterator[Problem]:
         """A problem if there is no target of this name."""
         if self.facts.has_targets and name not in self._known:
-            known = self.facts.known
-            hint = did_you_mean(name, known) or f"Known targets: {', '.join(known) or 'none'}"
-            yield Problem(path, f"Unknown target '{name}'", hint)
-
-    def other_judges(self, judge: str) -> str:
-        """A hint for a judge that there is none of."""
-        known = self.facts.may_judge
-        return did_you_mean(judge, known) or f"Known targets: {', '.join(known) or 'none'}"
+            yield Problem(path, f"Unknown target '{name}'", _known_targets(name, self.facts.known))
 
     def _is_new(self, thing: object) -> bool:
         is_new = thing not in self._reported
@@ -227,7 +220,7 @@ class Preflight:
         for judge in judges:
             if judge not in self.facts.may_judge:
                 message = f"Unknown judge '{judge}' of evaluator '{need.evaluator}'"
-                yield Problem(path, message, self.other_judges(judge))
+                yield Problem(path, message, _known_targets(judge, self.facts.may_judge))
 
     def _needs_of(self, spec: EvaluatorSpec, path: KeyPath, name: str) -> Generator[Problem, None, SpecNeeds]:
         """What an entry needs; its own problems the first time it is seen. `name` is its name in results."""
@@ -351,7 +344,7 @@ class Checker:
         """Raise when the command names an unknown judge, even if no evaluator needs one."""
         judge = self._facts.judge
         if judge is not None and judge not in self._facts.may_judge:
-            raise UsageError(f"Unknown judge '{judge}'", hint=self._preflight.other_judges(judge))
+            raise UsageError(f"Unknown judge '{judge}'", hint=_known_targets(judge, self._facts.may_judge))
 
     def _report(self, problem: Problem, case: EvalCase) -> None:
         if problem.severity == "warning":
@@ -388,6 +381,11 @@ class Checker:
             if (known := self.fingerprints.get(name)) is not None:
                 self.fingerprints[name] = digest([known, found])
         self.fingerprints.setdefault(name, found)
+
+
+def _known_targets(name: str, known: tuple[str, ...]) -> str:
+    """A hint for the name of a target that there is none of."""
+    return did_you_mean(name, known) or f"Known targets: {', '.join(known) or 'none'}"
 
 
 def _shown_to_judges(case: EvalCase) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, product
 from typing import Any
 
 from agentv.datasets.case.header import config_file
@@ -51,14 +52,10 @@ class Collecting:
 
     def cases(self, dataset: Dataset) -> Iterator[tuple[EvalCase, bool]]:
         """Every case that has an id, and whether it is good: a bad one may have more wrong with it."""
-        for batch in dataset.batches(None):
-            yield from ((case, False) for case in self._taken())
+        for batch in chain(dataset.batches(None), [()]):
+            bad, self.bad = self.bad, []
+            yield from ((case, False) for case in bad)
             yield from ((case, True) for case in batch)
-        yield from ((case, False) for case in self._taken())
-
-    def _taken(self) -> list[EvalCase]:
-        taken, self.bad = self.bad, []
-        return taken
 
 
 class ProjectFiles:
@@ -178,16 +175,13 @@ def validate(paths: Sequence[str], options: Options = Options()) -> Report:
         report.files += 1
         report.add(_check_settings(path, kind))
     sink = Collecting()
+    sources: list[Source] = []
     try:
-        sources = (
-            find_datasets(rest, sink.warning, report.notes.append, lambda error: sink.bad_dataset([error]))
-            if rest
-            else []
-        )
+        if rest:
+            sources = find_datasets(rest, sink.warning, report.notes.append, lambda error: sink.bad_dataset([error]))
     except DatasetNotFoundError:
         if not settings and not sink.findings:
             raise
-        sources = []
     report.notes = [note for note in report.notes if not any(note.startswith(f"{path}:") for path in settings)]
     report.add(sink.findings)
     projects: dict[str, ProjectFiles] = {}
@@ -230,18 +224,16 @@ def _sorted_out(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if kind is not None:
             settings[path] = kind
         else:
-            rest += _data_files_of(path)
+            # Data files whose sidecar the user names are checked together.
+            beside = data_files(path)
+            rest += [path] if not beside or case_list_key(_quietly_parsed(path)) is not None else beside
     return settings, rest
 
 
 def _settings_in(folder: str) -> Iterator[tuple[str, str]]:
     for parent in folders_in(folder):
-        for name in (
-            *(os.path.join(".agentv", name) for name in (*_CONFIG_NAMES, *_TARGETS_NAMES)),
-            *_CONFIG_NAMES,
-            *_TARGETS_NAMES,
-        ):
-            path = os.path.join(parent, name)
+        for folder_name, name in product((".agentv", ""), (*_CONFIG_NAMES, *_TARGETS_NAMES)):
+            path = os.path.join(parent, folder_name, name)
             kind = _settings_kind(path)
             if kind is not None and os.path.isfile(path):
                 yield path, kind
@@ -263,12 +255,6 @@ def _kind_by_content(path: str) -> str | None:
     if not isinstance(data, dict) or case_list_key(data) is not None:
         return None
     return "targets" if isinstance(data.get("targets"), list) else None
-
-
-def _data_files_of(path: str) -> list[str]:
-    """The data files, when the user names their sidecar: all are checked together."""
-    beside = data_files(path)
-    return [path] if not beside or case_list_key(_quietly_parsed(path)) is not None else beside
 
 
 def _quietly_parsed(path: str) -> Any:

@@ -65,19 +65,15 @@ def field_name(path: KeyPath) -> str:
     return text
 
 
+_TYPE_WORDS = (
+    *((type(None), "null"), (bool, "boolean"), (int, "integer")),
+    *((float, "number"), (str, "string"), (dict, "object")),
+)
+
+
 def type_word(value: object) -> str:
     """What a JSON value is, in the words of JSON."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "object" if isinstance(value, dict) else "array"
+    return next((word for kind, word in _TYPE_WORDS if isinstance(value, kind)), "array")
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -87,7 +87,7 @@ def read_value(type_: Any, value: Any, path: KeyPath, problems: Problems, *, str
         return msgspec.convert(value, type_)
     except msgspec.ValidationError as error:
         place, message = _in_our_words(str(error), path)
-        problems.error(place, message, _known_values(type_, value) if place == path else "")
+        problems.error(place, message, _choices(type_, value) if place == path else "")
         return None
 
 
@@ -148,23 +148,13 @@ def _options(type_: Any) -> tuple[Any, ...]:
     return (type_,)
 
 
-def _known_values(type_: Any, value: Any) -> str:
-    """A hint for a word that is none of those a closed set has."""
-    words = _words(type_)
-    if not words or not isinstance(value, str):
+def _choices(type_: Any, written: Any = "") -> str:
+    """A hint for a closed set: the word that was probably meant, else all, each in one spelling."""
+    words = [str(word) for option in _options(type_) if get_origin(option) is Literal for word in get_args(option)]
+    if not words or not isinstance(written, str):
         return ""
-    return did_you_mean(value, words) or _choices(type_)
-
-
-def _choices(type_: Any) -> str:
-    """The words of a closed set, each in one spelling; nothing for any other type."""
-    words = _words(type_)
     shown = [word for word in words if "-" not in word or word.replace("-", "_") not in words]
-    return f"Known values: {', '.join(shown)}" if shown else ""
-
-
-def _words(type_: Any) -> list[str]:
-    return [str(word) for option in _options(type_) if get_origin(option) is Literal for word in get_args(option)]
+    return did_you_mean(written, words) or f"Known values: {', '.join(shown)}"
 
 
 def _misspelt(kind: type[msgspec.Struct], field: msgspec.structs.FieldInfo, data: Mapping[str, Any]) -> str:
@@ -198,18 +188,16 @@ def _note_unknown(kind: type[msgspec.Struct], key: str, path: KeyPath, problems:
         problems.error(path, f"Field '{field_name(path)}' is not supported", reason)
         return
     hint = did_you_mean(key, known_keys(kind)) or f"Known fields: {', '.join(known_keys(kind))}"
-    message = f"Unknown field '{field_name(path)}'"
-    if strict:
-        problems.error(path, message, hint)
-    else:
-        problems.warning(path, message, hint)
+    note = problems.error if strict else problems.warning
+    note(path, f"Unknown field '{field_name(path)}'", hint)
 
 
 def _in_our_words(message: str, path: KeyPath) -> tuple[KeyPath, str]:
     """msgspec's sentence as ours: `Field 'a.b' must be an array, got string`."""
     where = _WHERE.search(message)
     if where:
-        path += _steps(where["where"])
+        steps = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", where["where"])
+        path += tuple(name or (int(index) if index.isdigit() else "*") for name, index in steps)
         message = message[: where.start()]
     name = field_name(path)
     found = _EXPECTED.match(message)
@@ -238,13 +226,6 @@ def _bound(text: str) -> str:
     for sign, words in _BOUNDS.items():
         text = text.replace(sign, words)
     return text.removesuffix(".0")
-
-
-def _steps(where: str) -> KeyPath:
-    steps: list[str | int] = []
-    for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", where):
-        steps.append(name or (int(index) if index.isdigit() else "*"))
-    return tuple(steps)
 
 
 def _snake(key: str) -> str:

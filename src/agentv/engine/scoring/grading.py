@@ -100,15 +100,11 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
     weight = math.fsum(weights)
     mean = math.fsum(weighted) / weight if weight else None
     if failed or mean is None:
-        return Grade("error", partial_score=mean, error=_error_of(failed))
+        first = failed[0].error
+        message = f"{', '.join(result.name for result in failed)}: {first.message if first else ''}"
+        return Grade("error", partial_score=mean, error=ErrorInfo("evaluator", message, "evaluator"))
     gated = any(misses_gate(spec, result, verdicts) for spec, result in zip(specs, results, strict=True))
     return Grade("ok", mean, "fail" if gated else verdict_of(mean, verdicts))
-
-
-def _error_of(failed: Sequence[EvaluatorResult]) -> ErrorInfo:
-    names = ", ".join(result.name for result in failed)
-    first = failed[0].error
-    return ErrorInfo("evaluator", f"{names}: {first.message if first else ''}", "evaluator")
 
 
 def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import msgspec
@@ -60,10 +60,8 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     def score(self, judgement: Judgement) -> Score:
         """The share of letters or words that both texts have."""
-        ratio = _ratio(self.method)
         answer = judgement.candidate_answer.strip()
-        shares = [(ratio(answer, text), text) for text in self._texts(judgement)]
-        return self._best(shares)
+        return self._best([(_ratio(self.method, answer, text), text) for text in self._texts(judgement)])
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """The same for every method; with `embedding` it asks the target once for all texts."""
@@ -72,9 +70,9 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
         if judgement.embed is None:
             raise EvaluatorFailure("There is no target that makes embeddings")
         answer = judgement.candidate_answer.strip()
-        if not answer:
-            return self._best([(0.0, text) for text in self._texts(judgement)])
         texts = self._texts(judgement)
+        if not answer:
+            return self._best([(0.0, text) for text in texts])
         response = await judgement.embed((answer, *texts))
         own, *others = _vectors(response, len(texts) + 1)
         return self._best([(cosine(own, vector), text) for vector, text in zip(others, texts, strict=True)])
@@ -112,12 +110,11 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     return min(1.0, max(0.0, product / length))
 
 
-def _ratio(method: str) -> Callable[[str, str], float]:
+def _ratio(method: str, one: str, other: str) -> float:
     """A measure from 0 to 1 by its name."""
     if method == "ratio":
-        return normalized_similarity
-    measure = getattr(fuzz, method)
-    return lambda one, other: measure(one, other) / 100
+        return normalized_similarity(one, other)
+    return float(getattr(fuzz, method)(one, other) / 100)
 
 
 class Levenshtein(AgainstReference, frozen=True, kw_only=True, dict=True):

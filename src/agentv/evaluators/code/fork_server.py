@@ -37,7 +37,6 @@ from agentv.support.user_code import FunctionError, describe, load
 if TYPE_CHECKING:
     import asyncio
 
-
 MAX_RESULT_BYTES = 4 * 1024 * 1024
 
 _MIB = 1024 * 1024
@@ -116,18 +115,15 @@ class Context:
         return response
 
 
-class JudgeWorker:
+class JudgeWorker(msgspec.Struct):
     """One forked process from its first judgement to its last."""
 
-    def __init__(
-        self, setup: Setup, limits: WorkerLimits, function: Callable[..., Any], channel: Channel, output: int
-    ) -> None:
-        self._setup = setup
-        self._limits = limits
-        self._function = function
-        self._channel = channel
-        self._output = output
-        self._loop: asyncio.AbstractEventLoop | None = None
+    _setup: Setup
+    _limits: WorkerLimits
+    _function: Callable[..., Any]
+    _channel: Channel
+    _output: int
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def serve(self) -> None:
         """Judge until the run has ended or the maximum number of judgements is reached."""
