@@ -18,8 +18,7 @@ from agentv.cli.display import observer_of
 from agentv.cli.evaluation_options import ProbeArguments
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import given_entries, specs_of
-from agentv.engine.answers.probes import KINDS, ORACLE, chosen_kinds
-from agentv.engine.prepare import prepare_probes
+from agentv.engine.answers.probes import KINDS, ORACLE, chosen_kinds, prepare_probes
 from agentv.engine.run import open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, number_of, parse_max_errors
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED

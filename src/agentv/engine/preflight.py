@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.files import FileError
-from agentv.engine.job.conversation import turn_check
 from agentv.engine.scoring.fingerprints import EvaluatorFiles, references_of
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
 from agentv.evaluators.base import NEEDS_CONTEXT, has_context
 from agentv.evaluators.code.static_checks import transform_references
 from agentv.model.case import USER_TARGET, EvalCase, Origin
-from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference
+from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference, turn_check
 from agentv.model.message import Message
 from agentv.model.response import content_text
 from agentv.model.values import digest

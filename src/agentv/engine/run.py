@@ -12,7 +12,6 @@ import msgspec
 
 from agentv.datasets.case.prompts import resolved_data
 from agentv.engine.cost import CostUnknown, job_cost
-from agentv.engine.early_stop import catch_up, label
 from agentv.engine.gates import Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop
 from agentv.engine.job.job_record import now
@@ -298,6 +297,8 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
         hint = "Put the files back and go on with --resume, or start a new run"
         raise AgentvError("The datasets changed while they were run", f"Done so far is in {folder.path}", hint)
     if early_stop is not None:
+        from agentv.engine.early_stop import catch_up, label  # late: few runs stop early
+
         if plan.rescored is not None:
             summary = catch_up(summary, early_stop, plan.rescored, folder.path)
         summary, details = label(summary, details, early_stop, folder.path)

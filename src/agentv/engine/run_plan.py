@@ -11,13 +11,12 @@ import msgspec
 
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import Stopping
-from agentv.engine.job.conversation import turn_check
 from agentv.engine.preflight import Checker, ProjectFacts
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
-from agentv.model.evaluator import EvaluatorSpec, Execution
+from agentv.model.evaluator import EvaluatorSpec, Execution, turn_check
 from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
 from agentv.support.hashes import add_file

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
-from agentv.engine.job.artifacts import LOGS, PROMPTS, TRACES
+from agentv.engine.job.artifacts import LOGS, PROMPTS, TRACES, WORKSPACES
 from agentv.engine.job.spec import RunFiles
-from agentv.engine.job.workspace import WORKSPACES
 from agentv.engine.named_runs import run_path
 from agentv.engine.run_options import EvalOptions, default_target, load_defaults
 from agentv.errors import AgentvError, DatasetWarning, UsageError
@@ -21,7 +21,6 @@ from agentv.model.manifest import TargetEntry
 from agentv.registry import EXECUTORS
 from agentv.settings.environment import load_environment
 from agentv.targets.catalog import Targets, find_targets_file, load_targets, named_targets_file, without_targets
-from agentv.targets.replay import Replay, is_recording
 from agentv.targets.target import Target, files_of, fingerprint_of
 
 RESULTS = os.path.join(".agentv", "results")
@@ -67,6 +66,13 @@ class Project:
         self.file = open_targets(folder, options.targets_file)
         self.replay = None if options.replay is None else os.path.abspath(run_path(options.replay))
         self.is_remote = is_remote(options.executor)
+        self._replaying: Callable[..., Target] = Target
+        self._replays_all = False
+        if self.replay is not None:
+            from agentv.targets.replay import Replay, is_recording  # late: few runs replay one
+
+            self._replaying = partial(Replay, provider="replay", source=self.replay)
+            self._replays_all = is_recording(self.replay)
         self._given = {target.name: target for target in given}
         self.given = tuple(self._given)
         self.names = (*self.given, *(name for name in self.file.names if name not in self._given))
@@ -94,7 +100,7 @@ class Project:
 
     def answering(self, name: str) -> Target:
         """Return what answers for a target: itself, or the file that is replayed."""
-        return self.target(name) if self.replay is None else self._replaying(name)
+        return self.target(name) if self.replay is None else self._replaying(name=name)
 
     def reachable(self, needed: Iterable[str], asked: Iterable[str] = ()) -> tuple[Target, ...]:
         """Return the targets that jobs need, those that evaluators call, and every other one that can be read.
@@ -102,7 +108,7 @@ class Project:
         A recording answers for all of them, an earlier run only for those that jobs need.
         """
         found = {name: self.target(name) for name in dict.fromkeys(needed)}
-        read = self.target if self.replay is None or is_recording(self.replay) else self._called
+        read = self.target if self.replay is None or self._replays_all else self._called
         found |= {name: read(name) for name in asked if name not in found}
         for name in self.names:
             if name not in found:
@@ -113,7 +119,7 @@ class Project:
     def entry(self, name: str) -> TargetEntry:
         """Return a target as the manifest describes it."""
         if self.replay is not None:
-            target: Target = self._replaying(name)
+            target: Target = self._replaying(name=name)
             shown = {"from": self.replay}
         else:
             target = self._called(name)
@@ -166,7 +172,3 @@ class Project:
             return self._given[name]
         # Workers on other machines fill variables in themselves, so that they may be unset here.
         return self.file.unfilled(name) if self.is_remote else self.file.get(name)
-
-    def _replaying(self, name: str) -> Replay:
-        assert self.replay is not None
-        return Replay(name=name, provider="replay", source=self.replay)

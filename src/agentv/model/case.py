@@ -249,6 +249,11 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         return hash_of(b"{%b}" % asked), hash_of(b'{%b,%b,"rubrics":[]}' % (held_against, asked))
 
     @property
+    def is_conversation(self) -> bool:
+        """Whether the case takes more than one answer."""
+        return self.details is not NO_DETAILS and (bool(self.turns) or self.user is not None)
+
+    @property
     def names_files(self) -> bool:
         """Whether any message may name files; the many cases of which none does need no second look."""
         if self.details is not NO_DETAILS:

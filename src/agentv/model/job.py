@@ -66,6 +66,27 @@ class AnswerSource(Protocol):
 _NO_FILE = Environment()
 
 
+class Variant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a call wants besides the target's own settings, in few words; `form` is the title of a schema."""
+
+    model: str | None = None
+    temperature: float | None = None
+    form: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The same for the same wishes; empty for none."""
+        wishes = (self.model, self.temperature, self.form)
+        return "" if wishes == (None, None, None) else msgspec.json.encode(wishes).decode()
+
+    def without_form(self) -> Variant:
+        """The same for a target that keeps to no form."""
+        return Variant(self.model, self.temperature)
+
+
+AS_IT_IS = Variant()
+
+
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What a call wants besides its messages: settings in the place of the target's, and an answer of a certain form.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.model.job import AS_IT_IS, Variant
 from agentv.model.message import Message, Part, Role, ToolCall, message_to_data
 from agentv.model.response import Request, Responder, Response, TargetFailure, answer
 from agentv.model.result import ErrorClass, TokenUsage
@@ -85,27 +86,6 @@ SCHEMA_VERSION = 2
 
 Write = Callable[[bytes], None]
 """Takes a line that ends in a newline; what it returns from is on disk."""
-
-
-class Variant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a call wants besides the target's own settings, in few words; `form` is the title of a schema."""
-
-    model: str | None = None
-    temperature: float | None = None
-    form: str | None = None
-
-    @property
-    def key(self) -> str:
-        """The same for the same wishes; empty for none."""
-        wishes = (self.model, self.temperature, self.form)
-        return "" if wishes == (None, None, None) else msgspec.json.encode(wishes).decode()
-
-    def without_form(self) -> Variant:
-        """The same for a target that keeps to no form."""
-        return Variant(self.model, self.temperature)
-
-
-AS_IT_IS = Variant()
 
 
 class RecordedFailure(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"error_class": "class"}):

@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 from agentv.errors import AgentvError
+from agentv.model.job import AS_IT_IS, Variant
 from agentv.model.message import Message
 from agentv.model.response import Request, Responder, Response, TargetFailure, answer, content_text
 from agentv.model.result import ExecutionMetrics, JobKey, Result, TokenUsage
@@ -21,7 +22,7 @@ from agentv.runs.record import RESULTS_FILE
 from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
 from agentv.targets.answers import response_from_object
-from agentv.targets.recorder import AS_IT_IS, RecordedFailure, StoredResponse, Variant, question_digest, restored
+from agentv.targets.recorder import RecordedFailure, StoredResponse, question_digest, restored
 from agentv.targets.target import COMMON_ALIASES, Target
 
 USER = "user:"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,18 +9,9 @@ import msgspec
 
 from agentv.engine.calls.open_targets import OpenTarget
 from agentv.engine.job.answer import Answer, Reply, answer_to
-from agentv.engine.job.conversation import (
-    Conversation,
-    LaterQuestion,
-    asks,
-    is_conversation,
-    last_question,
-    user_target,
-)
 from agentv.engine.job.request import Question
 from agentv.model.job import GivenAnswer, Job
-from agentv.model.message import Message
-from agentv.model.response import Response, TargetFailure
+from agentv.model.response import TargetFailure
 
 if TYPE_CHECKING:
     from agentv.engine.job.run_job import JobContext
@@ -29,7 +19,9 @@ if TYPE_CHECKING:
 
 async def live_answer(job: Job, request: Question, target: OpenTarget, context: JobContext) -> Answer:
     """Call the target of a job. What it changed in its workspace is looked at before evaluators change more."""
-    if is_conversation(job.case):
+    if job.case.is_conversation:
+        from agentv.engine.job.conversation import Conversation, user_target  # late: few cases are conversations
+
         user = None if job.case.user is None else context.targets.get(user_target(job.case.user))
         answer = await Conversation(job, request, target, user, partial(context.prepare_call, job, target)).play()
     else:
@@ -47,7 +39,9 @@ async def live_answer(job: Job, request: Question, target: OpenTarget, context: 
 def given_answer(job: Job, given: GivenAnswer, request: Question) -> Answer:
     """Return the answer of a job; a failure when a stored conversation does not fit the turns of the case."""
     replies: tuple[Reply, ...] = ()
-    if is_conversation(job.case):
+    if job.case.is_conversation:
+        from agentv.engine.job.conversation import last_question, split_into_replies  # late: as above
+
         try:
             replies = tuple(split_into_replies(request, given.response.messages))
         except ValueError as error:
@@ -71,31 +65,3 @@ def given_answer(job: Job, given: GivenAnswer, request: Question) -> Answer:
         file_changes=record.file_changes,
         kept=given.kept,
     )
-
-
-def split_into_replies(first: Question, said: Sequence[Message]) -> list[Reply]:
-    """Split all that was said after the input into replies. Raises ValueError where it does not fit the turns."""
-    replies: list[Reply] = []
-    place = 0
-    if asks(first):
-        place = _end_of_reply(said, 0)
-        replies.append(Reply(first, Response(messages=tuple(said[:place]))))
-    for turn in first.case.turns:
-        place += len(turn.input)
-        end = _end_of_reply(said, place)
-        question = LaterQuestion(first, said[:place], len(replies))
-        replies.append(Reply(question, Response(messages=tuple(said[place:end])), turn))
-        place = end
-    while first.case.user is not None and place < len(said):
-        end = _end_of_reply(said, place + 1)
-        question = LaterQuestion(first, said[: place + 1], len(replies))
-        replies.append(Reply(question, Response(messages=tuple(said[place + 1 : end]))))
-        place = end
-    if place != len(said) or not all(reply.response.messages for reply in replies):
-        raise ValueError("The stored conversation does not fit the turns of the case")
-    return replies
-
-
-def _end_of_reply(said: Sequence[Message], start: int) -> int:
-    """A reply lasts until a user speaks."""
-    return next((place for place in range(start, len(said)) if said[place].role == "user"), len(said))

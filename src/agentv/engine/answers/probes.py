@@ -11,12 +11,17 @@ import msgspec
 
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import Stopping
+from agentv.engine.answers.rescored import JUDGEMENTS_AT_ONCE
 from agentv.engine.job.request import Question
-from agentv.engine.run_plan import Cases, Fingerprints
+from agentv.engine.preflight import ProjectFacts
+from agentv.engine.prepare import Evaluators, check_files
+from agentv.engine.run_options import EvalOptions
+from agentv.engine.run_plan import Cases, Fingerprints, RunPlan, check
 from agentv.engine.run_project import Project
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.job import Decision, GivenAnswer, Job
+from agentv.model.manifest import TargetEntry
 from agentv.model.message import tool_calls_in
 from agentv.model.response import Response, answer, content_text
 from agentv.settings.diagnostics import did_you_mean
@@ -181,3 +186,33 @@ def _about_content(case: EvalCase) -> EvalCase:
         if (own := spec.evaluator) is None or (own.scores_content and (has_calls or not own.needs.trace))
     )
     return case if len(kept) == len(case.evaluators) else msgspec.structs.replace(case, evaluators=kept)
+
+
+def prepare_probes(
+    options: EvalOptions, cases: Cases, kinds: tuple[str, ...], evaluators: Evaluators = None
+) -> RunPlan:
+    """Prepare to score canned answers that no judge should let through."""
+    project = Project(options, cases.sources, cases.sink.warning)
+    probed, source = ProbeCases(cases), ProbeJobs(kinds)
+    probes = probe_targets(project, cases, kinds)
+    check_files(options, project, cases, None)
+    facts = ProjectFacts(
+        known=(*kinds, *(name for name in project.names if name not in kinds)),
+        may_judge=tuple(name for name in project.names if name not in kinds),
+        judge=options.judge,
+        judge_target=lambda _: probes[0].judge_target,
+        evaluators=evaluators,
+    )
+    checked = check(probed, source, facts, whole=not options.narrows)
+    return RunPlan(
+        options=options,
+        project=project,
+        cases=probed,
+        source=source,
+        checked=checked,
+        evaluators=evaluators,
+        targets=(*project.reachable((), (*checked.judges, *checked.embedders)), *probes),
+        entry=lambda name: TargetEntry(name=name, provider="probe", fingerprint=""),
+        answers=CannedAnswers(cases),
+        most_given=JUDGEMENTS_AT_ONCE,
+    )

@@ -11,15 +11,20 @@ import msgspec
 from agentv.datasets.files import FileFinder
 from agentv.engine.answers.carried import CalledTargets
 from agentv.engine.answers.stored import StoredAnswer, StoredAnswers
+from agentv.engine.calls.open_targets import concurrency_of
 from agentv.engine.cost import evaluator_cost
+from agentv.engine.early_stop import EarlyStopping, StopRule, parse_rule
 from agentv.engine.job.answer import Answer
 from agentv.engine.job.job_record import failed, make_record
 from agentv.engine.job.request import Question
-from agentv.engine.run_options import RescoreOptions
-from agentv.engine.run_plan import Fingerprints, named_evaluators
+from agentv.engine.preflight import ProjectFacts
+from agentv.engine.prepare import Evaluators, check_files, check_prices
+from agentv.engine.run_options import EvalOptions, RescoreOptions
+from agentv.engine.run_plan import Cases, Fingerprints, RunPlan, check, named_evaluators
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.engine.scoring.grading import regraded
+from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec, Verdicts
 from agentv.model.job import Decision, GivenAnswer, Job
@@ -29,6 +34,9 @@ from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.store import StoredCase
 from agentv.support.transform import apply_transform
 from agentv.targets.target import Target
+
+JUDGEMENTS_AT_ONCE = 64
+"""Stored answers that are scored at the same time."""
 
 
 class StoredJobs:
@@ -237,3 +245,69 @@ def _early_stopped(answers: StoredAnswers) -> dict[str, TargetSummary]:
 def _requests(result: EvaluatorResult) -> Any:
     """Return what an evaluator and its members asked, and what they paid; each call has its own duration."""
     return (result.evaluator_provider_request, result.cost_usd, [_requests(each) for each in result.evaluator_results])
+
+
+def prepare_rescore(
+    options: RescoreOptions, cases: Cases, answers: StoredAnswers, evaluators: Evaluators = None
+) -> RunPlan:
+    """Prepare to score the answers of an earlier run again. Raises when no answer belongs to any of the cases."""
+    project = Project(options, cases.sources, cases.sink.warning)
+    source = StoredJobs(answers, from_folder=not cases.sources)
+    rescored = RescoredAnswers(options, project, answers, source, evaluators)
+    check_files(options, project, cases, None)
+    known = tuple(dict.fromkeys((*project.names, *answers.targets)))
+    facts = ProjectFacts(
+        known=known,
+        may_judge=known,
+        judge=options.judge,
+        judge_target=rescored.judge_target,
+        transform=rescored.transform,
+        evaluators=evaluators,
+    )
+    checked = check(cases, source, facts, whole=not options.narrows)
+    check_prices(options, project, (*checked.embedders, *checked.judges))
+    if not checked.total:
+        known_datasets = f"The run has cases of: {', '.join(answers.datasets) or 'no dataset that it names'}"
+        hint = "Name the datasets that were run: agentv rescore RUN PATHS…"
+        raise UsageError(f"No answer in {options.run} belongs to a case of these datasets", known_datasets, hint)
+    targets = project.reachable((), (*checked.judges, *checked.embedders))
+    readable = {target.name for target in targets}
+    stand_ins = (rescored.settings(name) for name in checked.jobs if name not in readable)
+    return RunPlan(
+        options=options,
+        project=project,
+        cases=cases,
+        source=source,
+        checked=checked,
+        evaluators=evaluators,
+        targets=(*targets, *(target for target in stand_ins if target is not None)),
+        entry=rescored.entry,
+        answers=rescored,
+        rescored=rescored,
+        early_stop=_early_stop_of(rescored, cases, source),
+        most_given=_judgements_at_once(options, project, tuple(checked.judges)),
+    )
+
+
+def _early_stop_of(rescored: RescoredAnswers, cases: Cases, source: StoredJobs) -> EarlyStopping | None:
+    """Return the rule of a run that checked whether it may stop, and its order: intervals depend on both."""
+    found = next((target.early_stop for target in rescored.early_stopped.values()), None)
+    manifest = rescored.stored.manifest
+    if found is None or manifest is None:
+        return None
+    rule = StopRule(found.rule, found.measure, found.value)
+    if found.measure == "difference":
+        try:
+            rule = parse_rule(found.rule)
+        except UsageError as error:
+            message = f"The run was stopped by its difference from {found.rule}, which is not there"
+            raise UsageError(message, error.detail, "Put that run back, or name it as it was named then") from None
+    return EarlyStopping(rule, manifest.seed or 0, cases, source)
+
+
+def _judgements_at_once(options: EvalOptions, project: Project, judges: tuple[str, ...]) -> int:
+    if options.budget_usd is None:
+        return JUDGEMENTS_AT_ONCE
+    # With a budget, no more than the judges take at once: what waits for its turn would still be called afterwards.
+    limits = (concurrency_of(project.target(name), options.workers, project.defaults.workers)[1] for name in judges)
+    return min(JUDGEMENTS_AT_ONCE, sum(limits) or JUDGEMENTS_AT_ONCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,14 +18,12 @@ from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_options import first_given
 from agentv.errors import UsageError
 from agentv.executors.base import EndpointLimit, Limits
-from agentv.model.job import Wanted
+from agentv.model.job import AS_IT_IS, Variant, Wanted
 from agentv.model.response import Request, Responder, Response, TargetFailure
-from agentv.runs.redaction import Redactor
-from agentv.runs.writer import ResultWriter
-from agentv.targets.recorder import AS_IT_IS, RecordingResponder, Variant
-from agentv.targets.replay import RecordedResponder, Recording, choose
-from agentv.targets.response_cache import CachedResponder, ResponseCache
-from agentv.targets.target import Target, files_of, fingerprint_of
+from agentv.targets.target import Target
+
+if TYPE_CHECKING:
+    from agentv.engine.calls.kept_calls import KeptCalls
 
 API_START, API_MOST = 10, 200
 API_TIMEOUT_S, PROCESS_TIMEOUT_S = 300.0, 1800.0
@@ -62,11 +61,11 @@ class OpenTargets:
         self._limits = limits
         self._open: dict[tuple[str, bool], OpenTarget] = {}
         self._variants: dict[tuple[str, Variant], OpenTarget] = {}
-        redact = Redactor(spec.secrets).redact_line
-        cache, record = spec.files.cache_folder, spec.files.record_file
-        self._cache = None if cache is None else ResponseCache(cache, redact)
-        self._record = None if record is None else ResultWriter(record, redact)
-        self._replay = None if spec.replay is None else Recording(spec.replay)
+        self._kept: KeptCalls | None = None
+        if spec.replay or spec.files.cache_folder or spec.files.record_file:
+            from agentv.engine.calls.kept_calls import KeptCalls  # late: few runs keep or replay calls
+
+            self._kept = KeptCalls(spec)
         self._settings = {target.name: target for target in spec.targets}
         self.names = frozenset(self._settings)
 
@@ -99,35 +98,33 @@ class OpenTargets:
     @property
     def is_replaying(self) -> bool:
         """Whether a recording answers every call."""
-        return self._replay is not None and self._replay.is_recording
+        return self._kept is not None and self._kept.is_replaying
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The calls that are not in what is replayed."""
-        return () if self._replay is None else tuple(self._replay.missing)
+        return () if self._kept is None else self._kept.missing
 
     async def aclose(self) -> None:
         """Close everything; one that fails to close does not keep the others open."""
         targets = [*self._open.values(), *self._variants.values()]
         self._open, self._variants = {}, {}
         await asyncio.gather(*(target.responder.aclose() for target in targets), return_exceptions=True)
-        if self._record is not None:
-            self._record.close()
-        if self._replay is not None:
-            self._replay.close()
+        if self._kept is not None:
+            self._kept.close()
 
     def _opened(self, settings: Target, variant: Variant = AS_IT_IS, *, embeddings: bool = False) -> OpenTarget:
-        responder = self._replayed(settings, variant)
+        spec, kept = self._spec, self._kept
+        responder = None if kept is None else kept.replayed(settings, variant)
         is_live = responder is None
         if responder is None:
-            responder = settings.open_embeddings(self._spec.home) if embeddings else _opened(settings, self._spec.home)
-        spec, cores = self._spec, self._limits.cores
-        start, most = concurrency_of(settings, spec.workers, spec.defaults.workers, cores)
-        per_call = MOST_IN_BATCH if is_batching(responder) else 1
+            responder = settings.open_embeddings(spec.home) if embeddings else _opened(settings, spec.home)
+        start, most = concurrency_of(settings, spec.workers, spec.defaults.workers, self._limits.cores)
         limiter = self._limits.limit(responder.endpoint, start, most)
+        per_call = MOST_IN_BATCH if is_batching(responder) else 1
         wrapped = self._wrapped(settings, responder, limiter) if is_live else responder
-        if self._record is not None:
-            wrapped = RecordingResponder(wrapped, settings.name, self._record.write, variant)
+        if kept is not None:
+            wrapped = kept.recorded(settings, wrapped, variant)
         return OpenTarget(settings, self._retried(settings, wrapped), most * per_call)
 
     def _wrapped(self, settings: Target, responder: Responder, limiter: EndpointLimit) -> Responder:
@@ -138,11 +135,8 @@ class OpenTargets:
         wrapped = LimitWrapper(wrapped, limiter)
         if is_batching(responder):
             wrapped = BatchWrapper(responder, wrapped, limiter)
-        if self._cache is not None and settings.is_cacheable:
-            # Outside the limit: what is on disk needs no place at the endpoint.
-            files = files_of(settings, self._spec.home, self._spec.folders)
-            wrapped = CachedResponder(wrapped, self._cache, fingerprint_of(settings, self._spec.secrets, files))
-        return wrapped
+        # The cache is outside the limit: what is on disk needs no place at the endpoint.
+        return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
 
     def _retried(self, settings: Target, responder: Responder) -> Responder:
         """Add the outermost wrappers, which replayed targets have too."""
@@ -153,14 +147,6 @@ class OpenTargets:
         usual_s = API_TIMEOUT_S if settings.is_api else PROCESS_TIMEOUT_S
         own_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or usual_s
         return RetryWrapper(TimeoutWrapper(responder, own_s, spec.timeout_s), policy)
-
-    def _replayed(self, settings: Target, variant: Variant) -> Responder | None:
-        """Return what answers instead of a target, where a recording or an earlier run does."""
-        replay = self._replay
-        if replay is None or not (replay.is_recording or settings.name in (*self._spec.answering, *self._spec.users)):
-            return None
-        name = settings.name if replay.is_recording else choose(replay, settings.name)
-        return RecordedResponder(replay, name, variant)
 
 
 def concurrency_of(

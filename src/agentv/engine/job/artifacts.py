@@ -21,7 +21,7 @@ from agentv.model.values import digest, to_json
 from agentv.runs.redaction import Redactor
 from agentv.targets.recorder import sent_by
 
-PROMPTS, TRACES = "prompts", "traces"
+PROMPTS, TRACES, WORKSPACES = "prompts", "traces", "workspaces"
 
 _UNSAFE = re.compile(r"[^\w.-]+")
 _LONGEST_NAME = 80

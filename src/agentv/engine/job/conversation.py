@@ -14,8 +14,7 @@ import msgspec
 from agentv.engine.calls.open_targets import OpenTarget
 from agentv.engine.job.answer import Answer, Reply, answer_to
 from agentv.engine.job.request import Question
-from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase, SimulatedUser, Turn
-from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.case import USER_TARGET, EvalCase, SimulatedUser, Turn
 from agentv.model.job import Job
 from agentv.model.message import FilePart, Message, Part, TextPart
 from agentv.model.response import Response, TargetFailure, content_text
@@ -75,19 +74,9 @@ Asking = Callable[[Question], None]
 """Is told of each question before it is asked."""
 
 
-def is_conversation(case: EvalCase) -> bool:
-    """Whether a case takes more than one answer."""
-    return case.details is not NO_DETAILS and (bool(case.turns) or case.user is not None)
-
-
 def user_target(user: SimulatedUser) -> str:
     """The target that plays a simulated user."""
     return user.target or USER_TARGET
-
-
-def turn_check(number: int, spec: EvaluatorSpec) -> str:
-    """How results call an evaluator of one turn; turns are counted from 1."""
-    return f"turn-{number}.{spec.name}"
 
 
 class LaterQuestion(Question):
@@ -116,7 +105,7 @@ def prompt_lengths(first: Question) -> list[int]:
 
 def asks(first: Question) -> bool:
     """Whether the input is answered by itself; else it is what was said before the first turn."""
-    return bool(first.input) and (first.input[-1].role in ("user", "tool") or not is_conversation(first.case))
+    return bool(first.input) and (first.input[-1].role in ("user", "tool") or not first.case.is_conversation)
 
 
 def last_question(first: Question, replies: Sequence[Reply]) -> Question:
@@ -125,6 +114,34 @@ def last_question(first: Question, replies: Sequence[Reply]) -> Question:
     if replies:
         question.prompt = replies[-1].question.prompt
     return question
+
+
+def split_into_replies(first: Question, said: Sequence[Message]) -> list[Reply]:
+    """Split all that was said after the input into replies. Raises ValueError where it does not fit the turns."""
+    replies: list[Reply] = []
+    place = 0
+    if asks(first):
+        place = _end_of_reply(said, 0)
+        replies.append(Reply(first, Response(messages=tuple(said[:place]))))
+    for turn in first.case.turns:
+        place += len(turn.input)
+        end = _end_of_reply(said, place)
+        question = LaterQuestion(first, said[:place], len(replies))
+        replies.append(Reply(question, Response(messages=tuple(said[place:end])), turn))
+        place = end
+    while first.case.user is not None and place < len(said):
+        end = _end_of_reply(said, place + 1)
+        question = LaterQuestion(first, said[: place + 1], len(replies))
+        replies.append(Reply(question, Response(messages=tuple(said[place + 1 : end]))))
+        place = end
+    if place != len(said) or not all(reply.response.messages for reply in replies):
+        raise ValueError("The stored conversation does not fit the turns of the case")
+    return replies
+
+
+def _end_of_reply(said: Sequence[Message], start: int) -> int:
+    """A reply lasts until a user speaks."""
+    return next((place for place in range(start, len(said)) if said[place].role == "user"), len(said))
 
 
 class Conversation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,18 +14,16 @@ from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
 from agentv.engine.job.answer import Answer, metrics_of, summarise_trace
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
-from agentv.engine.job.conversation import turn_check
 from agentv.engine.job.job_record import JobOutcome, failed, make_record
 from agentv.engine.job.request import Question
 from agentv.engine.job.spec import MOST_AT_ONCE, RunSpec
-from agentv.engine.job.workspace import JobWorkspace, Workspaces
 from agentv.engine.scoring.grading import Grade, failed_result, grade
 from agentv.engine.scoring.judge_calls import ScoringContext
 from agentv.engine.scoring.scorer import Scorer
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.executors.base import Limits
-from agentv.model.case import Origin
-from agentv.model.evaluator import EvaluatorSpec, Verdicts
+from agentv.model.case import Origin, Workspace
+from agentv.model.evaluator import EvaluatorSpec, Verdicts, turn_check
 from agentv.model.job import Job, Judgement
 from agentv.model.message import message_to_data
 from agentv.model.response import Response, TargetFailure
@@ -32,6 +31,10 @@ from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.redaction import Redactor
 from agentv.settings.environment import environment_of
 from agentv.support.transform import apply_transform
+from agentv.targets.target import Target
+
+if TYPE_CHECKING:
+    from agentv.engine.job.workspace import JobWorkspace
 
 Checks = list[tuple[EvaluatorSpec, EvaluatorResult]]
 Results = list[EvaluatorResult | None]
@@ -50,7 +53,6 @@ class JobContext:
         self.scorer = Scorer(self.targets, spec.judge)
         self.prompts = None if files.prompts_folder is None else JobFiles(files.prompts_folder, redactor)
         self.traces = None if files.traces_folder is None else JobFiles(files.traces_folder, redactor)
-        self.workspaces = Workspaces(files.workspaces_folder, self.environment)
         self.logs = StreamLogs(files.logs_folder, redactor)
         self._finders: dict[str, Callable[[str], str]] = {}
         for name in (*spec.answering, *spec.users, *spec.judges):
@@ -93,6 +95,17 @@ class JobContext:
         """Return the scores from which on the job's answer passes or is borderline."""
         return job.case.execution.verdicts or self.spec.defaults.verdicts
 
+    def workspace_of(self, job: Job, settings: Target) -> JobWorkspace | None:
+        """Return the folder of a job: its case's, or an empty one for an agent that has no folder of its own."""
+        wanted = job.case.workspace
+        if wanted is None and not settings.needs_workspace:
+            return None
+        if not settings.is_live:  # evaluators would look at files that the answer is not about
+            return None
+        from agentv.engine.job.workspace import JobWorkspace  # late: few jobs work in a folder
+
+        return JobWorkspace(job, wanted or Workspace(), self.spec.files.workspaces_folder, self.environment)
+
     def prepare_call(self, job: Job, target: OpenTarget, request: Question) -> None:
         """Open the log of a call, and write its prompt down where prompts are kept."""
         if target.settings.writes_logs:
@@ -110,7 +123,7 @@ async def run_job(job: Job, context: JobContext) -> Result:
             answer = given_answer(job, job.answer, request)
         else:
             target = context.targets.get(job.target)
-            workspace = request.job_workspace = context.workspaces.of(job, target.settings)
+            workspace = request.job_workspace = context.workspace_of(job, target.settings)
             answer = await live_answer(job, request, target, context)
         scored = _scored_at_once(job, answer, context)
         outcome = scored if isinstance(scored, JobOutcome) else await _scored(job, answer, context, *scored)

@@ -11,37 +11,13 @@ from contextlib import suppress
 
 from agentv.engine.job import file_changes
 from agentv.engine.job.artifacts import stem_of
-from agentv.model.case import NO_DETAILS, Workspace
+from agentv.model.case import Workspace
 from agentv.model.job import Job
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorInfo, Stage
 from agentv.settings.environment import Environment, child_environment
 from agentv.support.subprocesses import ProcessSpec, new_folder, remove_folder
 from agentv.targets.command_call import run_command
-from agentv.targets.target import Target
-
-WORKSPACES = "workspaces"
-
-_NO_TEMPLATE = Workspace()
-
-
-class Workspaces:
-    """The folders of a run, each for one job. Those that are kept are moved to `kept_folder` in the end."""
-
-    def __init__(self, kept_folder: str | None, environment: Environment) -> None:
-        self._kept_folder = kept_folder
-        self._environment = environment
-
-    def of(self, job: Job, settings: Target) -> JobWorkspace | None:
-        """The folder of a job: its case's, or an empty one for an agent that has no folder of its own."""
-        if job.case.details is NO_DETAILS and not settings.needs_workspace:
-            return None  # as for most
-        asked = job.case.workspace
-        if not settings.is_live:
-            return None  # nobody works there: evaluators would look at files that the answer is not about
-        if asked is None and not settings.needs_workspace:
-            return None
-        return JobWorkspace(job, asked or _NO_TEMPLATE, self._kept_folder, self._environment)
 
 
 class JobWorkspace:

@@ -1,0 +1,62 @@
+"""Calls that are kept or replayed: the cache, the recording and the replay of a run. Few runs have one of them."""
+
+from __future__ import annotations
+
+from agentv.engine.job.spec import RunSpec
+from agentv.model.job import Variant
+from agentv.model.response import Responder
+from agentv.runs.redaction import Redactor
+from agentv.runs.writer import ResultWriter
+from agentv.targets.recorder import RecordingResponder
+from agentv.targets.replay import RecordedResponder, Recording, choose
+from agentv.targets.response_cache import CachedResponder, ResponseCache
+from agentv.targets.target import Target, files_of, fingerprint_of
+
+
+class KeptCalls:
+    """Wraps targets so that their calls are kept, or answered from what was kept."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        redact = Redactor(spec.secrets).redact_line
+        cache, record = spec.files.cache_folder, spec.files.record_file
+        self._spec = spec
+        self._cache = None if cache is None else ResponseCache(cache, redact)
+        self._record = None if record is None else ResultWriter(record, redact)
+        self._replay = None if spec.replay is None else Recording(spec.replay)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether a recording answers every call."""
+        return self._replay is not None and self._replay.is_recording
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Return the calls that are not in what is replayed."""
+        return () if self._replay is None else tuple(self._replay.missing)
+
+    def cached(self, settings: Target, responder: Responder) -> Responder:
+        """Wrap a target whose answers are cached."""
+        if self._cache is None or not settings.is_cacheable:
+            return responder
+        files = files_of(settings, self._spec.home, self._spec.folders)
+        return CachedResponder(responder, self._cache, fingerprint_of(settings, self._spec.secrets, files))
+
+    def recorded(self, settings: Target, responder: Responder, variant: Variant) -> Responder:
+        """Wrap a target whose calls are recorded."""
+        if self._record is None:
+            return responder
+        return RecordingResponder(responder, settings.name, self._record.write, variant)
+
+    def replayed(self, settings: Target, variant: Variant) -> Responder | None:
+        """Return what answers instead of a target, where a recording or an earlier run does."""
+        replay, answering = self._replay, (*self._spec.answering, *self._spec.users)
+        if replay is None or not (replay.is_recording or settings.name in answering):
+            return None
+        name = settings.name if replay.is_recording else choose(replay, settings.name)
+        return RecordedResponder(replay, name, variant)
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in (self._record, self._replay):
+            if file is not None:
+                file.close()
