@@ -94,7 +94,7 @@ def test_full_agreement_of_few_labels_leaves_room_for_doubt():
 
 
 def test_the_confusion_table_has_the_person_in_rows():
-    assert confusion(labelled(4, 3, 2, 1)) == [[4, 3], [2, 1]]
+    assert confusion(labelled(4, 3, 2, 1)) == ((4, 3), (2, 1))
 
 
 def test_accuracy_is_the_share_of_agreement_with_wilsons_interval():

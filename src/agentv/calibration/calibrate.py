@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from agentv.calibration.labels import AnswerKey, Drawn, Labels, answer_key
+from agentv.calibration.labels import AnswerKey, Labels, answer_key
 from agentv.model.result import Result, Verdict
 from agentv.stats.intervals import wilson
 from agentv.stats.judge_calibration import (
@@ -127,13 +127,13 @@ def answers_of(results: Iterable[Result], evaluator: str | None = None, target: 
 def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> Calibration:
     """Calibrate a judge with labels, and suggest `count` answers to label next."""
     judged = answers.judged
-    labelled, drawn, disputed = _labelled(judged, labels)
+    labelled = _labelled(judged, labels)
     notes: list[str] = []
-    suggested = sum(way == "suggested" for way in drawn.values())
+    suggested = sum(labels.drawn(key) == "suggested" for key in labelled)
     by_verdict = _by_verdict(judged, labelled)
     strata = by_verdict if suggested else [Stratum("all", len(judged), tuple(labelled.values()))]
-    if suggested and any(stratum.size and not stratum.labelled for stratum in strata):
-        bare = next(stratum.name for stratum in strata if stratum.size and not stratum.labelled)
+    bare = next((stratum.name for stratum in strata if stratum.size and not stratum.labelled), None)
+    if suggested and bare is not None:
         notes.append(f"None of the answers that the judge calls '{bare}' is labelled, so nothing is known of them")
     told = list(labelled.values())
     passed = sum(each.verdict == "pass" for each in judged)
@@ -142,22 +142,24 @@ def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> 
         notes.append("Rogan-Gladen takes labels drawn at random, and some here were suggested")
     elif told:
         corrected = rogan_gladen(told, passed, len(judged))
-        if corrected is None:
-            notes.append(_why_uncorrected(told))
+        if len({each.label for each in told}) < 2:
+            notes.append("Rogan-Gladen needs answers that a person passed and some that a person failed")
+        elif corrected is None:
+            why = "it passes bad answers as often as good ones, or more often"
+            notes.append(f"Rogan-Gladen cannot correct this judge: {why}")
     mean = sum(each.score for each in judged) / len(judged) if judged else 0.0
-    table = confusion(told)
     known = {each.key for each in judged}
     return Calibration(
         judge=judge,
         answers=len(judged),
         labelled=len(told),
         suggested=suggested,
-        disputed=disputed,
+        disputed=sum(labels.verdict(each.key) == "disputed" for each in judged),
         skipped=sum(labels.skipped(each.key) for each in judged),
         unmatched=sum(key not in known and key not in answers.others for key in labels.keys),
         unjudged=sum(key in answers.others for key in labels.keys),
         unscored=answers.unscored,
-        confusion=((table[0][0], table[0][1]), (table[1][0], table[1][1])),
+        confusion=confusion(told),
         accuracy=_figure(accuracy(strata) if told else None),
         kappa=_figure(kappa(strata) if told else None),
         judge_pass_rate=passed / len(judged) if judged else 0.0,
@@ -170,20 +172,12 @@ def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> 
     )
 
 
-def _why_uncorrected(labelled: Sequence[Labelled]) -> str:
-    """Why the judge's pass rate cannot be corrected."""
-    if len({each.label for each in labelled}) < 2:
-        return "Rogan-Gladen needs answers that a person passed and some that a person failed"
-    return "Rogan-Gladen cannot correct this judge: it passes bad answers as often as good ones, or more often"
-
-
 def suggestions(judged: Sequence[Judged], labels: Labels, count: int, seed: int = 0) -> list[Suggestion]:
     """The answers to label next: as many of each verdict as narrow the interval most, drawn at random inside it.
 
     Drawn at random, they keep the figures honest: picking the strange ones by hand would bias what is estimated.
     """
-    labelled, _, _ = _labelled(judged, labels)
-    strata = _by_verdict(judged, labelled)
+    strata = _by_verdict(judged, _labelled(judged, labels))
     wanted = next_labels(strata, count)
     found = []
     for stratum, number in zip(strata, wanted, strict=True):
@@ -222,21 +216,13 @@ def _verdict(result: Result, evaluator: str | None) -> tuple[Verdict, float, str
     return None
 
 
-def _labelled(
-    judged: Sequence[Judged], labels: Labels
-) -> tuple[dict[AnswerKey, Labelled], dict[AnswerKey, Drawn], int]:
-    """The labelled answers, how each was drawn, and the number of disputed ones."""
-    found: dict[AnswerKey, Labelled] = {}
-    drawn: dict[AnswerKey, Drawn] = {}
-    disputed = 0
-    for each in judged:
-        said = labels.verdict(each.key)
-        if said == "disputed":
-            disputed += 1
-        elif said is not None:
-            found[each.key] = Labelled(said == "pass", each.verdict == "pass", each.score)
-            drawn[each.key] = labels.drawn(each.key)
-    return found, drawn, disputed
+def _labelled(judged: Sequence[Judged], labels: Labels) -> dict[AnswerKey, Labelled]:
+    """The labelled answers, without disputed ones."""
+    return {
+        each.key: Labelled(said == "pass", each.verdict == "pass", each.score)
+        for each in judged
+        if (said := labels.verdict(each.key)) in ("pass", "fail")
+    }
 
 
 def _by_verdict(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]) -> list[Stratum]:

@@ -8,7 +8,7 @@ import msgspec
 
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Execution, execution_to_data
 from agentv.model.message import FilePart, ImagePart, Message, message_to_data
-from agentv.model.values import FrozenDict, digest, hash_of, to_json
+from agentv.model.values import ComparedByContent, FrozenDict, digest, hash_of, to_json
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
@@ -60,7 +60,7 @@ class SimulatedUser(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     stop: str | None = None
 
 
-class Workspace(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
     """A folder copied fresh for each job, with commands before and after.
 
     Where the template was found is carried and not compared; the digest of what is in it is compared.
@@ -73,18 +73,8 @@ class Workspace(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     digest: str = ""
     path: str = ""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Workspace) and self._compared == other._compared
-
-    def __ne__(self, other: object) -> bool:
-        # A struct brings its own `!=`, which does not ask `==`.
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(self._compared)
-
     @property
-    def _compared(self) -> tuple[object, ...]:
+    def _content(self) -> tuple[object, ...]:
         return self.template, self.setup, self.teardown, self.keep, self.digest
 
 
@@ -104,7 +94,7 @@ class CaseDetails(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 NO_DETAILS = CaseDetails()
 
 
-class _CaseFields(msgspec.Struct, frozen=True, gc=False, eq=False):
+class _CaseFields(ComparedByContent, frozen=True, gc=False, eq=False):
     """What a case stores. Text shorthand stays a string: a message each would take half as much memory again."""
 
     id: str
@@ -263,28 +253,9 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
             type(expected) is not str and any(message.parts for message in expected)
         )
 
-    def _compared(self) -> tuple[object, ...]:
-        return (
-            self.id,
-            self.expected_outcome,
-            self.input,
-            self.expected_output,
-            self.conversation_id,
-            self.metadata,
-            self.tags,
-            self.execution,
-            self.evaluators,
-            self.details,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, EvalCase):
-            return NotImplemented
-        return self._compared() == other._compared()
-
-    def __ne__(self, other: object) -> bool:
-        # A struct brings its own `!=`, which does not ask `==`.
-        return not self == other
+    @property
+    def _content(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__struct_fields__ if name not in ("place", "offset"))
 
     def __hash__(self) -> int:
         return hash((self.id, self.expected_outcome))

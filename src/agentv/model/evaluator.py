@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
-from msgspec import Meta
 
-from agentv.model.result import EvaluatorResult, TokenUsage, Verdict
-from agentv.model.values import FrozenDict, digest
+from agentv.model.result import EvaluatorResult, Share, TokenUsage, Verdict
+from agentv.model.values import ComparedByContent, FrozenDict, digest
 from agentv.settings.diagnostics import KeyPath, Problems
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ OTHER_TOOLS = {
 """Keys of AgentV 4.x, 5.x and promptfoo that no type has unless it declares them itself."""
 
 
-class EvaluatorSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class EvaluatorSpec(ComparedByContent, frozen=True, gc=False, kw_only=True):
     """One entry of a case's evaluators. Equal by content, hashable, safe to pickle.
 
     `settings` are the type's own settings as written; `evaluator` is what they were read into. It is None for a class
@@ -51,21 +50,12 @@ class EvaluatorSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     settings: FrozenDict = FrozenDict()
     evaluator: Evaluator | None = None
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, EvaluatorSpec) and self._content == other._content
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other  # a struct's own `!=` does not use `==`
-
     def __hash__(self) -> int:
         return hash((self.type, self.name, self.settings))
 
     @property
     def _content(self) -> tuple[object, ...]:
-        return (
-            *(self.type, self.name, self.weight, self.required),
-            *(self.negate, self.transform, self.target, self.settings),
-        )
+        return tuple(getattr(self, name) for name in self.__struct_fields__ if name != "evaluator")
 
     def to_data(self) -> dict[str, Any]:
         """The entry as a dataset would write it: defaults left out, then the type's own settings."""
@@ -219,8 +209,6 @@ class EvaluatorFailure(Exception):
 
 
 DEFAULT_TARGET = "default"
-
-Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Verdicts(msgspec.Struct, frozen=True, gc=False, rename={"passing": "pass"}):

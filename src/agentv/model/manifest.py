@@ -6,14 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentv.model.result import SCHEMA_VERSION
+from agentv.model.result import SCHEMA_VERSION, written_version
 
 Interval = tuple[float, float]
-
-
-def _schema_version() -> int:
-    # A factory instead of a plain default, because plain defaults are left out of what is written.
-    return SCHEMA_VERSION
 
 
 class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,7 +69,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     answers were scored again; `merged_from` are the runs that this one is the union of.
     """
 
-    schema_version: int = msgspec.field(default_factory=_schema_version)
+    schema_version: int = msgspec.field(default_factory=written_version)
     run_id: str
     rescored_from: RunLink | None = None
     merged_from: tuple[RunLink, ...] = ()

@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from agentv.model.values import ComparedByContent
+
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[str, ...] = get_args(Role)
 
@@ -17,24 +19,16 @@ class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
     value: str
 
 
-class _LocatedPart(msgspec.Struct, frozen=True, gc=False):
+class _LocatedPart(ComparedByContent, frozen=True, gc=False):
     """A part whose value names a file. Where the file was found is carried and not compared; its digest is compared."""
 
     value: str
     digest: str = ""
     path: str = ""
 
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return (self.value, self.digest) == (other.value, other.digest)
-
-    def __ne__(self, other: object) -> bool:
-        # A struct brings its own `!=`, which does not ask `==`.
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.value, self.digest))
+    @property
+    def _content(self) -> tuple[object, ...]:
+        return self.value, self.digest
 
 
 class FilePart(_LocatedPart, frozen=True, gc=False, tag="file"):

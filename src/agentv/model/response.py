@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -131,7 +132,8 @@ class TargetFailure(Exception):
         self.stage = stage
 
     def __reduce__(self) -> tuple[Callable[..., TargetFailure], tuple[object, ...]]:
-        return _failure, (self.error_class, self.message, self.status, self.retry_after_s, self.stage)
+        build = partial(TargetFailure, status=self.status, retry_after_s=self.retry_after_s, stage=self.stage)
+        return build, (self.error_class, self.message)
 
 
 class Responder(Protocol):
@@ -193,12 +195,6 @@ def content_text(content: Any) -> str:
 def answer(text: str, **known: Any) -> Response:
     """A response that is one text."""
     return Response(messages=(Message("assistant", text),), **known)
-
-
-def _failure(
-    error_class: ErrorClass, message: str, status: int | None, retry_after_s: float | None, stage: Stage
-) -> TargetFailure:
-    return TargetFailure(error_class, message, status=status, retry_after_s=retry_after_s, stage=stage)
 
 
 @dataclass

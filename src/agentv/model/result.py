@@ -12,15 +12,7 @@ SCHEMA_VERSION = 1
 Status = Literal["ok", "unscored", "error"]
 Verdict = Literal["pass", "borderline", "fail"]
 ErrorClass = Literal[
-    "timeout",
-    "rate_limit",
-    "auth",
-    "server",
-    "network",
-    "invalid_response",
-    "refused",
-    "process",
-    "evaluator",
+    "timeout", "rate_limit", "auth", "server", "network", "invalid_response", "refused", "process", "evaluator"
 ]
 Stage = Literal["setup", "target", "evaluator", "teardown"]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -37,9 +29,13 @@ class JobKey(NamedTuple):
     prompt: str | None
     trial: int
 
+    def __str__(self) -> str:
+        prompt = "" if self.prompt is None else f", prompt {self.prompt}"
+        return f"{self.eval_id} of {self.dataset_path}, target {self.target}{prompt}, trial {self.trial}"
 
-def _schema_version() -> int:
-    # A factory instead of a plain default, because plain defaults are left out of what is written.
+
+def written_version() -> int:
+    """The version of records. A factory, because plain defaults are left out of what is written."""
     return SCHEMA_VERSION
 
 
@@ -134,7 +130,7 @@ class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_
 class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One job. `score` and `verdict` are always written, and null unless the status is ok."""
 
-    schema_version: int = msgspec.field(default_factory=_schema_version)
+    schema_version: int = msgspec.field(default_factory=written_version)
     timestamp: str
     run_id: str
     eval_id: str

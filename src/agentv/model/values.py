@@ -56,6 +56,23 @@ class FrozenList(list[Any]):
         return FrozenList, (list(self),)
 
 
+class ComparedByContent(msgspec.Struct, frozen=True, gc=False):
+    """A struct of which only `_content` is compared, and not where it was found."""
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return self._content == other._content if type(other) is type(self) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a struct's own `!=` does not use `==`
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._content))
+
+
 def freeze(value: Any, depth: int = 0) -> Any:
     """The same JSON value in containers that cannot be changed. Raises NestingError past MAX_DEPTH."""
     kind = type(value)

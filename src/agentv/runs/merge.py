@@ -165,10 +165,7 @@ def _differences(first: RunManifest, other: RunManifest) -> Iterator[str]:
         if before.get(name) != after.get(name):
             yield f"They differ in {name}"
     # A shard knows only the targets and judges that its own cases need.
-    for kind, entries, others in (
-        ("target", first.targets, other.targets),
-        ("judge", first.judges, other.judges),
-    ):
+    for kind, entries, others in (("target", first.targets, other.targets), ("judge", first.judges, other.judges)):
         known = {entry.name: entry.fingerprint for entry in entries}
         for entry in others:
             if known.get(entry.name, entry.fingerprint) != entry.fingerprint:
@@ -228,9 +225,7 @@ def _records(runs: Sequence[RunStore]) -> Iterator[bytes]:
                 written[code] = content
                 yield line
             elif written[code] != content:
-                prompt = "" if key.prompt is None else f", prompt {key.prompt}"
-                job = f"{key.eval_id} of {key.dataset_path}, target {key.target}{prompt}, trial {key.trial}"
-                raise _conflict(run, f"Another run has a different record of {job}")
+                raise _conflict(run, f"Another run has a different record of {key}")
 
 
 def _conflict(run: RunStore, detail: str) -> UsageError:

@@ -284,11 +284,9 @@ class DuplicateCheck:
     def finish(self) -> None:
         """Check the records that wait. Raises AgentvError for a duplicate."""
         for position in self._seen.add(list(map(hash, self._waiting))):
-            _, path, id, target, prompt, trial = self._waiting[position]
-            asked = "" if prompt is None else f", prompt {prompt}"
             raise AgentvError(
                 f"A job is twice in {self._path}, again at {self._unit} {self._numbers[position]}",
-                f"{id} of {path}, target {target}{asked}, trial {trial}",
+                str(JobKey(*self._waiting[position][1:])),
                 "Take one of its records out: which one counts cannot be told",
             )
         self._waiting.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -157,13 +157,26 @@ def deltas(pairs: Iterable[tuple[Result, Result]]) -> dict[str, Delta]:
     return {target: each.delta() for target, each in found.items()}
 
 
+_Means = tuple[MeanAccumulator, MeanAccumulator]
+"""Two means over the same jobs, before and after, in memory that does not grow."""
+
+
+def _add(means: _Means, before: float, after: float) -> None:
+    means[0].add(before)
+    means[1].add(after)
+
+
+def _change(means: _Means) -> MeanChange:
+    return MeanChange(n=means[0].n, before=means[0].mean, after=means[1].mean)
+
+
 class _TargetDelta:
     """The running figures of one target."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        self._scores = _Means()
-        self._evaluators: dict[str, _Means] = {}
+        self._scores = MeanAccumulator(), MeanAccumulator()
+        self._evaluators = defaultdict[str, _Means](lambda: (MeanAccumulator(), MeanAccumulator()))
         self._flips: Counter[str] = Counter()
         self._flipped: list[Flip] = []
 
@@ -178,7 +191,7 @@ class _TargetDelta:
             broken=fails and not failed,
         )
         if before.score is not None and after.score is not None:
-            self._scores.add(before.score, after.score)
+            _add(self._scores, before.score, after.score)
             self._counts.update(passed_before=before.verdict == "pass", passed_after=after.verdict == "pass")
             if before.verdict != after.verdict and before.verdict is not None and after.verdict is not None:
                 self._flips[f"{before.verdict} → {after.verdict}"] += 1
@@ -188,15 +201,15 @@ class _TargetDelta:
         for result in after.evaluator_results:
             earlier = scores.get(result.name)
             if earlier is not None and result.score is not None:
-                self._evaluators.setdefault(result.name, _Means()).add(earlier, result.score)
+                _add(self._evaluators[result.name], earlier, result.score)
 
     def delta(self) -> Delta:
         counts = self._counts
         return Delta(
             jobs=counts["jobs"],
-            scores=self._scores.change(),
+            scores=_change(self._scores),
             passed=(counts["passed_before"], counts["passed_after"]),
-            evaluators={name: means.change() for name, means in self._evaluators.items()},
+            evaluators={name: _change(means) for name, means in self._evaluators.items()},
             errors=(counts["errors_before"], counts["errors_after"]),
             mended=counts["mended"],
             broken=counts["broken"],
@@ -212,17 +225,3 @@ def _flip(before: Result, after: Result) -> Flip:
         eval_id=after.eval_id, dataset=after.dataset, target=after.target, trial=after.trial, prompt=after.prompt,
         before=before.verdict, after=after.verdict, score_before=before.score, score_after=after.score,
     )  # fmt: skip
-
-
-class _Means:
-    """Two means over the same jobs, in memory that does not grow."""
-
-    def __init__(self) -> None:
-        self._before, self._after = MeanAccumulator(), MeanAccumulator()
-
-    def add(self, before: float, after: float) -> None:
-        self._before.add(before)
-        self._after.add(after)
-
-    def change(self) -> MeanChange:
-        return MeanChange(n=self._before.n, before=self._before.mean, after=self._after.mean)

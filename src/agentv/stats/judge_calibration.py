@@ -7,6 +7,7 @@ stratum. Where more were drawn among those of one verdict, each verdict is a str
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -127,12 +128,10 @@ class Stratum(NamedTuple):
     labelled: tuple[Labelled, ...]
 
 
-def confusion(labelled: Sequence[Labelled]) -> list[list[int]]:
+def confusion(labelled: Sequence[Labelled]) -> tuple[tuple[int, int], tuple[int, int]]:
     """Rows: a person says pass, fail. Columns: the judge does."""
-    table = [[0, 0], [0, 0]]
-    for each in labelled:
-        table[0 if each.label else 1][0 if each.passed else 1] += 1
-    return table
+    counts = Counter((each.label, each.passed) for each in labelled)
+    return (counts[True, True], counts[True, False]), (counts[False, True], counts[False, False])
 
 
 def accuracy(strata: Sequence[Stratum]) -> IntervalEstimate | None:
