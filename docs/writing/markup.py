@@ -49,7 +49,7 @@ def setting_table(
     """A row per setting of its own, and the further names of those it has from its bases."""
     meanings = meanings_of(kind) if meanings_of else None
     inherited = [field for base in bases for field in fields(base)]
-    own = [field for field in fields(kind) if field not in inherited]
+    own = sorted((field for field in fields(kind) if field not in inherited), key=lambda field: not field.required)
     known = {alias for base in bases for alias in aliases_of(base)}
     renamed = {alias: name for alias, name in aliases_of(kind).items() if alias not in known}
     if own:

@@ -75,7 +75,8 @@ class Model:
         """What it answers to a task about a case. Raises EvaluatorFailure when it gives nothing of the form, twice."""
         calls = JudgeCalls(self._judging, case, task, (self.name,))
         messages = (Message("system", (TEXTS / f"{task}.md").read_text(encoding="utf-8")), Message("user", text))
-        return await ask_for(calls.ask, self.name, messages, form, quoted=quoted)
+        form = msgspec.structs.replace(form, quoted=tuple(quoted))
+        return await ask_for(calls.ask, self.name, messages, form)
 
     async def aclose(self) -> None:
         """Close its connections."""

@@ -37,7 +37,22 @@ class ProxyLimit(msgspec.Struct, frozen=True, kw_only=True):
     max_calls: Count = 50
 
 
-class CodeJudge(Evaluator, frozen=True, kw_only=True):
+class _CodeEvaluator(Evaluator, frozen=True, kw_only=True):
+    """Settings of every type that runs the user's code."""
+
+    timeout_seconds: Seconds = 60.0
+    memory_mb: Megabytes = 4096
+    sandbox: Sandbox = "limits"
+    fresh: bool = False
+    config: dict[str, Any] = {}
+
+    @property
+    def refusal(self) -> str:
+        """Why this machine cannot isolate it as required."""
+        return refusal_of(self.sandbox, bool(getattr(self, "target_proxy", False)))
+
+
+class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
     """A program as a list of arguments or a shell string. Keys that are no fields join `config`, which it is given.
 
     `target_proxy` lets it ask a model; `target: true` and `target: {max_calls: 10}` on the entry mean the same.
@@ -51,11 +66,6 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
 
     script: str | list[str]
     cwd: str | None = None
-    timeout_seconds: Seconds = 60.0
-    memory_mb: Megabytes = 4096
-    sandbox: Sandbox = "limits"
-    fresh: bool = False
-    config: dict[str, Any] = {}
     target_proxy: bool | ProxyLimit = False
 
     def complaints(self) -> list[str]:
@@ -73,11 +83,6 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
     def needs(self) -> Needs:
         """A judge if it may call a model; how often it does, the program decides."""
         return Needs(judge_calls=1 if self.target_proxy else 0)
-
-    @property
-    def refusal(self) -> str:
-        """Why this machine cannot isolate it as required."""
-        return refusal_of(self.sandbox, bool(self.target_proxy))
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Run the program, or its function in a warm process, and return its score."""
@@ -127,7 +132,7 @@ class CodeJudge(Evaluator, frozen=True, kw_only=True):
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
 
-class PythonJudge(Evaluator, frozen=True, kw_only=True):
+class PythonJudge(_CodeEvaluator, frozen=True, kw_only=True):
     """A function named as `file.py:name` or `module:name`, called in a process of its own that is kept warm.
 
     `fresh` gives every judgement a new process.
@@ -136,11 +141,6 @@ class PythonJudge(Evaluator, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {"value": "function"}
 
     function: str
-    timeout_seconds: Seconds = 60.0
-    memory_mb: Megabytes = 4096
-    sandbox: Sandbox = "limits"
-    fresh: bool = False
-    config: dict[str, Any] = {}
 
     def complaints(self) -> list[str]:
         """A function that is not named in a known form, such as code written out."""
@@ -151,11 +151,6 @@ class PythonJudge(Evaluator, frozen=True, kw_only=True):
     def references(self) -> Iterator[FileReference]:
         """The function."""
         yield function_reference(("function",), self.function)
-
-    @property
-    def refusal(self) -> str:
-        """Why this machine cannot isolate it as required."""
-        return refusal_of(self.sandbox)
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Call the function in a warm process."""

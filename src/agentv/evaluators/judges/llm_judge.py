@@ -155,7 +155,7 @@ class ContextRecall(ReferenceJudge, frozen=True, kw_only=True):
 
 async def verdict(settings: Judge, judgement: Judgement, asked: JudgePrompt) -> Score:
     """The judges' verdicts on what they are asked, as one score."""
-    votes = await ask_judges(settings, judgement, asked.messages, Form(SCHEMA, read_verdict), asked.quoted)
+    votes = await ask_judges(settings, judgement, asked.messages, Form(SCHEMA, read_verdict, quoted=asked.quoted))
     return combined([vote.value for vote in votes], [vote.judge for vote in votes], settings.combine)
 
 

@@ -36,6 +36,8 @@ _GOES_ON = re.compile(r"\s*[,\]}]")
 _THINKING_BEGINS = re.compile(r"\s*<(think|thinking|thought)>", re.IGNORECASE)
 _THINKING_ENDS = re.compile(r"</(think|thinking|thought)>", re.IGNORECASE)
 
+_NOTHING_MORE = Wanted()
+
 Value = TypeVar("Value")
 
 
@@ -43,11 +45,10 @@ class Unfit(Exception):
     """A reply or an object that cannot be used: one sentence that says why, without quoting anything at length."""
 
 
-def read_reply(text: str, read: Callable[[dict[str, Any]], Value], quoted: Iterable[str] = ()) -> Value:
+def read_reply(text: str, read: Callable[[dict[str, Any]], Value], quoted: tuple[str, ...] = ()) -> Value:
     """The last complete object of a reply that `read` takes. Raises Unfit, with what is wrong with the last one."""
     if len(text) > MAX_CHARACTERS:
         raise Unfit(f"it is longer than {MAX_CHARACTERS:,} characters")
-    quoted = tuple(quoted)
     found = list(_said(text.rstrip()))
     if not found:
         raise Unfit("it is empty" if not text.strip() else "it has no complete JSON object")
@@ -82,15 +83,10 @@ def _is_echo(value: dict[str, Any], quoted: Iterable[str], *, alone: bool) -> bo
     return any(
         (not alone or (inner is outer and _is_alone(text, start, end))) and same(value, inner)
         for text in quoted
-        if _may_hold(text, value)
+        if "\\u" in text or all(key in text for key in value)  # a quick no, in whichever way a key is spelled
         for start, end, outer in _objects(text, everywhere=True)
         for inner in _inside(outer)
     )
-
-
-def _may_hold(text: str, value: dict[str, Any]) -> bool:
-    """A quick no for texts that lack one of an object's keys, in whichever way it is spelled."""
-    return "\\u" in text or all(key in text for key in value)
 
 
 def _objects(text: str, *, everywhere: bool = False) -> Iterator[tuple[int, int, Any]]:
@@ -161,13 +157,15 @@ class Form(msgspec.Struct, Generic[Value], frozen=True):
     """What an answer must look like: a JSON Schema for APIs that hold a model to one, and what reads the object.
 
     The `title` of the schema tells forms apart: two with the same title are the same. `read` raises Unfit. Messages say
-    that `asked` gave no usable `what`.
+    that `asked` gave no usable `what`. `quoted` are texts in the messages that others wrote: an object that stands in
+    one of them is no answer.
     """
 
     schema: dict[str, Any]
     read: Callable[[dict[str, Any]], Value]
     asked: str = "judge"
     what: str = "verdict"
+    quoted: tuple[str, ...] = ()
 
 
 class Vote(msgspec.Struct, Generic[Value], frozen=True):
@@ -178,13 +176,12 @@ class Vote(msgspec.Struct, Generic[Value], frozen=True):
 
 
 async def ask_judges(
-    settings: Judge, judgement: Judgement, messages: tuple[Message, ...], form: Form[Value], quoted: Iterable[str]
+    settings: Judge, judgement: Judgement, messages: tuple[Message, ...], form: Form[Value]
 ) -> list[Vote[Value]]:
     """The votes of all judges, asked at the same time. Raises EvaluatorFailure when one of them is missing."""
     ask = judgement.ask
     if ask is None or not judgement.judges:
         raise EvaluatorFailure("No judge: name one with --judge, `target` of the evaluator or `judge_target`")
-    quoted = tuple(quoted)
     asked = [
         (judge, Wanted(model=settings.model, temperature=settings.temperature, sample=sample))
         for sample in range(1, settings.votes + 1)
@@ -192,8 +189,7 @@ async def ask_judges(
     ]
     # All are waited for, also when one has failed: what was asked is paid for and belongs into the record.
     values = await asyncio.gather(
-        *(ask_for(ask, judge, messages, form, quoted=quoted, wanted=wanted) for judge, wanted in asked),
-        return_exceptions=True,
+        *(ask_for(ask, judge, messages, form, wanted) for judge, wanted in asked), return_exceptions=True
     )
     votes = []
     for (judge, _), value in zip(asked, values, strict=True):
@@ -204,29 +200,19 @@ async def ask_judges(
 
 
 async def ask_for(
-    ask: Ask,
-    judge: str | None,
-    messages: tuple[Message, ...],
-    form: Form[Value],
-    *,
-    quoted: Iterable[str] = (),
-    wanted: Wanted = Wanted(),  # noqa: B008  # frozen
+    ask: Ask, judge: str | None, messages: tuple[Message, ...], form: Form[Value], wanted: Wanted = _NOTHING_MORE
 ) -> Value:
-    """What a judge answers in a form. Raises EvaluatorFailure when it does not answer, or twice in no such form.
-
-    `quoted` are texts in the messages that others wrote: an object that stands in one of them is no answer.
-    """
+    """What a judge answers in a form. Raises EvaluatorFailure when it does not answer, or twice in no such form."""
     wanted = msgspec.structs.replace(wanted, schema=form.schema)
-    quoted = tuple(quoted)
     reply = (await ask(judge, messages, wanted)).text
     try:
-        return read_reply(reply, form.read, quoted)
+        return read_reply(reply, form.read, form.quoted)
     except Unfit as unfit:
         repair = repair_message(str(unfit))
     messages = (*messages, Message("assistant", reply), repair) if reply.strip() else (*messages, repair)
     again = (await ask(judge, messages, wanted)).text
     try:
-        return read_reply(again, form.read, quoted)
+        return read_reply(again, form.read, form.quoted)
     except Unfit as unfit:
         who = f"The {form.asked} '{judge}'" if judge else f"The {form.asked}"
         raise EvaluatorFailure(f"{who} gave no usable {form.what} in two tries: {unfit}") from None

@@ -12,12 +12,7 @@ from msgspec import Meta
 
 from agentv.evaluators.base import Judge, Prompt, Weight, prompt_complaints
 from agentv.evaluators.checks.reference import LONGEST_REASON, cut, quoted
-from agentv.evaluators.judges.judge_prompt import (
-    builtin_prompts,
-    judge_prompt,
-    material_of,
-    prompt_references,
-)
+from agentv.evaluators.judges.judge_prompt import builtin_prompts, judge_prompt, material_of, prompt_references
 from agentv.evaluators.judges.replies import Form, Unfit, ask_judges, majority, mean, spread
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
@@ -100,8 +95,8 @@ class Rubric(Judge, frozen=True, kw_only=True):
         kind = "points" if has_points(items) else "checks"
         material = material_of(judgement, rubrics=list(map(_shown, items)), include_trace=self.include_trace)
         asked = await judge_prompt(self.prompt, "rubric", kind, material, judgement)
-        form = Form(SCHEMAS[kind], lambda reply: read_checks(reply, items))
-        votes = await ask_judges(self, judgement, asked.messages, form, asked.quoted)
+        form = Form(SCHEMAS[kind], lambda reply: read_checks(reply, items), quoted=asked.quoted)
+        votes = await ask_judges(self, judgement, asked.messages, form)
         return rubric_score(items, [vote.value for vote in votes], [vote.judge for vote in votes], self.combine)
 
 
@@ -255,7 +250,7 @@ def read_checks(reply: dict[str, Any], items: Sequence[RubricItem]) -> Checks:
         id = _id(entry, known)
         if id in found:
             raise Unfit(f"'checks' has the id {quoted(id)} twice")
-        found[id] = ItemCheck(_points(entry) if points else _satisfied(entry), _text(entry, "reasoning"))
+        found[id] = ItemCheck(_points(entry, points), _text(entry, "reasoning"))
     if not found:
         raise Unfit("'checks' is empty")
     return Checks(found, _text(reply, "overall_reasoning"))
@@ -317,14 +312,13 @@ def _id(entry: dict[str, Any], known: set[str]) -> str:
     return str(id)
 
 
-def _satisfied(entry: dict[str, Any]) -> int:
-    value = entry.get("satisfied")
-    if not isinstance(value, bool):
-        raise Unfit(f"'satisfied' of the check {quoted(str(entry.get('id')))} must be true or false")
-    return TOP_SCORE if value else 0
-
-
-def _points(entry: dict[str, Any]) -> int:
+def _points(entry: dict[str, Any], with_points: bool) -> int:
+    """The points of a check; one that is satisfied or not has all or none."""
+    if not with_points:
+        value = entry.get("satisfied")
+        if not isinstance(value, bool):
+            raise Unfit(f"'satisfied' of the check {quoted(str(entry.get('id')))} must be true or false")
+        return TOP_SCORE if value else 0
     value = entry.get("score")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
