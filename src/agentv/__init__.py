@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentv.api import Run, compare, evaluate, evaluate_async
-    from agentv.datasets.loader import load_cases, stream_cases
+    from agentv.datasets.loader import cases, load_cases, stream_cases
     from agentv.errors import (
         AgentvError,
         DatasetError,
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from agentv.model.case import EvalCase
     from agentv.model.evaluator import EvaluatorSpec, Execution, Score, Verdicts
     from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
-    from agentv.pytest_plugin.case_tests import cases
 
 __version__ = "0.1.0"
 
@@ -56,7 +55,7 @@ __all__ = [
 _HOMES = {
     "Run": "agentv.api",
     "Score": "agentv.model.evaluator",
-    "cases": "agentv.pytest_plugin.case_tests",
+    "cases": "agentv.datasets.loader",
     "compare": "agentv.api",
     "evaluate": "agentv.api",
     "evaluate_async": "agentv.api",

@@ -29,12 +29,12 @@ COMMANDS = {
 }
 
 _HOMES = {
-    "evaluation": ("eval", "rescore", "judge"),
-    "analysis": ("compare", "plan", "runs"),
-    "report": ("report",),
-    "project": ("cases", "validate", "convert", "generate", "schema", "targets", "init", "completion"),
+    "evaluation_options": ("eval", "rescore", "judge"),
+    "analysis_options": ("compare", "plan", "runs"),
+    "commands.report": ("report",),
+    "project_options": ("cases", "validate", "convert", "generate", "schema", "targets", "init", "completion"),
 }
-"""Where commands are declared: `evaluation` is `agentv.cli.evaluation_options`."""
+"""The modules of this package that declare the commands."""
 
 ALIASES = {"run": "eval"}
 """Other names of commands; help does not list them."""
@@ -51,7 +51,7 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         home = next(home for home, names in _HOMES.items() if name in names)
-        command: click.Command = getattr(import_module(f"agentv.cli.{home}_options"), f"{name}_command")
+        command: click.Command = getattr(import_module(f"agentv.cli.{home}"), f"{name}_command")
         return command
 
     def resolve_command(

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from agentv.engine.calls.open_targets import OpenTargets
-from agentv.engine.calls.prices import Price, price_of
+from agentv.engine.calls.prices import price_of
 from agentv.engine.job.artifacts import JobFiles
 from agentv.engine.job.conversation import prompt_lengths
 from agentv.engine.job.request import Question
@@ -30,50 +30,49 @@ JUDGE_PROMPT_CHARACTERS = 1500
 """What a judge is told besides the case: what to do, and what to reply."""
 
 
-class CostEstimate(msgspec.Struct, kw_only=True):
-    """The jobs of one target, its calls at most, and the tokens that they send.
+class CostEstimate(msgspec.Struct):
+    """The calls to one target at most, and the characters that they send."""
 
-    What answers will cost nobody knows before they are there: their price is given for a thousand tokens, and for the
-    most that they may have.
-    """
-
+    target: Target
     jobs: int = 0
     calls: int = 0
     characters: int = 0
-    is_free: bool = False
-    price: Price | None = None
-    most_output: int | None = None
 
     @property
     def tokens(self) -> int:
         """Tokens of prompts, roughly."""
         return self.characters // CHARACTERS_PER_TOKEN
 
-    @property
-    def cost_usd(self) -> float | None:
-        """What the prompts cost, roughly; None where no price is known."""
-        return 0.0 if self.is_free else self._cost(0)
+    def cost(self) -> str:
+        """What is known of the cost: of the prompts, and of answers by the thousand tokens or at most.
 
-    @property
-    def thousand_usd(self) -> float | None:
-        """What a thousand tokens of answers cost."""
-        return None if self.price is None else self.price.cost_usd(TokenUsage(0, A_THOUSAND))
+        What answers will cost nobody knows before they are there: their price is given for a thousand tokens, or for
+        the most that they may have.
+        """
+        if self.target.is_free:
+            return "cost $0.00"
+        prompts, thousand = self._usd(0), _price(self.target, 0, A_THOUSAND)
+        if prompts is None or thousand is None:
+            return f"cost unknown: no price for {self.target.name}"
+        most_output = getattr(self.target, "max_output_tokens", None)
+        most = None if most_output is None else self._usd(most_output)
+        answers = f"1,000 tokens of answers {_usd(thousand)}" if most is None else f"with answers at most {_usd(most)}"
+        return f"prompts about {_usd(prompts)}, {answers}"
 
-    @property
-    def most_usd(self) -> float | None:
-        """What prompts and answers cost at most, where answers have a limit."""
-        return None if self.most_output is None else self._cost(self.most_output)
-
-    def _cost(self, output: int) -> float | None:
+    def _usd(self, output: int) -> float | None:
         # Of one call, times all: a call of many tokens may have a price of its own.
-        input = -(-self.tokens // max(1, self.calls))
-        each = None if self.price is None else self.price.cost_usd(TokenUsage(input, output))
+        each = _price(self.target, -(-self.tokens // max(1, self.calls)), output)
         return None if each is None else each * self.calls
+
+
+def _price(target: Target, input: int, output: int) -> float | None:
+    price = price_of(target)
+    return None if price is None else price.cost_usd(TokenUsage(input, output))
 
 
 def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, CostEstimate]:
     """By target. Renders every prompt, which finds what cannot be rendered."""
-    found = {name: _of(settings) for name, settings in targets.items()}
+    found = {name: CostEstimate(target) for name, target in targets.items()}
     for job in jobs:
         entry = found[job.target]
         entry.jobs += 1
@@ -81,19 +80,6 @@ def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, CostE
         entry.calls += len(lengths)
         entry.characters += sum(lengths)
     return found
-
-
-def judge_estimate(settings: Target, calls: int, characters: int) -> CostEstimate:
-    """The calls of a judge. Answers are not there yet and count for nothing; our own words count as they are."""
-    entry = _of(settings)
-    entry.calls = calls
-    entry.characters = characters + calls * JUDGE_PROMPT_CHARACTERS
-    return entry
-
-
-def _of(settings: Target) -> CostEstimate:
-    most = getattr(settings, "max_output_tokens", None)
-    return CostEstimate(is_free=settings.is_free, price=price_of(settings), most_output=most)
 
 
 def print_plan(plan: RunPlan) -> None:
@@ -104,14 +90,15 @@ def print_plan(plan: RunPlan) -> None:
     tokens = sum(entry.tokens for entry in found.values())
     click.echo(f"{checked.cases:,} cases, {checked.total:,} jobs, about {tokens:,} tokens of prompts")
     for name, entry in found.items():
-        provider = project.answering(name).provider
         talks = f", at most {entry.calls:,} calls" if entry.calls > entry.jobs else ""
-        use = f"about {entry.tokens:,} tokens, {_cost(name, entry)}"
-        click.echo(f"  {name}: {entry.jobs:,} jobs ({provider}){talks}, {use}")
+        use = f"about {entry.tokens:,} tokens, {entry.cost()}"
+        click.echo(f"  {name}: {entry.jobs:,} jobs ({entry.target.provider}){talks}, {use}")
     for name, calls in checked.judges.items():
-        entry = judge_estimate(project.target(name), calls, checked.judge_characters[name])
-        use = f"about {entry.tokens:,} tokens besides the answers, {_cost(name, entry)}"
-        click.echo(f"  {name}: {calls:,} calls as judge ({project.target(name).provider}), {use}")
+        # Answers are not there yet and count for nothing; our own words count as they are.
+        characters = checked.judge_characters[name] + calls * JUDGE_PROMPT_CHARACTERS
+        entry = CostEstimate(project.target(name), calls=calls, characters=characters)
+        use = f"about {entry.tokens:,} tokens besides the answers, {entry.cost()}"
+        click.echo(f"  {name}: {calls:,} calls as judge ({entry.target.provider}), {use}")
     for dataset in checked.datasets:
         click.echo(f"  {dataset.path}: {dataset.cases:,} cases")
     if any(entry.calls > entry.jobs for entry in found.values()):
@@ -119,17 +106,6 @@ def print_plan(plan: RunPlan) -> None:
             "  Of conversations this counts what is known before they begin; replies and simulated users add to it"
         )
     click.echo("Nothing was called.")
-
-
-def _cost(name: str, entry: CostEstimate) -> str:
-    """What is known of the cost: of the prompts, and of answers by the thousand tokens or at most."""
-    if entry.is_free:
-        return "cost $0.00"
-    prompts, thousand, most = entry.cost_usd, entry.thousand_usd, entry.most_usd
-    if prompts is None or thousand is None:
-        return f"cost unknown: no price for {name}"
-    answers = f"with answers at most {_usd(most)}" if most is not None else f"1,000 tokens of answers {_usd(thousand)}"
-    return f"prompts about {_usd(prompts)}, {answers}"
 
 
 def _usd(amount: float) -> str:

@@ -262,7 +262,7 @@ class ProbeArguments(SelectionOptions, ReadingOptions, JudgeOptions):
                 2 usage, configuration or dataset           3 every probe ended in an error
     """
 
-    action = "agentv.cli.probe:probe"
+    action = "agentv.cli.commands.judge:probe"
     examples = (
         "agentv judge probe evals",
         "agentv judge probe evals/dataset.yaml --sample 20 --judge gpt",

@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -18,10 +18,22 @@ from agentv.datasets.discovery import Paths, find_datasets
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.selection import Selection
-from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError, UsageError
+from agentv.errors import (
+    AgentvError,
+    DatasetError,
+    DatasetWarning,
+    InvalidCaseError,
+    InvalidDatasetError,
+    MissingSidecarWarning,
+    UsageError,
+)
 from agentv.model.case import EvalCase, Origin, Place
 from agentv.settings.diagnostics import Problems
 from agentv.support.hashes import IdSet, PackedIds
+from agentv.support.patterns import upward
+
+if TYPE_CHECKING:
+    import pytest
 
 _ON_ERROR = ("stop", "skip")
 
@@ -235,3 +247,36 @@ class GivenCases:
             if key in seen:
                 raise InvalidDatasetError(f"Duplicate id '{case.id}'", hint="Ids must be unique within a dataset")
             seen.add(key)
+
+
+def cases(path: str | os.PathLike[str], *, argument: str = "case", **options: Any) -> pytest.MarkDecorator:
+    """Parametrises a test by the cases of a dataset: one test each, under the case's id, as the argument `case`.
+
+        @agentv.cases("evals/support.yaml", filter="tag=billing")
+        def test_support(case): ...
+
+    `path` is a file, a folder or a glob, from the working directory, else from the test's folder and its parents up to
+    the project root. Options are those of `load_cases`.
+    """
+    import pytest  # late: not a dependency; who uses this has it
+
+    file = _located(os.fspath(path), sys._getframe(1).f_code.co_filename)
+    try:
+        with warnings.catch_warnings():
+            # It says which target and evaluator hold, and a test has its own.
+            warnings.simplefilter("ignore", MissingSidecarWarning)
+            found = load_cases(file, **options)
+    except AgentvError as error:
+        raise pytest.Collector.CollectError(str(error)) from error
+    several = len({case.path for case in found}) > 1
+    named = [pytest.param(case, id=f"{case.dataset}-{case.id}" if several else case.id) for case in found]
+    return pytest.mark.parametrize(argument, named)
+
+
+def _located(path: str, test_file: str) -> str:
+    """The path as it can be opened from here; as it was given, where nothing is found, for the error to name."""
+    if os.path.isabs(path) or os.path.exists(path) or any(char in path for char in "*?["):
+        return path
+    folder = os.path.dirname(os.path.abspath(test_file))
+    places = (os.path.join(parent, path) for parent in upward(folder, project_root(folder)))
+    return next((os.path.relpath(place) for place in places if os.path.exists(place)), path)

@@ -29,9 +29,8 @@ def evaluate(args: EvalArguments) -> None:
     _check(args)
     folder, file = places_of(args.out, args.file_format)
     options, folder = _chosen(options_of(EvalOptions, args, gates=gates_of(args)), folder, args.resume)
-    plan = prepare(
-        options, options.open_cases(*output.listeners(args.quiet)), written=None if file is None else file[0]
-    )
+    written = None if file is None else file[0]
+    plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), written=written)
     if args.dry_run:
         from agentv.cli.dry_run import print_plan  # late: few runs are dry
 
@@ -85,10 +84,20 @@ def _chosen(given: EvalOptions, folder: str | None, resume: bool) -> tuple[EvalO
 def gates_of(args: GateOptions) -> Gates | None:
     """What a run must reach; None when nothing is required."""
     errors, is_share = (None, False) if args.max_errors is None else parse_max_errors(args.max_errors)
-    gates = Gates(
-        threshold=args.threshold, min_pass_rate=args.min_pass_rate, max_errors=errors, errors_are_share=is_share
-    )
+    gates = options_of(Gates, args, max_errors=errors, errors_are_share=is_share)
     return None if gates == Gates() else gates
+
+
+def print_outcome(outcome: Outcome, notes: list[str], commands: list[str]) -> None:
+    """Print the summary of a run, what there is to note, and the commands to run next."""
+    ending = Ending(
+        summary=outcome.summary,
+        details=outcome.details,
+        duration_ms=outcome.duration_ms,
+        notes=notes,
+        commands=commands,
+    )
+    print_ending(ending, sys.stdout, sys.stdout.isatty())
 
 
 def print_reasons(outcome: Outcome) -> None:
@@ -106,14 +115,7 @@ def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
         notes = [f"{outcome.skipped_cases:,} bad cases were skipped"] if outcome.skipped_cases else []
         if outcome.stopped_early:
             notes.append("Partial: stopped early, because what was asked is known. Intervals hold whenever a run stops")
-        ending = Ending(
-            summary=outcome.summary,
-            details=outcome.details,
-            duration_ms=outcome.duration_ms,
-            notes=notes,
-            commands=_next_commands(outcome),
-        )
-        print_ending(ending, sys.stdout, sys.stdout.isatty())
+        print_outcome(outcome, notes, _next_commands(outcome))
         click.echo(f"\nResults: {short(outcome.folder)}")
     print_reasons(outcome)
     if outcome.stopped == "interrupted" and args.quiet:

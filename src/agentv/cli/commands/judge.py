@@ -1,11 +1,14 @@
-"""`agentv judge label` and `calibrate`: collects labels from people, and compares a judge with them."""
+"""`agentv judge`: collects labels from people, compares a judge with them, and tries to fool it."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
@@ -21,16 +24,27 @@ from agentv.calibration.labels import (
     stored_cases,
     with_cases,
 )
+from agentv.calibration.probe_results import ProbeSummary, summarize_probes
 from agentv.cli import output
-from agentv.cli.evaluation_options import CalibrateArguments, LabelArguments
+from agentv.cli.commands.eval import run_folder
+from agentv.cli.display import observer_of
+from agentv.cli.evaluation_options import CalibrateArguments, LabelArguments, ProbeArguments
 from agentv.cli.label_loop import Labelling
+from agentv.cli.options import options_of
+from agentv.datasets.case.header import given_entries, specs_of
 from agentv.datasets.files import project_root
 from agentv.datasets.loader import case_source
+from agentv.engine.answers.probes import KINDS, ORACLE, chosen_kinds, prepare_probes
 from agentv.engine.named_runs import existing_run, run_path
-from agentv.errors import EXIT_FINDINGS, UsageError
+from agentv.engine.run import open_executor, open_store, run
+from agentv.engine.run_options import EvalOptions, number_of, parse_max_errors
+from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, UsageError
 from agentv.model.values import to_json
+from agentv.report.figures import number, one_line
 from agentv.report.run_tables import calibration_lines
 from agentv.runs.store import RunStore
+
+_LONGEST_REASON = 100
 
 
 def label(args: LabelArguments) -> None:
@@ -113,3 +127,73 @@ def _calibration(args: CalibrateArguments) -> Calibration:
         raise UsageError(f"No answer in {args.run} has a verdict of this judge", hint=hint)
     name = args.evaluator or "the verdict over all evaluators"
     return calibrated(answers, Labels(read_labels(_labels_file(args.labels_file))), name, args.count)
+
+
+def probe(args: ProbeArguments) -> None:
+    """Run every probe, print the findings and end with their exit code."""
+    allowed = parse_max_errors(args.max_fooled, "--max-fooled")  # wrong usage is reported before anything is called
+    options = options_of(EvalOptions, args)
+    specs = specs_of(given_entries(args.evaluators))[0] if args.evaluators else None
+    plan = prepare_probes(options, options.open_cases(*output.listeners(args.quiet)), chosen_kinds(args.kinds), specs)
+    with _probe_folder(run_folder(args.out)) as folder:
+        outcome = run(plan, open_store(plan, folder), open_executor(plan), observer_of(plan, args))
+        found = summarize_probes(RunStore.open(outcome.folder).records(), frozenset({ORACLE}))
+    if outcome.stopped == "interrupted":
+        kept = "" if args.out is None else f": what is done is kept in {args.out}"
+        output.say(f"Interrupted{kept}")
+        sys.exit(EXIT_INTERRUPTED)
+    code = found.exit_code(number_of(*allowed, found.judged_in_all))
+    _print_probes(found, code, args.as_json)
+    sys.exit(code)
+
+
+@contextmanager
+def _probe_folder(out: str | None) -> Iterator[str]:
+    """The run folder: the one that is named, else one that is gone afterwards."""
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="agentv-probe-") as folder:
+        yield str(Path(folder) / "run")
+
+
+def _print_probes(found: ProbeSummary, code: int, as_json: bool) -> None:
+    if as_json:
+        data = {"judged": found.judged_in_all, "misjudged": found.misjudged_in_all, "errors": found.errors_in_all}
+        further = {"kinds": found.kinds, "evaluators": found.evaluators, "examples": found.misjudged}
+        click.echo(to_json({"exit_code": code, **data, **further}))
+        return
+    click.echo("\n".join(_probe_lines(found)))
+    if code == EXIT_FINDINGS:
+        wrong = f"{found.misjudged_in_all} of {found.judged_in_all} probes were misjudged"
+        output.say(output.styled("Gate:", "red") + f" {wrong}")
+    elif code:
+        output.say(output.styled("Ended:", "red") + f" no probe got a verdict: {one_line(found.first_error, 200)}")
+
+
+def _probe_lines(found: ProbeSummary) -> Iterator[str]:
+    width = max(map(len, KINDS))
+    yield f"{'an answer that':<{width + 39}}  misjudged  no verdict"
+    for kind, (what, _) in KINDS.items():
+        counts = found.kinds.get(kind)
+        if counts is not None:
+            wrong = f"{counts.misjudged} of {counts.judged}"
+            yield f"{kind:<{width}}  {what:<37}  {wrong:>9}  {counts.errors + counts.unscored or '':>10}".rstrip()
+    for name, kinds in found.evaluators.items():
+        told = ", ".join(f"{kind} {wrong} of {judged}" for kind, (wrong, judged) in kinds.items() if wrong)
+        if told:
+            yield f"\nEvaluator {one_line(name, 60)} misjudged: {told}"
+    if found.misjudged:
+        yield "\nMisjudged"
+    for each in found.misjudged:
+        what = "fails" if each.kind == ORACLE else "lets through"
+        by = ", ".join(each.by) or "the verdict"
+        reason = one_line(each.reason, _LONGEST_REASON)
+        line = f"  {one_line(each.eval_id, 40)}: {by} {what} {each.kind}, score {number(each.score)}"
+        yield f"{line}: {reason}" if reason else line
+    hidden = found.misjudged_in_all - len(found.misjudged)
+    if hidden > 0:
+        yield f"  and {hidden} more"
+    if found.errors_in_all and found.judged_in_all:
+        first = one_line(found.first_error, _LONGEST_REASON)
+        yield f"\n{found.errors_in_all} probes ended in errors; the first: {first}"

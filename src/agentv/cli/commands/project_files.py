@@ -40,13 +40,20 @@ def print_completion(args: CompletionArguments) -> None:
 
 def init(args: InitArguments) -> None:
     """Write the starter project."""
-    root = Path(args.folder)
+    root, starter = Path(args.folder), files("agentv") / "starter"
+    texts = {name: starter.joinpath(source).read_text(encoding="utf-8") for name, source in _FILES.items()}
+    texts |= {f".agentv/schemas/{name}.schema.json": to_text(schema(name)).decode() for name in _SCHEMAS}
     written, kept = 0, 0
-    for name, text in _project_files().items():
+    for name, text in texts.items():
         path = root / name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
-        if path.exists() and not args.force and not _may_replace(path):
+        # Without a terminal there is nobody to ask, and the file is kept.
+        if (
+            path.exists()
+            and not args.force
+            and not (sys.stdin.isatty() and click.confirm(f"{path} exists. Replace it?", default=False, err=True))
+        ):
             output.note(f"{path} exists and was kept")
             kept += 1
             continue
@@ -59,14 +66,3 @@ def init(args: InitArguments) -> None:
     click.echo(f"Wrote {written} files{f', kept {kept}' if kept else ''} in {root}")
     where = "" if args.folder == "." else f"cd {args.folder} && "
     click.echo(f"\nNext:\n  {where}agentv validate .\n  {where}agentv eval evals")
-
-
-def _project_files() -> dict[str, str]:
-    starter = files("agentv.starter")
-    texts = {name: starter.joinpath(source).read_text(encoding="utf-8") for name, source in _FILES.items()}
-    return texts | {f".agentv/schemas/{name}.schema.json": to_text(schema(name)).decode() for name in _SCHEMAS}
-
-
-def _may_replace(path: Path) -> bool:
-    """Asks on a terminal; elsewhere there is nobody to ask, and the answer is no."""
-    return sys.stdin.isatty() and click.confirm(f"{path} exists. Replace it?", default=False, err=True)

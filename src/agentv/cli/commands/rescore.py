@@ -8,7 +8,7 @@ import sys
 import click
 
 from agentv.cli import output
-from agentv.cli.commands.eval import gates_of, print_reasons, run_folder, short
+from agentv.cli.commands.eval import gates_of, print_outcome, print_reasons, run_folder, short
 from agentv.cli.display import observer_of
 from agentv.cli.evaluation_options import RescoreArguments
 from agentv.cli.options import options_of
@@ -19,11 +19,10 @@ from agentv.engine.named_runs import existing_run
 from agentv.engine.resume import folder_of, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import RescoreOptions
-from agentv.engine.run_plan import Checked, RunPlan
+from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
 from agentv.model.values import to_json
 from agentv.report.run_tables import delta_lines
-from agentv.report.terminal import Ending, print_ending
 from agentv.runs.run_figures import deltas
 from agentv.runs.store import RunStore
 
@@ -35,8 +34,13 @@ def rescore(args: RescoreArguments) -> None:
     options, folder = _chosen(args)
     with StoredAnswers(options.run) as answers:
         plan = _prepared(options, answers, args)
-        if not args.quiet:
-            _print_left_out(answers, plan.checked)
+        left_out = answers.jobs - plan.checked.total
+        _, note = output.listeners(args.quiet)
+        if left_out > 0:
+            note(f"{left_out:,} of {answers.jobs:,} answers are left out: their cases are not here")
+        if plan.checked.without_jobs:
+            missing = f"{plan.checked.without_jobs:,} of {plan.checked.cases:,} cases"
+            note(f"{missing} have no answer in the run and are left out")
         store = open_store(plan, folder, resume=args.resume)
         outcome = run(plan, store, open_executor(plan), observer_of(plan, args))
         _print(outcome, answers, args)
@@ -69,14 +73,6 @@ def _prepared(options: RescoreOptions, answers: StoredAnswers, args: RescoreArgu
     return prepare_rescore(options, cases_to_rescore(options, answers, *output.listeners(args.quiet)), answers, specs)
 
 
-def _print_left_out(answers: StoredAnswers, checked: Checked) -> None:
-    left_out = answers.jobs - checked.total
-    if left_out > 0:
-        output.note(f"{left_out:,} of {answers.jobs:,} answers are left out: their cases are not here")
-    if checked.without_jobs:
-        output.note(f"{checked.without_jobs:,} of {checked.cases:,} cases have no answer in the run and are left out")
-
-
 def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> None:
     changed = deltas((answers.before(result), result) for result in RunStore.open(outcome.folder).records())
     folder = short(outcome.folder)
@@ -96,15 +92,6 @@ def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> 
         commands = []  # the rescoring keeps its budget, and what it paid for is in a cache or nowhere
         notes = ["Rescore again with a larger budget to go on; with --cache nothing is paid for twice"]
     if not args.quiet:
-        ending = Ending(
-            summary=outcome.summary,
-            details=outcome.details,
-            duration_ms=outcome.duration_ms,
-            notes=notes,
-            commands=commands,
-        )
-        print_ending(ending, sys.stdout, sys.stdout.isatty())
-        click.echo()
-        click.echo("\n".join(delta_lines(changed, short(answers.path))))
-        click.echo(f"\nResults: {folder}")
+        print_outcome(outcome, notes, commands)
+        click.echo("\n".join(("", *delta_lines(changed, short(answers.path)), "", f"Results: {folder}")))
     print_reasons(outcome)

@@ -1,1 +1,0 @@
-"""The files of a starter project, as they are written by `agentv init`."""
