@@ -105,13 +105,14 @@ def _place_in(document: Any, path: KeyPath, case: EvalCase) -> KeyPath | None:
     start = path.index("evaluators") if "evaluators" in path else None
     if start is None:
         # `target` may be written at the top instead of in `execution`.
-        return next((each for each in (path, path[1:]) if each and _is_there(document, each)), None)
+        there = [found for found, _ in _nodes(document)]
+        return next((each for each in (path, path[1:]) if each and each in there), None)
     specs = case.turns[int(path[1])].evaluators if start else case.evaluators
     spec, rest = specs[int(path[start + 1])], path[start + 2 :]
     for inner, own in reversed(list(_with_members(spec, rest))):
-        entry = next((found for found, node in _nodes(document) if _is_entry(node, inner)), None)
+        entry = next(((found, node) for found, node in _nodes(document) if _is_entry(node, inner)), None)
         if entry is not None:
-            return (*entry, *_as_written(inner, own, _at(document, entry)))
+            return (*entry[0], *_as_written(inner, own, entry[1]))
     return None
 
 
@@ -139,16 +140,6 @@ def _is_entry(node: Any, spec: EvaluatorSpec) -> bool:
     if not isinstance(node, dict) or not isinstance(node.get("type", node.get("name")), str):
         return False
     return any(msgspec.structs.replace(each, name=spec.name) == spec for each in read_entries([node], (), Problems()))
-
-
-def _is_there(document: Any, path: KeyPath) -> bool:
-    return any(found == path for found, _ in _nodes(document))
-
-
-def _at(document: Any, path: KeyPath) -> Any:
-    for step in path:
-        document = document[step]
-    return document
 
 
 def _nodes(document: Any) -> Iterator[tuple[KeyPath, Any]]:

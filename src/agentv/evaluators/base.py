@@ -91,14 +91,9 @@ def prompt_complaints(prompt: Prompt | None) -> list[str]:
         return []
     if not prompt:
         return ["'prompt' is an empty list"]
-    if all(isinstance(item, dict) for item in prompt):
-        return _message_complaints([item for item in prompt if isinstance(item, dict)])
-    if all(isinstance(item, str) for item in prompt):
-        return []
-    return ["'prompt' mixes messages with strings: give messages, or the arguments of a program"]
-
-
-def _message_complaints(messages: list[dict[str, Any]]) -> list[str]:
+    messages = [item for item in prompt if isinstance(item, dict)]
+    if messages and len(messages) < len(prompt):
+        return ["'prompt' mixes messages with strings: give messages, or the arguments of a program"]
     return [
         f"'prompt[{index}]' is no message: it needs a 'role' (system, user or assistant) and 'content', a text"
         for index, message in enumerate(messages)

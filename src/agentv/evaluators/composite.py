@@ -204,9 +204,9 @@ def weighted_average(members: Sequence[MemberScore]) -> Score:
     results = [member.result for member in members]
     return Score(
         min(1.0, reached / total),
-        hits=tuple(_named(result, hit) for result in results for hit in result.hits),
-        misses=tuple(_named(result, miss) for result in results for miss in result.misses),
-        reasoning=" | ".join(_named(result, result.reasoning) for result in results if result.reasoning) or None,
+        hits=tuple(f"{result.name}: {hit}" for result in results for hit in result.hits),
+        misses=tuple(f"{result.name}: {miss}" for result in results for miss in result.misses),
+        reasoning=" | ".join(f"{result.name}: {result.reasoning}" for result in results if result.reasoning) or None,
         verdict="fail" if any(member.missed and member.counts for member in members) else None,
     )
 
@@ -254,7 +254,3 @@ def results_data(results: Results) -> dict[str, Any]:
         result.name: {key: value for key in keys if (value := getattr(result, key)) not in (None, ())}
         for result in results
     }
-
-
-def _named(result: EvaluatorResult, text: str) -> str:
-    return f"{result.name}: {text}"

@@ -61,7 +61,7 @@ class Environment(msgspec.Struct, frozen=True):
         # A value of the file counts even where the process overrides it: it is as secret as it was.
         both = [*self.file.items(), *os.environ.items()]
         # The end of a line behind a key is not sent, and so not repeated by whoever got the key.
-        held = ((form, name) for name, value in both if self._is_secret(name) for form in (value, value.strip()))
+        held = ((form, name) for name, value in both if self.is_secret(name) for form in (value, value.strip()))
         return {form: name for form, name in held if len(form) >= SHORTEST_SECRET}
 
     def elsewhere(self) -> Environment:
@@ -77,7 +77,8 @@ class Environment(msgspec.Struct, frozen=True):
         """The same environment, with more variables known to be secret."""
         return msgspec.structs.replace(self, secret_names=self.secret_names | frozenset(names))
 
-    def _is_secret(self, name: str) -> bool:
+    def is_secret(self, name: str) -> bool:
+        """Whether a variable is secret by its name or by its use."""
         return name in self.secret_names or name.upper().endswith(SECRET_ENDINGS)
 
 
@@ -193,12 +194,8 @@ def child_environment(
 
 def judge_environment(environment: Environment) -> dict[str, str]:
     """What a judge's program inherits: no secret, neither by its value nor by a name that secrets have."""
-    named = environment.secret_names
-    return {
-        name: value
-        for name, value in child_environment((), {}, environment).items()
-        if name not in named and not name.upper().endswith(SECRET_ENDINGS)
-    }
+    inherited = child_environment((), {}, environment)
+    return {name: value for name, value in inherited.items() if not environment.is_secret(name)}
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:

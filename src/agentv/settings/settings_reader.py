@@ -61,7 +61,9 @@ def read_settings(
                 values[field.name] = read
     for field in _required(kind):
         if field.name not in values:
-            problems.missing((*path, field.encode_name), _misspelt(kind, field, data) or _choices(field.type))
+            meant = nearest(field.encode_name, [key for key in data if field_of(kind, key) is None])
+            misspelt = f"There is '{meant}': did you mean '{field.encode_name}'?" if meant is not None else ""
+            problems.missing((*path, field.encode_name), misspelt or _choices(field.type))
     contradiction = getattr(kind, "contradiction", None)
     if contradiction is not None and len(problems.errors) == before and (message := contradiction(values)):
         problems.error(path, message)
@@ -155,12 +157,6 @@ def _choices(type_: Any, written: Any = "") -> str:
         return ""
     shown = [word for word in words if "-" not in word or word.replace("-", "_") not in words]
     return did_you_mean(written, words) or f"Known values: {', '.join(shown)}"
-
-
-def _misspelt(kind: type[msgspec.Struct], field: msgspec.structs.FieldInfo, data: Mapping[str, Any]) -> str:
-    """A hint where a key is there that was probably meant to be the one that is missing."""
-    meant = nearest(field.encode_name, [key for key in data if field_of(kind, key) is None])
-    return f"There is '{meant}': did you mean '{field.encode_name}'?" if meant is not None else ""
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -31,11 +32,6 @@ def compiled_schema(schema: str) -> Validator:
         raise EvaluatorFailure(f"'schema' is no JSON Schema: {cut(str(error).splitlines()[0])}") from None
 
 
-def schema_in(path: str) -> Validator:
-    """The schema in a file, read again when the file has changed."""
-    return _read(path, os.stat(path).st_mtime_ns)
-
-
 def schema_errors(validator: Validator, value: Any) -> list[str]:
     """What does not fit, each with its place; the first few."""
     if validator.is_valid(value):
@@ -55,14 +51,15 @@ def schema_errors(validator: Validator, value: Any) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _read(path: str, _changed_ns: int) -> Validator:
-    with open(path, encoding="utf-8-sig") as file:
-        return compiled_schema(file.read())
+    return compiled_schema(Path(path).read_text(encoding="utf-8-sig"))
 
 
 class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
     """A check that the answer is JSON and fits a schema, where one is given."""
 
     aliases: ClassVar[dict[str, str]] = {"value": "schema"}
+
+    schema: dict[str, Any] | str | None = None
 
     def score(self, judgement: Judgement) -> Score:
         """1 when the answer is JSON that fits, else 0."""
@@ -80,9 +77,8 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
 
     def references(self) -> Iterator[FileReference]:
         """The file of the schema."""
-        schema = getattr(self, "schema", None)
-        if isinstance(schema, str):
-            yield FileReference(("schema",), schema)
+        if isinstance(self.schema, str):
+            yield FileReference(("schema",), self.schema)
 
     def complaints(self) -> list[str]:
         """A schema that is none."""
@@ -95,16 +91,16 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _validator(self) -> Validator | None:
         """The schema of the settings, made ready once; None when there is none or it lies in a file."""
-        schema = getattr(self, "schema", None)
-        return compiled_schema(msgspec.json.encode(schema).decode()) if isinstance(schema, dict) else None
+        is_inline = isinstance(self.schema, dict)
+        return compiled_schema(msgspec.json.encode(self.schema).decode()) if is_inline else None
 
     def _from_file(self, judgement: Judgement) -> Validator | None:
-        schema = getattr(self, "schema", None)
+        schema = self.schema
         if not isinstance(schema, str):
             return None
         try:
             path = file_finder(judgement)(schema)
-            return schema_in(path)
+            return _read(path, os.stat(path).st_mtime_ns)
         except EvaluatorFailure:
             raise
         except Exception as error:
@@ -113,8 +109,6 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
 
 class IsJson(_SchemaCheck, frozen=True, kw_only=True, dict=True):
     """The answer is JSON, and fits `schema` where one is given."""
-
-    schema: dict[str, Any] | str | None = None
 
 
 class JsonSchema(_SchemaCheck, frozen=True, kw_only=True, dict=True):

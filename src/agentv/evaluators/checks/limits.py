@@ -69,12 +69,10 @@ class TokenLimits(_Limits, frozen=True, kw_only=True):
     def score(self, judgement: Judgement) -> Score:
         """1 when every limit is kept, else 0. Cached tokens are among those going in and count once."""
         usage = _tokens(judgement)
-        used = (
-            ("tokens", usage.input + usage.output, self.max_total),
-            ("input tokens", usage.input, self.max_input),
-            ("output tokens", usage.output, self.max_output),
-        )
-        return _all_kept([_kept(name, value, limit) for name, value, limit in used if limit is not None])
+        names = ("tokens", "input tokens", "output tokens")
+        used = (usage.input + usage.output, usage.input, usage.output)
+        limits = zip(names, used, (self.max_total, self.max_input, self.max_output), strict=True)
+        return _all_kept([_kept(name, value, limit) for name, value, limit in limits if limit is not None])
 
     def complaints(self) -> list[str]:
         """No limit at all."""
@@ -141,9 +139,8 @@ def _cost(judgement: Judgement, limit: float) -> LimitCheck:
 
 def _known(judgement: Judgement, name: str, what: str) -> float:
     """A figure of the job: as the run measured it, else as the target gave it."""
-    value = getattr(judgement.execution_metrics, name, None)
-    if value is None:
-        value = getattr(judgement.response, name)
+    figures = (getattr(source, name, None) for source in (judgement.execution_metrics, judgement.response))
+    value = next((figure for figure in figures if figure is not None), None)
     if value is None or not math.isfinite(value):
         raise EvaluatorFailure(f"{what} is not known: the target did not say ('{name}')")
     return float(value)

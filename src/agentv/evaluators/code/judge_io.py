@@ -83,14 +83,12 @@ def _assertions(value: Any) -> tuple[list[str], list[str], float | None]:
         return [], [], None
     if not isinstance(value, list) or not all(isinstance(item, dict) and "passed" in item for item in value):
         raise EvaluatorFailure("'assertions' of the program must be a list of {text, passed}")
-    held = [_sentence(item) for item in value if item["passed"] is True]
-    failed = [_sentence(item) for item in value if item["passed"] is not True]
+    held: list[str] = []
+    failed: list[str] = []
+    for item in value:
+        text, evidence = str(item.get("text", "")), item.get("evidence")
+        (held if item["passed"] is True else failed).append(f"{text} ({evidence})" if evidence else text)
     return held, failed, len(held) / len(value)
-
-
-def _sentence(item: dict[str, Any]) -> str:
-    text, evidence = str(item.get("text", "")), item.get("evidence")
-    return f"{text} ({evidence})" if evidence else text
 
 
 def _plain_number(value: Any) -> Any:

@@ -84,7 +84,9 @@ class Material(msgspec.Struct, frozen=True):
 def material_of(
     judgement: Judgement, *, rubrics: Any = (), reference: str | None = None, include_trace: bool = False
 ) -> Material:
-    """What there is to judge. `reference` stands in the place of the reference answer."""
+    """What there is to judge. `reference` stands in the place of the reference answer; a trace has a call a line."""
+    calls = [call for message in judgement.output_messages for call in message.get("tool_calls", ())]
+    trace = "\n".join(msgspec.json.encode(call).decode() for call in calls) or "No tool was called."
     return Material(
         {
             **{name: getattr(judgement, name) for name in VARIABLES if name != "rubrics"},
@@ -92,7 +94,7 @@ def material_of(
             "context": list(judgement.context),
             "rubrics": msgspec.to_builtins(rubrics),
         },
-        _trace(judgement) if include_trace else None,
+        trace if include_trace else None,
     )
 
 
@@ -259,12 +261,6 @@ async def _printed(prompt: Any, judgement: Judgement) -> str:
     if not text.strip():
         raise EvaluatorFailure("The program that makes the judge's prompt printed nothing")
     return text
-
-
-def _trace(judgement: Judgement) -> str:
-    """The tool calls of an answer, one a line, as JSON."""
-    calls = [call for message in judgement.output_messages for call in message.get("tool_calls", ())]
-    return "\n".join(msgspec.json.encode(call).decode() for call in calls) or "No tool was called."
 
 
 def _texts_in(value: Any) -> Iterator[str]:
