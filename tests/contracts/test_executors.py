@@ -10,7 +10,7 @@ import pytest
 from observable_work import ObservableWork, ids, jobs
 
 from agentv.errors import UsageError
-from agentv.executors.base import ExecutorOptions
+from agentv.executors.executor import ExecutorOptions
 from agentv.registry import EXECUTORS
 from waiting import let_others_run, wait_until_async
 

@@ -11,7 +11,7 @@ from agentv.engine.job.request import Question
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_options import default_target, first_given, load_defaults
 from agentv.errors import AgentvError, UsageError
-from agentv.executors.base import LocalLimits
+from agentv.executors.executor import LocalLimits
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import Execution
 from agentv.settings.settings_reader import RunDefaults

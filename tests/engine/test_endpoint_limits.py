@@ -11,7 +11,7 @@ import pytest
 
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets, concurrency_of
 from agentv.engine.job.spec import RunSpec
-from agentv.executors.base import LocalLimits
+from agentv.executors.executor import LocalLimits
 from agentv.executors.limiter import Limiter
 from agentv.targets.apis.openai import OpenAI
 from agentv.targets.cli import Cli

@@ -8,7 +8,7 @@ import pytest
 from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.job.request import Question
 from agentv.engine.job.spec import RunSpec
-from agentv.executors.base import LocalLimits
+from agentv.executors.executor import LocalLimits
 from agentv.model.case import EvalCase
 from agentv.targets.apis.anthropic import Anthropic
 from agentv_testing import FaultyServer, RawReply

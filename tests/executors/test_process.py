@@ -15,7 +15,7 @@ from observable_work import ObservableWork, ids, jobs
 
 import agentv
 from agentv.errors import AgentvError, UsageError
-from agentv.executors.base import ExecutorOptions
+from agentv.executors.executor import ExecutorOptions
 from agentv.executors.process import ProcessExecutor
 
 PROCESS = ("--executor", "process", "--processes", "2")

@@ -16,7 +16,7 @@ from agentv.engine.job.request import Question
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
-from agentv.executors.base import LocalLimits
+from agentv.executors.executor import LocalLimits
 from agentv.model.job import Job
 from agentv.model.result import TokenUsage
 from agentv.runs.redaction import Redactor

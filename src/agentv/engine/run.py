@@ -14,14 +14,14 @@ from agentv.datasets.case.prompts import resolved_data
 from agentv.engine.cost import CostUnknown, job_cost
 from agentv.engine.gates import Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop
-from agentv.engine.job.job_record import now
+from agentv.engine.job.answer import now
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_manifest import new_manifest, refuse_changes
 from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_evaluators
 from agentv.engine.run_project import RESULTS
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import AgentvError
-from agentv.executors.base import Executor, ExecutorOptions, WorkSpec
+from agentv.executors.executor import Executor, ExecutorOptions, WorkSpec
 from agentv.model.case import EvalCase
 from agentv.model.job import Job
 from agentv.model.manifest import RunSummary

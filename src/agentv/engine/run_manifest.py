@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from agentv import __version__
-from agentv.engine.job.job_record import now
+from agentv.engine.job.answer import now
 from agentv.engine.run_options import given_defaults
 from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import RESULTS

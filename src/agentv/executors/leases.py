@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from agentv.executors.base import Load, LocalLimits
+from agentv.executors.executor import Load, LocalLimits
 from agentv.executors.limiter import Limiter
 
 _FLUSH_S = 0.1

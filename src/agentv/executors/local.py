@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from agentv.executors.base import TURN_S, Emit, ExecutorOptions, Load, LocalLimits, Worker, WorkSpec
+from agentv.executors.executor import TURN_S, Emit, ExecutorOptions, Load, LocalLimits, Worker, WorkSpec
 from agentv.model.job import Job
 
 
@@ -19,7 +19,7 @@ class LocalExecutor:
         self._limits = LocalLimits()
 
     async def run(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit) -> tuple[str, ...]:
-        """Run every job; see `agentv.executors.base.Executor`."""
+        """Run every job; see `agentv.executors.executor.Executor`."""
         worker = spec.open(self._limits)
         try:
             async with asyncio.TaskGroup() as group:

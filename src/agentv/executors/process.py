@@ -19,9 +19,8 @@ from threading import Thread
 from typing import Any
 
 from agentv.errors import UsageError
-from agentv.executors.base import Emit, ExecutorOptions, Load, WorkSpec
-from agentv.executors.crew import Crew, WorkerLost
-from agentv.executors.job_queue import JobQueue, NumberedJob, NumberedResult, pack, portable
+from agentv.executors.crew import Crew, JobQueue, NumberedJob, NumberedResult, WorkerLost, pack, portable
+from agentv.executors.executor import Emit, ExecutorOptions, Load, WorkSpec
 from agentv.executors.leases import LeasedLimits, LimitHub
 from agentv.model.job import Job
 
@@ -43,7 +42,7 @@ class ProcessExecutor:
         self._links: set[_ProcessLink] = set()
 
     async def run(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit) -> tuple[str, ...]:
-        """Run every job; see `agentv.executors.base.Executor`."""
+        """Run every job; see `agentv.executors.executor.Executor`."""
         packed = pack(("open", (spec, max(self._most, os.cpu_count() or 1))))
 
         async def start() -> _ProcessLink:

@@ -16,9 +16,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from agentv.errors import UsageError
-from agentv.executors.base import Emit, ExecutorOptions, Load, WorkSpec
-from agentv.executors.crew import Crew, WorkerLost
-from agentv.executors.job_queue import JobQueue, NumberedJob, NumberedResult, pack, portable
+from agentv.executors.crew import Crew, JobQueue, NumberedJob, NumberedResult, WorkerLost, pack, portable
+from agentv.executors.executor import Emit, ExecutorOptions, Load, WorkSpec
 from agentv.executors.leases import LeasedLimits, LimitHub
 from agentv.model.job import Job
 
@@ -49,7 +48,7 @@ class RayExecutor:
         self._load = Load()
 
     async def run(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit) -> tuple[str, ...]:
-        """Run every job; see `agentv.executors.base.Executor`."""
+        """Run every job; see `agentv.executors.executor.Executor`."""
         packed = pack(spec)
         ray = _import_ray()
         async with _connected(ray, self._options.ray_address):

@@ -28,7 +28,7 @@ from agentv.engine.scoring.judge_calls import JudgeCalls, Judging
 from agentv.errors import AgentvError, UsageError
 from agentv.evaluators.judges.replies import Form, Unfit, ask_for
 from agentv.evaluators.judges.rubric import RubricItem, rubric_complaints
-from agentv.executors.base import LocalLimits
+from agentv.executors.executor import LocalLimits
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import RUBRIC_TYPE, EvaluatorFailure
 from agentv.model.job import Judgement

@@ -14,8 +14,7 @@ from agentv.engine.answers.stored import StoredAnswer, StoredAnswers
 from agentv.engine.calls.open_targets import concurrency_of
 from agentv.engine.cost import evaluator_cost
 from agentv.engine.early_stop import EarlyStopping, StopRule, parse_rule
-from agentv.engine.job.answer import Answer
-from agentv.engine.job.job_record import failed, make_record
+from agentv.engine.job.answer import Answer, failed, make_record
 from agentv.engine.job.request import Question
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.prepare import Evaluators, check_files, check_prices

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Callable, Hashable
 from typing import TypeGuard
 
-from agentv.executors.base import EndpointLimit
+from agentv.executors.executor import EndpointLimit
 from agentv.model.response import BatchResponder, Request, Responder, ResponderWrapper, Response, TargetFailure
 
 MOST_IN_BATCH = 500

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from agentv.executors.base import EndpointLimit
+from agentv.executors.executor import EndpointLimit
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 
 _OVERLOADED = frozenset({503, 529})

@@ -17,7 +17,7 @@ from agentv.engine.calls.workspace_setup import WorkspaceWrapper
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_options import first_given
 from agentv.errors import UsageError
-from agentv.executors.base import EndpointLimit, Limits
+from agentv.executors.executor import EndpointLimit, Limits
 from agentv.model.job import AS_IT_IS, Variant, Wanted
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.targets.target import Target

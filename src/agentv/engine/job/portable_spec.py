@@ -10,7 +10,7 @@ import msgspec
 from agentv.engine.job.run_job import JobContext
 from agentv.engine.job.spec import RunSpec
 from agentv.errors import TargetsError, UsageError
-from agentv.executors.base import Limits
+from agentv.executors.executor import Limits
 from agentv.model.job import Job
 from agentv.model.result import Result
 from agentv.runs.record import decode_record, encode_record

@@ -12,16 +12,15 @@ import msgspec
 from agentv.datasets.files import FileFinder
 from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
-from agentv.engine.job.answer import Answer, metrics_of, summarise_trace
+from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, metrics_of, summarise_trace
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
-from agentv.engine.job.job_record import JobOutcome, failed, make_record
 from agentv.engine.job.request import Question
 from agentv.engine.job.spec import MOST_AT_ONCE, RunSpec
 from agentv.engine.scoring.grading import Grade, failed_result, grade
 from agentv.engine.scoring.judge_calls import ScoringContext
 from agentv.engine.scoring.scorer import Scorer
 from agentv.evaluators.code.judge_host import JudgeHost
-from agentv.executors.base import Limits
+from agentv.executors.executor import Limits
 from agentv.model.case import Origin, Workspace
 from agentv.model.evaluator import EvaluatorSpec, Verdicts, turn_check
 from agentv.model.job import Job, Judgement

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentv.engine.job.answer import Answer
-from agentv.engine.job.job_record import failed, make_record
+from agentv.engine.job.answer import Answer, failed, make_record
 from agentv.engine.job.request import Question
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.job import Job
@@ -18,7 +17,7 @@ from agentv.targets.target import Target
 
 if TYPE_CHECKING:
     from agentv.engine.job.run_job import JobContext
-    from agentv.executors.base import Limits
+    from agentv.executors.executor import Limits
 
 MOST_AT_ONCE = 1000
 
