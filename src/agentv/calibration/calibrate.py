@@ -163,7 +163,7 @@ def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> 
         accuracy=_figure(accuracy(strata) if told else None),
         kappa=_figure(kappa(strata) if told else None),
         judge_pass_rate=passed / len(judged) if judged else 0.0,
-        labels_alone=_alone(told) if not suggested else None,
+        labels_alone=_figure(None if suggested else _alone(told)),
         rogan_gladen=_figure(corrected),
         ppi=_figure(prediction_powered(strata, mean) if len(told) > 1 else None),
         notes=tuple(notes),
@@ -255,14 +255,13 @@ def _disagreements(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]
     ]
 
 
-def _alone(labelled: Sequence[Labelled]) -> Figure | None:
+def _alone(labelled: Sequence[Labelled]) -> IntervalEstimate | None:
+    """The pass rate of the labels, without the judge."""
     n = len(labelled)
     share = sum(each.label for each in labelled) / n if n else 0.0
     bounds = wilson(share, n)
-    return None if bounds is None else Figure(value=share, ci95=bounds, n=n)
+    return None if bounds is None else IntervalEstimate(share, *bounds, n)
 
 
 def _figure(estimate: IntervalEstimate | None) -> Figure | None:
-    if estimate is None:
-        return None
-    return Figure(value=estimate.value, ci95=(estimate.low, estimate.high), n=estimate.n)
+    return estimate and Figure(value=estimate.value, ci95=(estimate.low, estimate.high), n=estimate.n)

@@ -23,8 +23,6 @@ from agentv.stats.ranking import rank
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from agentv.model.result import Result
-
 
 _SHOWN_IDS = 10
 _FEWEST_OF_A_TAG = 3
@@ -228,17 +226,10 @@ def _changes(joined: JoinedCases, pairs: Pairs, most: int) -> Iterable[Change]:
     """The largest changes, losses before wins of the same size."""
     order = np.lexsort((pairs.deltas, -np.abs(pairs.deltas)))
     for row in [int(row) for row in order[:most] if pairs.deltas[row]]:
-        before, after = (_record(joined, side, int(joined.index[row][side])) for side in (0, 1))
+        before, after = (side.record(place) for side, place in zip(joined.sides, joined.index[row], strict=True))
         reason = reason_of(after, before) or None if after else None
         answers = [each.candidate_answer if each else None for each in (before, after)]
         yield Change(pair=pairs[row], answer1=answers[0], answer2=answers[1], reason=reason)
-
-
-def _record(joined: JoinedCases, side: int, row: int) -> Result | None:
-    folded = joined.sides[side]
-    case = folded.first[row]
-    start = folded.run.starts[case]
-    return None if start is None else folded.run.run.read(start)
 
 
 def _evaluators(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:

@@ -183,6 +183,11 @@ class GroupedCases:
         """The mean of each case."""
         return column.means(self.groups, len(self.names))
 
+    def record(self, row: int) -> Result | None:
+        """The first scored record of a case."""
+        start = self.run.starts[self.first[row]]
+        return None if start is None else self.run.run.read(start)
+
     def conversation(self, row: int) -> str | None:
         """The conversation that a case is part of."""
         return self.run.conversations[self.first[row]]

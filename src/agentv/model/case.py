@@ -248,10 +248,8 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         """Whether any message may name files; the many cases of which none does need no second look."""
         if self.details is not NO_DETAILS:
             return True
-        given, expected = _stored_input(self), _stored_expected_output(self)
-        return (type(given) is not str and any(message.parts for message in given)) or (
-            type(expected) is not str and any(message.parts for message in expected)
-        )
+        stored = (_stored_input(self), _stored_expected_output(self))
+        return any(type(each) is not str and any(message.parts for message in each) for each in stored)
 
     @property
     def _content(self) -> tuple[object, ...]:
@@ -266,21 +264,22 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
     details = case.details
     if details is NO_DETAILS:
         return _plain_to_data(case)
+    workspace = details.workspace
     data: dict[str, Any] = {
         "id": case.id,
         "dataset": case.dataset,
         "conversation_id": case.conversation_id,
         "expected_outcome": case.expected_outcome,
-        "input": [message_to_data(message) for message in case.input],
-        "prompts": [{"id": p.id, "input": [message_to_data(m) for m in p.input]} for p in details.prompts],
-        "expected_output": [message_to_data(message) for message in case.expected_output],
+        "input": _messages_to_data(case.input),
+        "prompts": [{"id": prompt.id, "input": _messages_to_data(prompt.input)} for prompt in details.prompts],
+        "expected_output": _messages_to_data(case.expected_output),
         "context": details.context,
         "variables": details.variables,
         "execution": execution_to_data(case.execution),
         "evaluators": _evaluators_to_data(case.evaluators),
         "turns": [_turn_to_data(turn) for turn in details.turns],
         "user": msgspec.to_builtins(details.user),
-        "workspace": _workspace_to_data(details.workspace),
+        "workspace": workspace and msgspec.to_builtins(msgspec.structs.replace(workspace, digest="", path="")),
         "description": details.description,
         "metadata": case.metadata,
         "tags": case.tags,
@@ -317,7 +316,11 @@ def _stored_to_data(stored: str | tuple[Message, ...], role: str) -> list[dict[s
     """Messages as data; of a text, those that it stands for, without making them."""
     if isinstance(stored, str):
         return [{"role": role, "content": stored}]
-    return [message_to_data(message) for message in stored]
+    return _messages_to_data(stored)
+
+
+def _messages_to_data(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    return [message_to_data(message) for message in messages]
 
 
 def _evaluators_to_data(specs: tuple[EvaluatorSpec, ...]) -> list[dict[str, Any]]:
@@ -330,20 +333,13 @@ def _evaluators_to_data(specs: tuple[EvaluatorSpec, ...]) -> list[dict[str, Any]
 _last_specs: list[Any] = [None, []]
 
 
-def _workspace_to_data(workspace: Workspace | None) -> Any:
-    """A workspace as a dataset writes it."""
-    if workspace is None:
-        return None
-    return msgspec.to_builtins(msgspec.structs.replace(workspace, digest="", path=""))
-
-
 def _turn_to_data(turn: Turn) -> dict[str, Any]:
-    data: dict[str, Any] = {"input": [message_to_data(message) for message in turn.input]}
-    if turn.expected_output:
-        data["expected_output"] = [message_to_data(message) for message in turn.expected_output]
-    if turn.evaluators:
-        data["evaluators"] = [evaluator.to_data() for evaluator in turn.evaluators]
-    return data
+    data = {
+        "input": _messages_to_data(turn.input),
+        "expected_output": _messages_to_data(turn.expected_output),
+        "evaluators": [evaluator.to_data() for evaluator in turn.evaluators],
+    }
+    return {key: value for key, value in data.items() if value or key == "input"}
 
 
 def _question(case: EvalCase) -> dict[str, Any]:

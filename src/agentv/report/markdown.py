@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from agentv.errors import AgentvError
+from agentv.errors import file_errors
 from agentv.model.manifest import PartSummary, TargetSummary
 from agentv.model.result import Result
 from agentv.report.figures import (
@@ -210,11 +210,8 @@ def append_step_summary(run: RunStore, figures: Figures, file: str) -> None:
             text.append("… cut here: the whole report is in the run's folder.")
             break
         text.append(line)
-    try:
-        with Path(file).open("a", encoding="utf-8", newline="\n") as stream:
-            stream.write("\n".join([*text, ""]))
-    except OSError as error:
-        raise AgentvError(f"Cannot write {file}", error.strerror or str(error)) from error
+    with file_errors(f"Cannot write {file}"), Path(file).open("a", encoding="utf-8", newline="\n") as stream:
+        stream.write("\n".join([*text, ""]))
 
 
 def _note(severity: str, run: RunStore, result: Result, line: int | None) -> str:

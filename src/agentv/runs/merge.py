@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import combinations
@@ -100,6 +100,9 @@ class _Shards:
         links |= {run.run_id: RunLink(run_id=run.run_id, path=str(run.path), digest=run.digest()) for run in self.runs}
         started_at = min(manifest.started_at for manifest in self.manifests)
         commits = {manifest.git_commit for manifest in self.manifests}
+        fingerprints = defaultdict[str, set[str]](set)  # cases with evaluators of their own may differ: left out
+        for name, fingerprint in (item for each in self.manifests for item in each.fingerprints.items()):
+            fingerprints[name].add(fingerprint)
         return msgspec.structs.replace(
             first,
             run_id=earlier.run_id if earlier else new_run_id(datetime.fromisoformat(started_at)),
@@ -111,7 +114,7 @@ class _Shards:
             datasets=tuple(self._dataset(index) for index in range(len(first.datasets))),
             targets=tuple({entry.name: entry for each in self.manifests for entry in each.targets}.values()),
             judges=tuple({entry.name: entry for each in self.manifests for entry in each.judges}.values()),
-            fingerprints=self._fingerprints(),
+            fingerprints={name: next(iter(each)) for name, each in fingerprints.items() if len(each) == 1},
             git_commit=first.git_commit if len(commits) == 1 else None,
             counts=None,
         )
@@ -123,14 +126,6 @@ class _Shards:
             contents=merged_contents(*(entry.contents for entry in entries)),
             cases=sum(entry.cases for entry in entries),
         )
-
-    def _fingerprints(self) -> dict[str, str]:
-        """Those of evaluators that are the same in all shards. Cases with evaluators of their own are left out."""
-        found: dict[str, set[str]] = {}
-        for manifest in self.manifests:
-            for name, fingerprint in manifest.fingerprints.items():
-                found.setdefault(name, set()).add(fingerprint)
-        return {name: next(iter(each)) for name, each in found.items() if len(each) == 1}
 
     def summary(self, merged: RunStore, run_id: str) -> RunSummary:
         """The figures of the union, from its records; what was planned is known from the shards."""

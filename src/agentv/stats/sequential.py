@@ -104,11 +104,12 @@ class BettingMean:
     def _edge(self, side: int) -> float:
         """Wealth falls (side 0) or grows (side 1) with the claim, so that halving finds where it crosses the limit."""
         ends = (0.0, 1.0) if side == 0 else (1.0, 0.0)
-        return crossing(lambda claim: self._refused(claim, side), *ends, steps=_HALVINGS)[0]
 
-    def _refused(self, claim: float, side: int) -> bool:
-        bet, limit = _Bet(claim, side, self._largest), self._limit
-        return any(bet.add(total, count) >= limit for total, count in zip(self._sums, self._counts, strict=True))
+        def is_refused(claim: float) -> bool:
+            bet, limit = _Bet(claim, side, self._largest), self._limit
+            return any(bet.add(total, count) >= limit for total, count in zip(self._sums, self._counts, strict=True))
+
+        return crossing(is_refused, *ends, steps=_HALVINGS)[0]
 
 
 class _Bet:

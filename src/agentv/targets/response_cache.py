@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.errors import AgentvError
+from agentv.errors import file_errors
 from agentv.model.case import case_to_data
 from agentv.model.response import Request, Responder, Response
 from agentv.model.values import digest, to_json
@@ -46,10 +46,8 @@ class ResponseCache:
         self._folder = Path(folder)
         self._redact = redact
         self._numbers = count()
-        try:
+        with file_errors(f"Cannot create the cache {folder}"):
             self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise AgentvError(f"Cannot create the cache {folder}", error.strerror or str(error)) from error
 
     def get(self, key: str) -> Response | None:
         """The answer under a key; None when there is none, or none that is whole."""

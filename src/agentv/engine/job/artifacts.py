@@ -12,7 +12,7 @@ import msgspec
 
 from agentv.engine.job.answer import Answer
 from agentv.engine.job.request import Question
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import UsageError, file_errors
 from agentv.model.job import Job
 from agentv.model.message import message_to_data
 from agentv.model.response import OpenLog, Responder, StreamLog, TargetFailure
@@ -78,13 +78,11 @@ class JobFiles:
         }
         line = self._redactor.redact_line(to_json({key: value for key, value in data.items() if value is not None}))
         path = self._folder / f"{'.'.join(filter(None, (stem_of(job), part)))}.json"
-        try:
+        with file_errors(f"Cannot write {path}"):
             if not self._is_there:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._is_there = True
             path.write_bytes(msgspec.json.format(line, indent=2) + b"\n")
-        except OSError as error:
-            raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
 
 
 def _sent_by(responder: Responder, question: Question) -> dict[str, Any] | None:
@@ -137,11 +135,9 @@ class StreamLogs:
             turn = f".turn-{question.turn + 1}" if question.turn else ""
             attempt = f".attempt-{question.attempt}" if question.attempt > 1 else ""
             path = os.path.join(folder or own, f"{stem_of(job)}{turn}{attempt}.{extension}")
-            try:
+            with file_errors(f"Cannot write {path}"):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 return _Log(open(path, "wb", buffering=0), self._redactor)
-            except OSError as error:
-                raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
 
         return open_log
 
