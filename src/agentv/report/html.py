@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from html import escape
@@ -83,13 +83,11 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     """The whole page: what stands before the data, the blocks, what stands behind them."""
     script = joined(page_file, "report.js")
     stream.write(_beginning(run, script).encode())
-    blocks = _Blocks(stream)
-    positions = _write_cases(run, blocks)
-    table = _Table(blocks, positions)
+    table = _Table(stream, _write_cases(run, stream))
     for result in run.records():
         table.add(result)
     table.close()
-    blocks.write("head", [_encode(_head(run, figures, table))], whole=True)
+    _write_block(stream, "head", _encode(_head(run, figures, table)))
     stream.write(f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode())
 
 
@@ -102,17 +100,9 @@ def page_file(name: str) -> str:
 def _beginning(run: RunStore, script: str) -> str:
     style = page_file("page.css")
     # Only this script and this style are obeyed, nothing is fetched, and no text is ever read as markup.
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src '{_hash_of(script)}'",
-            f"style-src '{_hash_of(style)}'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
+    policy = (
+        f"default-src 'none'; script-src '{_hash_of(script)}'; style-src '{_hash_of(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
     parts = {
         "policy": policy,
@@ -130,26 +120,19 @@ def _hash_of(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-class _Blocks:
-    """Lists of JSON values, compressed together and written as one element."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def write(self, kind: str, items: list[bytes], first: int = 0, *, whole: bool = False) -> None:
-        """A block of items, the first of which has this number; `whole` for one value that is no list."""
-        data = items[0] if whole else b"[" + b",".join(items) + b"]"
-        packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
-        packed = base64.b64encode(packer.compress(data) + packer.flush())
-        head = f'<script type="text/plain" data-block="{kind}" data-first="{first}">'
-        self._stream.write(head.encode() + packed + b"</script>\n")
+def _write_block(stream: BinaryIO, kind: str, data: bytes, first: int = 0) -> None:
+    """Compress JSON and write it as one element; `first` is the number of its first item."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+    packed = base64.b64encode(packer.compress(data) + packer.flush())
+    head = f'<script type="text/plain" data-block="{kind}" data-first="{first}">'
+    stream.write(head.encode() + packed + b"</script>\n")
 
 
 class _Pile:
     """Items that wait until there are enough for a block."""
 
-    def __init__(self, blocks: _Blocks, kind: str) -> None:
-        self._blocks = blocks
+    def __init__(self, stream: BinaryIO, kind: str) -> None:
+        self._stream = stream
         self._kind = kind
         self._items: list[bytes] = []
         self._bytes = 0
@@ -164,13 +147,14 @@ class _Pile:
 
     def flush(self) -> None:
         if self._items:
-            self._blocks.write(self._kind, self._items, self.count - len(self._items))
+            data = b"[" + b",".join(self._items) + b"]"
+            _write_block(self._stream, self._kind, data, self.count - len(self._items))
         self._items, self._bytes = [], 0
 
 
-def _write_cases(run: RunStore, blocks: _Blocks) -> dict[int, int]:
+def _write_cases(run: RunStore, stream: BinaryIO) -> dict[int, int]:
     """Writes the cases and gives the number of each, by a hash of what it is known by."""
-    pile = _Pile(blocks, "cases")
+    pile = _Pile(stream, "cases")
     positions: dict[int, int] = {}
     for case in run.cases():
         data = msgspec.json.decode(case.data)
@@ -180,35 +164,26 @@ def _write_cases(run: RunStore, blocks: _Blocks) -> dict[int, int]:
     return positions
 
 
-class _Names:
-    """Values that rows refer to by number."""
+class _Names(dict[Any, int]):
+    """Values that rows refer to by number: a new one gets the next."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-
-    def number(self, value: Any) -> int:
-        return self._numbers.setdefault(value, len(self._numbers))
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._numbers)
+    def __missing__(self, value: Any) -> int:
+        self[value] = len(self)
+        return self[value]
 
 
 class _Table:
     """Results on their way into the page: the columns of the table, and beside them the rest of each."""
 
-    def __init__(self, blocks: _Blocks, positions: dict[int, int]) -> None:
-        self._blocks = blocks
+    def __init__(self, stream: BinaryIO, positions: dict[int, int]) -> None:
+        self._stream = stream
         self._positions = positions
-        self._results = _Pile(blocks, "results")
+        self.results = _Pile(stream, "results")
         self._rows: dict[str, list[Any]] = {}
         self._written = 0
         self._last = 0
         self.targets, self.datasets, self.prompts, self.errors = _Names(), _Names(), _Names(), _Names()
         self.tag_sets, self.evaluator_sets = _Names(), _Names()
-
-    @property
-    def total(self) -> int:
-        return self._results.count
 
     def add(self, result: Result) -> None:
         columns = self._columns(result)
@@ -217,13 +192,13 @@ class _Table:
         rest = _rest(result)
         if columns["ended"] is None:
             rest["timestamp"] = result.timestamp
-        self._results.add(_encode(rest))
-        if self._results.count - self._written == _ROWS_A_BLOCK:
+        self.results.add(_encode(rest))
+        if self.results.count - self._written == _ROWS_A_BLOCK:
             self._end()
 
     def close(self) -> None:
         self._end()
-        self._results.flush()
+        self.results.flush()
 
     def _columns(self, result: Result) -> dict[str, Any]:
         metrics = result.execution_metrics or ExecutionMetrics()
@@ -234,9 +209,9 @@ class _Table:
             "case": self._positions.get(hash((result.dataset_path, result.eval_id)), -1),
             "verdict": _VERDICTS.index(result.verdict or ("error" if result.status == "error" else "unscored")),
             "score": result.score,
-            "target": self.targets.number(result.target),
-            "dataset": self.datasets.number((result.dataset, result.dataset_path)),
-            "prompt": -1 if result.prompt is None else self.prompts.number(result.prompt),
+            "target": self.targets[result.target],
+            "dataset": self.datasets[result.dataset, result.dataset_path],
+            "prompt": -1 if result.prompt is None else self.prompts[result.prompt],
             "trial": result.trial,
             "duration": metrics.duration_ms,
             "cost": metrics.cost_usd,
@@ -244,9 +219,9 @@ class _Table:
             "output": usage.output if usage else None,
             "cached": usage.cached if usage else None,
             "ended": self._since_last(result.timestamp),
-            "error": -1 if error is None else self.errors.number(error.error_class),
-            "tags": self.tag_sets.number(result.tags),
-            "missed": self.evaluator_sets.number(tuple(dict.fromkeys(_missed(result.evaluator_results)))),
+            "error": -1 if error is None else self.errors[error.error_class],
+            "tags": self.tag_sets[result.tags],
+            "missed": self.evaluator_sets[_missed(result.evaluator_results)],
         }
 
     def _since_last(self, timestamp: str) -> int | None:
@@ -260,7 +235,7 @@ class _Table:
 
     def _end(self) -> None:
         """Writes the columns of the rows since the last time; one that is the same in all of them as one value."""
-        n = self._results.count - self._written
+        n = self.results.count - self._written
         if not n:
             return
         self._last = 0
@@ -268,13 +243,14 @@ class _Table:
         for name, values in self._rows.items():
             same = n > 1 and values.count(values[0]) == n
             block[name] = values[0] if same else values
-        self._blocks.write("rows", [_encode(block)], self._written, whole=True)
+        _write_block(self._stream, "rows", _encode(block), self._written)
         self._written += n
         self._rows = {}
 
 
-def _missed(results: tuple[EvaluatorResult, ...]) -> Iterator[str]:
-    return (found.name for found in results if found.error is not None or found.verdict not in (None, "pass"))
+def _missed(results: tuple[EvaluatorResult, ...]) -> tuple[str, ...]:
+    missed = (found.name for found in results if found.error is not None or found.verdict not in (None, "pass"))
+    return tuple(dict.fromkeys(missed))
 
 
 def _rest(result: Result) -> dict[str, Any]:
@@ -311,7 +287,7 @@ def _head(run: RunStore, figures: Figures, table: _Table) -> dict[str, Any]:
             "spared": figures.spared,
             "agentv": __version__,
         },
-        "total": table.total,
+        "total": table.results.count,
         "summary": figures.summary,
         "details": figures.details,
         "early": {

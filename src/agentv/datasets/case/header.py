@@ -65,16 +65,18 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_header(data: dict[str, Any], default_name: str, finder: FileFinder, problems: Problems) -> Header:
     """The header in `data`; what is wrong in it is noted in `problems`."""
-    data = _without_informational(data, problems)
+    for key in HeaderKeys.informational:
+        if key in data:
+            problems.warning((key,), f"Field '{key}' has no effect", "Keep such notes under 'metadata'")
+    data = {key: value for key, value in data.items() if key not in HeaderKeys.informational}
     keys = read_settings(HeaderKeys, data, (), problems) or HeaderKeys()
     _note_rivals(data, problems)
     execution = read_execution(keys.execution)
     if execution.target is None and not execution.targets and keys.target is not None:
         execution = msgspec.structs.replace(execution, target=keys.target)
-    name = (keys.dataset or "").strip()
     prompts = _read_prompts(data, keys, finder, problems)
     return Header(
-        dataset=name or default_name,
+        dataset=(keys.dataset or "").strip() or default_name,
         description=keys.description or "",
         execution=execution,
         evaluators=read_level(data, data.get("execution"), (), problems) or DEFAULT_CHOICE,
@@ -92,21 +94,8 @@ def read_execution(keys: ExecutionKeys | None) -> Execution:
     """An `execution` block without what concerns evaluators."""
     if keys is None:
         return Execution()
-    return Execution(
-        keys.target, tuple(keys.targets), keys.trials, keys.timeout_seconds, keys.verdicts, _frozen(keys.thresholds)
-    )
-
-
-def _frozen(thresholds: dict[str, float] | None) -> FrozenDict | None:
-    return None if thresholds is None else freeze(thresholds)
-
-
-def _without_informational(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
-    """Keys that AgentV keeps for people have no effect on a run; that is said once."""
-    for key in HeaderKeys.informational:
-        if key in data:
-            problems.warning((key,), f"Field '{key}' has no effect", "Keep such notes under 'metadata'")
-    return {key: value for key, value in data.items() if key not in HeaderKeys.informational}
+    thresholds = None if keys.thresholds is None else freeze(keys.thresholds)
+    return Execution(keys.target, keys.targets, keys.trials, keys.timeout_seconds, keys.verdicts, thresholds)
 
 
 def _note_rivals(data: dict[str, Any], problems: Problems) -> None:
@@ -133,9 +122,7 @@ def _read_prompts(data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, pr
 def guideline_patterns(folder: str, root: str) -> tuple[str, ...]:
     """The patterns that hold for datasets in a folder; none when no configuration gives any."""
     path = config_file(folder, root)
-    if path is None:
-        return ()
-    return _patterns(path, os.stat(path).st_mtime_ns)
+    return () if path is None else _patterns(path, os.stat(path).st_mtime_ns)
 
 
 def config_file(folder: str, root: str) -> str | None:
@@ -154,9 +141,8 @@ def _patterns(path: str, modified: int) -> tuple[str, ...]:  # noqa: ARG001  # a
     for problem in problems:
         mark = locate(data, problem.path)
         line = mark.line if mark else 1
-        raise InvalidDatasetError(
-            f"Invalid configuration at line {line} in {path}", problem.message, path=path, line=line
-        )
+        headline = f"Invalid configuration at line {line} in {path}"
+        raise InvalidDatasetError(headline, problem.message, path=path, line=line)
     return tuple(patterns)
 
 
@@ -165,25 +151,23 @@ def read_level(data: dict[str, Any], execution: Any, path: KeyPath, problems: Pr
 
     Two lists on one level are an error: nobody could say which was meant.
     """
-    places: list[KeyPath] = [(*path, key) for key in LIST_KEYS if data.get(key) is not None]
-    lists = [data[key] for key in LIST_KEYS if data.get(key) is not None]
+    lists = {(*path, key): data[key] for key in LIST_KEYS if data.get(key) is not None}
     if isinstance(execution, dict) and execution.get("evaluators") is not None:
-        places.insert(0, (*path, "execution", "evaluators"))
-        lists.insert(0, execution["evaluators"])
+        lists = {(*path, "execution", "evaluators"): execution["evaluators"], **lists}
     if len(lists) > 1:
-        names = " and ".join(f"'{field_name(place)}'" for place in places)
-        problems.error(places[1], f"Two lists of evaluators on one level: {names}", "Keep one of them")
-    kind = data.get("evaluator")
+        names = " and ".join(f"'{field_name(place)}'" for place in lists)
+        problems.error(list(lists)[1], f"Two lists of evaluators on one level: {names}", "Keep one of them")
+    kind, place = data.get("evaluator"), (*path, "evaluator")
     if lists:
+        list_place, entries = next(iter(lists.items()))
         if kind is not None:
-            problems.warning((*path, "evaluator"), f"Field 'evaluator' is ignored beside '{field_name(places[0])}'")
-        return Chosen(_remembered_entries(lists[0], places[0], problems))
+            problems.warning(place, f"Field 'evaluator' is ignored beside '{field_name(list_place)}'")
+        return Chosen(_remembered_entries(entries, list_place, problems))
     if kind is None:
         return None
     if not isinstance(kind, str):
-        problems.wrong_type((*path, "evaluator"), "a string", kind, "Several evaluators go into the list 'evaluators'")
+        problems.wrong_type(place, "a string", kind, "Several evaluators go into the list 'evaluators'")
         return None
-    place = (*path, "evaluator")
     spec = read_entry({"type": kind}, place, problems, {"type": place})
     return None if spec is None else Chosen(named((spec,)), kind_only=True)
 
@@ -224,7 +208,10 @@ def given_entries(values: Sequence[str]) -> list[Any]:
         if value.lower().endswith(_FILES):
             entries += _in_file(value)
         elif value.lstrip().startswith("{"):
-            entries.append(_inline(value))
+            try:
+                entries.append(parse_yaml(value.encode()))
+            except YamlError as error:
+                raise UsageError(f"--evaluator: {error.what}, in {value!r}", hint=error.hint) from None
         else:
             entries.append({"type": value})
     return entries
@@ -239,18 +226,10 @@ def specs_of(entries: Sequence[Any]) -> tuple[tuple[EvaluatorSpec, ...], list[Pr
     return specs, list(problems)
 
 
-def _inline(text: str) -> Any:
-    try:
-        return parse_yaml(text.encode())
-    except YamlError as error:
-        raise UsageError(f"--evaluator: {error.what}, in {text!r}", hint=error.hint) from None
-
-
 def _in_file(path: str) -> list[Any]:
     if not os.path.isfile(path):
-        raise UsageError(
-            f"No such file: {path}", hint="--evaluator takes a type, an object, or a file with a list of them"
-        )
+        hint = "--evaluator takes a type, an object, or a file with a list of them"
+        raise UsageError(f"No such file: {path}", hint=hint)
     data = parse_yaml_file(path)
     if isinstance(data, dict):
         listed = next((data[key] for key in LIST_KEYS if data.get(key) is not None), None)

@@ -34,21 +34,23 @@ class Prompt(msgspec.Struct, frozen=True):
 
     def render(self, variables: dict[str, Any]) -> tuple[Message, ...]:
         """The messages for one row. Raises PromptError when the row lacks a variable the prompt uses."""
+        if "self" in variables:
+            raise PromptError("A variable cannot be called 'self'", "Rename it")
+        # Integers of more than 128 bits go in as their digits: the engine would make floats of them.
+        exact = {
+            name: str(value) if isinstance(value, int) and value.bit_length() > 127 else value
+            for name, value in variables.items()
+        }
         try:
-            return tuple(_rendered(message, variables) for message in self.messages)
-        except PromptError:
-            raise
+            return tuple(_rendered(message, exact) for message in self.messages)
         except minijinja.TemplateError as error:
-            raise self._explained(error, variables) from None
+            missing = missing_name(error, self.names, variables)
+            if missing is None:
+                raise PromptError(f"The prompt cannot be rendered: {first_line(error)}") from None
+            hint = did_you_mean(missing, variables) or f"The row has: {', '.join(variables) or 'no variables'}"
+            raise PromptError(f"The prompt uses the variable '{missing}', which the row lacks", hint) from None
         except Exception as error:  # a template may call methods of its values, which raise what they like
             raise PromptError(f"The prompt cannot be rendered: {error}") from None
-
-    def _explained(self, error: minijinja.TemplateError, variables: dict[str, Any]) -> PromptError:
-        missing = missing_name(error, self.names, variables)
-        if missing is not None:
-            hint = did_you_mean(missing, variables) or f"The row has: {', '.join(variables) or 'no variables'}"
-            return PromptError(f"The prompt uses the variable '{missing}', which the row lacks", hint)
-        return PromptError(f"The prompt cannot be rendered: {first_line(error)}")
 
 
 def read_prompt(
@@ -87,7 +89,8 @@ def _file_text(value: str, path: KeyPath, problems: Problems, finder: FileFinder
 def _names_used(messages: tuple[Message, ...], path: KeyPath, problems: Problems) -> set[str] | None:
     names: set[str] = set()
     for message in messages:
-        for text in _texts(message):
+        parts = [part.value for part in message.parts if isinstance(part, TextPart)]
+        for text in [message.content] if isinstance(message.content, str) else parts:
             try:
                 names |= environment().undeclared_variables_in_str(text)
             except minijinja.TemplateError as error:
@@ -96,33 +99,17 @@ def _names_used(messages: tuple[Message, ...], path: KeyPath, problems: Problems
     return names
 
 
-def _texts(message: Message) -> list[str]:
-    if isinstance(message.content, str):
-        return [message.content]
-    return [part.value for part in message.parts if isinstance(part, TextPart)]
-
-
 def _rendered(message: Message, variables: dict[str, Any]) -> Message:
-    if isinstance(message.content, str):
-        content: Any = _render(message.content, variables)
+    def render(text: str) -> str:
+        return environment().render_str(text, **variables)
+
+    content: Any = message.content
+    if isinstance(content, str):
+        content = render(content)
     elif message.parts:
-        content = tuple(
-            TextPart(_render(part.value, variables)) if isinstance(part, TextPart) else part for part in message.parts
-        )
-    else:
-        return message
+        parts = message.parts
+        content = tuple(TextPart(render(part.value)) if isinstance(part, TextPart) else part for part in parts)
     return Message(message.role, content, message.tool_calls, message.name)
-
-
-def _render(text: str, variables: dict[str, Any]) -> str:
-    if "self" in variables:
-        raise PromptError("A variable cannot be called 'self'", "Rename it")
-    return environment().render_str(text, **{name: _exact(value) for name, value in variables.items()})
-
-
-def _exact(value: Any) -> Any:
-    """Integers of more than 128 bits as their digits: the engine would make floats of them."""
-    return str(value) if isinstance(value, int) and value.bit_length() > 127 else value
 
 
 def resolved_data(case: EvalCase) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class MessageReader:
         if isinstance(value, list) and value and is_message(value[0]):
             return self.messages(value, path, problems)
         suspect = value[0] if isinstance(value, list) and value else value
-        if _looks_like_message(suspect):
+        if isinstance(suspect, dict) and isinstance(suspect.get("role"), str) and "content" in suspect:
             read_as = "one assistant message with this data as its content"
             problems.warning(path, f"Role {suspect['role']!r} is none of {_ROLE_LIST}; read as {read_as}")
         return (Message("assistant", freeze(value)),)
@@ -65,10 +65,7 @@ class MessageReader:
         if role not in ROLES:
             _note_role(data, path, problems)
             return None
-        for key in data:
-            if key not in _MESSAGE_KEYS:
-                hint = did_you_mean(key, _MESSAGE_KEYS) or f"A message has {', '.join(_MESSAGE_KEYS)}"
-                problems.warning((*path, key), f"Unknown field '{key}' in a message", hint, topic=f"message.{key}")
+        _note_unknown(data, "message", _MESSAGE_KEYS, path, problems)
         content, calls, name = data.get("content"), data.get("tool_calls"), data.get("name")
         if content is None and calls is None:
             problems.error(path, "A message needs 'content' or 'tool_calls'")
@@ -103,14 +100,13 @@ class MessageReader:
             return None
         if not isinstance(data.get("value"), str):
             if data.get("value") is None:
-                problems.missing((*path, "value"), did_you_mean_value(data))
+                other = next((key for key in data if key not in _PART_KEYS), None)
+                hint = f"A part keeps its text or file name in 'value', not in '{other}'" if other else ""
+                problems.missing((*path, "value"), hint)
             else:
                 problems.wrong_type((*path, "value"), "a string", data["value"])
             return None
-        for key in data:
-            if key not in _PART_KEYS:
-                hint = did_you_mean(key, _PART_KEYS) or f"A part has {', '.join(_PART_KEYS)}"
-                problems.warning((*path, key), f"Unknown field '{key}' in a part", hint, topic=f"part.{key}")
+        _note_unknown(data, "part", _PART_KEYS, path, problems)
         return TextPart(data["value"]) if kind is TextPart else self._located(kind, data["value"], path, problems)
 
     def _located(self, kind: type[Part], value: str, path: KeyPath, problems: Problems) -> Part | None:
@@ -138,12 +134,6 @@ def is_message(value: Any) -> bool:
     return isinstance(value, dict) and value.get("role") in ROLES and ("content" in value or "tool_calls" in value)
 
 
-def did_you_mean_value(data: dict[str, Any]) -> str:
-    """What to say about a part without `value`."""
-    other = next((key for key in data if key not in _PART_KEYS), None)
-    return f"A part keeps its text or file name in 'value', not in '{other}'" if other else ""
-
-
 def _tool_call(data: Any, path: KeyPath, problems: Problems) -> ToolCall | None:
     if not isinstance(data, dict):
         problems.wrong_type(path, 'an object such as {"tool": "Read", "input": {…}}', data)
@@ -155,19 +145,20 @@ def _tool_call(data: Any, path: KeyPath, problems: Problems) -> ToolCall | None:
     return read_settings(ToolCall, {key: freeze(value) for key, value in data.items()}, path, problems)
 
 
+def _note_unknown(data: dict[str, Any], noun: str, known: tuple[str, ...], path: KeyPath, problems: Problems) -> None:
+    for key in data:
+        if key not in known:
+            hint = did_you_mean(key, known) or f"A {noun} has {', '.join(known)}"
+            problems.warning((*path, key), f"Unknown field '{key}' in a {noun}", hint, topic=f"{noun}.{key}")
+
+
 def _note_role(data: dict[str, Any], path: KeyPath, problems: Problems) -> None:
     role = data.get("role")
     if role is None:
         problems.missing((*path, "role"), _SHAPES)
-    elif isinstance(role, str):
-        hint = did_you_mean(role, ROLES)
-        problems.error((*path, "role"), f"The role of a message must be one of {_ROLE_LIST}, got {role!r}", hint)
-    else:
-        problems.error((*path, "role"), f"The role of a message must be one of {_ROLE_LIST}, got {type_word(role)}")
-
-
-def _looks_like_message(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("role"), str) and "content" in value
+        return
+    found, hint = (repr(role), did_you_mean(role, ROLES)) if isinstance(role, str) else (type_word(role), "")
+    problems.error((*path, "role"), f"The role of a message must be one of {_ROLE_LIST}, got {found}", hint)
 
 
 AGENTMARK = "agentmark"
