@@ -27,13 +27,7 @@ from agentv.datasets.formats.dataset_format import (
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import Map, locate
-from agentv.errors import (
-    DatasetError,
-    DatasetWarning,
-    InvalidCaseError,
-    InvalidDatasetError,
-    MissingSidecarWarning,
-)
+from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError, MissingSidecarWarning
 from agentv.model.case import EvalCase, Origin, Place
 from agentv.settings.diagnostics import Problem, Problems, type_word
 from agentv.support.hashes import PackedIds, SeenIds

@@ -102,10 +102,7 @@ def _cell(value: object) -> object:
 
 
 CSV = ReportFormat(
-    write=write,
-    extensions=(".csv",),
-    file_name="results.csv",
-    help="One row a job, safe to open in a spreadsheet.",
+    write=write, extensions=(".csv",), file_name="results.csv", help="One row a job, safe to open in a spreadsheet."
 )
 
 
