@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.case.keys import CASE_LIST_KEYS
+from agentv.datasets.case.keys import CASE_LIST_KEYS, OUTCOME_KEYS
 from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.dataset import Dataset, Options
 from agentv.datasets.formats.dataset_format import (
@@ -30,8 +30,6 @@ from agentv.datasets.loader import CaseSource, Stopping, ignore
 from agentv.datasets.selection import Selection
 from agentv.errors import AgentvError, DatasetError, UsageError
 from agentv.model.case import EvalCase
-
-_OUTCOMES = ("expected_outcome", "outcome", "criteria")
 
 
 class Converted(msgspec.Struct, frozen=True):
@@ -66,17 +64,14 @@ class Conversion:
             self._target.format.write(content, self._target.path)
             return Converted(self._outputs, self._compare(before))
         except BaseException as error:
-            self._put_back(kept)
+            for path in self._outputs:
+                with suppress(PermissionError):  # then nothing was written there
+                    Path(path).unlink(missing_ok=True)
+                    if path in kept:
+                        Path(path).write_bytes(kept[path])
             if isinstance(error, OSError):
                 raise UsageError(f"Cannot write {error.filename or self._outputs[0]}", error.strerror or "") from error
             raise
-
-    def _put_back(self, kept: dict[str, bytes]) -> None:
-        for path in self._outputs:
-            with suppress(PermissionError):  # then nothing was written there
-                Path(path).unlink(missing_ok=True)
-                if path in kept:
-                    Path(path).write_bytes(kept[path])
 
     def _checked_cases(self) -> Callable[[], Iterator[EvalCase]]:
         """The cases to compare with, after all were read: a dataset with an error in it is not converted at all."""
@@ -109,10 +104,10 @@ class Conversion:
 
     def _header(self) -> dict[str, Any]:
         """The keys around the cases; what the file's name or its rows implied is written out."""
+        left_out = (*CASE_LIST_KEYS, "dataset", "name")
         written = _plain(self._dataset.document.header)
-        header = {key: value for key, value in written.items() if key not in CASE_LIST_KEYS}
-        named = ("dataset", "name")
-        header = {"dataset": self._dataset.header.dataset} | {k: v for k, v in header.items() if k not in named}
+        header = {"dataset": self._dataset.header.dataset}
+        header |= {key: value for key, value in written.items() if key not in left_out}
         if self._dataset.is_agentmark:
             header["format"] = AGENTMARK
         return header
@@ -129,7 +124,7 @@ class Conversion:
             for offset, row in enumerate(batch.rows):
                 if row is not None:
                     data = _plain(row)
-                    if lists_tests and all(data.get(key) is None for key in _OUTCOMES):
+                    if lists_tests and all(data.get(key) is None for key in OUTCOME_KEYS):
                         data["expected_outcome"] = ""
                     yield data, batch.lines[offset] if batch.lines else None
 

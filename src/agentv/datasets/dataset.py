@@ -21,7 +21,6 @@ from agentv.datasets.formats.dataset_format import (
     Document,
     PlainRow,
     ReadOptions,
-    Row,
     Source,
 )
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
@@ -129,7 +128,7 @@ class Dataset:
         rows, offset = batch.rows, 0
         while (offset := builder.add_plain(rows, place, offset, cases)) < len(rows):
             row = rows[offset]
-            if type(row) is PlainRow:
+            if isinstance(row, PlainRow):
                 row = msgspec.json.decode(batch.lines[offset])
             if row is not None:
                 case, errors = self._build_one(builder, row, place, offset)
@@ -143,12 +142,11 @@ class Dataset:
         return cases, bad
 
     def _build_one(
-        self, builder: CaseBuilder, row: Row, place: Place, offset: int
+        self, builder: CaseBuilder, row: dict[str, Any] | BadRow, place: Place, offset: int
     ) -> tuple[EvalCase | None, list[DatasetError]]:
         path, line = place.origin.path, place.line + offset
         if isinstance(row, BadRow):
             return None, [self.source.format.row_error(row, path, line)]
-        assert isinstance(row, dict)
         problems = Problems()
         case = builder.build(row, place, offset, problems)
         return case, self._errors(problems, row, path, line)
@@ -164,17 +162,8 @@ class Dataset:
                 continue
             in_header = data is self.document.header
             kind, noun = (InvalidDatasetError, "dataset") if in_header else (InvalidCaseError, "eval case")
-            errors.append(
-                kind(
-                    f"Invalid {noun} at line {at} in {path}",
-                    problem.message,
-                    problem.hint,
-                    path=path,
-                    line=at,
-                    column=column,
-                    field=problem.field,
-                )
-            )
+            place: dict[str, Any] = {"path": path, "line": at, "column": column, "field": problem.field}
+            errors.append(kind(f"Invalid {noun} at line {at} in {path}", problem.message, problem.hint, **place))
         return errors
 
     def _unique(self, cases: list[EvalCase], seen: SeenIds, before: int) -> list[EvalCase]:
@@ -201,10 +190,8 @@ class Dataset:
 
     def _find_first_uses(self) -> dict[str, tuple[int, str, int]]:
         """For every id that is used again: number, file and line of its first case. Two readings, however many."""
-        seen, repeated = PackedIds(), set()
-        for case in self._again():
-            if seen.repeats((case.id,)):
-                repeated.add(case.id)
+        seen = PackedIds()
+        repeated = {case.id for case in self._again() if seen.repeats((case.id,))}
         first: dict[str, tuple[int, str, int]] = {}
         for number, case in enumerate(self._again()):
             if case.id in repeated:
@@ -232,9 +219,8 @@ class Dataset:
         if topic:
             self._told.add(topic)
         message = f"{path}, line {line}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
-        self._sink.warning(
-            DatasetWarning(message, path=path, line=line, column=column, field=problem.field, hint=problem.hint)
-        )
+        place: dict[str, Any] = {"path": path, "line": line, "column": column, "field": problem.field}
+        self._sink.warning(DatasetWarning(message, hint=problem.hint, **place))
 
     def _no_cases(self, bad: int) -> DatasetError:
         path = self.source.path
@@ -249,26 +235,17 @@ class Quiet:
     wants_all = False
     stops_at_first = False
 
-    def warning(self, warning: DatasetWarning) -> None:
-        pass
+    def warning(self, *_: object) -> None:
+        """Ignore it."""
 
-    def bad_dataset(self, errors: list[DatasetError]) -> None:
-        pass
-
-    def bad_case(self, errors: list[DatasetError], case: EvalCase | None) -> None:
-        pass
+    bad_dataset = bad_case = warning
 
 
 def _duplicate(case: EvalCase, path: str, line: int) -> DatasetError:
-    where = f"line {line}" if path == case.path else f"line {line} of {path}"
-    return InvalidCaseError(
-        f"Invalid eval case at line {case.line} in {case.path}",
-        f"Duplicate id '{case.id}': first used at {where}",
-        "Ids must be unique within a dataset",
-        path=case.path,
-        line=case.line,
-        field="id",
-    )
+    headline = f"Invalid eval case at line {case.line} in {case.path}"
+    what = f"Duplicate id '{case.id}': first used at line {line}" + ("" if path == case.path else f" of {path}")
+    hint = "Ids must be unique within a dataset"
+    return InvalidCaseError(headline, what, hint, path=case.path, line=case.line, field="id")
 
 
 def open_document(source: Source) -> Document:

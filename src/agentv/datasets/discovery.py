@@ -120,9 +120,8 @@ def folders_in(folder: str) -> list[str]:
 
 
 def _is_skipped(parent: str, name: str) -> bool:
-    if name.startswith(".") or name in _SKIPPED_FOLDERS:
-        return True
-    return os.path.exists(os.path.join(parent, name, "pyvenv.cfg"))
+    is_hidden = name.startswith(".") or name in _SKIPPED_FOLDERS
+    return is_hidden or os.path.exists(os.path.join(parent, name, "pyvenv.cfg"))
 
 
 def _in_glob(pattern: str) -> list[tuple[str, str]]:
@@ -176,12 +175,9 @@ def _check_name(path: str, same_base: list[str]) -> None:
     """Refuse a dataset next to another of its name: one of the two would be taken for the other's sidecar."""
     for other in same_base:
         if other != path and not (shard_of(path) and shard_of(other)):
-            raise InvalidDatasetError(
-                f"Two datasets of one name: {path} and {other}",
-                "Each of them has cases",
-                "Name the one you mean, or rename one of the two",
-                path=path,
-            )
+            headline = f"Two datasets of one name: {path} and {other}"
+            hint = "Name the one you mean, or rename one of the two"
+            raise InvalidDatasetError(headline, "Each of them has cases", hint, path=path)
 
 
 def _joined(kinds: dict[str, str], named: set[str], warn: Warn, fail: Fail) -> Iterator[Source]:
@@ -212,15 +208,13 @@ def _check_shards(base: str, count: int, shards: list[str], named: set[str], war
     there = [_shard_index(path) for path in shards]
     missing = sorted(set(range(count)) - set(there))
     if len(set(there)) != len(there):
-        raise InvalidDatasetError(
-            f"Two files for one shard of {base}", ", ".join(shards), "Remove one of the two", path=base
-        )
+        headline = f"Two files for one shard of {base}"
+        raise InvalidDatasetError(headline, ", ".join(shards), "Remove one of the two", path=base)
     if not missing:
         return
     shown = ", ".join(f"{index:05d}" for index in missing[:5]) + (" …" if len(missing) > 5 else "")
     what = f"{len(missing)} of {count} shards of {base} are missing: {shown}"
     if named.isdisjoint(shards):
-        raise DatasetNotFoundError(
-            what, hint="Fetch the missing files, or name the shards that you want one by one", path=base
-        )
+        hint = "Fetch the missing files, or name the shards that you want one by one"
+        raise DatasetNotFoundError(what, hint=hint, path=base)
     warn(DatasetWarning(what, path=base))

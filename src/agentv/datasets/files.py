@@ -74,37 +74,30 @@ class FileFinder:
         here = os.path.realpath(os.getcwd())
         if here not in self._folders and self._inside(here):
             self._folders.append(here)
-        self._cache: dict[str, Found] = {}
-        self._folder_cache: dict[str, Found] = {}
+        self._cache: dict[tuple[str, str], Found] = {}
 
     def find(self, value: str) -> Found:
         """The file that `value` names. Raises FileError when there is none, or none that may be read."""
-        found = self._cache.get(value)
-        if found is None:
-            if len(self._cache) >= _CACHE_SIZE:
-                self._cache.clear()
-            real = self._real_path(value, "File", os.path.isfile)
-            digest = hashlib.blake2b(_read(real, value), digest_size=16).hexdigest()
-            found = self._cache[value] = Found(real, digest)
-        return found
+        return self._found("File", value)
 
     def find_folder(self, value: str) -> Found:
         """The folder that `value` names, with a hash of all that is in it. Raises FileError as `find` does."""
-        found = self._folder_cache.get(value)
-        if found is None:
-            if len(self._folder_cache) >= _CACHE_SIZE:
-                self._folder_cache.clear()
-            real = self._real_path(value, "Folder", os.path.isdir)
-            found = self._folder_cache[value] = Found(real, folder_digest(real))
-        return found
+        return self._found("Folder", value)
+
+    def _found(self, noun: str, value: str) -> Found:
+        if (noun, value) not in self._cache:
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            of_file = noun == "File"
+            real = self._real_path(value, noun, os.path.isfile if of_file else os.path.isdir)
+            digest = hashlib.blake2b(_read(real, value), digest_size=16).hexdigest() if of_file else folder_digest(real)
+            self._cache[noun, value] = Found(real, digest)
+        return self._cache[noun, value]
 
     def _real_path(self, value: str, noun: str, is_one: Callable[[str], bool]) -> str:
         if not value.strip() or "\0" in value:
-            raise FileError(
-                f"'{value}' is not the name of a {noun.lower()}"
-                if value.strip()
-                else f"The name of the {noun.lower()} is empty"
-            )
+            bad, empty = f"'{value}' is not the name of a {noun.lower()}", f"The name of the {noun.lower()} is empty"
+            raise FileError(bad if value.strip() else empty)
         tried, outside = [], False
         for candidate in self._candidates(value):
             tried.append(candidate)
@@ -139,9 +132,8 @@ def read_text(path: str, value: str) -> str:
     try:
         text = _read(path, value).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FileError(
-            f"File '{value}' is not UTF-8 text (byte {error.start})", "Use a part of type 'image'?"
-        ) from None
+        what = f"File '{value}' is not UTF-8 text (byte {error.start})"
+        raise FileError(what, "Use a part of type 'image'?") from None
     return text.replace("\r\n", "\n")
 
 

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -212,8 +213,12 @@ class GivenCases:
         self._builder = CaseBuilder(Header(dataset="given"), self._finder, outcome_optional=True)
         self._selection = selection
         self._cases = [self._case(case, index) for index, case in enumerate(cases)]
-        self._check_ids()
         self.sink = Stopping(ignore)
+        if not self._cases:
+            raise InvalidDatasetError("No cases were given")
+        (_, id), count = Counter((case.path, case.id) for case in self._cases).most_common(1)[0]
+        if count > 1:
+            raise InvalidDatasetError(f"Duplicate id '{id}'", hint="Ids must be unique within a dataset")
 
     def stream(self) -> Iterator[EvalCase]:
         """The selected cases."""
@@ -237,16 +242,6 @@ class GivenCases:
                 self._warn(DatasetWarning(problem.message, field=problem.field, hint=problem.hint))
         assert case is not None
         return case
-
-    def _check_ids(self) -> None:
-        if not self._cases:
-            raise InvalidDatasetError("No cases were given")
-        seen: set[tuple[str, str]] = set()
-        for case in self._cases:
-            key = (case.path, case.id)
-            if key in seen:
-                raise InvalidDatasetError(f"Duplicate id '{case.id}'", hint="Ids must be unique within a dataset")
-            seen.add(key)
 
 
 def cases(path: str | os.PathLike[str], *, argument: str = "case", **options: Any) -> pytest.MarkDecorator:

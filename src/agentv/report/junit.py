@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from html import escape
 from typing import IO, BinaryIO
 
-from agentv.model.result import EvaluatorResult, Result
+from agentv.model.result import Result
 from agentv.report.figures import excerpt, job_name, number, one_line, visible
 from agentv.report.formats import ReportFormat
 from agentv.runs.run_figures import Figures
@@ -19,6 +19,7 @@ from agentv.runs.summary import reason_of
 _LONGEST_MESSAGE = 300
 _LONGEST_ANSWER = 4_000
 _HELD_BYTES = 1 << 20
+_COUNTS = ("tests", "failures", "errors", "skipped", "time")
 _NOT_XML = re.compile("[\ufffe\uffff]")
 """What XML 1.0 cannot hold even as a reference, beyond what `visible` writes out."""
 
@@ -29,11 +30,11 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     suites: dict[tuple[str, str], _Suite] = {}
     with ExitStack() as stack:
         for result in run.records():
-            suite = suites.get((result.dataset, result.target))
-            if suite is None:
-                suite = suites[(result.dataset, result.target)] = _Suite(result, stack)
-            suite.add(result, lines.get((result.dataset_path, result.eval_id)))
-        totals = _counts([suite.counts for suite in suites.values()])
+            key = (result.dataset, result.target)
+            if key not in suites:
+                suites[key] = _Suite(result, stack)
+            suites[key].add(result, lines.get((result.dataset_path, result.eval_id)))
+        totals = _shown({name: sum(suite.counts[name] for suite in suites.values()) for name in _COUNTS})
         skipped = figures.jobs - figures.done
         missing = f"<!-- {skipped} of {figures.jobs} jobs were not run -->\n" if skipped else ""
         stream.write(f'<?xml version="1.0" encoding="UTF-8"?>\n{missing}'.encode())
@@ -51,7 +52,7 @@ class _Suite:
         self._timestamp = first.timestamp
         spool = tempfile.SpooledTemporaryFile(_HELD_BYTES)  # noqa: SIM115 - the stack closes it
         self._body: IO[bytes] = stack.enter_context(spool)
-        self.counts = {"tests": 0.0, "failures": 0.0, "errors": 0.0, "skipped": 0.0, "time": 0.0}
+        self.counts = dict.fromkeys(_COUNTS, 0.0)
 
     def add(self, result: Result, line: int | None) -> None:
         outcome = _outcome(result)
@@ -86,15 +87,14 @@ def _test_case(result: Result, outcome: str | None, line: int | None) -> str:
         time=f"{_seconds(result):.3f}",
         **place,
     )
-    parts = [f"    <testcase{head}>\n", _properties(result)]
-    if outcome == "error":
-        kind = result.error.error_class if result.error else "unknown"
-        parts.append(_element("error", {"type": kind, "message": headline(result)}, story(result)))
-    elif outcome == "failure":
-        parts.append(_element("failure", {"type": "fail", "message": headline(result)}, story(result)))
-    elif outcome == "skipped":
-        parts.append(_element("skipped", {"message": "unscored: nothing scored this answer"}))
-    return "".join([*parts, "    </testcase>\n"])
+    ending = ""
+    if outcome == "skipped":
+        ending = f"      <skipped{_attributes(message='unscored: nothing scored this answer')}/>\n"
+    elif outcome:
+        kind = "fail" if outcome == "failure" else result.error.error_class if result.error else "unknown"
+        about = _attributes(type=kind, message=headline(result))
+        ending = f"      <{outcome}{about}>{_escaped(story(result))}</{outcome}>\n"
+    return f"    <testcase{head}>\n{_properties(result)}{ending}    </testcase>\n"
 
 
 def _properties(result: Result) -> str:
@@ -125,7 +125,8 @@ def story(result: Result) -> str:
     if result.error is not None:
         lines.append(f"error: {result.error.error_class} ({result.error.stage}): {result.error.message}")
     for found in result.evaluator_results:
-        lines += _evaluator(found)
+        said = f"failed: {found.error.message}" if found.error else number(found.score)
+        lines += [f"{found.name}: {said}", *(f"  missed: {miss}" for miss in found.misses)]
     told = {miss for found in result.evaluator_results for miss in found.misses}
     lines += [f"missed: {miss}" for miss in result.misses if miss not in told]
     if result.reasoning:
@@ -136,16 +137,6 @@ def story(result: Result) -> str:
     return text
 
 
-def _evaluator(found: EvaluatorResult) -> list[str]:
-    said = f"failed: {found.error.message}" if found.error else number(found.score)
-    return [f"{found.name}: {said}", *(f"  missed: {miss}" for miss in found.misses)]
-
-
-def _counts(suites: list[dict[str, float]]) -> dict[str, str]:
-    names = ("tests", "failures", "errors", "skipped", "time")
-    return _shown({name: sum(suite[name] for suite in suites) for name in names})
-
-
 def _shown(counts: dict[str, float]) -> dict[str, str]:
     return {name: f"{value:.3f}" if name == "time" else str(int(value)) for name, value in counts.items()}
 
@@ -153,11 +144,6 @@ def _shown(counts: dict[str, float]) -> dict[str, str]:
 def _seconds(result: Result) -> float:
     metrics = result.execution_metrics
     return 0.0 if metrics is None or metrics.duration_ms is None else metrics.duration_ms / 1000
-
-
-def _element(name: str, attributes: dict[str, object], text: str = "") -> str:
-    head = f"      <{name}{_attributes(**attributes)}"
-    return f"{head}>{_escaped(text)}</{name}>\n" if text else f"{head}/>\n"
 
 
 def _attributes(**values: object) -> str:

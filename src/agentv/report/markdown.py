@@ -31,7 +31,7 @@ from agentv.report.formats import ReportFormat
 from agentv.report.terminal import early_stop_line, trials_shown
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
-from agentv.runs.summary import TargetDetails, reason_of
+from agentv.runs.summary import reason_of
 
 _KINDS = {"fail": "failed", "borderline": "borderline"}
 
@@ -101,7 +101,7 @@ def _targets(figures: Figures) -> Iterator[str]:
             percent(target.pass_rate),
             percent_interval(details.pass_ci95) if details else NONE,
             _scored(target),
-            _errors(target, details),
+            f"{target.errors:,}" + (f" ({counted(details.error_classes)})" if target.errors and details else ""),
             usd(target.cost_usd),
             duration(target.duration_ms),
         )
@@ -119,12 +119,6 @@ def _scored(target: TargetSummary) -> str:
     further = {"cases": asked_again, "unscored": target.unscored, "not run": target.skipped}
     told = ", ".join(f"{count:,} {what}" for what, count in further.items() if count)
     return f"{target.scored:,} of {target.jobs:,}" + (f" ({told})" if told else "")
-
-
-def _errors(target: TargetSummary, details: TargetDetails | None) -> str:
-    if not target.errors or details is None:
-        return f"{target.errors:,}"
-    return f"{target.errors:,} ({counted(details.error_classes)})"
 
 
 def _parts(
@@ -171,11 +165,11 @@ MARKDOWN = ReportFormat(
 )
 
 
-MOST_SHOWN_GITHUB = 10
+MOST_NOTES = 10
 """GitHub shows ten errors and ten warnings of a step, and drops the rest in silence."""
 
 _LONGEST_SUMMARY = 1_000_000
-_LONGEST_REASON_GITHUB = 500
+_LONGEST_NOTE = 500
 
 
 def workflow_command(severity: str, properties: Mapping[str, object], text: str) -> str:
@@ -187,18 +181,17 @@ def workflow_command(severity: str, properties: Mapping[str, object], text: str)
 def notes_of(run: RunStore) -> Iterator[str]:
     """A note for each job that did not pass, at the line of its case: errors first, then the worst."""
     lines = run.case_lines()
-    found = notable(run, MOST_SHOWN_GITHUB)
+    found = notable(run, MOST_NOTES)
     problems = [*found.errors, *found.failed]
-    for result in problems[:MOST_SHOWN_GITHUB]:
-        yield _note("error", run, result, lines.get((result.dataset_path, result.eval_id)))
-    for result in found.borderline:
-        yield _note("warning", run, result, lines.get((result.dataset_path, result.eval_id)))
+    shown = [("error", result) for result in problems[:MOST_NOTES]]
+    shown += [("warning", result) for result in found.borderline]
+    for severity, result in shown:
+        yield _note(severity, run, result, lines.get((result.dataset_path, result.eval_id)))
     counts = found.counts
-    shown = min(len(problems), MOST_SHOWN_GITHUB) + len(found.borderline)
     total = sum(counts.values())
-    if total > shown:
+    if total > len(shown):
         told = f"{counts['failed']:,} failed, {counts['borderline']:,} borderline, {counts['errors']:,} errors"
-        yield workflow_command("notice", {"title": "agentv"}, f"{told}: {shown} of {total:,} are noted")
+        yield workflow_command("notice", {"title": "agentv"}, f"{told}: {len(shown)} of {total:,} are noted")
 
 
 def append_step_summary(run: RunStore, figures: Figures, file: str) -> None:
@@ -215,7 +208,7 @@ def append_step_summary(run: RunStore, figures: Figures, file: str) -> None:
 
 
 def _note(severity: str, run: RunStore, result: Result, line: int | None) -> str:
-    reason = one_line(reason_of(result), _LONGEST_REASON_GITHUB)
+    reason = one_line(reason_of(result), _LONGEST_NOTE)
     figure = f"{result.error.error_class} error" if result.error else f"score {number(result.score)}"
     name = job_name(result.eval_id, result.prompt, result.trial)
     place = {

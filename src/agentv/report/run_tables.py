@@ -17,13 +17,13 @@ _HEAD = ["run", "began", "state", "datasets", "target", "mean", "95 % interval",
 _SPARE = ("cost", "began", "passed", "errors", "datasets", "state", "95 % interval")
 """What goes first where there is no room: `began` is in most runs' ids, and a mean keeps what it stands on."""
 
-_LONGEST_NAME, _SHORT_NAME = 30, 14
+_NAME_LENGTHS = (30, 14)
 _OPEN = ("unfinished", "running")
 
 
 def run_list(runs: Sequence[RunEntry], width: int | None = None) -> Table:
     """A head, and a line for each run and target, as wide as there is room; None: as they are."""
-    for longest in (_LONGEST_NAME, _SHORT_NAME):
+    for longest in _NAME_LENGTHS:
         table = fitted(_rows(runs, longest), width, _SPARE)
         if not table.left_out:
             break
@@ -59,7 +59,7 @@ def _figures(target: TargetSummary | None) -> list[str]:
 
 
 _WIDTH = 25
-_LONGEST_NAME = 60
+_LONGEST_TITLE = 60
 _DRAWN, _PLAIN = ("·", "─", "●"), (".", "-", "*")
 
 
@@ -98,7 +98,7 @@ def _changes(members: Sequence[tuple[RunEntry, TargetSummary]]) -> list[LevelCha
 
 def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
     """A series as lines of text."""
-    yield f"{one_line(', '.join(series.datasets) or 'no dataset', _LONGEST_NAME)} · {one_line(series.target, 40)}"
+    yield f"{one_line(', '.join(series.datasets) or 'no dataset', _LONGEST_TITLE)} · {one_line(series.target, 40)}"
     changes = {change.position: change for change in series.changes}
     for position, (run, target) in enumerate(series.runs):
         if position in changes:
@@ -172,7 +172,6 @@ def _change(change: MeanChange) -> str:
     return f"{number(change.before)} → {number(change.after)} ({change.after - change.before:+.3f})"
 
 
-_LONGEST_NAME = 40
 _LONGEST_REASON = 100
 
 

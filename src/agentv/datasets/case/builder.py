@@ -16,7 +16,7 @@ from agentv.datasets.case.header import (
     read_level,
     read_rubrics,
 )
-from agentv.datasets.case.keys import CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
+from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
 from agentv.datasets.case.prompts import Prompt, PromptError, read_prompt
 from agentv.datasets.case.shorthand import ItemNames, MessageReader, holds_variables, is_message
 from agentv.datasets.files import FileError, FileFinder
@@ -28,7 +28,6 @@ from agentv.model.values import FrozenDict, NestingError, freeze
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.settings.settings_reader import aliases_of, known_keys, read_settings, read_value
 
-_OUTCOMES = ("expected_outcome", "outcome", "criteria")
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
 _TURN_KEYS = ("input", "expected_output", *LIST_KEYS)
 _FOREIGN = {
@@ -178,7 +177,7 @@ class CaseBuilder:
         return ""
 
     def _outcome(self, row: dict[str, Any], problems: Problems) -> str:
-        given = [key for key in _OUTCOMES if row.get(key) is not None]
+        given = [key for key in OUTCOME_KEYS if row.get(key) is not None]
         if not given:
             if not self._may_lack_outcome(row):
                 problems.missing(("expected_outcome",), self._required_fields(row))
@@ -366,15 +365,13 @@ def _is_result(row: dict[str, Any]) -> bool:
     return "score" in row and ("eval_id" in row or "test_id" in row)
 
 
-def _execution_keys(execution: Any, path: KeyPath, problems: Problems) -> ExecutionKeys | None:
+@Memo
+def _read_execution(execution: Any, path: KeyPath, problems: Problems) -> ExecutionKeys | None:
     if not isinstance(execution, dict):
         problems.wrong_type(path, "an object", execution)
         return None
     known = {key: value for key, value in execution.items() if key != "evaluators"}
     return read_settings(ExecutionKeys, known, path, problems)
-
-
-_read_execution = Memo(_execution_keys)
 
 
 def _typed(row: dict[str, Any], key: str, type_: Any, problems: Problems) -> Any:

@@ -15,6 +15,9 @@ from agentv.settings.settings_reader import aliases_of, known_keys
 CASE_LIST_KEYS = ("evalcases", "tests", "eval_cases", "cases")
 """The names under which a YAML document lists its cases; the first is ours."""
 
+OUTCOME_KEYS = ("expected_outcome", "outcome", "criteria")
+"""The names for what a good answer does; the first is ours."""
+
 JsonObject = dict[str, Any]
 
 _FOUR = "It is a setting of AgentV 4.x or 5.x."

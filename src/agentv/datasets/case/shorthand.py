@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from agentv.datasets.case.keys import OUTCOME_KEYS
 from agentv.datasets.files import FileError, FileFinder, is_address
 from agentv.model.message import PART_KINDS, ROLES, FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from agentv.model.values import freeze
@@ -163,7 +164,7 @@ def _note_role(data: dict[str, Any], path: KeyPath, problems: Problems) -> None:
 
 AGENTMARK = "agentmark"
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-_OURS = ("id", "expected_outcome", "outcome", "criteria")
+_OURS = ("id", *OUTCOME_KEYS)
 
 
 def is_agentmark_row(row: Any) -> bool:

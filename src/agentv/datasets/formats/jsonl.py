@@ -107,9 +107,8 @@ def _from_msgspec(text: str, message: str) -> BadRow:
     """What only the strict parser refuses: lone surrogates, numbers out of range."""
     if "surrogate" in message or "truncated" in message:
         lone = next((match.start(1) + 1 for match in _SURROGATES.finditer(text) if match[1]), None)
-        return BadRow(
-            "a lone surrogate (\\ud800 to \\udfff) is no character", lone, "Write characters outside the BMP as pairs"
-        )
+        what = "a lone surrogate (\\ud800 to \\udfff) is no character"
+        return BadRow(what, lone, "Write characters outside the BMP as pairs")
     if "out of range" in message:
         return BadRow("a number is out of range", _column(text, _too_large), "Write very large numbers as strings")
     return BadRow(message, None, ROW_HINT)
@@ -185,10 +184,9 @@ class _Jsonl(DatasetFormat):
         """Keys that an object has twice, of which loading takes the last, and AgentMark's own rules for its files."""
         implied = AGENTMARK if document.is_agentmark else None
         is_agentmark = (document.header.get("format") or implied) == AGENTMARK
-        decoder = json.JSONDecoder(object_pairs_hook=_pairs)
         for file in document.source.files:
             for number, line in enumerate(_each_line(file, options.max_line_bytes), 1):
-                for problem in _line_problems(line, decoder, is_agentmark):
+                for problem in _line_problems(line, is_agentmark):
                     headline = f"Invalid eval case at line {number} in {file}"
                     message, hint, field = problem.message, problem.hint, problem.field
                     yield InvalidCaseError(headline, message, hint, path=file, line=number, field=field)
@@ -203,32 +201,21 @@ class _Jsonl(DatasetFormat):
 JSONL = _Jsonl()
 
 
-class _Pairs(dict[str, Any]):
-    """An object as it was written: the keys that came twice are kept apart."""
+def _decoded(text: str) -> tuple[Any, list[str]]:
+    """The value of a line, and the keys that one of its objects has twice."""
+    repeated: list[str] = []
 
-    repeated: tuple[str, ...] = ()
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(items)
+        if len(value) != len(items):
+            names = [key for key, _ in items]
+            repeated.extend(key for position, key in enumerate(names) if key in names[:position])
+        return value
 
-
-def _pairs(pairs: list[tuple[str, Any]]) -> _Pairs:
-    value = _Pairs(pairs)
-    if len(value) != len(pairs):
-        names = [key for key, _ in pairs]
-        value.repeated = tuple(key for position, key in enumerate(names) if key in names[:position])
-    return value
-
-
-def _repeated_keys(value: Any) -> Iterator[str]:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, _Pairs):
-            yield from item.repeated
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
+    return json.loads(text, object_pairs_hook=pairs), repeated
 
 
-def _line_problems(line: Line, decoder: json.JSONDecoder, is_agentmark: bool) -> Problems:
+def _line_problems(line: Line, is_agentmark: bool) -> Problems:
     problems = Problems()
     if isinstance(line, TooLong):
         return problems
@@ -240,10 +227,10 @@ def _line_problems(line: Line, decoder: json.JSONDecoder, is_agentmark: bool) ->
     if not is_agentmark and text.count(b'"') < 8:
         return problems  # too short for a case with a key twice
     try:
-        value = decoder.decode(text.decode("utf-8"))
+        value, repeated = _decoded(text.decode("utf-8"))
     except (ValueError, RecursionError):
         return problems  # reported with its place when the line was read as a case
-    for key in dict.fromkeys(_repeated_keys(value)):
+    for key in dict.fromkeys(repeated):
         message = f"The key '{key}' is there twice in one object; the last one is taken"
         problems.error((key,), message, "Remove one of the two")
     if is_agentmark and isinstance(value, dict):
@@ -279,13 +266,11 @@ def _lines(file: str, max_line_bytes: int) -> Iterator[tuple[list[Line], bool]]:
                         lines[0] = lines[0].removeprefix(_BOM)
                     first = False
                 yield lines, cut
-    except OSError as error:
-        if compressed.is_damage(error):
-            raise compressed.damage(file, error) from None
-        raise DatasetNotFoundError(f"Cannot read {file}: {error.strerror or error}", path=file) from None
     except Exception as error:
         if compressed.is_damage(error):
             raise compressed.damage(file, error) from None
+        if isinstance(error, OSError):
+            raise DatasetNotFoundError(f"Cannot read {file}: {error.strerror or error}", path=file) from None
         raise
 
 
@@ -313,10 +298,8 @@ def _unparsable(file: str, what: str, hint: str, column: int | None = None) -> D
 def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
     """One line on its own: what a whole batch could not be read as."""
     if isinstance(line, TooLong):
-        limit = f"{max_line_bytes:,} bytes"
-        return BadRow(
-            f"the line is longer than {limit}", hint="Raise the limit with --max-line-bytes, or split the data"
-        )
+        hint = "Raise the limit with --max-line-bytes, or split the data"
+        return BadRow(f"the line is longer than {max_line_bytes:,} bytes", hint=hint)
     if not line.strip(_BLANK):
         return None
     try:
@@ -329,9 +312,8 @@ def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
         return explain(line, error)
     if isinstance(value, dict):
         return value
-    return BadRow(
-        f"Expected JSON object, got {type_word(value)}", hint=ARRAY_HINT if isinstance(value, list) else ROW_HINT
-    )
+    hint = ARRAY_HINT if isinstance(value, list) else ROW_HINT
+    return BadRow(f"Expected JSON object, got {type_word(value)}", hint=hint)
 
 
 def _cut_off(row: Row, number: int) -> Row:

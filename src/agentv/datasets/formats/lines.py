@@ -87,19 +87,13 @@ def open_for_writing(path: str) -> BinaryIO:
 def damage(path: str, error: Exception) -> DatasetParseError:
     """What to say when the compressed data itself is bad."""
     what = "ends too early" if isinstance(error, EOFError) else "is damaged"
-    return DatasetParseError(
-        f"Failed to parse JSONL file: {path}",
-        f"The compressed data {what}: {error}",
-        "Make the file again from its source, or fetch it again",
-        path=path,
-    )
+    detail, hint = f"The compressed data {what}: {error}", "Make the file again from its source, or fetch it again"
+    return DatasetParseError(f"Failed to parse JSONL file: {path}", detail, hint, path=path)
 
 
 def is_damage(error: Exception) -> bool:
     """Whether an exception comes from bad compressed data."""
-    if isinstance(error, EOFError | gzip.BadGzipFile | zlib.error):
-        return True
-    return type(error).__name__ == "ZstdError"
+    return isinstance(error, EOFError | gzip.BadGzipFile | zlib.error) or type(error).__name__ == "ZstdError"
 
 
 def _zstd() -> Any:
@@ -109,7 +103,6 @@ def _zstd() -> Any:
         try:
             from backports import zstd  # an extra before Python 3.14
         except ImportError:
-            raise AgentvError(
-                "Reading Zstandard files needs a package that is not installed", hint="pip install 'agentv[zstd]'"
-            ) from None
+            message = "Reading Zstandard files needs a package that is not installed"
+            raise AgentvError(message, hint="pip install 'agentv[zstd]'") from None
     return zstd

@@ -122,16 +122,19 @@ class _Yaml(DatasetFormat):
         path = source.files[0]
         data = parse_yaml_file(path)
         key = case_list_key(data)
+        headline = f"Invalid dataset: {path}"
         if not isinstance(data, Map):
-            found = "the file is empty" if data is None else f"got {type_word(data)}"
+            what = "the file is empty" if data is None else f"got {type_word(data)}"
             hint = "Put the cases into a list under 'evalcases:'"
-            raise InvalidDatasetError(
-                f"Invalid dataset: {path}", f"Expected a mapping with 'evalcases', {found}", hint, path=path, line=1
-            )
+            raise InvalidDatasetError(headline, f"Expected a mapping with 'evalcases', {what}", hint, path=path, line=1)
         if key is None:
-            raise _missing_list(path, data)
-        if sum(name in data for name in CASE_LIST_KEYS) > 1:
-            raise _two_lists(path, data)
+            what, hint = "Missing required field: 'evalcases'", _missing_list_hint(path, data)
+            raise InvalidDatasetError(headline, what, hint, path=path, line=1, field="evalcases")
+        names = [name for name in data if name in CASE_LIST_KEYS]
+        if len(names) > 1:
+            what = f"The cases are listed twice, under '{names[0]}' and '{names[1]}'"
+            line = data.keys_at[names[1]].line + 1
+            raise InvalidDatasetError(headline, what, "Keep one list", path=path, line=line, field=names[1])
         if not isinstance(data[key], Seq):
             raise _wrong_list(path, data, key)
         header = data.without(CASE_LIST_KEYS)
@@ -206,10 +209,9 @@ def _has_case_list(data: bytes) -> bool:
 
 
 def _bad_row(case: Any) -> BadRow:
+    hint = "Each case is a mapping with 'id', 'input' and so on"
     if isinstance(case, str) and case.startswith("file://"):
         hint = "Cases in other files are not read: name those files instead"
-        return BadRow("Expected an object, got string", hint=hint)
-    hint = "Each case is a mapping with 'id', 'input' and so on"
     return BadRow(f"Expected an object, got {type_word(case)}", hint=hint)
 
 
@@ -239,40 +241,21 @@ def _with_name(document: Document, name: str) -> bytes | None:
     return b"\n".join([*lines[:first], named.getvalue().rstrip(b"\n") + end, *lines[first:]])
 
 
-def _two_lists(path: str, data: Map) -> InvalidDatasetError:
-    names = [name for name in data if name in CASE_LIST_KEYS]
-    mark = locate(data, (names[1],))
-    detail = f"The cases are listed twice, under '{names[0]}' and '{names[1]}'"
-    return InvalidDatasetError(
-        f"Invalid dataset: {path}", detail, "Keep one list", path=path, line=mark.line if mark else 1, field=names[1]
-    )
-
-
-def _missing_list(path: str, data: Map) -> InvalidDatasetError:
-    hint = f"List the cases under 'evalcases:' ({', '.join(CASE_LIST_KEYS[1:])} are read as the same)"
+def _missing_list_hint(path: str, data: Map) -> str:
     beside = data_files(path)
-    near = next((key for key in data if nearest(key, CASE_LIST_KEYS)), None)
     if beside:
         those = "that file" if len(beside) == 1 else "those files"
-        hint = f"This is the sidecar of {', '.join(beside[:3])}: name {those} instead"
-    elif near:
-        hint = f"Did you mean '{nearest(near, CASE_LIST_KEYS)}' by '{near}'?"
-    return InvalidDatasetError(
-        f"Invalid dataset: {path}", "Missing required field: 'evalcases'", hint, path=path, line=1, field="evalcases"
-    )
+        return f"This is the sidecar of {', '.join(beside[:3])}: name {those} instead"
+    near = next((key for key in data if nearest(key, CASE_LIST_KEYS)), None)
+    if near:
+        return f"Did you mean '{nearest(near, CASE_LIST_KEYS)}' by '{near}'?"
+    return f"List the cases under 'evalcases:' ({', '.join(CASE_LIST_KEYS[1:])} are read as the same)"
 
 
 def _wrong_list(path: str, data: Map, key: str) -> InvalidDatasetError:
     value = data[key]
     hint = "Cases in another file are not read: name that file on the command line" if isinstance(value, str) else ""
-    mark = locate(data, (key,))
-    line, column = (1, None) if mark is None else mark
-    return InvalidDatasetError(
-        f"Invalid dataset at line {line} in {path}",
-        f"Field '{key}' must be an array, got {type_word(value)}",
-        hint,
-        path=path,
-        line=line,
-        column=column,
-        field=key,
-    )
+    line, column = data.keys_at[key].line + 1, data.keys_at[key].column + 1
+    headline = f"Invalid dataset at line {line} in {path}"
+    what = f"Field '{key}' must be an array, got {type_word(value)}"
+    return InvalidDatasetError(headline, what, hint, path=path, line=line, column=column, field=key)

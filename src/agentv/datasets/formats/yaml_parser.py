@@ -76,42 +76,38 @@ def locate(node: Any, path: KeyPath) -> Mark | None:
 
 def parse_yaml(data: bytes) -> Any:
     """The one document in `data` as Map, Seq and scalars; None for an empty document. Raises YamlError."""
-    text = _decode(data)
-    guard = _BreakGuard(text)
+    text, restore = _without_breaks(_decode(data))
     try:
-        return _Builder(guard).build(guard.text)
+        return _Builder(restore).build(text)
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, guard.text) from None
+        raise _syntax_error(error, text) from None
     except yaml.reader.ReaderError as error:
-        raise _character_error(error, guard.text) from None
+        raise _character_error(error, text) from None
 
 
 def composed(text: str) -> Any:
     """The nodes of a text that was read before, with the places where each begins and ends in it."""
-    return yaml.compose(_BreakGuard(text).text, Loader=yaml.CSafeLoader)
+    return yaml.compose(_without_breaks(text)[0], Loader=yaml.CSafeLoader)
 
 
-class _BreakGuard:
-    """Keeps U+0085, U+2028 and U+2029 as they are: the parser takes them for line breaks, as YAML 1.1 did."""
+_BREAKS = "\x85\u2028\u2029"
 
-    BREAKS = "\x85\u2028\u2029"
 
-    def __init__(self, text: str) -> None:
-        self.restore: dict[int, str] = {}
-        if any(char in text for char in self.BREAKS):
-            # A stand-in must be nowhere in the text, as itself or as an escape.
-            lower = text.lower()
-            free = (code for code in range(0xE000, 0xF900) if chr(code) not in text and f"{code:04x}" not in lower)
-            swap = dict(zip(map(ord, self.BREAKS), free, strict=False))
-            self.restore = {code: chr(char) for char, code in swap.items()}
-            text = text.translate(swap)
-        self.text = text
+def _without_breaks(text: str) -> tuple[str, dict[int, str]]:
+    """Swap U+0085, U+2028 and U+2029, which the parser takes for line breaks as YAML 1.1 did; return how to undo it."""
+    if not any(char in text for char in _BREAKS):
+        return text, {}
+    # A stand-in must be nowhere in the text, as itself or as an escape.
+    lower = text.lower()
+    free = (code for code in range(0xE000, 0xF900) if chr(code) not in text and f"{code:04x}" not in lower)
+    swap = dict(zip(map(ord, _BREAKS), free, strict=False))
+    return text.translate(swap), {code: chr(char) for char, code in swap.items()}
 
 
 class _Frame:
     """A container that is still being read."""
 
-    __slots__ = ("anchor", "height", "key", "key_mark", "merges", "node", "nodes_before")
+    __slots__ = ("anchor", "height", "key", "merges", "node", "nodes_before")
 
     def __init__(self, node: Map | Seq, anchor: str | None, nodes_before: int) -> None:
         self.node = node
@@ -119,7 +115,6 @@ class _Frame:
         self.nodes_before = nodes_before
         self.height = 1
         self.key: str | None = None
-        self.key_mark: Any = None
         self.merges: list[tuple[Map, Any]] | None = None
 
 
@@ -134,8 +129,8 @@ class _Anchored(NamedTuple):
 class _Builder:
     """Builds values from parser events on an explicit stack, so that no nesting can overflow Python's."""
 
-    def __init__(self, guard: _BreakGuard) -> None:
-        self._restore = guard.restore
+    def __init__(self, restore: dict[int, str]) -> None:
+        self._restore = restore
         self._stack: list[_Frame] = []
         self._anchors: dict[str, _Anchored | None] = {}
         self._nodes = 0
@@ -177,6 +172,10 @@ class _Builder:
         self._nodes += 1
         frame = self._stack[-1] if self._stack else None
         if frame is not None and frame.key is None and type(frame.node) is Map:
+            if event.tag is not None and event.tag not in ("!", _STR):
+                raise _error(event, f"found the tag {event.tag!r} on a key", "Keys are plain text: remove the tag")
+            if value == "<<" and not event.style:
+                frame.merges = frame.merges or []
             self._key(frame, event, value)
             if event.anchor:
                 self._anchors[event.anchor] = _Anchored(value, 1, 0)
@@ -191,16 +190,11 @@ class _Builder:
 
     def _key(self, frame: _Frame, event: Any, key: str) -> None:
         """Keys are strings as written, whatever type they look like: JSON has no others."""
-        if event.tag is not None and event.tag not in ("!", _STR):
-            raise _error(event, f"found the tag {event.tag!r} on a key", "Keys are plain text: remove the tag")
         node: Map = frame.node  # type: ignore[assignment]
         if key in node.keys_at:
             first = node.keys_at[key].line + 1
             raise _error(event, f"found the key {key!r} a second time (first on line {first})", "Remove one of the two")
-        if key == "<<" and not event.style:
-            frame.merges = frame.merges or []
         frame.key = key
-        frame.key_mark = event.start_mark
         node.keys_at[key] = event.start_mark
 
     def _open(self, event: Any, is_mapping: bool) -> None:
@@ -253,7 +247,7 @@ class _Builder:
             if frame.key is None and type(frame.node) is Map:
                 if not isinstance(anchored.value, str):
                     raise _error(event, "found an alias of something other than text as a key", "Keys are plain text")
-                self._key(frame, _AliasedKey(event), anchored.value)
+                self._key(frame, event, anchored.value)
                 return
         self._put(anchored.value, event.start_mark)
 
@@ -275,26 +269,12 @@ class _Builder:
             frame.key = None
 
 
-class _AliasedKey(NamedTuple):
-    """An alias in the place of a key, read as the quoted text it stands for."""
-
-    event: Any
-    tag: None = None
-    style: str = '"'
-
-    @property
-    def start_mark(self) -> Any:
-        return self.event.start_mark
-
-
 def _merge_sources(value: Any, mark: Any) -> list[tuple[Map, Any]]:
     sources = value if isinstance(value, Seq) else [value]
     for source in sources:
         if not isinstance(source, Map):
-            line, column = mark.line + 1, mark.column + 1
-            raise YamlError(
-                "found '<<' with something other than a mapping", line, column, "Merge a mapping: `<<: *name`"
-            )
+            what = "found '<<' with something other than a mapping"
+            raise YamlError(what, mark.line + 1, mark.column + 1, "Merge a mapping: `<<: *name`")
     return [(source, mark) for source in sources]
 
 
