@@ -11,8 +11,7 @@ from typing import Any, Literal
 import msgspec
 from rapidfuzz.distance.Indel import normalized_similarity
 
-from agentv.evaluators.base import Evaluator, Limit, Weight
-from agentv.evaluators.checks.reference import at_most, cut, missed, quoted
+from agentv.evaluators.base import Evaluator, Limit, Weight, at_most, cut, missed, quoted
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 from agentv.support.json_values import MISSING, same, steps_of, value_at

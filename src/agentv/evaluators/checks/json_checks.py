@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from jsonschema_rs import validator_for
 
-from agentv.evaluators.base import Evaluator
-from agentv.evaluators.checks.reference import cut, file_finder, missed, passed
+from agentv.evaluators.base import Evaluator, cut, file_finder, missed, passed
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from agentv.evaluators.base import Count, Evaluator, Limit, Share
-from agentv.evaluators.checks.reference import at_most, cut
+from agentv.evaluators.base import Count, Evaluator, Limit, Share, at_most, cut
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.model.message import tool_calls_in

@@ -11,11 +11,14 @@ from rapidfuzz import fuzz
 from rapidfuzz.distance.Indel import normalized_similarity
 from rapidfuzz.distance.Levenshtein import distance
 
-from agentv.evaluators.base import OTHER_TOOLS, Count, Limit, Share
-from agentv.evaluators.checks.reference import (
+from agentv.evaluators.base import (
+    OTHER_TOOLS,
     AgainstReference,
+    Count,
+    Limit,
     Scalar,
     Scalars,
+    Share,
     limited,
     near,
     quoted,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agentv.evaluators.checks.reference import (
+from agentv.evaluators.base import (
     BLANK,
     AgainstReference,
     Scalar,

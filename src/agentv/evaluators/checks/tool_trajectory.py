@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from agentv.evaluators.base import OTHER_TOOLS, Count, Evaluator, Limit
-from agentv.evaluators.checks.reference import at_most, cut, missed
+from agentv.evaluators.base import OTHER_TOOLS, Count, Evaluator, Limit, at_most, cut, missed
 from agentv.model.evaluator import Needs, Score
 from agentv.model.job import Judgement
 from agentv.model.message import ToolCall, tool_calls_in

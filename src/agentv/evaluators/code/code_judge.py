@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agentv.evaluators.base import Count, Evaluator, Seconds, program_complaints
-from agentv.evaluators.checks.reference import file_finder
+from agentv.evaluators.base import Count, Evaluator, Seconds, file_finder, program_complaints
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
-from agentv.evaluators.code.judge_io import program_input, read_score
+from agentv.evaluators.code.judge_io import Setup, program_input, read_score, stamp_of
 from agentv.evaluators.code.program import (
     SCRIPT_FUNCTION,
     Megabytes,
@@ -25,7 +24,6 @@ from agentv.evaluators.code.program import (
     way_for,
     with_level,
 )
-from agentv.evaluators.code.protocol import Setup, stamp_of
 from agentv.evaluators.code.static_checks import function_reference
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.job import Judgement

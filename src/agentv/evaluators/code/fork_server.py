@@ -26,8 +26,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from agentv.evaluators.code.judge_io import score_in, score_of, with_names_of_4x
-from agentv.evaluators.code.protocol import LENGTH_BYTES, MessageBuffer, Setup, WorkerLimits, frame, length_of
+from agentv.evaluators.code.judge_io import (
+    LENGTH_BYTES,
+    MessageBuffer,
+    Setup,
+    WorkerLimits,
+    frame,
+    length_of,
+    score_in,
+    score_of,
+    with_names_of_4x,
+)
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Response

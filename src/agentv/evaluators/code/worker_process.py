@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import IO, Any, NamedTuple, Protocol
 
-from agentv.evaluators.code.protocol import MessageBuffer, ProtocolError
+from agentv.evaluators.code.judge_io import MessageBuffer, ProtocolError
 from agentv.support.subprocesses import end_group, ending_of, tail_of
 
 MAX_QUEUED = 8

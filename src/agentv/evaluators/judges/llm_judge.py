@@ -7,8 +7,18 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agentv.evaluators.base import NEEDS_CONTEXT, Judge, Prompt, has_context, prompt_complaints
-from agentv.evaluators.checks.reference import LONGEST_REASON, as_sentences, as_share, bounded, cut
+from agentv.evaluators.base import (
+    LONGEST_REASON,
+    NEEDS_CONTEXT,
+    Judge,
+    Prompt,
+    as_sentences,
+    as_share,
+    bounded,
+    cut,
+    has_context,
+    prompt_complaints,
+)
 from agentv.evaluators.judges.judge_prompt import (
     JudgePrompt,
     Material,

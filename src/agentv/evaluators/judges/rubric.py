@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from agentv.evaluators.base import Judge, Prompt, Weight, prompt_complaints
-from agentv.evaluators.checks.reference import LONGEST_REASON, cut, quoted
+from agentv.evaluators.base import LONGEST_REASON, Judge, Prompt, Weight, cut, prompt_complaints, quoted
 from agentv.evaluators.judges.judge_prompt import builtin_prompts, judge_prompt, material_of, prompt_references
 from agentv.evaluators.judges.replies import Form, Unfit, ask_judges, majority, mean, spread
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
