@@ -79,10 +79,6 @@ class Variant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         wishes = (self.model, self.temperature, self.form)
         return "" if wishes == (None, None, None) else msgspec.json.encode(wishes).decode()
 
-    def without_form(self) -> Variant:
-        """The same for a target that keeps to no form."""
-        return Variant(self.model, self.temperature)
-
 
 AS_IT_IS = Variant()
 

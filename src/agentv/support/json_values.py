@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
+
 Step = str | int
 
 _STEP = re.compile(
@@ -51,6 +53,14 @@ def value_at(value: Any, path: str) -> Any:
         if value is MISSING:
             return MISSING
     return value
+
+
+def json_or(text: str | bytes, otherwise: Any) -> Any:
+    """The value that a text is JSON for; `otherwise` for a text that is not, or is nested too deep."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return otherwise
 
 
 def same(left: Any, right: Any) -> bool:

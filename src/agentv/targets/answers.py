@@ -11,20 +11,15 @@ from agentv.model.message import PART_KINDS, ROLES, ImagePart, Message, Part, Te
 from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import TokenUsage
 from agentv.model.values import to_json
+from agentv.support.json_values import json_or
 
 _CALL_FIELDS = ("output", "id", "timestamp", "duration_ms")
 
 
 def response_from_text(text: str) -> Response:
     """What a program printed: a JSON object with `output_messages` or `text`, anything else as the answer's text."""
-    if text.lstrip().startswith("{"):
-        try:
-            data = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-            return answer(text)
-        if is_answer_object(data):
-            return response_from_object(data)
-    return answer(text)
+    data: Any = json_or(text, None) if text.lstrip().startswith("{") else None
+    return response_from_object(data) if is_answer_object(data) else answer(text)
 
 
 def response_from_value(value: Any) -> Response:
@@ -79,10 +74,12 @@ def message_from_data(data: Any, where: str) -> Message:
     calls = data.get("tool_calls") or []
     if not isinstance(calls, list):
         raise _invalid(f"'{where}.tool_calls' must be an array")
-    name = data.get("name")
+    name, content = data.get("name"), data.get("content")
+    if isinstance(content, list):
+        content = tuple(_part(part, f"{where}.content[{index}]") for index, part in enumerate(content))
     return Message(
         data["role"],
-        _content(data.get("content"), f"{where}.content"),
+        content,
         tuple(_tool_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)),
         name if isinstance(name, str) else None,
     )
@@ -96,12 +93,6 @@ def _messages(data: Any, where: str) -> tuple[Message, ...]:
     if not isinstance(data, list):
         raise _invalid(f"'{where}' must be an array of messages")
     return tuple(message_from_data(item, f"{where}[{index}]") for index, item in enumerate(data))
-
-
-def _content(content: Any, where: str) -> Any:
-    if isinstance(content, list):
-        return tuple(_part(part, f"{where}[{index}]") for index, part in enumerate(content))
-    return content
 
 
 def _part(data: Any, where: str) -> Part:
@@ -123,22 +114,14 @@ def _tool_call(data: Any, where: str) -> ToolCall:
     function = data.get("function")
     fields = {key: data[key] for key in _CALL_FIELDS if data.get(key) is not None}
     if isinstance(function, dict):
-        fields |= {"tool": function.get("name"), "input": _arguments(function.get("arguments"))}
+        given = function.get("arguments")
+        fields |= {"tool": function.get("name"), "input": json_or(given, given) if isinstance(given, str) else given}
     else:
         fields |= {"tool": data.get("tool"), "input": data.get("input")}
     try:
         return msgspec.convert(fields, ToolCall)
     except msgspec.ValidationError as error:
         raise _invalid(f"'{where}' is no tool call: {error}") from None
-
-
-def _arguments(text: Any) -> Any:
-    if not isinstance(text, str):
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return text
 
 
 def _usage(data: Any) -> TokenUsage | None:

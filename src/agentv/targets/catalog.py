@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -65,18 +65,20 @@ class Targets:
         self.path = path
         self.names = tuple(entries)
         self.warnings: tuple[str, ...] = ()
-        self.environment = environment.with_secret_names(_variables_in_secret_fields(entries))
+        self.environment = environment.with_secret_names(
+            {
+                reference.variable
+                for _, entry in entries.values()
+                for reference in references(entry)
+                if is_secret_field(reference.path)
+            }
+        )
         self.home = Home(_home_of(path), self.environment)
 
     @property
     def secrets(self) -> frozenset[str]:
         """The values that must not be written anywhere: those of the environment, and keys written into the file."""
-        written = {
-            text
-            for _, entry in self._entries.values()
-            for path, text in texts_in(entry)
-            if is_secret_field(path) and not any(references(text))
-        }
+        written = {text for _, entry in self._entries.values() for _, text in _written_secrets(entry)}
         # Behind `Bearer ` stands the secret itself, which may turn up without the word.
         parts = {part for text in written for part in (text, text.rpartition(" ")[2]) if len(part) >= SHORTEST_SECRET}
         return self.environment.secrets | parts
@@ -118,7 +120,8 @@ class Targets:
         written = {variable: f"${{{{ {variable} }}}}" for variable in unset}
         variables = {**self.environment.variables, **written}
         place: KeyPath = ("targets", index)
-        for kept in (entry, {key: value for key, value in entry.items() if not _names(value, unset)}):
+        filled = {key: value for key, value in entry.items() if unset.isdisjoint(r.variable for r in references(value))}
+        for kept in (entry, filled):
             problems = Problems()
             data = interpolate(kept, variables, (), problems, f"Target '{name}'")
             data["name"], data["provider"] = name, TARGETS.canonical(data["provider"]) or data["provider"]
@@ -131,9 +134,8 @@ class Targets:
         """Return some targets for workers on other machines. Raises UsageError for one with a secret in the file."""
         kept = {name: self._entry(name) for name in names}
         for name, (_, entry) in kept.items():
-            for path, text in texts_in(entry):
-                if is_secret_field(path) and not any(references(text)):
-                    refuse_to_send(name, path)
+            for path, _ in _written_secrets(entry):
+                refuse_to_send(name, path)
         file = None if self.path is None else os.path.abspath(self.path)
         return PortableTargets(kept, file, self.environment.elsewhere())
 
@@ -292,14 +294,9 @@ def _replace(data: Any, path: KeyPath) -> None:
     data[path[-1]] = plain_value(data[path[-1]])
 
 
-def _names(value: Any, variables: set[str]) -> bool:
-    """Whether a setting uses one of these variables."""
-    return any(reference.variable in variables for reference in references(value))
-
-
-def _variables_in_secret_fields(entries: Mapping[str, tuple[int, dict[str, Any]]]) -> set[str]:
-    found = (reference for _, entry in entries.values() for reference in references(entry))
-    return {reference.variable for reference in found if is_secret_field(reference.path)}
+def _written_secrets(entry: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """The keys that an entry has in it instead of a variable, with their paths."""
+    return ((path, text) for path, text in texts_in(entry) if is_secret_field(path) and not any(references(text)))
 
 
 def _error(errors: list[Problem], path: str, line_of: LineOf) -> TargetsError:

@@ -46,7 +46,10 @@ async def _check(targets: Targets, name: str) -> TargetCheck:
         settings = targets.get(name)
         responder = settings.open(targets.home)
     except AgentvError as error:
-        return _failed(name, provider, "settings", _said(error))
+        what = [error.headline, error.detail]
+        if isinstance(error, TargetsError) and error.detail:  # it names the target, after a headline of places
+            what = [error.detail]
+        return _failed(name, provider, "settings", ". ".join(filter(None, (*what, error.hint))))
     except NotImplementedError:
         message = f"Targets of provider '{provider}' cannot be called"
         return _failed(name, provider, "settings", message)
@@ -72,14 +75,6 @@ async def _call(settings: Target, responder: Responder) -> TargetCheck:
             name=settings.name, provider=settings.provider, ok=True, token_usage=response.usage, answer=response.text
         )
     return msgspec.structs.replace(check, duration_ms=round((time.perf_counter() - started) * 1000, 1))
-
-
-def _said(error: AgentvError) -> str:
-    """An error as sentences. One in the targets file names the target in its detail, after a headline of places."""
-    what = [error.headline, error.detail]
-    if isinstance(error, TargetsError) and error.detail:
-        what = [error.detail]
-    return ". ".join(filter(None, (*what, error.hint)))
 
 
 def _failed(name: str, provider: str, error: str, message: str) -> TargetCheck:

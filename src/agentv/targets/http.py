@@ -21,6 +21,7 @@ from agentv.settings.environment import REFERENCE
 from agentv.support.json_values import MISSING, steps_of, value_at
 from agentv.support.templates import TemplateProblem, as_text, environment, names_in, render
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target, address_complaints
+from agentv.targets.targets_file import texts_in
 
 if TYPE_CHECKING:
     from agentv.targets.apis.http_client import HttpReply
@@ -78,16 +79,7 @@ def render_data(value: Any, names: Mapping[str, Any]) -> Any:
 
 def _texts(value: Any) -> Iterator[str]:
     """The templates among the strings of a setting, keys not among them; variables of the environment taken out."""
-    if isinstance(value, str):
-        text = REFERENCE.sub("", value)
-        if is_template(text):
-            yield text
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
+    return (text for _, written in texts_in(value) if is_template(text := REFERENCE.sub("", written)))
 
 
 def _text_complaints(field: str, text: str) -> list[str]:
@@ -182,10 +174,12 @@ class HttpResponder:
         self._names = names_used([self._url, self._body, self._rendered_headers])
         fixed = {name: value for name, value in settings.headers.items() if name not in self._rendered_headers}
         is_typed = "content-type" in {name.lower() for name in settings.headers}
-        headers = fixed if self._body is None or is_typed else _typed(self._body) | fixed
+        if self._body is not None and not is_typed:
+            is_text = isinstance(self._body, str) and not self._body.lstrip().startswith(("{", "["))
+            fixed = {"Content-Type": "text/plain; charset=utf-8" if is_text else "application/json", **fixed}
         # An address may hold a password or a key in its query, and a server may repeat what it was sent.
         secrets = [parts.password or "", *(value for _, value in parse_qsl(parts.query) if not is_template(value))]
-        self._client = HttpClient(settings.url, headers, secrets)
+        self._client = HttpClient(settings.url, fixed, secrets)
 
     async def respond(self, request: Request) -> Response:
         """One request. Raises TargetFailure."""
@@ -211,10 +205,10 @@ class HttpResponder:
             headers = {
                 name: _CONTROL.sub(" ", render_text(text, names)) for name, text in self._rendered_headers.items()
             }
-            body = None if self._body is None else _encoded(self._body, names)
+            body = render_text(self._body, names) if isinstance(self._body, str) else render_data(self._body, names)
         except TemplateProblem as error:
             raise self._client.failure("invalid_response", f"The request cannot be made: {error}") from None
-        return url, headers, body
+        return url, headers, None if body is None else body.encode() if isinstance(body, str) else to_json(body)
 
     def _answer(self, reply: HttpReply) -> Any:
         if self._path is None:
@@ -240,15 +234,6 @@ def _body(settings: Http) -> str | dict[str, Any] | list[Any] | None:
     if settings.body is not None or settings.method in ("GET", "DELETE") or is_template(settings.url):
         return settings.body
     return {"prompt": "{{ prompt }}"}
-
-
-def _encoded(body: str | dict[str, Any] | list[Any], names: Mapping[str, Any]) -> bytes:
-    return render_text(body, names).encode() if isinstance(body, str) else to_json(render_data(body, names))
-
-
-def _typed(body: str | dict[str, Any] | list[Any]) -> dict[str, str]:
-    is_text = isinstance(body, str) and not body.lstrip().startswith(("{", "["))
-    return {"Content-Type": "text/plain; charset=utf-8" if is_text else "application/json"}
 
 
 def _text(reply: HttpReply) -> str:

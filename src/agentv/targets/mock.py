@@ -70,7 +70,9 @@ class _MockResponder:
         if not self._at_once:
             await self._stumble(request)
         if self._exact:
-            found = self._exact.get(request.case.id) or self._by_glob(request.case.id)
+            found = self._exact.get(request.case.id) or next(
+                (made for pattern, made in self._globs if fnmatchcase(request.case.id, pattern)), None
+            )
             if found is not None:
                 return _of_turn(found, request)
         return self._answer(_last_said(request)) if self._fixed is None else _of_turn(self._fixed, request)
@@ -83,9 +85,6 @@ class _MockResponder:
 
     def _answer(self, text: str) -> Response:
         return Response(messages=(Message("assistant", text, self._tool_calls),), usage=self._usage)
-
-    def _by_glob(self, id: str) -> tuple[Response, ...] | None:
-        return next((made for pattern, made in self._globs if fnmatchcase(id, pattern)), None)
 
     async def _stumble(self, request: Request) -> None:
         """Waits, and fails, as the case, the trial and the attempt decide."""

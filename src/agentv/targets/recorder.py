@@ -49,7 +49,10 @@ def stored(response: Response) -> StoredResponse:
 
 def restored(kept: StoredResponse, *, cached: bool = False) -> Response:
     """The response that was kept."""
-    messages = tuple(_message(message) for message in kept.messages)
+    messages = tuple(
+        Message(each.role, each.content if each.parts is None else each.parts, each.tool_calls, each.name)
+        for each in kept.messages
+    )
     return Response(messages=messages, cached=cached, **{name: getattr(kept, name) for name in _AS_THEY_ARE})
 
 
@@ -60,14 +63,9 @@ def text_only(response: Response) -> Response:
 
 
 def _stored_message(message: Message) -> StoredMessage:
-    if isinstance(message.content, tuple):
-        return StoredMessage(message.role, None, message.content, message.tool_calls, message.name)
-    return StoredMessage(message.role, message.content, None, message.tool_calls, message.name)
-
-
-def _message(kept: StoredMessage) -> Message:
-    content = kept.content if kept.parts is None else kept.parts
-    return Message(kept.role, content, kept.tool_calls, kept.name)
+    has_parts = isinstance(message.content, tuple)
+    content, parts = (None, message.content) if has_parts else (message.content, None)
+    return StoredMessage(message.role, content, parts, message.tool_calls, message.name)
 
 
 def sent_by(responder: Any, request: Request) -> dict[str, Any] | None:

@@ -265,7 +265,10 @@ class RecordedResponder:
 
     def _not_there(self, request: Request) -> TargetFailure:
         recording = self._recording
-        if self._variant.form is not None and self._recorded(request, self._variant.without_form().key) is not None:
+        if (
+            self._variant.form is not None
+            and self._recorded(request, msgspec.structs.replace(self._variant, form=None).key) is not None
+        ):
             # Then it was known by this time that the target keeps to no form.
             return TargetFailure("invalid_response", "No form of answer was asked for then", status=_REFUSED_FORM)
         missing = f"{recording.path} has no answer to '{request.case.id}' by {self._target} (trial {request.trial})"

@@ -179,12 +179,8 @@ class ModelApi(Target, frozen=True, kw_only=True):
 
     @property
     def price_key(self) -> PriceKey | None:
-        """The model at its provider, or at another address."""
-        return self._price_key(self.price_list_name)
-
-    def _price_key(self, provider: str | None) -> PriceKey | None:
-        address = getattr(self, "base_url", None)
-        return None if provider is None and address is None else PriceKey(self.model or "", provider, address)
+        """The model at its provider."""
+        return None if self.price_list_name is None else PriceKey(self.model or "", self.price_list_name)
 
     def wanting(self, wanted: Wanted) -> Target:
         """With the model and temperature that are wanted, and the schema where the user asks for no form himself."""
@@ -197,6 +193,34 @@ class ModelApi(Target, frozen=True, kw_only=True):
         if wanted.schema is not None and not own_form:
             changes["response_format"] = dict(wanted.schema)
         return msgspec.structs.replace(self, **changes) if changes else self
+
+
+class HostedApi(ModelApi, frozen=True, kw_only=True):
+    """A model API with a key, at its vendor's address or another one."""
+
+    aliases: ClassVar[dict[str, str]] = {
+        **ModelApi.aliases,
+        "deployment": "model",
+        "variant": "model",
+        "endpoint": "base_url",
+    }
+
+    base_url: str | None = None
+    api_key: str | None = None
+
+    @property
+    def price_key(self) -> PriceKey | None:
+        """The model at its provider, or at another address."""
+        return self._price_key(self.price_list_name)
+
+    def _price_key(self, provider: str | None) -> PriceKey | None:
+        return (
+            None if provider is None and self.base_url is None else PriceKey(self.model or "", provider, self.base_url)
+        )
+
+    def complaints(self) -> list[str]:
+        """No model, or an address that is none."""
+        return without(self, "model") + address_complaints("base_url", self.base_url)
 
 
 def without(target: Target, *names: str) -> list[str]:

@@ -14,6 +14,7 @@ import msgspec
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, StreamLog, TargetFailure
 from agentv.model.result import ErrorClass, TokenUsage
+from agentv.support.json_values import json_or
 from agentv.targets.apis.api_errors import error_class_of, meant_status
 from agentv.targets.apis.model_api import UsageFields, amount, read_usage
 
@@ -278,8 +279,5 @@ def _telling(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
-    try:
-        data = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    data = json_or(line, None)
     return data if isinstance(data, dict) else None

@@ -25,7 +25,7 @@ from agentv.targets.apis.model_api import (
     spoken,
     system_texts,
 )
-from agentv.targets.target import Count, ModelApi, PriceKey, address_complaints, without
+from agentv.targets.target import Count, HostedApi, PriceKey
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION, VERSION_WITH_TEMPERATURE = "2026-10-21", "2023-06-01"
@@ -42,7 +42,7 @@ _STOP_REASONS = {
 }
 
 
-class Anthropic(ModelApi, frozen=True, kw_only=True):
+class Anthropic(HostedApi, frozen=True, kw_only=True):
     """Anthropic's Messages API.
 
     Where no `api_key` is written, `ANTHROPIC_API_KEY` is taken. `reasoning` is an effort (`low` to `max`), or an object
@@ -51,17 +51,9 @@ class Anthropic(ModelApi, frozen=True, kw_only=True):
     with which it is 2023-06-01. The API has no `seed`: none is sent.
     """
 
-    aliases: ClassVar[dict[str, str]] = {
-        **ModelApi.aliases,
-        "deployment": "model",
-        "variant": "model",
-        "endpoint": "base_url",
-        "api_version": "version",
-    }
+    aliases: ClassVar[dict[str, str]] = {**HostedApi.aliases, "api_version": "version"}
     price_list_name: ClassVar[str | None] = "anthropic"
 
-    base_url: str | None = None
-    api_key: str | None = None
     version: str | None = None
     thinking_budget: Count | None = None
     prompt_caching: bool | Literal["5m", "1h"] = False
@@ -74,7 +66,7 @@ class Anthropic(ModelApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """No model, an address that is none, or settings that Anthropic refuses together."""
-        found = without(self, "model") + address_complaints("base_url", self.base_url)
+        found = super().complaints()
         if self.thinking_budget and self.temperature not in (None, 1):
             found.append("'temperature' must be 1 or left out where the model thinks ('thinking_budget')")
         if self.thinking_budget and self.max_output_tokens and self.thinking_budget >= self.max_output_tokens:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from contextlib import suppress
 from mimetypes import guess_extension, guess_type
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -13,6 +12,7 @@ import msgspec
 
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import content_text
+from agentv.support.json_values import json_or
 
 
 class Media(NamedTuple):
@@ -138,10 +138,7 @@ def read_arguments(arguments: Any) -> Any:
     """
     if arguments == "":
         return {}
-    if isinstance(arguments, str):
-        with suppress(msgspec.DecodeError, RecursionError):
-            return msgspec.json.decode(arguments)
-    return arguments
+    return json_or(arguments, arguments) if isinstance(arguments, str) else arguments
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from agentv.targets.apis.model_api import (
     spoken,
     system_texts,
 )
-from agentv.targets.target import Count, ModelApi, address_complaints, without
+from agentv.targets.target import Count, HostedApi
 
 GEMINI_URL = "https://generativelanguage.googleapis.com"
 
@@ -44,7 +44,7 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 """What Gemini 3 takes for the signature of a thought in a conversation that it did not have itself."""
 
 
-class Gemini(ModelApi, frozen=True, kw_only=True):
+class Gemini(HostedApi, frozen=True, kw_only=True):
     """Google's Gemini API.
 
     Where no `api_key` is written, `GEMINI_API_KEY` is taken, else `GOOGLE_API_KEY`. `reasoning` is a level (`low`,
@@ -52,22 +52,10 @@ class Gemini(ModelApi, frozen=True, kw_only=True):
     `…/v1/projects/…/publishers/google`.
     """
 
-    aliases: ClassVar[dict[str, str]] = {
-        **ModelApi.aliases,
-        "deployment": "model",
-        "variant": "model",
-        "endpoint": "base_url",
-    }
     price_list_name: ClassVar[str | None] = "google"
 
     model: str | None = "gemini-2.5-flash"
-    base_url: str | None = None
-    api_key: str | None = None
     thinking_budget: Count | None = None
-
-    def complaints(self) -> list[str]:
-        """A blank model, or an address that is none."""
-        return without(self, "model") + address_complaints("base_url", self.base_url)
 
     def open(self, home: str) -> Responder:
         """The endpoint, ready to be asked."""

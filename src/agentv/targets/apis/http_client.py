@@ -36,7 +36,7 @@ from agentv.errors import UsageError
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.settings.environment import SHORTEST_SECRET, redacted
-from agentv.support.json_values import mended_json
+from agentv.support.json_values import json_or, mended_json
 from agentv.targets.apis.api_errors import reported_failure
 from agentv.targets.target import is_loopback
 
@@ -87,14 +87,6 @@ class HttpClient:
         self, method: str, url: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> HttpReply:
         """The answer, if its status is below 300. Raises TargetFailure for everything else."""
-        reply = await self._exchange(method, url, body, timeout_s, headers)
-        if reply.status >= 300:
-            raise self._reported(reply)
-        return reply
-
-    async def _exchange(
-        self, method: str, url: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None
-    ) -> HttpReply:
         session = self._session or self._open()
         try:
             response = await session.request(
@@ -108,7 +100,7 @@ class HttpClient:
                 timeout=_timeout(timeout_s),
             )
             try:
-                return HttpReply(response.status, response.headers, mended_json(await _whole_body(response)))
+                reply = HttpReply(response.status, response.headers, mended_json(await _whole_body(response)))
             except BaseException:
                 response.close()
                 raise
@@ -121,6 +113,9 @@ class HttpClient:
         except aiohttp.ClientError as error:
             error_class, what = _explained(error)
             raise self.failure(error_class, f"{URL(url).origin()}: {what}") from None
+        if reply.status >= 300:
+            raise self._reported(reply)
+        return reply
 
     def failure(self, error_class: ErrorClass, message: str, *, status: int | None = None) -> TargetFailure:
         """A failure in words that hold none of this client's secrets."""
@@ -141,10 +136,7 @@ class HttpClient:
         if reply.status < 400 and location:
             moved = f"moved to {location.partition('?')[0]}; redirects are not followed, so write that address"
             return self.reported(moved, reply.status, reply.headers)
-        try:
-            error = msgspec.json.decode(reply.body)
-        except UNREADABLE:
-            error = reply.body.decode(errors="replace")
+        error = json_or(reply.body, reply.body.decode(errors="replace"))
         return self.reported(error, reply.status, reply.headers)
 
     async def aclose(self) -> None:

@@ -16,7 +16,7 @@ from agentv.model.values import digest, to_json
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.api_errors import until_next_s
 from agentv.targets.apis.api_messages import Media, media_of
-from agentv.targets.target import ModelApi
+from agentv.targets.target import HostedApi, ModelApi
 
 if TYPE_CHECKING:
     from agentv.targets.apis.http_client import HttpClient, HttpReply
@@ -113,8 +113,8 @@ def open_api(url: str, key: str | None, headers: dict[str, str], wire: WireApi, 
     return ApiResponder(HttpClient(url, {"Content-Type": "application/json", **headers}), url, endpoint, wire)
 
 
-def own_key(settings: Any, home: str, *variables: str) -> str | None:
-    """The key of a model API with `api_key` and `base_url`: the written one, else the vendor's own variable's.
+def own_key(settings: HostedApi, home: str, *variables: str) -> str | None:
+    """The key of a model API: the written one, else the vendor's own variable's.
 
     The vendor's variable is for its own address alone: other hosts must not be sent its key. Raises UsageError if the
     vendor's address has no key.

@@ -15,7 +15,7 @@ from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.model_api import WireApi, embeddings_wire, open_api, overlaid, own_key
 from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
-from agentv.targets.target import ModelApi, PriceKey, Target, address_complaints, is_loopback, without
+from agentv.targets.target import HostedApi, ModelApi, PriceKey, Target, address_complaints, is_loopback, without
 
 OPENAI_URL = "https://api.openai.com/v1"
 PATHS = {"chat": "/chat/completions", "responses": "/responses"}
@@ -30,30 +30,17 @@ class Address(NamedTuple):
     key: str | None
 
 
-class OpenAI(ModelApi, frozen=True, kw_only=True):
+class OpenAI(HostedApi, frozen=True, kw_only=True):
     """OpenAI, and every server that speaks its API at another `base_url`.
 
     Where no `api_key` is written, `OPENAI_API_KEY` is taken, for OpenAI itself.
     """
 
-    aliases: ClassVar[dict[str, str]] = {
-        **ModelApi.aliases,
-        "endpoint": "base_url",
-        "api_base": "base_url",
-        "api_format": "api",
-        "deployment": "model",
-        "variant": "model",
-    }
+    aliases: ClassVar[dict[str, str]] = {**HostedApi.aliases, "api_base": "base_url", "api_format": "api"}
     price_list_name: ClassVar[str | None] = "openai"
 
-    base_url: str | None = None
-    api_key: str | None = None
     api: Literal["chat", "responses"] = "chat"
     logprobs: Logprobs = None
-
-    def complaints(self) -> list[str]:
-        """No model, or an address that is none."""
-        return without(self, "model") + address_complaints("base_url", self.base_url)
 
     def open(self, home: str) -> Responder:
         """The endpoint, ready to be asked."""

@@ -7,14 +7,13 @@ import re
 from importlib import import_module
 from typing import Any, ClassVar
 
-import msgspec
-
 from agentv.errors import UsageError
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Request, Responder, Response, TargetFailure, content_text
 from agentv.model.result import ErrorClass
 from agentv.model.values import digest
 from agentv.settings.environment import environment_of, redacted
+from agentv.support.json_values import json_or
 from agentv.targets.apis.api_errors import reported_failure
 from agentv.targets.apis.api_messages import (
     AnswerFormat,
@@ -26,7 +25,7 @@ from agentv.targets.apis.api_messages import (
     read_arguments,
 )
 from agentv.targets.apis.model_api import UsageFields, answered_something, given_only, own_key, read_usage, spoken
-from agentv.targets.target import ModelApi, PriceKey, address_complaints, without
+from agentv.targets.target import HostedApi, ModelApi, PriceKey
 
 INSTALL = "pip install 'agentv[pydantic-ai]'"
 
@@ -59,19 +58,17 @@ _ERROR_CLASSES: tuple[tuple[str, ErrorClass], ...] = (
 """The package's errors that come without a status, the particular ones first."""
 
 
-class PydanticAi(ModelApi, frozen=True, kw_only=True):
+class PydanticAi(HostedApi, frozen=True, kw_only=True):
     """Any model that pydantic-ai knows. Needs `pip install 'agentv[pydantic-ai]'`.
 
     `model` is `PROVIDER:MODEL` in its words. Keys come from where it takes them, or from `api_key`. The package's own
     retries are off, so that those of the target count.
     """
 
+    aliases: ClassVar[dict[str, str]] = ModelApi.aliases
     prefix: ClassVar[str] = ""
     key_variable: ClassVar[str] = ""
     """The vendor's variable, which may be in the nearest `.env`: the package does not read that."""
-
-    base_url: str | None = None
-    api_key: str | None = None
 
     @property
     def price_key(self) -> PriceKey | None:
@@ -83,7 +80,7 @@ class PydanticAi(ModelApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """No model, one without a provider, or an address that is none."""
-        found = without(self, "model") + address_complaints("base_url", self.base_url)
+        found = super().complaints()
         if self.model and not self.prefix and ":" not in self.model and "${{" not in self.model:
             found.append(f"'model' must be PROVIDER:MODEL, for example zai:glm-4.6, got '{self.model}'")
         return found
@@ -219,7 +216,9 @@ class _PydanticModel:
         status = getattr(error, "status_code", None)
         if status is not None:
             body, headers = getattr(error, "body", None) or str(error), getattr(error, "headers", None) or {}
-            return reported_failure(_read_body(body), status, headers, self._secrets)
+            if isinstance(body, bytes):  # some of the package's clients hand it on as it came
+                body = json_or(body, body.decode(errors="replace"))
+            return reported_failure(body, status, headers, self._secrets)
         kinds = {kind.__name__ for kind in type(error).__mro__}
         known: list[ErrorClass] = [found for name, found in _ERROR_CLASSES if name in kinds]
         return TargetFailure(known[0] if known else "invalid_response", redacted(str(error), self._secrets))
@@ -258,16 +257,6 @@ class _PydanticModel:
 def _is_of_aws(error: Exception) -> bool:
     """Whether AWS's client raised it, whose errors the package hands on; its module is not imported to ask."""
     return any(kind.__name__ == "BotoCoreError" for kind in type(error).__mro__)
-
-
-def _read_body(body: Any) -> Any:
-    """The body of an error as data; some of the package's clients hand it on as it came."""
-    if not isinstance(body, bytes):
-        return body
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return body.decode(errors="replace")
 
 
 def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
