@@ -203,7 +203,7 @@ class _Running:
         if self.process.stdin is not None:
             os.set_blocking(self.process.stdin.fileno(), False)
             self._loop.add_writer(self.process.stdin.fileno(), self._write)
-        self._stop_waiting = when_ended(self.process, self._ended)
+        self._stop_waiting = when_ended(self.process, lambda: _set(self.exited, self.done))
 
     async def end(self, mark: str) -> None:
         """End what is left of the group: asked first if its leader still runs, killed in any case."""
@@ -268,10 +268,6 @@ class _Running:
             self._loop.remove_writer(pipe.fileno())
             pipe.close()
 
-    def _ended(self) -> None:
-        _set(self.exited)
-        _set(self.done)
-
     def _close(self) -> None:
         self._stop_waiting()
         for pipe in (self.process.stdout, self.process.stderr, self.process.stdin):
@@ -312,9 +308,10 @@ def _not_started(program: str, error: Exception) -> str:
     return f"cannot be started: {why}"
 
 
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _set(*futures: asyncio.Future[None]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
 
 
 def new_folder(prefix: str) -> str:

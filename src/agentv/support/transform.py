@@ -72,8 +72,7 @@ def _steps_of(transform: Any) -> Transform:
 
 def _read(transform: Any) -> Transform:
     if isinstance(transform, msgspec.Struct):
-        transform = {name: getattr(transform, name) for name in transform.__struct_fields__}
-        transform["strip"] = list(transform.get("strip") or ())
+        transform = msgspec.to_builtins(transform)
     if not isinstance(transform, Mapping):
         raise ValueError("'transform' must be an object with strip, regex, json_path or function")
     problems = Problems()

@@ -28,12 +28,7 @@ from agentv.targets.target import MASK, Target, given_settings, shown
 from agentv.targets.targets_file import check_targets, target_names, texts_in
 
 PROJECT_FOLDER = ".agentv"
-FILE_NAMES = (
-    os.path.join(PROJECT_FOLDER, "targets.yaml"),
-    os.path.join(PROJECT_FOLDER, "targets.yml"),
-    "targets.yaml",
-    "targets.yml",
-)
+FILE_NAMES = (f"{PROJECT_FOLDER}/targets.yaml", f"{PROJECT_FOLDER}/targets.yml", "targets.yaml", "targets.yml")
 EXAMPLE = """\
 targets:
   - name: default
@@ -73,7 +68,9 @@ class Targets:
                 if is_secret_field(reference.path)
             }
         )
-        self.home = Home(_home_of(path), self.environment)
+        folder = os.path.dirname(os.path.abspath(path)) if path is not None else os.getcwd()
+        home = os.path.dirname(folder) if os.path.basename(folder) == PROJECT_FOLDER else folder
+        self.home = Home(home, self.environment)
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -268,30 +265,22 @@ def _in_folder(folder: str) -> str | None:
     return path if short.startswith(os.pardir) else short
 
 
-def _home_of(path: str | None) -> str:
-    folder = os.path.dirname(os.path.abspath(path)) if path is not None else os.getcwd()
-    return os.path.dirname(folder) if os.path.basename(folder) == PROJECT_FOLDER else folder
-
-
 def _settings(kind: type[Target], data: dict[str, Any], entry: dict[str, Any], problems: Problems) -> Target | None:
     """Settings whose variables are filled in: a text where a text is wanted, else the number or boolean that it is."""
     first = Problems()
     settings = read_settings(kind, data, (), first, strict=True)
     whole = {reference.path for reference in references(entry) if reference.whole}
     late = [problem.path for problem in first.errors if problem.path in whole]
-    for path in late:
-        _replace(data, path)
+    for *steps, last in late:
+        holder: Any = data
+        for step in steps:
+            holder = holder[step]
+        holder[last] = plain_value(holder[last])
     if late:
         first = Problems()
         settings = read_settings(kind, data, (), first, strict=True)
     problems += first
     return settings
-
-
-def _replace(data: Any, path: KeyPath) -> None:
-    for step in path[:-1]:
-        data = data[step]
-    data[path[-1]] = plain_value(data[path[-1]])
 
 
 def _written_secrets(entry: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:

@@ -132,14 +132,12 @@ def _check_names(entries: list[Any], problems: Problems) -> None:
         first.setdefault(name, index)
     for index, entry in enumerate(entries):
         for key in ("judge_target", "grader_target"):
-            _check_judge(entry, ("targets", index, key), list(first), problems)
-
-
-def _check_judge(entry: Any, place: KeyPath, names: list[str], problems: Problems) -> None:
-    judge = entry.get(place[-1]) if isinstance(entry, dict) else None
-    if isinstance(judge, str) and judge not in names and not _is_variable(judge):
-        hint = did_you_mean(judge, names) or f"Targets of this file: {', '.join(names)}"
-        problems.error(place, f"Field '{field_name(place)}' names '{judge}', which is no target of this file", hint)
+            place, judge = ("targets", index, key), entry.get(key) if isinstance(entry, dict) else None
+            if isinstance(judge, str) and judge not in first and not _is_variable(judge):
+                message = f"Field '{field_name(place)}' names '{judge}', which is no target of this file"
+                problems.error(
+                    place, message, did_you_mean(judge, first) or f"Targets of this file: {', '.join(first)}"
+                )
 
 
 def _names(entries: list[Any]) -> Iterator[tuple[int, str]]:

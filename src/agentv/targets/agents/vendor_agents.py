@@ -50,12 +50,16 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
             if kind == "result":
                 result = data
             elif isinstance(message, dict) and not data.get("parent_tool_use_id"):
+                content = message.get("content")
                 if kind == "assistant":
                     model = message.get("model") or model
                     transcript.turn(message.get("id"))
-                    transcript.add_parts(message.get("content"), at_ms)
-                elif kind == "user":
-                    _tool_results(transcript, message, at_ms)
+                    transcript.add_parts(content, at_ms)
+                elif kind == "user" and isinstance(content, list):
+                    for block in content:
+                        if block.get("type") == "tool_result":
+                            id, failed = block.get("tool_use_id", ""), bool(block.get("is_error"))
+                            transcript.output(id, text_of(block.get("content")), at_ms, failed=failed)
         if result is None:
             raise NoAnswer("Claude Code ended before its result")
         subtype = str(result.get("subtype"))
@@ -69,14 +73,6 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
             model=model,
             stop_reason=subtype.removeprefix("error_") if ran_out else result.get("stop_reason"),
         )
-
-
-def _tool_results(transcript: Transcript, message: dict[str, Any], at_ms: float) -> None:
-    content = message.get("content")
-    for block in content if isinstance(content, list) else ():
-        if block.get("type") == "tool_result":
-            failed = bool(block.get("is_error"))
-            transcript.output(block.get("tool_use_id", ""), text_of(block.get("content")), at_ms, failed=failed)
 
 
 def _usage(result: dict[str, Any]) -> TokenUsage | None:
@@ -97,11 +93,7 @@ _OUTSIDE_THE_INPUT = frozenset(
     {"id", "type", "status", "aggregated_output", "exit_code", "result", "error", "server", "tool", "arguments"}
 )
 _CODEX_USAGE = UsageFields(
-    ("input_tokens",),
-    ("output_tokens",),
-    "cached_input_tokens",
-    "reasoning_output_tokens",
-    "cache_write_input_tokens",
+    ("input_tokens",), ("output_tokens",), "cached_input_tokens", "reasoning_output_tokens", "cache_write_input_tokens"
 )
 
 

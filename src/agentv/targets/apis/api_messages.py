@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from mimetypes import guess_extension, guess_type
@@ -198,15 +199,9 @@ def answer_format(value: dict[str, Any] | str | None) -> AnswerFormat | dict[str
             name, description = inner.get("name") or "answer", inner.get("description")
             return AnswerFormat(inner["schema"], name, inner.get("strict"), description)
     if kind in ("object", "array") or "$schema" in value or "anyOf" in value:
-        return _fitting(value)
+        name = re.sub(r"[^\w-]", "_", str(value.get("title") or "answer"))[:64]
+        return AnswerFormat(value, name, _can_be_strict(value))
     return value
-
-
-def _fitting(schema: dict[str, Any]) -> AnswerFormat:
-    """The format of an answer that must fit a JSON Schema; strict where the schema allows for it."""
-    title = schema.get("title")
-    name = "".join(char if char.isalnum() or char in "_-" else "_" for char in str(title))[:64] if title else "answer"
-    return AnswerFormat(schema, name, _can_be_strict(schema))
 
 
 def _can_be_strict(schema: Any) -> bool:

@@ -179,12 +179,16 @@ def _constant_body(settings: Gemini) -> dict[str, Any]:
     declared = answer_format(settings.response_format)
     effort, thinking = effort_of(settings.reasoning)
     thinking = {**(thinking or {}), **given_only({"thinkingLevel": effort, "thinkingBudget": settings.thinking_budget})}
+    # Fields that ask for JSON; an object of Gemini's own goes in as it is.
+    form = declared or {}
+    if isinstance(form, AnswerFormat):
+        form = given_only({"responseMimeType": "application/json", "responseJsonSchema": form.schema})
     config = {
         "temperature": settings.temperature,
         "maxOutputTokens": settings.max_output_tokens,
         "seed": settings.seed,
         "thinkingConfig": thinking or None,
-        **({} if declared is None else _format(declared)),
+        **form,
     }
     return given_only({"generationConfig": given_only(config) or None, "tools": _tools(settings.tools) or None})
 
@@ -199,13 +203,6 @@ def _tools(tools: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
     ]
     own = [tool for tool, found in functions if found is None]
     return [*([{"functionDeclarations": declared}] if declared else []), *own]
-
-
-def _format(value: AnswerFormat | dict[str, Any]) -> dict[str, Any]:
-    """The fields of `generationConfig` that ask for JSON; an object of Gemini's own goes in as it is."""
-    if not isinstance(value, AnswerFormat):
-        return value
-    return given_only({"responseMimeType": "application/json", "responseJsonSchema": value.schema})
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:
