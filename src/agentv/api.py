@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import msgspec
 
 from agentv.datasets.case.header import specs_of
-from agentv.datasets.loader import CaseSource, GivenCases, warn_caller
+from agentv.datasets.loader import CaseSource, GivenCases, ignore, warn_caller
 from agentv.engine.named_runs import named_run
 from agentv.engine.prepare import prepare
 from agentv.engine.run import Observer, Outcome, RunInProgress, open_executor, open_store, run
@@ -155,7 +155,7 @@ def _prepared(given: Given, named: dict[str, Any], written: str | None) -> RunPl
     if paths is None:
         cases = GivenCases(_given(dataset), options.selection, warn_caller)
     else:
-        cases = options.open_cases(warn_caller, _ignore)
+        cases = options.open_cases(warn_caller, ignore)
     targets = () if target is None or isinstance(target, str) else (_target(target),)
     if isinstance(target, str):
         options = msgspec.structs.replace(options, targets=(target,))
@@ -251,7 +251,3 @@ def _specs(
 
 def _shown(value: float | None) -> str:
     return "without a score" if value is None else f"{value:.3f}"
-
-
-def _ignore(text: str) -> None:
-    pass

@@ -39,11 +39,7 @@ def schema(name: str) -> Schema:
     """The schema of one kind of file. Raises KeyError for a name that is none of NAMES."""
     title, build = _BUILDERS[name]
     body = build()
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"agentv:schema/{name}",
-        "title": title,
-    }
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"agentv:schema/{name}", "title": title}
     definitions = body.pop("$defs", {})
     return head | body | ({"$defs": definitions} if definitions else {})
 
@@ -124,11 +120,10 @@ def _targets() -> Schema:
 
 
 def _config() -> Schema:
-    definitions = _definitions([ProjectConfig], strict=False)
     return {
         "description": "The configuration of a project: `.agentv/config.yaml`.",
         "anyOf": [{"$ref": "#/$defs/ProjectConfig"}, _NULL],
-        "$defs": definitions,
+        "$defs": _definitions([ProjectConfig], strict=False),
     }
 
 
@@ -188,13 +183,12 @@ def _message() -> Schema:
         "properties": {"type": {"enum": list(PART_KINDS)}, "value": _STRING},
         "required": ["type", "value"],
     }
-    calls = {"type": ["array", "null"], "items": {"$ref": "#/$defs/ToolCall"}}
     return {
         "type": "object",
         "properties": {
             "role": {"enum": list(ROLES)},
             "content": {"type": ["string", "object", "array", "null"], "items": {"anyOf": [_STRING, part]}},
-            "tool_calls": calls,
+            "tool_calls": {"type": ["array", "null"], "items": {"$ref": "#/$defs/ToolCall"}},
             "name": {"type": ["string", "null"]},
         },
         "required": ["role"],

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from agentv.engine.run import Observer, RunInProgress
@@ -90,13 +89,10 @@ class Progress:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _line(self) -> str:
-        snapshot = self._snapshot()
+    def _line(self, snapshot: Snapshot) -> str:
         return status_line(snapshot, self._pace.rate(snapshot.done, monotonic()))
 
     def _print_lines(self) -> None:
@@ -104,7 +100,7 @@ class Progress:
             self._print_line()
 
     def _print_line(self) -> None:
-        line = self._line()
+        line = self._line(self._snapshot())
         if line != self._last_line:
             self._last_line = line
             self.note(line)
@@ -118,7 +114,7 @@ class Progress:
             if snapshot.total:
                 full = round(_BAR_WIDTH * min(1.0, snapshot.done / snapshot.total))
                 line.append("━" * full, "green").append("━" * (_BAR_WIDTH - full), "dim").append(" ")
-            return line.append(status_line(snapshot, self._pace.rate(snapshot.done, monotonic())))
+            return line.append(self._line(snapshot))
 
         self._live = live.Live(
             console=console.Console(file=self._stream, highlight=False),
@@ -169,14 +165,21 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
 _LONGEST_LINE = 500
 
 
+class DisplayOptions(Protocol):
+    """The options of a command that decide what is shown of its run."""
+
+    quiet: bool
+    as_json: bool
+
+
 class RunDisplay(Observer):
     """Renders run events on stderr. With `quiet`, only what was asked for."""
 
-    def __init__(self, redactor: Redactor, *, why: bool = False, verbose: bool = False, quiet: bool = False) -> None:
-        self._redactor = redactor
-        self._quiet = quiet
-        self._why = why
-        self._verbose = verbose
+    def __init__(self, plan: RunPlan, args: DisplayOptions) -> None:
+        self._redactor = Redactor(plan.project.secrets)
+        self._quiet = args.quiet or args.as_json
+        self._why = getattr(args, "why", False)
+        self._verbose = getattr(args, "verbose", False)
         self._progress: Progress | None = None
         self._seen: set[str] = set()
 
@@ -235,23 +238,6 @@ class RunDisplay(Observer):
             self._progress.note(text)
         else:
             sys.stderr.write(text + "\n")
-
-
-class DisplayOptions(Protocol):
-    """The options of a command that decide what is shown of its run."""
-
-    quiet: bool
-    as_json: bool
-
-
-def observer_of(plan: RunPlan, args: DisplayOptions) -> RunDisplay:
-    """Return what shows the run of a command."""
-    return RunDisplay(
-        Redactor(plan.project.secrets),
-        why=getattr(args, "why", False),
-        verbose=getattr(args, "verbose", False),
-        quiet=args.quiet or args.as_json,
-    )
 
 
 class _Notes(logging.Handler):

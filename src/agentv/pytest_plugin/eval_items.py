@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from agentv.datasets.formats.dataset_format import data_files, suggested
+from agentv.datasets.loader import ignore
 from agentv.datasets.selection import Selection
 from agentv.engine.gates import judge
 from agentv.engine.prepare import prepare
@@ -46,10 +47,7 @@ class DatasetCollector:
         return None
 
     def _fits(self, path: Path) -> bool:
-        try:
-            from_root = path.relative_to(self._root).as_posix()
-        except ValueError:
-            from_root = path.as_posix()
+        from_root = (path.relative_to(self._root) if path.is_relative_to(self._root) else path).as_posix()
         return any(fnmatch(from_root, pattern) or fnmatch(path.name, pattern) for pattern in self._patterns)
 
 
@@ -61,13 +59,15 @@ class EvalFile(pytest.File):
         self._lines: dict[str, bytes] = {}
         self._failed = ""
         try:
-            cases = EvalOptions(paths=(self._shown,)).open_cases(self.warn, _ignore).load()
+            cases = EvalOptions(paths=(self._shown,)).open_cases(self.warn, ignore).load()
         except AgentvError as error:
             raise self.CollectError(str(error)) from error
         self.thresholds = {name: least for case in cases for name, least in (case.execution.thresholds or {}).items()}
         self.gates = Gates(threshold=self.config.getoption("--agentv-threshold"))
         for case in cases:
-            yield self._grouped(EvalItem.from_parent(self, name=_name(case), case=case))
+            # On one line, without characters that act where names of tests are printed.
+            name = visible(case.id).replace("\n", "\\n").replace("\t", "\\t")
+            yield self._grouped(EvalItem.from_parent(self, name=name, case=case))
         if self.has_threshold:
             taken = any(case.id == THRESHOLDS for case in cases)
             name = f"{THRESHOLDS} of all cases" if taken else THRESHOLDS
@@ -126,14 +126,14 @@ class EvalFile(pytest.File):
             for result in RunStore.open(folder).records():
                 self._results.setdefault(result.eval_id, []).append(result)
             for line in Path(folder, "cases.jsonl").read_bytes().splitlines(keepends=True):
-                self._lines[_id_in(line)] = line
+                self._lines[str(msgspec.json.decode(line)["id"])] = line
 
     def _evaluate(self, names: frozenset[tuple[str, str]], folder: str) -> None:
         option = self.config.getoption
         options = EvalOptions(
             paths=(self._shown,), targets=tuple(option("--agentv-target")), trials=option("--agentv-trials")
         )
-        cases = options.open_cases(_ignore, _ignore)
+        cases = options.open_cases(ignore, ignore)
         plan = prepare(options, msgspec.structs.replace(cases, selection=Selection(named=names)))
         outcome = run(plan, open_store(plan, folder), open_executor(plan), Observer())
         if outcome.stopped == "interrupted":
@@ -192,11 +192,6 @@ class ThresholdItem(pytest.Item):
         return self.path, None, self.name
 
 
-def _name(case: EvalCase) -> str:
-    """The id on one line, without characters that act where names of tests are printed."""
-    return visible(case.id).replace("\n", "\\n").replace("\t", "\\t")
-
-
 def _told(result: Result) -> str:
     return f"{headline(result)}\n{story(result)}"
 
@@ -204,12 +199,3 @@ def _told(result: Result) -> str:
 def _fail(text: str) -> NoReturn:
     """Ends an item in our words, without a traceback: as an error in `setup`, as a failure in `runtest`."""
     pytest.fail(text, pytrace=False)
-
-
-def _id_in(line: bytes) -> str:
-    found: dict[str, Any] = msgspec.json.decode(line)
-    return str(found["id"])
-
-
-def _ignore(said: object) -> None:
-    """Collecting the file has said it."""

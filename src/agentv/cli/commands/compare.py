@@ -9,6 +9,7 @@ from typing import Any, cast
 import click
 
 from agentv.cli.analysis_options import CompareArguments, PlanArguments
+from agentv.cli.options import options_of
 from agentv.comparison.comparison import FailOn, comparison_data, matrix_data
 from agentv.comparison.planning import DIFFERENCES, TRIALS, Plan, PlanOptions, plan
 from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
@@ -36,8 +37,7 @@ def compare(args: CompareArguments) -> None:
         code = EXIT_FINDINGS if matrix.fails(fail_on) else EXIT_OK
         _print(args, matrix_data(matrix, code), lambda: matrix_markdown(matrix), lambda: matrix_lines(matrix))
     else:
-        options = {name: getattr(args, name) for name in CompareOptions.__struct_fields__}
-        found = compare_runs(loaded[0], loaded[1], CompareOptions(**options))
+        found = compare_runs(loaded[0], loaded[1], options_of(CompareOptions, args))
         code = EXIT_FINDINGS if found.fails(fail_on) else EXIT_OK
         _print(args, comparison_data(found, code), lambda: comparison_markdown(found), lambda: comparison_lines(found))
     sys.exit(code)
@@ -80,13 +80,12 @@ def print_plan(args: PlanArguments) -> None:
         [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)],
         args.differences or DIFFERENCES,
         args.trials or TRIALS,
-        PlanOptions(power=args.power, alpha=args.alpha, correlation=args.correlation),
+        options_of(PlanOptions, args),
     )
     if args.as_json:
         sys.stdout.buffer.write(to_json(found) + b"\n")
         return
-    for line in _lines(found):
-        click.echo(line)
+    click.echo("\n".join(_lines(found)))
 
 
 def _lines(found: Plan) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from agentv.cli import output
-from agentv.cli.display import observer_of
+from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import EvalArguments, GateOptions
 from agentv.cli.options import options_of
 from agentv.engine.job.artifacts import check_job_folder
@@ -37,7 +37,7 @@ def evaluate(args: EvalArguments) -> None:
         print_plan(plan)
         return
     store = open_store(plan, folder, resume=args.resume)
-    outcome = run(plan, store, open_executor(plan), observer_of(plan, args))
+    outcome = run(plan, store, open_executor(plan), RunDisplay(plan, args))
     if file is not None:
         export_records(outcome.folder / "results.jsonl", *file)
     try:

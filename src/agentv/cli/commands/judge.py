@@ -27,7 +27,7 @@ from agentv.calibration.labels import (
 from agentv.calibration.probe_results import ProbeSummary, summarize_probes
 from agentv.cli import output
 from agentv.cli.commands.eval import run_folder
-from agentv.cli.display import observer_of
+from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import CalibrateArguments, LabelArguments, ProbeArguments
 from agentv.cli.label_loop import Labelling
 from agentv.cli.options import options_of
@@ -136,7 +136,7 @@ def probe(args: ProbeArguments) -> None:
     specs = specs_of(given_entries(args.evaluators))[0] if args.evaluators else None
     plan = prepare_probes(options, options.open_cases(*output.listeners(args.quiet)), chosen_kinds(args.kinds), specs)
     with _probe_folder(run_folder(args.out)) as folder:
-        outcome = run(plan, open_store(plan, folder), open_executor(plan), observer_of(plan, args))
+        outcome = run(plan, open_store(plan, folder), open_executor(plan), RunDisplay(plan, args))
         found = summarize_probes(RunStore.open(outcome.folder).records(), frozenset({ORACLE}))
     if outcome.stopped == "interrupted":
         kept = "" if args.out is None else f": what is done is kept in {args.out}"

@@ -9,7 +9,7 @@ import click
 
 from agentv.cli import output
 from agentv.cli.commands.eval import gates_of, print_outcome, print_reasons, run_folder, short
-from agentv.cli.display import observer_of
+from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import RescoreArguments
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import given_entries, specs_of
@@ -42,7 +42,7 @@ def rescore(args: RescoreArguments) -> None:
             missing = f"{plan.checked.without_jobs:,} of {plan.checked.cases:,} cases"
             note(f"{missing} have no answer in the run and are left out")
         store = open_store(plan, folder, resume=args.resume)
-        outcome = run(plan, store, open_executor(plan), observer_of(plan, args))
+        outcome = run(plan, store, open_executor(plan), RunDisplay(plan, args))
         _print(outcome, answers, args)
     sys.exit(outcome.verdict.exit_code)
 

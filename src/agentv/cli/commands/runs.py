@@ -46,8 +46,7 @@ def list_runs(args: RunsArguments) -> None:
         output.note("There are no runs, or none that match")
         return
     table = run_list(found[: args.limit], width_of(sys.stdout))
-    for line in table.lines:
-        click.echo(line)
+    click.echo("\n".join(table.lines))
     if table.left_out:
         output.note(f"There is no room for {', '.join(table.left_out)}; a wider terminal or --json shows them")
     if len(found) > args.limit:
@@ -65,8 +64,7 @@ def print_trend(args: TrendArguments) -> None:
             continue
         if number:
             click.echo()
-        for line in trend_lines(series, can_show_bars(sys.stdout.encoding)):
-            click.echo(line)
+        click.echo("\n".join(trend_lines(series, can_show_bars(sys.stdout.encoding))))
 
 
 def prune(args: PruneArguments) -> None:
@@ -82,7 +80,7 @@ def prune(args: PruneArguments) -> None:
         output.say("Nothing to remove")
         return
     for entry in old:
-        click.echo(f"{entry.name}  {_day(entry)}  {entry.state}")
+        click.echo(f"{entry.name}  {(entry.started_at or '')[:16].replace('T', ' ')}  {entry.state}")
     if args.dry_run:
         output.say(f"{_runs(len(old))} would be removed, {len(ours) - len(old):,} kept")
         return
@@ -170,10 +168,6 @@ def _series_data(series: Any) -> dict[str, Any]:
     ]  # fmt: skip
     changes = [{"run_id": series.runs[change.position][0].run_id, **change._asdict()} for change in series.changes]
     return {"datasets": series.datasets, "target": series.target, "runs": runs, "changes": changes}
-
-
-def _day(entry: RunEntry) -> str:
-    return (entry.started_at or "")[:16].replace("T", " ")
 
 
 def _runs(count: int) -> str:

@@ -13,6 +13,7 @@ from agentv.cli.project_options import CheckArguments, TargetsArguments
 from agentv.engine.run_project import open_targets
 from agentv.errors import EXIT_FINDINGS, AgentvError
 from agentv.model.values import to_json
+from agentv.report.figures import aligned
 from agentv.targets.catalog import Targets
 from agentv.targets.check import TargetCheck, check_targets
 
@@ -29,7 +30,8 @@ def list_targets(args: TargetsArguments) -> None:
         return
     for warning in targets.warnings:
         output.say(output.styled("Warning:", "yellow") + f" {warning}")
-    _print_columns([("name", "provider", "model", "where"), *map(_cells, rows)])
+    cells = [[row["name"], row["provider"], row.get("model", "-"), row.get("where", "-")] for row in rows]
+    click.echo("\n".join(aligned([["name", "provider", "model", "where"], *cells])))
     for row in rows:
         if "problem" in row:
             output.note(row["problem"])
@@ -71,10 +73,6 @@ def _row(targets: Targets, name: str) -> dict[str, Any]:
     return row
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    return row["name"], row["provider"], row.get("model", "-"), row.get("where", "-")
-
-
 def _line(each: TargetCheck, width: int) -> str:
     """One line for people, whatever a target said."""
     took = f"{each.duration_ms:,.0f} ms" if each.duration_ms is not None else ""
@@ -92,9 +90,3 @@ def _line(each: TargetCheck, width: int) -> str:
 def _short(text: str | None, most: int = 60) -> str:
     words = " ".join((text or "").split())
     return words if len(words) <= most else words[: most - 1] + "…"
-
-
-def _print_columns(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
