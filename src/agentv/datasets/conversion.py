@@ -19,7 +19,6 @@ from agentv.datasets.formats.dataset_format import (
     DatasetFormat,
     ReadOptions,
     Source,
-    known_suffixes,
     load_format,
     source_of,
     suggested,
@@ -47,7 +46,7 @@ class Conversion:
         self._options = options
         kinds = [name for name in suggested(target) if type(load_format(name)).write is not DatasetFormat.write]
         if not kinds:
-            raise unsupported(target, known_suffixes())
+            raise unsupported(target)
         self._target = source_of(target, kinds[0])
         self._dataset = Dataset(source, options, Stopping(ignore))
         sidecar = (self._target.base + SIDECAR_SUFFIXES[0],) if self._target.format.has_sidecar else ()

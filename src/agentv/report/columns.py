@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, BinaryIO
 
@@ -75,18 +75,22 @@ def row_of(result: Result, line: int | None, evaluators: Sequence[str]) -> dict[
     return {name: value for name, value in row.items() if value is not None}
 
 
+def _rows(run: RunStore, figures: Figures) -> Iterator[dict[str, Any]]:
+    lines = run.case_lines()
+    for result in run.records():
+        yield row_of(result, lines.get((result.dataset_path, result.eval_id)), figures.evaluators)
+
+
 _STARTS_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "|", "%")
 
 
 def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     """Streams; UTF-8, commas, CRLF, a header."""
-    lines = run.case_lines()
     names = columns(figures.evaluators)
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text)
     writer.writerow([_cell(name) for name in names])
-    for result in run.records():
-        row = row_of(result, lines.get((result.dataset_path, result.eval_id)), figures.evaluators)
+    for row in _rows(run, figures):
         writer.writerow([_cell(row.get(name)) for name in names])
     text.detach()  # the stream is the caller's to close
 
@@ -117,7 +121,6 @@ def write_parquet(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
         hint = "Install it with: pip install 'agentv[parquet]'"
         raise UsageError("Parquet needs the package pyarrow, which is not installed", hint=hint) from None
     schema = _schema(arrow, figures)
-    lines = run.case_lines()
     names = columns(figures.evaluators)
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
         batch: list[dict[str, Any]] = []
@@ -127,8 +130,8 @@ def write_parquet(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
             writer.write_table(arrow.table(data, schema=schema))
             batch.clear()
 
-        for result in run.records():
-            batch.append(row_of(result, lines.get((result.dataset_path, result.eval_id)), figures.evaluators))
+        for row in _rows(run, figures):
+            batch.append(row)
             if len(batch) == _ROWS_AT_ONCE:
                 flush()
         if batch:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from string import ascii_uppercase
 
 from agentv.comparison.comparison import Change, Comparison, Matrix, PartComparison, Side, UsageChange
 from agentv.report.figures import (
     aligned,
+    cell,
+    code,
     counted,
     duration,
+    fenced,
     interval,
+    markdown,
     number,
     one_line,
     p_value,
@@ -25,12 +30,10 @@ _LONGEST_NAME = 40
 _ANSWER_LINES, _ANSWER_WIDTH = 4, 100
 _PARTS = 20
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
 
 def letter(index: int) -> str:
     """What a run is called in a comparison: A, B, …, and numbers past Z."""
-    return LETTERS[index] if index < len(LETTERS) else f"#{index + 1}"
+    return ascii_uppercase[index] if index < len(ascii_uppercase) else f"#{index + 1}"
 
 
 def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
@@ -87,13 +90,12 @@ def method(paired: Paired) -> str:
     if paired.test == "exact McNemar":
         return "score interval of the difference of shares (Tango), exact McNemar test"
     if paired.test == "e-value":
-        return (
-            "interval and p-value by betting on the cases in the order of their draw, because a run was stopped early"
-        )
+        by_betting = "interval and p-value by betting on the cases in the order of their draw"
+        return f"{by_betting}, because a run was stopped early"
     over = _counted(paired)
-    found = (
-        f"cautious interval of {over} that differ alike" if paired.standard_error == 0 else f"t interval over {over}"
-    )
+    found = f"t interval over {over}"
+    if paired.standard_error == 0:
+        found = f"cautious interval of {over} that differ alike"
     if paired.test == "none" or paired.resamples is None:
         return found
     ways = f"all {paired.resamples:,} ways" if paired.resamples > 1 else "no case differs"
@@ -187,17 +189,9 @@ def part_rows(parts: Iterable[PartComparison]) -> list[list[str]]:
     rows = [["", "A", "B", "difference", "95 % interval", "cases", "p, adjusted"]]
     for part in parts:
         found = part.paired
-        rows.append(
-            [
-                one_line(part.name, _LONGEST_NAME),
-                number(found.mean_before),
-                number(found.mean_after),
-                signed(found.mean_delta),
-                signed_interval(found.ci95),
-                f"{found.n:,}",
-                p_value(part.p_adjusted),
-            ]
-        )
+        name, means = one_line(part.name, _LONGEST_NAME), (number(found.mean_before), number(found.mean_after))
+        difference = (signed(found.mean_delta), signed_interval(found.ci95))
+        rows.append([name, *means, *difference, f"{found.n:,}", p_value(part.p_adjusted)])
     return rows
 
 
@@ -209,18 +203,20 @@ USE_HEAD = ["", "A", "B", "difference", "95 % interval", "cases"]
 def use_rows(comparison: Comparison) -> Iterator[list[str]]:
     """Cost and time, where both sides know them."""
     if comparison.cost is not None:
-        yield _use_row("cost", comparison.cost, "usd")
-    if comparison.duration is not None:
-        yield _use_row("time", comparison.duration, "ms")
+        yield _use_row("cost", comparison.cost, usd)
+    if (time := comparison.duration) is not None:
+        # A few milliseconds are told to the tenth: as whole ones, two of them and their difference need not add up.
+        is_little = max(time.before, time.after) < _FEW_MS
+        yield _use_row("time", time, _tenths if is_little else duration)
 
 
-def _use_row(name: str, use: UsageChange, unit: str) -> list[str]:
-    # A few milliseconds are told to the tenth: as whole ones, two of them and their difference need not add up.
-    is_little = unit == "ms" and max(use.before, use.after) < _FEW_MS
+def _tenths(milliseconds: float) -> str:
+    return f"{milliseconds:.1f} ms"
 
+
+def _use_row(name: str, use: UsageChange, unsigned: Callable[[float], str]) -> list[str]:
     def shown(value: float) -> str:
-        of_time = f"{abs(value):.1f} ms" if is_little else duration(abs(value))
-        text = usd(abs(value)) if unit == "usd" else of_time
+        text = unsigned(abs(value))
         return f"−{text}" if value < 0 and any(digit in text for digit in "123456789") else text
 
     bounds = use.difference.ci95
@@ -233,19 +229,10 @@ def side_rows(sides: Sequence[Side]) -> list[list[str]]:
     rows = [["", "run", "target", "mean", "95 % interval", "cases", "results", "errors", "unscored"]]
     for index, side in enumerate(sides):
         n = side.mean.n if side.mean else 0
-        rows.append(
-            [
-                letter(index),
-                one_line(side.label, _LONGEST_NAME),
-                one_line(", ".join(side.targets), _LONGEST_NAME),
-                number(side.mean.value if side.mean else None),
-                interval(side.mean.ci95 if side.mean else None),
-                f"{n:,}" if n == side.cases else f"{n:,} of {side.cases:,}",
-                f"{side.records:,}",
-                f"{side.errors:,}",
-                f"{side.unscored:,}",
-            ]
-        )
+        names = (letter(index), one_line(side.label, _LONGEST_NAME), one_line(", ".join(side.targets), _LONGEST_NAME))
+        mean = (number(side.mean.value if side.mean else None), interval(side.mean.ci95 if side.mean else None))
+        cases = f"{n:,}" if n == side.cases else f"{n:,} of {side.cases:,}"
+        rows.append([*names, *mean, cases, f"{side.records:,}", f"{side.errors:,}", f"{side.unscored:,}"])
     return rows
 
 
@@ -295,36 +282,25 @@ def matrix_basis(matrix: Matrix) -> str:
 
 def matrix_rows(matrix: Matrix) -> list[list[str]]:
     """Every pair of runs, a head first."""
-    size = len(matrix.sides)
-    rows = [["", *(letter(index) for index in range(size))]]
-    for i in range(size):
-        row = [letter(i)]
-        for j in range(size):
-            low, high = min(i, j), max(i, j)
-            paired = matrix.differences[low][high]
-            if paired is None:
-                row.append("")
-                continue
-            delta = paired.mean_delta if i < j else -paired.mean_delta
-            row.append(signed(delta) + ("*" if _shown(matrix, i, j) else ""))
-        rows.append(row)
-    return rows
+    names = [letter(index) for index in range(len(matrix.sides))]
+    rows = [[name, *(_difference(matrix, i, j) for j in range(len(names)))] for i, name in enumerate(names)]
+    return [["", *names], *rows]
+
+
+def _difference(matrix: Matrix, i: int, j: int) -> str:
+    paired = matrix.differences[min(i, j)][max(i, j)]
+    if paired is None:
+        return ""
+    return signed(paired.mean_delta if i < j else -paired.mean_delta) + ("*" if _shown(matrix, i, j) else "")
 
 
 def ranking_rows(matrix: Matrix) -> list[list[str]]:
     """The order of strength, a head first."""
     rows = [["", "", "run", "strength", "95 % interval", "wins against an average one"]]
     for place, ranked in enumerate(matrix.ranking, 1):
-        rows.append(
-            [
-                str(place),
-                letter(ranked.side),
-                one_line(matrix.sides[ranked.side].label, _LONGEST_NAME),
-                signed(ranked.value),
-                signed_interval(ranked.ci95),
-                f"{100 * ranked.share:.0f} %",
-            ]
-        )
+        name = one_line(matrix.sides[ranked.side].label, _LONGEST_NAME)
+        strength = (signed(ranked.value), signed_interval(ranked.ci95), f"{100 * ranked.share:.0f} %")
+        rows.append([str(place), letter(ranked.side), name, *strength])
     return rows
 
 
@@ -336,3 +312,85 @@ def _shown(matrix: Matrix, i: int, j: int) -> bool:
 def _table(rows: list[list[str]]) -> list[Line]:
     head, *body = aligned(rows)
     return [(head, "dim"), *((row, "") for row in body)]
+
+
+_NAME = 60
+_ANSWER = 1_500
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """The whole comparison."""
+    return "\n".join(_comparison(comparison)).rstrip() + "\n"
+
+
+def matrix_markdown(matrix: Matrix) -> str:
+    """Many runs."""
+    return "\n".join(_matrix(matrix)).rstrip() + "\n"
+
+
+def _comparison(comparison: Comparison) -> Iterator[str]:
+    paired = comparison.paired
+    yield from (f"### {sentence(paired)}", "")
+    said = margin_sentence(comparison)
+    if said is not None:
+        yield from (f"**{said}**", "")
+    for note in notes(comparison):
+        yield from (f"> {markdown(note, 500)}", "")
+    yield from _sides(comparison.sides)
+    yield from ("", outcomes(comparison), "")
+    for text in left_out(comparison):
+        yield f"- {markdown(text, 500)}"
+    if paired is not None:
+        yield from ("", f"<sub>{method(paired)}</sub>", "")
+    for title, parts in (("Evaluators", comparison.evaluators), ("Tags", comparison.tags)):
+        if parts:
+            yield from (f"#### {title}", "", *_markdown_table(part_rows(parts[:_PARTS])), "")
+    uses = list(use_rows(comparison))
+    if uses:
+        yield from ("#### Cost and time of a case", "", *_markdown_table([USE_HEAD, *uses]), "")
+    if comparison.changes:
+        yield from ("#### Biggest changes", "")
+        for change in comparison.changes:
+            yield from _markdown_change(change)
+
+
+def _matrix(matrix: Matrix) -> Iterator[str]:
+    yield from (f"### {matrix_sentence(matrix)}", "")
+    for note in matrix_notes(matrix):
+        yield from (f"> {markdown(note, 500)}", "")
+    yield from (*_sides(matrix.sides), "", matrix_basis(matrix), "")
+    yield from ("#### Differences", "", "Column − row; * p < 0.05, adjusted (Holm) over all pairs.", "")
+    yield from (*_markdown_table(matrix_rows(matrix)), "")
+    yield from ("#### Ranking", "", "Bradley-Terry, from who scores higher on each case.", "")
+    yield from _markdown_table(ranking_rows(matrix), named=2)
+
+
+def _sides(sides: Sequence[Side]) -> Iterator[str]:
+    named = [(cell(side.label, _NAME), cell(", ".join(side.targets), _NAME)) for side in sides]
+    head, *rows = side_rows(sides)
+    yield from _markdown_table(
+        [head, *([row[0], *names, *row[3:]] for row, names in zip(rows, named, strict=True))], named=None
+    )
+
+
+def _markdown_change(change: Change) -> Iterator[str]:
+    pair = change.pair
+    name = " · ".join(code(part, _NAME) for part in (pair.dataset, pair.eval_id, pair.target, pair.prompt) if part)
+    yield "<details>"
+    yield f"<summary>{signed(pair.delta)} ({number(pair.score1)} → {number(pair.score2)})</summary>"
+    yield from ("", name, "")
+    for label, answer in (("A", change.answer1), ("B", change.answer2)):
+        yield from (f"{label}:", "", "(no answer kept)" if answer is None else fenced(answer, _ANSWER), "")
+    if change.reason:
+        yield from (f"Why: {markdown(change.reason, 300)}", "")
+    yield from ("</details>", "")
+
+
+def _markdown_table(rows: Sequence[Sequence[str]], named: int | None = 0) -> Iterator[str]:
+    """A table; the cells of column `named` are names of users."""
+    head, *body = rows
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for row in body:
+        cells = [cell(text, _NAME) if place == named else text for place, text in enumerate(row)]
+        yield f"| {' | '.join(cells)} |"

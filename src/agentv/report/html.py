@@ -274,13 +274,10 @@ def _rest(result: Result) -> dict[str, Any]:
 
 
 def _head(run: RunStore, figures: Figures, table: _Table) -> dict[str, Any]:
-    manifest = run.manifest
     return {
         "run": {
             "id": run.run_id,
-            "started_at": manifest.started_at if manifest else None,
-            "finished_at": manifest.finished_at if manifest else None,
-            "git_commit": manifest.git_commit if manifest else None,
+            **{name: getattr(run.manifest, name, None) for name in ("started_at", "finished_at", "git_commit")},
             "datasets": list(dict.fromkeys(name for name, _ in table.datasets if name)),
             "done": figures.done,
             "jobs": figures.jobs,

@@ -17,8 +17,7 @@ from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import named_run
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 from agentv.model.values import to_json
-from agentv.report.comparison_markdown import comparison_markdown, matrix_markdown
-from agentv.report.comparison_text import comparison_lines, matrix_lines
+from agentv.report.comparison_text import comparison_lines, comparison_markdown, matrix_lines, matrix_markdown
 from agentv.report.figures import aligned, number, one_line, usd
 from agentv.report.terminal import print_lines
 

@@ -284,18 +284,18 @@ def require_format(path: str) -> str:
     """The format of an existing file by its content and extension. Raises DatasetNotFoundError if there is none."""
     kind = detect(path)
     if kind is None:
-        raise unsupported(path, known_suffixes())
+        raise unsupported(path)
     return kind
 
 
-def unsupported(path: str, suffixes: list[str]) -> DatasetNotFoundError:
+def unsupported(path: str) -> DatasetNotFoundError:
     """The error for a file in no known format."""
     suffix = suffix_of(path)
     hint = "A dataset is recognized by its content or its extension; this file by neither"
     if suffix.lower() in TABLES:
         made = shlex.quote(base_of(path) + ".jsonl")
         hint = f"Make a dataset of its rows: agentv generate evals {shlex.quote(path)} --out {made}"
-    detail = f"The extension {suffix or '(none)'} is not one of {', '.join(suffixes)}"
+    detail = f"The extension {suffix or '(none)'} is not one of {', '.join(known_suffixes())}"
     return DatasetNotFoundError(f"Unsupported file format: {path}", detail, hint, path=path)
 
 
