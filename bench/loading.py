@@ -10,6 +10,7 @@ def load_list(path: str) -> Callable[[], Any]:
     """All cases, held."""
     from agentv import load_cases  # late: the floor's process must not carry it
 
+    _import_formats()
     return lambda: load_cases(path)
 
 
@@ -17,4 +18,13 @@ def load_stream(path: str) -> Callable[[], Any]:
     """All cases, each dropped before the next."""
     from agentv import stream_cases  # late: the floor's process must not carry it
 
+    _import_formats()
     return lambda: sum(1 for _ in stream_cases(path))
+
+
+def _import_formats() -> None:
+    """Formats are imported when a file is first read; imports are start-up, which `startup.py` measures."""
+    from agentv.registry import FORMATS
+
+    for name in FORMATS.names():
+        FORMATS.find(name)
