@@ -110,7 +110,7 @@ def zstd_module() -> Any:
 
 
 @dataclass(frozen=True)
-class Variant:
+class OverrideKey:
     """Another shape or packing of the same cases."""
 
     name: str
@@ -121,11 +121,11 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("arrays of messages, list", generate.messages, MessagesRow),
-    Variant("metadata and tags, list", generate.annotated, AnnotatedRow),
-    Variant("AgentMark rows, list", generate.agentmark, AgentmarkRow),
-    Variant("gzip, stream", generate.text, TextRow, ".jsonl.gz", streamed=True),
-    Variant("Zstandard, stream", generate.text, TextRow, ".jsonl.zst", streamed=True),
+    OverrideKey("arrays of messages, list", generate.messages, MessagesRow),
+    OverrideKey("metadata and tags, list", generate.annotated, AnnotatedRow),
+    OverrideKey("AgentMark rows, list", generate.agentmark, AgentmarkRow),
+    OverrideKey("gzip, stream", generate.text, TextRow, ".jsonl.gz", streamed=True),
+    OverrideKey("Zstandard, stream", generate.text, TextRow, ".jsonl.zst", streamed=True),
 )
 
 
@@ -161,7 +161,7 @@ def by_size(cases: int, rounds: int) -> Iterable[Measurement]:
     return [whole.speed(speed), whole.memory(list_mb), stream.speed(speed), strict.speed(), flat.memory(stream_mb)]
 
 
-def by_variant(variant: Variant, cases: int, rounds: int) -> Iterable[Measurement]:
+def by_variant(variant: OverrideKey, cases: int, rounds: int) -> Iterable[Measurement]:
     """One way of loading beside the floor that keeps as much."""
     ours, floor = (load_stream, floor_stream) if variant.streamed else (load_list, floor_list)
     with tempfile.TemporaryDirectory() as folder:

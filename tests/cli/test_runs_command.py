@@ -96,7 +96,7 @@ def test_the_newest_run_is_the_one_that_began_last_whatever_its_folder_is_called
 )
 def test_the_table_is_as_wide_as_the_terminal(project, width, gone):
     keep(1, dataset="a dataset whose name is quite long"), keep(2, name="a target whose name is quite long")
-    entries = [msgspec.structs.replace(entry, name=entry.run_id) for entry in catalogue.entries(KEPT)]
+    entries = [msgspec.structs.replace(entry, name=entry.run_id) for entry in catalogue.find_runs(KEPT)]
     table = run_list(entries, width)
     assert table.left_out == gone
     assert max(map(len, table.lines)) <= width
@@ -231,12 +231,12 @@ def test_a_run_that_is_written_to_is_never_removed(project, command):
 
 def test_a_run_that_begins_to_be_written_to_meanwhile_is_left_alone(project):
     from agentv import UsageError
-    from agentv.runs.catalogue import entries, remove
+    from agentv.runs.catalogue import find_runs, remove_run
 
     busy = keep(1)
-    [entry] = entries(KEPT)
+    [entry] = find_runs(KEPT)
     with RunFolder(KEPT / busy).lock(), pytest.raises(UsageError, match="in use"):
-        remove(entry)
+        remove_run(entry)
     assert (KEPT / busy / "run.json").is_file()
 
 

@@ -39,7 +39,7 @@ def test_an_early_stop_keeps_its_label_and_its_intervals(folder, trials):
     target = found.summary.targets["lower"]
     assert (target.ci95, target.early_stop, target.evaluators) == (kept.ci95, kept.early_stop, kept.evaluators)
     assert target == kept
-    assert found.spared == kept.early_stop.not_needed and not found.unfinished
+    assert found.jobs_saved == kept.early_stop.not_needed and not found.unfinished
 
 
 def test_a_run_that_was_killed_is_unfinished(folder):
@@ -58,7 +58,7 @@ def test_records_that_went_after_the_end_are_counted(folder):
     path = RunFolder("run").results_path
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:58]))
     found = RunStore.open("run").figures()
-    assert found.standing == "58 of 60 jobs are done; 2 records that the run wrote are gone from its results"
+    assert found.missing_note == "58 of 60 jobs are done; 2 records that the run wrote are gone from its results"
 
 
 def test_cases_come_with_their_lines(folder):

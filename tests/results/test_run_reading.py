@@ -7,7 +7,7 @@ import pytest
 
 from agentv import AgentvError, UsageError
 from agentv.model.manifest import RunManifest
-from agentv.runs.catalogue import entries
+from agentv.runs.catalogue import find_runs
 from agentv.runs.folder import RunFolder
 from agentv.runs.record import ScoreRecord, encode_record
 from agentv.runs.store import RunStore
@@ -147,7 +147,7 @@ def test_what_is_no_run_is_refused_before_anything_is_read(folder, name):
 
 def test_runs_of_a_project_are_found_the_newest_first(tmp_path):
     results = tmp_path / ".agentv" / "results"
-    assert entries(results) == []
+    assert find_runs(results) == []
     ours(results / "20260101-000000-aaaa")
     ours(results / "20260102-000000-bbbb")
     (results / "eval_2026-01-03T12-06-39-922Z.jsonl").write_text(json.dumps(ROW))
@@ -155,7 +155,7 @@ def test_runs_of_a_project_are_found_the_newest_first(tmp_path):
     (results / "2026-07-05T03-35-53-313Z" / ".internal").mkdir(parents=True)
     (results / "2026-07-05T03-35-53-313Z" / ".internal" / "index.jsonl").write_text(json.dumps(ROW))
     (results / "other").mkdir()
-    found = entries(results)
+    found = find_runs(results)
     assert [(run.run_id, run.state) for run in found] == [
         ("eval_2026-01-03T12-06-39-922Z", "foreign"),
         ("2026-07-05T03-35-53-313Z", "foreign"),

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from agentv.errors import UsageError
-from agentv.model.job import Wanted
+from agentv.model.job import CallOverrides
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
@@ -530,8 +530,8 @@ def test_a_schema_that_a_judge_wants_is_asked_for_in_the_apis_own_way(kind):
         "gemini": ("generationConfig", "responseJsonSchema"),
     }
     with FaultyServer('{"name": "Oslo"}') as server:
-        wanting = target(kind, server).wanting(Wanted(schema=SCHEMA, temperature=0.5))
-        ask_settings(wanting, SampleRequest())
+        overridden = target(kind, server).with_overrides(CallOverrides(schema=SCHEMA, temperature=0.5))
+        ask_settings(overridden, SampleRequest())
         found = server.requests[0].body
     for key in formats[kind]:
         found = found[key]
@@ -966,7 +966,7 @@ def test_a_preset_needs_a_model_and_nothing_else(name, monkeypatch):
     assert where(settings) == f"{preset.base_url}/chat/completions"
     with FaultyServer() as server:
         elsewhere = Compatible(name="m", provider=name, model="m", base_url=server.url, seed=1)
-        ask_settings(elsewhere.wanting(Wanted(schema=SCHEMA)), SampleRequest())
+        ask_settings(elsewhere.with_overrides(CallOverrides(schema=SCHEMA)), SampleRequest())
     sent = server.requests[0]
     assert "Authorization" not in sent.headers  # the service's key is for the service alone
     assert sent.body[preset.dialect.seed] == 1

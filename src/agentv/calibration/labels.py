@@ -17,7 +17,7 @@ from agentv.model.case import EvalCase
 from agentv.model.job import Judgement
 from agentv.model.response import answer
 from agentv.model.result import Result
-from agentv.model.values import hash_of, to_json
+from agentv.model.values import hash_bytes, to_json
 from agentv.runs.store import RunStore
 from agentv.runs.writer import ResultWriter
 
@@ -65,7 +65,7 @@ def answer_key(result: Result) -> AnswerKey | None:
 
 def answer_hash(text: str) -> str:
     """The hash of an answer's text."""
-    return hash_of(text.encode("utf-8", "replace"))
+    return hash_bytes(text.encode("utf-8", "replace"))
 
 
 class Labels:

@@ -14,7 +14,7 @@ from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
 from agentv.evaluators.base import NEEDS_CONTEXT, has_context
 from agentv.evaluators.code.static_checks import transform_references
 from agentv.model.case import USER_TARGET, EvalCase, Origin
-from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference, turn_check
+from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference, turn_evaluator_name
 from agentv.model.message import Message
 from agentv.model.response import content_text
 from agentv.model.values import digest
@@ -174,7 +174,7 @@ class Preflight:
     def _turn_problems(self, case: EvalCase) -> Iterator[Problem]:
         for number, turn in enumerate(case.turns, 1):
             for index, spec in enumerate(turn.evaluators):
-                name = turn_check(number, spec)
+                name = turn_evaluator_name(number, spec)
                 path = ("turns", number - 1, "evaluators", index)
                 needs = yield from self._needs_of(spec, path, name)
                 self.judge_needs += needs.judges
@@ -368,7 +368,7 @@ class Checker:
                 self._add_fingerprint(spec.name, spec, case)
         for number, turn in enumerate(case.turns if self._facts.evaluators is None else (), 1):
             for spec in turn.evaluators:
-                self._add_fingerprint(turn_check(number, spec), spec, case)
+                self._add_fingerprint(turn_evaluator_name(number, spec), spec, case)
 
     def _add_fingerprint(self, name: str, spec: EvaluatorSpec, case: EvalCase) -> None:
         place = (spec, case.place.origin.base_dir)

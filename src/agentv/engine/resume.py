@@ -12,7 +12,7 @@ from agentv.engine.answers.carried import carried
 from agentv.engine.named_runs import open_run
 from agentv.engine.run_options import EvalOptions, Options, RescoreOptions, options_from_data
 from agentv.errors import UsageError
-from agentv.runs.folder import RunFolder, last_unfinished, why_it_cannot_go_on
+from agentv.runs.folder import RunFolder, last_unfinished, resume_obstacle
 
 WHERE_JOBS_RUN = ("executor", "processes", "ray_address")
 """Options that a resumed run may be given anew: they change no result."""
@@ -38,7 +38,7 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
     if (manifest.rescored_from is not None) != rescores:
         began = "eval" if rescores else "rescore"
         raise UsageError(f"The run in {out} was started with `agentv {began}`", hint=f"agentv {began} --resume --out …")
-    why = why_it_cannot_go_on(manifest)
+    why = resume_obstacle(manifest)
     if why:
         hint = "Start a new run; --changed-since takes over what still holds"
         raise UsageError(f"The run in {out} cannot go on", why, hint)

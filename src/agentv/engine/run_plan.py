@@ -16,7 +16,7 @@ from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
-from agentv.model.evaluator import EvaluatorSpec, Execution, turn_check
+from agentv.model.evaluator import EvaluatorSpec, Execution, turn_evaluator_name
 from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
 from agentv.support.hashes import add_file
@@ -177,7 +177,7 @@ def named_evaluators(case: EvalCase, given: tuple[EvaluatorSpec, ...] | None) ->
     if given is not None or not any(turn.evaluators for turn in case.turns):
         return case.evaluators if given is None else given
     of_turns = [
-        msgspec.structs.replace(spec, name=turn_check(number, spec))
+        msgspec.structs.replace(spec, name=turn_evaluator_name(number, spec))
         for number, turn in enumerate(case.turns, 1)
         for spec in turn.evaluators
     ]

@@ -8,7 +8,7 @@ import msgspec
 
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Execution, execution_to_data
 from agentv.model.message import FilePart, ImagePart, Message, message_to_data
-from agentv.model.values import ComparedByContent, FrozenDict, digest, hash_of, to_json
+from agentv.model.values import ComparedByContent, FrozenDict, digest, hash_bytes, to_json
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
@@ -236,7 +236,7 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
             to_json(self.expected_outcome),
             to_json(expected),
         )
-        return hash_of(b"{%b}" % asked), hash_of(b'{%b,%b,"rubrics":[]}' % (held_against, asked))
+        return hash_bytes(b"{%b}" % asked), hash_bytes(b'{%b,%b,"rubrics":[]}' % (held_against, asked))
 
     @property
     def is_conversation(self) -> bool:

@@ -264,6 +264,6 @@ def execution_to_data(execution: Execution) -> dict[str, Any]:
 _last: list[Any] = [None, {}]
 
 
-def turn_check(number: int, spec: EvaluatorSpec) -> str:
+def turn_evaluator_name(number: int, spec: EvaluatorSpec) -> str:
     """Return the name of a turn's evaluator in results; turns are counted from 1."""
     return f"turn-{number}.{spec.name}"

@@ -1,4 +1,4 @@
-"""A job (one case, target, prompt and trial), and the judgement: what evaluators receive of its answer."""
+"""Jobs (one case, target, prompt and trial), their answers, and the judgement that evaluators receive."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from agentv.settings.environment import Environment
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that exists already, so that no target is called: of an earlier run, or a canned one.
+    """An existing answer that is scored without calling the target: from an earlier run, or a canned one.
 
-    `text` is the answer after its target's transform. `kept` are results of evaluators that still hold, by name;
-    `record` is the earlier record that the answer comes from. Without `has_trace`, its tool calls are unknown.
+    `text` is the answer after the target's transform. `kept` holds evaluator results that are still valid, by name.
+    `record` is the earlier record of the answer. Without `has_trace`, its tool calls are unknown.
     """
 
     response: Response
@@ -32,7 +32,7 @@ class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
-    """What is answered and scored exactly once. Without an `answer`, the target is called."""
+    """The unit of work: one answer, scored once. Without an `answer`, the target is called."""
 
     case: EvalCase
     target: str
@@ -48,7 +48,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A record that needs no work, or the job to run, with its answer where there is one; and why."""
+    """Either a finished `record`, or the `job` to run, with its answer if there is one; `why` gives the reason."""
 
     why: str
     job: Job
@@ -56,7 +56,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class AnswerSource(Protocol):
-    """Where answers come from instead of live targets."""
+    """A source of answers other than live targets."""
 
     def decide(self, job: Job) -> Decision: ...
 
@@ -66,8 +66,8 @@ class AnswerSource(Protocol):
 _NO_FILE = Environment()
 
 
-class Variant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a call wants besides the target's own settings, in few words; `form` is the title of a schema."""
+class OverrideKey(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A hashable summary of `CallOverrides`; `form` is the title of the schema."""
 
     model: str | None = None
     temperature: float | None = None
@@ -75,19 +75,19 @@ class Variant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """The same for the same wishes; empty for none."""
-        wishes = (self.model, self.temperature, self.form)
-        return "" if wishes == (None, None, None) else msgspec.json.encode(wishes).decode()
+        """The overrides as JSON text; empty if there are none."""
+        values = (self.model, self.temperature, self.form)
+        return "" if values == (None, None, None) else to_json(values).decode()
 
 
-AS_IT_IS = Variant()
+NO_OVERRIDES = OverrideKey()
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call wants besides its messages: settings in the place of the target's, and an answer of a certain form.
+class CallOverrides(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one call that replace the target's own.
 
-    `schema` is a JSON Schema that the target holds its answer to where its API can. `sample` tells apart calls that ask
-    the same: neither a cache nor a recording answers one with another's answer.
+    `schema` is a JSON Schema for the answer, for APIs that support one. `sample` numbers otherwise identical calls, so
+    that a cache or a recording does not answer one with the response of another.
     """
 
     model: str | None = None
@@ -97,32 +97,32 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def form(self) -> str | None:
-        """The title of the schema, which tells forms apart."""
+        """The title of the schema."""
         return None if self.schema is None else str(self.schema.get("title", ""))
 
 
 class Ask(Protocol):
-    """Asks a target by its name; None is the evaluator's own judge."""
+    """Calls a target by name; None means the evaluator's own judge."""
 
     def __call__(
-        self, target: str | None, messages: tuple[Message, ...], wanted: Wanted = ...
+        self, target: str | None, messages: tuple[Message, ...], wanted: CallOverrides = ...
     ) -> Awaitable[Response]: ...
 
 
 Embed = Callable[[tuple[str, ...]], Awaitable[Response]]
 ScoreMember = Callable[[EvaluatorSpec], Awaitable[tuple[EvaluatorResult, bool]]]
-"""What an entry says of the same answer, and whether that misses a gate: its minimum, or one of its own."""
+"""Scores the answer with another entry. Returns its result, and whether it failed a gate (`required`, or its own)."""
 
 
 class Judgement(msgspec.Struct, frozen=True, dict=True):
-    """One answer to be scored. `question` is the rendered prompt, `candidate_answer` the text after `transform`.
+    """One answer to score. `question` is the rendered prompt, `candidate_answer` the text after `transform`.
 
-    `workdir` is the dataset's folder; `find_file` looks up paths in an evaluator's settings as the dataset does.
-    `environment` holds the secrets that programs must not get; `host` holds what the judges of a run share.
-    `file_changes` is the diff of what the target changed in its workspace. `has_trace` is false for an answer of an
-    earlier run whose messages were not kept. For the evaluator at work: `ask(target, messages)` calls a model with the
-    run's limits and retries, `judges` are its judges, `embed(texts)` returns vectors from the entry's target, and
-    `score_member` scores the same answer with another entry.
+    `workdir` is the dataset's folder; `find_file` resolves paths in an evaluator's settings as the dataset does.
+    `environment` holds the secrets that programs must not receive; `host` holds resources that all judges of a run
+    share. `file_changes` is the diff of the workspace. `has_trace` is false for an answer from an earlier run whose
+    messages were not stored. `judges` are the judges of the current evaluator. `ask(target, messages)` calls a model
+    with the run's limits and retries, `embed(texts)` returns vectors from the entry's target, and `score_member` scores
+    the same answer with another entry.
     """
 
     request: Request
@@ -155,7 +155,7 @@ class Judgement(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def reference_answer(self) -> str:
-        """The last expected message: its text, JSON when it is no text, its tool calls when it has no content."""
+        """The last expected message as text: its content, data as JSON, or its tool calls if it has no content."""
         expected = self.case.expected_output
         if not expected:
             return ""

@@ -16,7 +16,7 @@ from agentv.model.values import to_json
 
 
 class StreamLog(Protocol):
-    """Where a target writes what happens while it works, line by line; secrets are taken out there."""
+    """A log that a target writes line by line while it works. Secrets are removed from it."""
 
     def write(self, line: bytes) -> None: ...
 
@@ -24,26 +24,26 @@ class StreamLog(Protocol):
 
 
 Prepare = Callable[[int, float], Awaitable[None]]
-"""Makes ready what an attempt needs, told its number and its limit of time, once it has its place at the endpoint."""
+"""Prepares an attempt, given its number and timeout. Called once the endpoint has a free slot."""
 
 OpenLog = Callable[[str | None, str], StreamLog]
-"""Opens the log of one attempt: in the folder that is named, else in the run's, with this extension."""
+"""Opens the log of one attempt, given a folder (default: the run's) and a file extension."""
 
 
 class Request(Protocol):
-    """One question to a target, in every form that targets take it; each form is made when it is asked for.
+    """A request to a target, in every form that targets accept. Each form is built on first use.
 
-    `messages` are chat messages with the contents of files put in and images as data URIs; `prompt` is the same as one
-    text; `prompt_with_references` names files instead of holding them, for agents that open them. Guidelines come
-    first in all three. `files` are the paths of file parts, guidelines not among them. `workspace` is the folder to
-    work in, where there is one; `open_log` opens a log, where logs are kept. `turn` and `said` count the replies and
-    the user's messages before this call in a conversation; `repeat` tells apart calls that ask the same.
+    `messages` are chat messages with files inlined and images as data URIs; `prompt` is the same as one text.
+    `prompt_with_references` names files instead of including them, for agents that open files themselves. Guidelines
+    come first in all three. `files` are the paths of file parts, without guidelines. `workspace` is the folder to work
+    in, if any; `open_log` opens a log, if logs are kept. In a conversation, `turn` counts the responses before this
+    call and `user_turn` the user's messages. `repeat` numbers otherwise identical calls.
     """
 
     case: EvalCase
     prompt_id: str | None
     turn: int
-    said: int
+    user_turn: int
     repeat: int
     trial: int
     attempt: int
@@ -76,11 +76,12 @@ class Request(Protocol):
 
 
 class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a target answered: messages with their tool calls, and what the answer took as far as the target said.
+    """A target's response: messages with their tool calls, and usage, cost and duration as far as they are known.
 
-    `stop_reason` is `stop`, `tool_calls`, `length`, or a word of the API's own. `logprobs` are those of the tokens, as
-    the API gave them. `wait_s` is how long the endpoint has no room for another such call. A `cached` one was answered
-    in an earlier run: its cost and duration are those of then. `tool_errors` are calls of tools that failed.
+    `stop_reason` is `stop`, `tool_calls`, `length`, or a value specific to the API. `logprobs` are the token log
+    probabilities as the API returned them. `wait_s` is how long the endpoint cannot take another such call. A `cached`
+    response comes from an earlier run and keeps the cost and duration of that run. `tool_errors` counts failed tool
+    calls.
     """
 
     messages: tuple[Message, ...]
@@ -97,9 +98,9 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The text of the last assistant message that has any; data as compact JSON; empty when there is none.
+        """The text of the last assistant message that is not empty; data as compact JSON; empty if there is none.
 
-        An empty reply is not made up for by what was said before the user spoke.
+        Messages before the last user message do not count.
         """
         replied = False
         for message in reversed(self.messages):
@@ -113,7 +114,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TargetFailure(Exception):
-    """A target that did not answer. Its class decides whether trying again makes sense; it is never a score."""
+    """A failed call to a target. Its class decides whether to retry; it is never a score."""
 
     def __init__(
         self,
@@ -137,9 +138,9 @@ class TargetFailure(Exception):
 
 
 class Responder(Protocol):
-    """A target that is alive: built from its settings where the jobs run, closed when they are done.
+    """A live target: built from its settings in the process that runs the jobs, and closed after them.
 
-    `endpoint` names what its calls compete for: targets and judges with the same endpoint share one limit.
+    `endpoint` identifies the service: targets and judges with the same endpoint share one rate limit.
     """
 
     endpoint: str
@@ -152,7 +153,7 @@ class Responder(Protocol):
 
 
 class ResponderWrapper:
-    """A responder around another one. Whatever it does not change is passed on."""
+    """Base of responders that wrap another one. Everything is passed on by default."""
 
     def __init__(self, inner: Responder) -> None:
         self.endpoint = inner.endpoint
@@ -163,7 +164,7 @@ class ResponderWrapper:
         return self._inner.respond(request)
 
     def sends(self, request: Request) -> dict[str, Any] | None:
-        """Return what the target would send; None where it sends nothing that could be shown."""
+        """Return the body that the target would send, or None if there is none to show."""
         sends = getattr(self._inner, "sends", None)
         made: dict[str, Any] | None = None if sends is None else sends(request)
         return made
@@ -174,17 +175,17 @@ class ResponderWrapper:
 
 
 class BatchResponder(Responder, Protocol):
-    """A target that may answer many questions with one call (`batching`). No id of a case is twice in a call."""
+    """A target that answers several requests with one call if `batching` is set. Case ids in a call are unique."""
 
     batching: bool
 
     async def respond_many(self, requests: Sequence[Request]) -> dict[str, Response | TargetFailure]:
-        """What became of each, by the id of its case."""
+        """Return the response or failure of each request, by case id."""
         ...
 
 
 def content_text(content: Any) -> str:
-    """The content of a message as text: parts joined by lines, data as compact JSON."""
+    """Return the content of a message as text: text parts on separate lines, data as compact JSON."""
     if isinstance(content, str):
         return content
     if isinstance(content, tuple):
@@ -193,20 +194,20 @@ def content_text(content: Any) -> str:
 
 
 def answer(text: str, **known: Any) -> Response:
-    """A response that is one text."""
+    """Build a response with one text message."""
     return Response(messages=(Message("assistant", text),), **known)
 
 
 @dataclass
 class SampleRequest:
-    """An `agentv.model.response.Request`: messages, or a text that becomes the user's message."""
+    """A request without a dataset, to call a target with: messages, or the text of one user message."""
 
-    asked: str | tuple[Message, ...] = "Hello"
+    content: str | tuple[Message, ...] = "Hello"
     case: EvalCase = field(default_factory=lambda: EvalCase("sample"))
     timeout_s: float = 10.0
     prompt_id: str | None = None
     turn: int = 0
-    said: int = 0
+    user_turn: int = 0
     repeat: int = 0
     trial: int = 1
     attempt: int = 1
@@ -219,15 +220,14 @@ class SampleRequest:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages."""
-        return (Message("user", self.asked),) if isinstance(self.asked, str) else self.asked
+        return (Message("user", self.content),) if isinstance(self.content, str) else self.content
 
     @property
     def prompt(self) -> str:
-        """The texts of the messages, separated by blank lines."""
+        """The text of all messages, separated by blank lines."""
         return "\n\n".join(content_text(message.content) for message in self.messages if message.content is not None)
 
     @property
     def prompt_with_references(self) -> str:
-        """The same: no files are looked up here."""
+        """The prompt; a sample request has no files."""
         return self.prompt

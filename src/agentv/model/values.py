@@ -97,10 +97,10 @@ def to_json(value: Any) -> bytes:
 
 def digest(value: Any) -> str:
     """A content hash: 32 hex digits that do not depend on the order of keys."""
-    return hash_of(msgspec.json.encode(value, order="sorted"))
+    return hash_bytes(msgspec.json.encode(value, order="sorted"))
 
 
-def hash_of(data: bytes) -> str:
+def hash_bytes(data: bytes) -> str:
     """The hash behind every digest."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 

@@ -281,7 +281,7 @@ def _head(run: RunStore, figures: Figures, table: _Table) -> dict[str, Any]:
             "datasets": list(dict.fromkeys(name for name, _ in table.datasets if name)),
             "done": figures.done,
             "jobs": figures.jobs,
-            "spared": figures.spared,
+            "spared": figures.jobs_saved,
             "agentv": __version__,
         },
         "total": table.results.count,

@@ -80,7 +80,7 @@ def markdown_lines(run: RunStore, figures: Figures) -> Iterator[str]:
     """The lines of the report."""
     yield from (f"## Run {cell(run.run_id, _LONGEST_NAME)}", "")
     if figures.unfinished:
-        yield from (f"**Unfinished**: {figures.standing}.", "")
+        yield from (f"**Unfinished**: {figures.missing_note}.", "")
     yield from _targets(figures)
     yield from _parts(figures, "evaluator", lambda target: target.evaluators)
     yield from _parts(figures, "prompt", lambda target: target.prompts)

@@ -48,21 +48,21 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def entries(folder: Path | str) -> list[RunEntry]:
+def find_runs(folder: Path | str) -> list[RunEntry]:
     """The runs in a folder, the newest first: by when they began, because a folder may have any name."""
     folder = Path(folder)
     found = [_entry(path) for path in folder.iterdir() if _is_run(path)] if folder.is_dir() else []
     return sorted(found, key=lambda entry: (entry.began or _UNKNOWN, entry.run_id), reverse=True)
 
 
-def remove(entry: RunEntry) -> None:
+def remove_run(entry: RunEntry) -> None:
     """Delete a run's folder. Raises UsageError when a process is writing to it."""
     folder = RunFolder.open(entry.path)
     with folder.lock(), file_errors(f"Cannot remove {folder.path}"):
         shutil.rmtree(folder.path)
 
 
-def removable(entry: RunEntry) -> bool:
+def is_removable(entry: RunEntry) -> bool:
     """Whether a run may be removed: not one in progress, another tool's, or a link."""
     return entry.state in ("finished", "unfinished") and not Path(entry.path).is_symlink()
 

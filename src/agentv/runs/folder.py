@@ -218,7 +218,7 @@ def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | 
             manifest = folder.read_manifest()
         except AgentvError:
             continue  # a manifest of another version: not ours to go on with
-        if (manifest.rescored_from is not None) != rescored or manifest.finished_at or why_it_cannot_go_on(manifest):
+        if (manifest.rescored_from is not None) != rescored or manifest.finished_at or resume_obstacle(manifest):
             continue
         if not is_locked(folder.path):
             return folder
@@ -226,7 +226,7 @@ def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | 
     return busy
 
 
-def why_it_cannot_go_on(manifest: RunManifest) -> str:
+def resume_obstacle(manifest: RunManifest) -> str:
     """Why a run cannot be resumed; empty when it can."""
     if manifest.exit_code == EXIT_USAGE:
         return "It ended because of its own options"

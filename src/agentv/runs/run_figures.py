@@ -31,17 +31,17 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
 
     @property
-    def spared(self) -> int:
+    def jobs_saved(self) -> int:
         """The number of jobs that early stopping saved."""
         return sum(each.early_stop.not_needed for each in self.summary.targets.values() if each.early_stop)
 
     @property
     def unfinished(self) -> bool:
         """Whether planned jobs are missing."""
-        return self.done + self.spared < self.jobs
+        return self.done + self.jobs_saved < self.jobs
 
     @property
-    def standing(self) -> str:
+    def missing_note(self) -> str:
         """What is missing from the run, in a sentence; empty if nothing is."""
         if not self.unfinished:
             return ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.model.job import AS_IT_IS, Variant
+from agentv.model.job import NO_OVERRIDES, OverrideKey
 from agentv.model.message import Message, Part, Role, ToolCall, message_to_data
 from agentv.model.response import Request, Responder, Response, TargetFailure, answer
 from agentv.model.result import ErrorClass, TokenUsage
@@ -120,7 +120,7 @@ class RecordedCall(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_def
 class RecordingResponder:
     """A target whose calls are written down, those that fail too: a replay has to fail as they did."""
 
-    def __init__(self, inner: Responder, target: str, write: Write, variant: Variant = AS_IT_IS) -> None:
+    def __init__(self, inner: Responder, target: str, write: Write, variant: OverrideKey = NO_OVERRIDES) -> None:
         self.endpoint = inner.endpoint
         self._inner = inner
         self._target = target

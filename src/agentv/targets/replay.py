@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.model.job import AS_IT_IS, Variant
+from agentv.model.job import NO_OVERRIDES, OverrideKey
 from agentv.model.message import Message
 from agentv.model.response import Request, Responder, Response, TargetFailure, answer, content_text
 from agentv.model.result import ExecutionMetrics, JobKey, Result, TokenUsage
@@ -46,7 +46,7 @@ def reply_in(record: Result, request: Request) -> Response:
         return response
     if request.case.id.startswith(USER):
         ending = _MARKS.get(str(record.conversation.ended), _MARKS["gave_up"])
-        return answer(_next_of_user(response.messages, ending, request.said))
+        return answer(_next_of_user(response.messages, ending, request.user_turn))
     return _reply(response, request.case.id, request.turn)
 
 
@@ -215,7 +215,9 @@ class Recording:
 class RecordedResponder:
     """Answers for one target from a file. `target` is its name there."""
 
-    def __init__(self, recording: Recording, target: str, variant: Variant = AS_IT_IS, *, owns: bool = False) -> None:
+    def __init__(
+        self, recording: Recording, target: str, variant: OverrideKey = NO_OVERRIDES, *, owns: bool = False
+    ) -> None:
         self.endpoint = f"replay:{recording.path}"
         self._recording = recording
         self._target = target

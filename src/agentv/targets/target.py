@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import UsageError
-from agentv.model.job import Wanted
+from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath
@@ -144,7 +144,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""
         return []
 
-    def wanting(self, wanted: Wanted) -> Target:  # noqa: ARG002
+    def with_overrides(self, wanted: CallOverrides) -> Target:  # noqa: ARG002
         """The same target for calls that want something special; unchanged where its provider has no such settings."""
         return self
 
@@ -182,7 +182,7 @@ class ModelApi(Target, frozen=True, kw_only=True):
         """The model at its provider."""
         return None if self.price_list_name is None else PriceKey(self.model or "", self.price_list_name)
 
-    def wanting(self, wanted: Wanted) -> Target:
+    def with_overrides(self, wanted: CallOverrides) -> Target:
         """With the model and temperature that are wanted, and the schema where the user asks for no form himself."""
         changes: dict[str, Any] = {
             name: value

@@ -28,7 +28,7 @@ from agentv.model.values import to_json
 from agentv.report.figures import can_show_bars
 from agentv.report.run_tables import run_list, series_of, trend_lines
 from agentv.report.terminal import width_of
-from agentv.runs.catalogue import RunEntry, entries, removable, remove
+from agentv.runs.catalogue import RunEntry, find_runs, is_removable, remove_run
 from agentv.runs.folder import RESULTS_FOLDER
 from agentv.runs.merge import merge_runs
 
@@ -71,7 +71,7 @@ def prune(args: PruneArguments) -> None:
     """Remove old runs, after asking."""
     if args.keep is None and args.older_than is None:
         raise UsageError("Nothing says which runs are old", hint="Give --keep N, --older-than 30d, or both")
-    ours = [entry for entry in _found(args) if removable(entry)]
+    ours = [entry for entry in _found(args) if is_removable(entry)]
     old = ours[args.keep or 0 :]
     if args.older_than is not None:
         limit = datetime.now(UTC) - _age(args.older_than, "--older-than")
@@ -116,7 +116,7 @@ def _removed(entries: list[RunEntry]) -> int:
     removed = 0
     for entry in entries:
         try:
-            remove(entry)
+            remove_run(entry)
             removed += 1
         except AgentvError as error:
             output.say(output.styled("Warning:", "yellow") + f" {error}")
@@ -129,7 +129,7 @@ def _found(args: RunFilters) -> Iterator[RunEntry]:
     if args.folder and not os.path.isdir(folder):
         raise UsageError(f"No such folder: {folder}")
     since = None if args.since is None else _moment(args.since)
-    for entry in entries(folder):
+    for entry in find_runs(folder):
         if args.state not in (None, entry.state):
             continue
         if since is not None and (entry.began is None or entry.began < since):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentv.engine.job.spec import RunSpec
-from agentv.model.job import Variant
+from agentv.model.job import OverrideKey
 from agentv.model.response import Responder
 from agentv.runs.redaction import Redactor
 from agentv.runs.writer import ResultWriter
@@ -41,13 +41,13 @@ class KeptCalls:
         files = files_of(settings, self._spec.home, self._spec.folders)
         return CachedResponder(responder, self._cache, fingerprint_of(settings, self._spec.secrets, files))
 
-    def recorded(self, settings: Target, responder: Responder, variant: Variant) -> Responder:
+    def recorded(self, settings: Target, responder: Responder, variant: OverrideKey) -> Responder:
         """Wrap a target whose calls are recorded."""
         if self._record is None:
             return responder
         return RecordingResponder(responder, settings.name, self._record.write, variant)
 
-    def replayed(self, settings: Target, variant: Variant) -> Responder | None:
+    def replayed(self, settings: Target, variant: OverrideKey) -> Responder | None:
         """Return what answers instead of a target, where a recording or an earlier run does."""
         replay, answering = self._replay, (*self._spec.answering, *self._spec.users)
         if replay is None or not (replay.is_recording or settings.name in answering):

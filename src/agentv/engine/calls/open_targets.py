@@ -18,7 +18,7 @@ from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_options import first_given
 from agentv.errors import UsageError
 from agentv.executors.executor import EndpointLimit, Limits
-from agentv.model.job import AS_IT_IS, Variant, Wanted
+from agentv.model.job import NO_OVERRIDES, CallOverrides, OverrideKey
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.targets.target import Target
 
@@ -60,7 +60,7 @@ class OpenTargets:
         self._spec = spec
         self._limits = limits
         self._open: dict[tuple[str, bool], OpenTarget] = {}
-        self._variants: dict[tuple[str, Variant], OpenTarget] = {}
+        self._variants: dict[tuple[str, OverrideKey], OpenTarget] = {}
         self._kept: KeptCalls | None = None
         if spec.replay or spec.files.cache_folder or spec.files.record_file:
             from agentv.engine.calls.kept_calls import KeptCalls  # late: few runs keep or replay calls
@@ -76,16 +76,16 @@ class OpenTargets:
             target = self._open[name, embeddings] = self._opened(self._settings[name], embeddings=embeddings)
         return target
 
-    def variant(self, name: str, wanted: Wanted) -> OpenTarget:
+    def variant(self, name: str, wanted: CallOverrides) -> OpenTarget:
         """Return a target for calls with settings of their own: itself, or one more like it with those settings.
 
         Evaluators want few different settings, so there are few of them; the endpoint's limit is one for all.
         """
         target = self.get(name)
-        settings = target.settings.wanting(wanted)
+        settings = target.settings.with_overrides(wanted)
         if settings == target.settings:
             return target
-        variant = Variant(wanted.model, wanted.temperature, wanted.form)
+        variant = OverrideKey(wanted.model, wanted.temperature, wanted.form)
         varied = self._variants.get((name, variant))
         if varied is None:
             varied = self._variants[name, variant] = self._opened(settings, variant)
@@ -113,7 +113,7 @@ class OpenTargets:
         if self._kept is not None:
             self._kept.close()
 
-    def _opened(self, settings: Target, variant: Variant = AS_IT_IS, *, embeddings: bool = False) -> OpenTarget:
+    def _opened(self, settings: Target, variant: OverrideKey = NO_OVERRIDES, *, embeddings: bool = False) -> OpenTarget:
         spec, kept = self._spec, self._kept
         responder = None if kept is None else kept.replayed(settings, variant)
         is_live = responder is None

@@ -246,7 +246,7 @@ class Conversation:
         asked = EvalCase(f"user:{job.case.id}", input=messages, place=job.case.place)
         question = Question(asked, prompt_id="/".join(filter(None, (job.target, job.prompt))), trial=job.trial)
         question.turn = len(self._user_responses)
-        question.said = sum(message.role == "user" for message in self._said)
+        question.user_turn = sum(message.role == "user" for message in self._said)
         answered = await live.call(question)
         if answered.response is None:
             assert answered.failure is not None

@@ -22,7 +22,7 @@ class Question:
     # Class attributes, because a request is made for every job and few of them are ever set.
     attempt = 1
     turn = 0
-    said = 0
+    user_turn = 0
     repeat = 0
     timeout_s = 300.0
     open_log: OpenLog | None = None

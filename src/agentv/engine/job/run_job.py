@@ -22,7 +22,7 @@ from agentv.engine.scoring.scorer import Scorer
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.executors.executor import Limits
 from agentv.model.case import Origin, Workspace
-from agentv.model.evaluator import EvaluatorSpec, Verdicts, turn_check
+from agentv.model.evaluator import EvaluatorSpec, Verdicts, turn_evaluator_name
 from agentv.model.job import Job, Judgement
 from agentv.model.message import message_to_data
 from agentv.model.response import Response, TargetFailure
@@ -196,7 +196,7 @@ async def _check_turns(job: Job, answer: Answer, context: JobContext) -> Checks:
         request = copy.copy(reply.question)
         request.case = msgspec.structs.replace(job.case, expected_output=reply.turn.expected_output)
         for spec in reply.turn.evaluators:
-            name = turn_check(number, spec)
+            name = turn_evaluator_name(number, spec)
             result = answer.kept.get(name)
             if result is None:
                 try:

@@ -13,7 +13,7 @@ from agentv.engine.job.request import Question
 from agentv.engine.preflight import judges_of
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure, Verdicts
-from agentv.model.job import Wanted
+from agentv.model.job import CallOverrides
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Responder, Response
 from agentv.model.result import TokenUsage, sum_usage
@@ -24,7 +24,7 @@ MOST_CALLS = 50
 
 _NO_SUCH_FORM = frozenset({400, 404, 415, 422, 501})
 """How servers refuse a form of answer that they do not know."""
-_AS_IT_IS = Wanted()
+_AS_IT_IS = CallOverrides()
 
 KeepPrompt = Callable[[str, Question, Responder], None]
 """Takes the name of an evaluator, what it asks, and the target that it asks."""
@@ -64,7 +64,7 @@ class Judging:
         of_target = None if settings is None else settings.judge_target
         return judges_of(self.said, own, of_target, self.targets.names)
 
-    async def call(self, call: JudgeCall, question: Question, wanted: Wanted) -> CallOutcome:
+    async def call(self, call: JudgeCall, question: Question, wanted: CallOverrides) -> CallOutcome:
         """One call, in the form that is wanted unless the judge's endpoint refuses that; then without, from now on."""
         formless = (call.target, wanted.model)
         if formless in self._formless:
@@ -79,7 +79,7 @@ class Judging:
             self._formless.add(formless)
         return answered
 
-    async def _called(self, call: JudgeCall, question: Question, wanted: Wanted) -> CallOutcome:
+    async def _called(self, call: JudgeCall, question: Question, wanted: CallOverrides) -> CallOutcome:
         live = self.targets.variant(call.target, wanted)
         if call.keep is not None:
             call.keep(question, live.responder)
@@ -164,7 +164,9 @@ class JudgeCalls:
         self._judges = judges
         self._calls: list[JudgeCall] = []
 
-    async def ask(self, target: str | None, messages: tuple[Message, ...], wanted: Wanted = _AS_IT_IS) -> Response:
+    async def ask(
+        self, target: str | None, messages: tuple[Message, ...], wanted: CallOverrides = _AS_IT_IS
+    ) -> Response:
         """One answer. Raises EvaluatorFailure when there is none."""
         name = self._judging.said or target or (self._judges[0] if self._judges else None)
         if name is None:

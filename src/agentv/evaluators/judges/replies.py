@@ -22,7 +22,7 @@ import msgspec
 from agentv.evaluators.base import Judge
 from agentv.evaluators.judges.judge_prompt import repair_message
 from agentv.model.evaluator import EvaluatorFailure
-from agentv.model.job import Ask, Judgement, Wanted
+from agentv.model.job import Ask, CallOverrides, Judgement
 from agentv.model.message import Message
 from agentv.support.json_values import same
 
@@ -36,7 +36,7 @@ _GOES_ON = re.compile(r"\s*[,\]}]")
 _THINKING_BEGINS = re.compile(r"\s*<(think|thinking|thought)>", re.IGNORECASE)
 _THINKING_ENDS = re.compile(r"</(think|thinking|thought)>", re.IGNORECASE)
 
-_NOTHING_MORE = Wanted()
+_NOTHING_MORE = CallOverrides()
 
 Value = TypeVar("Value")
 
@@ -183,7 +183,7 @@ async def ask_judges(
     if ask is None or not judgement.judges:
         raise EvaluatorFailure("No judge: name one with --judge, `target` of the evaluator or `judge_target`")
     asked = [
-        (judge, Wanted(model=settings.model, temperature=settings.temperature, sample=sample))
+        (judge, CallOverrides(model=settings.model, temperature=settings.temperature, sample=sample))
         for sample in range(1, settings.votes + 1)
         for judge in judgement.judges
     ]
@@ -200,7 +200,7 @@ async def ask_judges(
 
 
 async def ask_for(
-    ask: Ask, judge: str | None, messages: tuple[Message, ...], form: Form[Value], wanted: Wanted = _NOTHING_MORE
+    ask: Ask, judge: str | None, messages: tuple[Message, ...], form: Form[Value], wanted: CallOverrides = _NOTHING_MORE
 ) -> Value:
     """What a judge answers in a form. Raises EvaluatorFailure when it does not answer, or twice in no such form."""
     wanted = msgspec.structs.replace(wanted, schema=form.schema)

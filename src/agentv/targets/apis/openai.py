@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import UsageError
-from agentv.model.job import Wanted
+from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.model_api import WireApi, embeddings_wire, open_api, overlaid, own_key
@@ -262,9 +262,11 @@ class Compatible(OpenAI, frozen=True, kw_only=True):
         key = self.api_key or None if variable is None else own_key(self, home, variable)
         return Address(self.base_url or self.preset.base_url, key)
 
-    def wanting(self, wanted: Wanted) -> Target:
+    def with_overrides(self, wanted: CallOverrides) -> Target:
         """As every model API, without a schema where the service takes none."""
-        return super().wanting(wanted if self.preset.takes_schemas else msgspec.structs.replace(wanted, schema=None))
+        return super().with_overrides(
+            wanted if self.preset.takes_schemas else msgspec.structs.replace(wanted, schema=None)
+        )
 
     def dialect(self, address: Address) -> Dialect:  # noqa: ARG002
         """Where the service differs, whatever its address."""
