@@ -32,8 +32,22 @@ from writing import targets as target_pages
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCS = REPOSITORY / "docs"
-PAGES = [REPOSITORY / "README.md", *sorted(DOCS.glob("*.md")), *sorted(REPOSITORY.glob("examples/*/README.md"))]
-ALL_PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted(DOCS.rglob("*.md")), *PAGES[1:]]
+REFERENCE = DOCS / "reference"
+GENERATED = "<!-- Written by docs/generate.py."
+DOC_PAGES = sorted(DOCS.rglob("*.md"))
+GENERATED_PAGES = [page for page in DOC_PAGES if page.read_text(encoding="utf-8").startswith(GENERATED)]
+PAGES = [
+    REPOSITORY / "README.md",
+    *(page for page in DOC_PAGES if page not in GENERATED_PAGES),
+    *sorted(REPOSITORY.glob("examples/*/README.md")),
+]
+ALL_PAGES = [
+    *PAGES,
+    *GENERATED_PAGES,
+    *(page for page in sorted(REPOSITORY.glob("*.md")) if page not in PAGES),
+    *sorted(REPOSITORY.glob("packages/*/README.md")),
+    REPOSITORY / "bench/README.md",
+]
 FILES = ("yaml", "jsonl", "markdown")
 LANGUAGES = ("console", "python", "text", *FILES)
 
@@ -238,8 +252,7 @@ def test_every_page_is_in_the_index():
 
 
 def test_the_reference_is_what_the_code_says():
-    folder = DOCS / "reference"
-    written = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*.md")}
+    written = {str(page.relative_to(REFERENCE)): page.read_text(encoding="utf-8") for page in GENERATED_PAGES}
     assert written == reference.pages(), "run: python docs/generate.py"
 
 

@@ -24,7 +24,7 @@ from writing.markup import (
 def index() -> Lines:
     """What all entries have, every type, and what is refused."""
     yield from ("# Evaluators", "")
-    yield "Every type, each with a page of its own. How answers are scored is in [scoring.md](../scoring.md)."
+    yield "Every type, each with a page of its own. How answers are scored is in [scoring.md](../how-to/scoring.md)."
     yield from ("", "An entry of `evaluators` is an object, or a string, which is an item of a rubric:", "")
     yield from ("```yaml", "evaluators:", "  - Greets the user", "  - type: contains", "    value: hello", "```", "")
     yield from ("## Every entry", "", "| key | meaning |", "|---|---|")

@@ -15,8 +15,8 @@ def page() -> Lines:
     yield from ("# Statistics", "")
     yield "What `agentv.stats` has: pure functions over numbers, which `agentv eval`, `compare` and `plan` use and that"
     yield "may be used by themselves. Each is held against closed forms, scipy and statsmodels in the tests; how often"
-    yield "intervals hold the truth is in the [table of coverage](../coverage.md), and how to use them in"
-    yield "[Is my change real?](../is_my_change_real.md)."
+    yield "intervals hold the truth is in the [table of coverage](../explanation/coverage.md), and how to use them in"
+    yield "[Is my change real?](../how-to/compare.md)."
     yield from ("", "| name | what it is |", "|---|---|")
     for name in stats.__all__:
         yield f"| [`{name}`](#{name.lower()}) | {cell(_first_sentence(getattr(stats, name)))} |"

@@ -43,7 +43,7 @@ _SHARED: dict[str, Kind] = {"Every target": Target, "Every model API": ModelApi,
 def index() -> Lines:
     """What all targets have, every provider, and what is refused."""
     yield from ("# Targets", "")
-    yield "Every provider has a page of its own; what all take stands here. The guide is [targets.md](../targets.md)."
+    yield "Every provider has a page of its own; what all take stands here. The guide is [targets.md](../how-to/targets.md)."
     yield from ("", "A targets file is `.agentv/targets.yaml`, or `targets.yaml`:", "")
     yield from ("```yaml", "targets:", "  - name: default", "    provider: openai", "    model: gpt-5-mini")
     yield from ("    api_key: ${{ OPENAI_API_KEY }}", "```", "")
@@ -128,7 +128,7 @@ def _agent(kind: type[CodingAgent]) -> Lines:
     keys += ["the keys of the model API that it asks"] if asks_others else []
     yield f"Installed with `npm install -g {kind.package}`. It is given {', '.join(keys)}, and no other secret unless"
     yield "`pass_env` names it."
-    yield "How agents work, and where: [Coding agents](../../coding_agents.md)."
+    yield "How agents work, and where: [Coding agents](../../how-to/coding-agents.md)."
 
 
 def missing_key(name: str) -> str:

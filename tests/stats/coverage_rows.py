@@ -1,4 +1,4 @@
-"""How often intervals hold the truth, in simulated runs. Run as a program, it writes docs/coverage.md."""
+"""How often intervals hold the truth, in simulated runs. Run as a program, it writes docs/explanation/coverage.md."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -15,7 +15,7 @@ from agentv.stats.sequential import BettingMean
 
 RUNS = 10_000
 LOOKS = 200
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "coverage.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "coverage.md"
 
 
 class Row(NamedTuple):
@@ -199,7 +199,7 @@ def page(found) -> str:
         "look at all",
         "the time, promise no less. `pytest -m slow tests/stats` simulates all of it again and compares: "
         "seeds are fixed.",
-        "What the functions do is in the [reference](reference/stats.md).",
+        "What the functions do is in the [reference](../reference/stats.md).",
         "",
         "| function | kind | setting | held |",
         "|---|---|---|--:|",

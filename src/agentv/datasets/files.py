@@ -48,7 +48,7 @@ class Found(NamedTuple):
 
 
 def project_root(folder: str) -> str:
-    """The folder a dataset may read from: see `docs/datasets.md`, Files."""
+    """The folder a dataset may read from: see `docs/how-to/datasets.md`, Files."""
     return _project_root(os.path.realpath(folder))
 
 
