@@ -15,7 +15,7 @@ from writing.markup import BLOCKS, Kind, Lines, code, key_cell, meanings_in, oth
 def page() -> Lines:
     """Every key that a dataset, a sidecar or the configuration may have."""
     yield from ("# Keys of datasets, sidecars and configuration", "")
-    yield from ("Generated from the types that files are read into. The guide is [datasets.md](../how-to/datasets.md).", "")
+    yield from ("Generated from the types that files are read into. See [Write a dataset](../how-to/datasets.md).", "")
     yield "`null` means the same as leaving a key out. `agentv schema dataset`, `line`, `sidecar` and `config` print"
     yield "the same as JSON Schema."
     yield from ("", "## Dataset", "")

@@ -43,7 +43,7 @@ _SHARED: dict[str, Kind] = {"Every target": Target, "Every model API": ModelApi,
 def index() -> Lines:
     """What all targets have, every provider, and what is refused."""
     yield from ("# Targets", "")
-    yield "Every provider has a page of its own; what all take stands here. The guide is [targets.md](../how-to/targets.md)."
+    yield "Each provider has its own page. This one lists the common settings. See [Targets](../how-to/targets.md)."
     yield from ("", "A targets file is `.agentv/targets.yaml`, or `targets.yaml`:", "")
     yield from ("```yaml", "targets:", "  - name: default", "    provider: openai", "    model: gpt-5-mini")
     yield from ("    api_key: ${{ OPENAI_API_KEY }}", "```", "")
