@@ -1,1 +1,1 @@
-"""The nouns: frozen, comparable, picklable values. Nothing here reads a file or calls anything."""
+"""The data model: frozen, comparable, picklable values. Nothing here does I/O."""

@@ -1,4 +1,4 @@
-"""The case: one thing to evaluate, the same object whatever file and format it came from."""
+"""The case: one example to evaluate, independent of the file format it was read from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """A line of a file from which nearby cases count their own: one small object for hundreds of cases."""
+    """A line of a file. Nearby cases share one and add their own offset, which saves memory."""
 
     origin: Origin
     line: int
@@ -32,14 +32,14 @@ NOWHERE = Place(Origin(), 0)
 
 
 class PromptInput(msgspec.Struct, frozen=True, gc=False):
-    """The input of a case as one of several prompts renders it."""
+    """The input of a case as rendered by one of several prompts."""
 
     id: str
     input: tuple[Message, ...]
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
-    """A user's turn that is played live after the input, with what is expected of the reply."""
+    """A user turn sent after the input, with the expected output and the evaluators of the response."""
 
     input: tuple[Message, ...]
     expected_output: tuple[Message, ...] = ()
@@ -47,11 +47,11 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
 
 USER_TARGET = "user"
-"""The target that plays a simulated user where the case names none."""
+"""The target that plays the simulated user if the case names none."""
 
 
 class SimulatedUser(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A user played by a model, who talks until the goal is met, gives up, or the limit is reached."""
+    """A user played by a model until the goal is met, the user gives up, or the turn limit is reached."""
 
     target: str | None = None
     persona: str | None = None
@@ -61,9 +61,9 @@ class SimulatedUser(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
-    """A folder copied fresh for each job, with commands before and after.
+    """A folder that is copied for each job, with commands to run before and after it.
 
-    Where the template was found is carried and not compared; the digest of what is in it is compared.
+    Equality ignores `path`, where the template was found, and includes `digest`, the hash of its content.
     """
 
     template: str | None = None
@@ -79,7 +79,7 @@ class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
 
 
 class CaseDetails(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What few cases have, kept apart so that the many without it stay small."""
+    """Fields that few cases use, in a separate object so that other cases stay small."""
 
     description: str | None = None
     context: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ NO_DETAILS = CaseDetails()
 
 
 class _CaseFields(ComparedByContent, frozen=True, gc=False, eq=False):
-    """What a case stores. Text shorthand stays a string: a message each would take half as much memory again."""
+    """The stored fields of a case. Plain text stays a string: messages would take 50 % more memory."""
 
     id: str
     expected_outcome: str = ""
@@ -116,14 +116,14 @@ _stored_expected_output = _CaseFields.__dict__["expected_output"].__get__
 
 
 class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
-    """One case: immutable, hashable, picklable, equal by content. Where it came from is carried and not compared.
+    """One case: immutable, hashable, picklable, equal by content. Equality ignores the file it came from.
 
-    `input` and `expected_output` are tuples of messages, whatever shorthand they were written in.
+    `input` and `expected_output` are always tuples of messages, also if the dataset uses a shorthand.
     """
 
     @property  # type: ignore[misc]
     def input(self) -> tuple[Message, ...]:
-        """The messages a target answers; empty when several prompts each render their own (`prompts`)."""
+        """The messages sent to a target; empty if several prompts each render their own (`prompts`)."""
         stored = _stored_input(self)
         return (Message("user", stored),) if type(stored) is str else stored
 
@@ -135,57 +135,57 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
 
     @property
     def input_messages(self) -> tuple[Message, ...]:
-        """The old name of `input`."""
+        """Former name of `input`."""
         return self.input
 
     @property
     def expected_messages(self) -> tuple[Message, ...]:
-        """The old name of `expected_output`."""
+        """Former name of `expected_output`."""
         return self.expected_output
 
     @property
     def dataset(self) -> str:
-        """The display name of the dataset it came from."""
+        """The display name of the dataset."""
         return self.place.origin.dataset
 
     @property
     def path(self) -> str:
-        """The file it came from, as the user named it."""
+        """The path of the dataset, as the user wrote it."""
         return self.place.origin.path
 
     @property
     def line(self) -> int:
-        """The line of that file on which it starts; 0 for a case that came from no file."""
+        """The line on which the case starts; 0 if it was not read from a file."""
         return self.place.line + self.offset
 
     @property
     def description(self) -> str | None:
-        """A note for people."""
+        """A note for readers; it does not affect the evaluation."""
         return self.details.description
 
     @property
     def context(self) -> tuple[str, ...]:
-        """Retrieved passages, for evaluators that judge against them."""
+        """Retrieved passages, for evaluators that check an answer against them."""
         return self.details.context
 
     @property
     def rubrics(self) -> tuple[FrozenDict, ...]:
-        """The rubric items written at the case itself."""
+        """The rubric items of the case itself."""
         return self.details.rubrics
 
     @property
     def variables(self) -> FrozenDict | None:
-        """The template variables of a case whose input was an object."""
+        """The template variables of a case whose input is an object."""
         return self.details.variables
 
     @property
     def prompts(self) -> tuple[PromptInput, ...]:
-        """The input as each of several prompts renders it."""
+        """The input as rendered by each of several prompts."""
         return self.details.prompts
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """User turns that follow the input."""
+        """The user turns after the input."""
         return self.details.turns
 
     @property
@@ -195,57 +195,44 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
 
     @property
     def workspace(self) -> Workspace | None:
-        """The folder in which the target works, if there is one."""
+        """The workspace, if there is one."""
         return self.details.workspace
 
     @property
     def input_fingerprint(self) -> str:
-        """A hash of what a target is asked, files included: when it is the same, the answer can be kept."""
-        return digest(_question(self))
+        """A hash of everything sent to a target, files included. While it is the same, an answer can be reused."""
+        return digest(_input_data(self))
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the question and of what its answer is held against. Key order, file and format do not matter."""
+        """A hash of the input and of all references and rubrics, independent of key order, file and format."""
         return self.fingerprints[1]
 
     @property
     def fingerprints(self) -> tuple[str, str]:
-        """`input_fingerprint` and `fingerprint`, for those who need both."""
-        if self.details is NO_DETAILS:
-            plain = self._plain_fingerprints()
-            if plain is not None:
-                return plain
-        question = _question(self)
-        held_against: dict[str, Any] = {
+        """`input_fingerprint` and `fingerprint`, computed together."""
+        given, expected = _stored_input(self), _stored_expected_output(self)
+        if self.details is NO_DETAILS and type(given) is str and type(expected) is str:
+            return _text_fingerprints(given, expected, self.expected_outcome)
+        sent = _input_data(self)
+        reference: dict[str, Any] = {
             "expected_output": _hashable(self.expected_output),
             "expected_outcome": self.expected_outcome,
             "rubrics": self.rubrics,
             "context": self.context,
         }
         if any(turn.expected_output for turn in self.turns):
-            held_against["expected_of_turns"] = [_hashable(turn.expected_output) for turn in self.turns]
-        return digest(question), digest(question | held_against)
-
-    def _plain_fingerprints(self) -> tuple[str, str] | None:
-        """The same for a case of two texts, which most are: JSON with sorted keys, put together without the values."""
-        given, expected = _stored_input(self), _stored_expected_output(self)
-        if type(given) is not str or type(expected) is not str:
-            return None
-        asked = b'"input":[{"content":%b,"role":"user"}]' % to_json(given)
-        held_against = b'"context":[],"expected_outcome":%b,"expected_output":[{"content":%b,"role":"assistant"}]' % (
-            to_json(self.expected_outcome),
-            to_json(expected),
-        )
-        return hash_bytes(b"{%b}" % asked), hash_bytes(b'{%b,%b,"rubrics":[]}' % (held_against, asked))
+            reference["expected_of_turns"] = [_hashable(turn.expected_output) for turn in self.turns]
+        return digest(sent), digest(sent | reference)
 
     @property
     def is_conversation(self) -> bool:
-        """Whether the case takes more than one answer."""
+        """Whether the case has more than one turn."""
         return self.details is not NO_DETAILS and (bool(self.turns) or self.user is not None)
 
     @property
     def names_files(self) -> bool:
-        """Whether any message may name files; the many cases of which none does need no second look."""
+        """Whether any message may name files. Fast, because most cases have none."""
         if self.details is not NO_DETAILS:
             return True
         stored = (_stored_input(self), _stored_expected_output(self))
@@ -260,7 +247,7 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
 
 
 def case_to_data(case: EvalCase) -> dict[str, Any]:
-    """A case as `agentv cases` prints it: new names only, in a fixed order, absent values left out."""
+    """Return a case as `agentv cases` prints it: current names only, in a fixed order, without empty values."""
     details = case.details
     if details is NO_DETAILS:
         return _plain_to_data(case)
@@ -284,13 +271,13 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
         "metadata": case.metadata,
         "tags": case.tags,
     }
-    # An empty list of evaluators says that the case is not scored, and empty variables that it has a form.
+    # Kept if empty: without evaluators a case is not scored, and empty variables still mark a template.
     kept = ("evaluators", "variables")
     return {key: value for key, value in data.items() if value or (key in kept and value is not None)}
 
 
 def _plain_to_data(case: EvalCase) -> dict[str, Any]:
-    """The same for a case without details, which most are: only what there is to say is looked at."""
+    """Return the same for a case without details, the most common kind, faster."""
     data: dict[str, Any] = {"id": case.id}
     if case.dataset:
         data["dataset"] = case.dataset
@@ -313,7 +300,7 @@ def _plain_to_data(case: EvalCase) -> dict[str, Any]:
 
 
 def _stored_to_data(stored: str | tuple[Message, ...], role: str) -> list[dict[str, Any]]:
-    """Messages as data; of a text, those that it stands for, without making them."""
+    """Return stored messages as data; text is one message of that role."""
     if isinstance(stored, str):
         return [{"role": role, "content": stored}]
     return _messages_to_data(stored)
@@ -324,7 +311,7 @@ def _messages_to_data(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 
 def _evaluators_to_data(specs: tuple[EvaluatorSpec, ...]) -> list[dict[str, Any]]:
-    """Specs as data. The cases of a dataset share one tuple of them, so the last one is remembered."""
+    """Return specs as data. Cases of a dataset share one tuple, so the last result is cached."""
     if _last_specs[0] is not specs:
         _last_specs[:] = (specs, [spec.to_data() for spec in specs])
     return cast("list[dict[str, Any]]", _last_specs[1])
@@ -342,19 +329,27 @@ def _turn_to_data(turn: Turn) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value or key == "input"}
 
 
-def _question(case: EvalCase) -> dict[str, Any]:
-    question: dict[str, Any] = {"input": _hashable(case.input)}
+def _text_fingerprints(given: str, expected: str, outcome: str) -> tuple[str, str]:
+    """Return the fingerprints of a case of two texts, the most common kind, from JSON built by hand for speed."""
+    sent = b'"input":[{"content":%b,"role":"user"}]' % to_json(given)
+    output = b'"expected_output":[{"content":%b,"role":"assistant"}]' % to_json(expected)
+    whole = b'{"context":[],"expected_outcome":%b,%b,%b,"rubrics":[]}' % (to_json(outcome), output, sent)
+    return hash_bytes(b"{%b}" % sent), hash_bytes(whole)
+
+
+def _input_data(case: EvalCase) -> dict[str, Any]:
+    data: dict[str, Any] = {"input": _hashable(case.input)}
     if case.prompts:
-        question["prompts"] = {prompt.id: _hashable(prompt.input) for prompt in case.prompts}
+        data["prompts"] = {prompt.id: _hashable(prompt.input) for prompt in case.prompts}
     if case.turns:
-        question["turns"] = [_hashable(turn.input) for turn in case.turns]
+        data["turns"] = [_hashable(turn.input) for turn in case.turns]
     if case.user is not None:
-        question["user"] = msgspec.to_builtins(case.user)
+        data["user"] = msgspec.to_builtins(case.user)
     if case.workspace is not None:
-        # What comes after the answer does not shape it.
+        # Teardown happens after the answer and does not affect it.
         before = msgspec.structs.replace(case.workspace, teardown=None, keep=None, path="")
-        question["workspace"] = msgspec.to_builtins(before)
-    return question
+        data["workspace"] = msgspec.to_builtins(before)
+    return data
 
 
 def _hashable(messages: tuple[Message, ...]) -> list[dict[str, Any]]:

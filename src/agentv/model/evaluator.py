@@ -1,4 +1,4 @@
-"""How a case is run and scored: execution settings, and evaluator entries with the object that scores."""
+"""Execution settings of a case, evaluator entries, and the base class of evaluators."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 DEFAULT_TYPE = "llm_judge"
 RUBRIC_TYPE = "rubric"
-"""The type that plain strings among evaluators are items of."""
+"""The type of evaluator that plain strings in `evaluators` become items of."""
 
 COMMON_KEYS = ("type", "name", "metric", "weight", "required", "min_score", "negate", "transform", "target")
-"""Keys that every entry may have; the others belong to its type."""
+"""Keys that every entry may have. All other keys belong to its type."""
 
 OTHER_TOOLS = {
-    "threshold": "Write the minimum into `required`: `required: 0.7`; `required: true` is the pass limit",
-    "provider": "Name the judge in `target`; targets are declared in the targets file",
+    "threshold": "Use `required` with the minimum score: `required: 0.7`, or `required: true` for the pass limit",
+    "provider": "Name the judge in `target`, and define it in the targets file",
     "preprocessors": "Use `transform` of the evaluator or of the target",
     "postprocess": "Use `transform` of the evaluator or of the target",
-    "context_transform": "Put the retrieved passages into `context` of the case",
-    "max_steps": "A judge answers in one call; use a coding agent as the judge's `target`",
+    "context_transform": "Put the retrieved passages in the `context` of the case",
+    "max_steps": "A judge responds in one call; use a coding agent as the judge's `target`",
 }
-"""Keys of AgentV 4.x, 5.x and promptfoo that no type has unless it declares them itself."""
+"""Keys of AgentV (TypeScript) 4.x and 5.x and of promptfoo, with a hint. Types may still declare them."""
 
 
 class EvaluatorSpec(ComparedByContent, frozen=True, gc=False, kw_only=True):
-    """One entry of a case's evaluators. Equal by content, hashable, safe to pickle.
+    """One entry of a case's evaluators. Equal by content, hashable, picklable.
 
-    `settings` are the type's own settings as written; `evaluator` is what they were read into. It is None for a class
-    in a user's file, which reading must not import, and for a spec that a program made: see `evaluator_of`.
+    `settings` are the type's own settings as written, `evaluator` the object built from them. It is None for a class in
+    a user's file, which is not imported while reading, and for specs built in Python: see `evaluator_of`.
     """
 
     type: str
@@ -58,7 +58,7 @@ class EvaluatorSpec(ComparedByContent, frozen=True, gc=False, kw_only=True):
         return tuple(getattr(self, name) for name in self.__struct_fields__ if name != "evaluator")
 
     def to_data(self) -> dict[str, Any]:
-        """The entry as a dataset would write it: defaults left out, then the type's own settings."""
+        """Return the entry as written in a dataset, without defaults; the type's own settings come last."""
         data: dict[str, Any] = {"type": self.type, "name": self.name}
         if self.weight != 1:
             data["weight"] = self.weight
@@ -70,7 +70,7 @@ class EvaluatorSpec(ComparedByContent, frozen=True, gc=False, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of everything in the entry that shapes its scores."""
+        """A hash of everything in the entry that affects its scores."""
         return digest({key: value for key, value in self.to_data().items() if key not in ("name", "weight")})
 
 
@@ -78,13 +78,13 @@ DEFAULT_EVALUATOR = EvaluatorSpec(type=DEFAULT_TYPE, name=DEFAULT_TYPE)
 
 
 FindFile = Callable[[str], str]
-"""Returns the path of a file that a dataset names, or raises."""
+"""Resolves a file name used in a dataset to a path, or raises."""
 
 
 class FileReference(msgspec.Struct, frozen=True):
-    """A value in an evaluator's settings that may name files, programs or functions. `cwd` is a folder of its own.
+    """A value in an evaluator's settings that may name files, programs or functions. `cwd` is its working directory.
 
-    `check(find_file, folder)` returns its problems without running anything; `folder` is where programs are started.
+    `check(find_file, folder)` returns problems without running anything; programs are started in `folder`.
     """
 
     path: KeyPath
@@ -97,7 +97,8 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """What an evaluator needs in order to score an answer.
 
     `reference` is the case's expected output, `trace` the messages and tool calls of the answer, `embedder` a target
-    that makes embeddings. `judge_calls` is how often each judge is called; `judge` is one that the settings name.
+    that creates embeddings. `judge_calls` is the number of calls to each judge; `judge` is a judge named in the
+    settings.
     """
 
     reference: bool = False
@@ -112,12 +113,12 @@ NO_NEEDS = Needs()
 
 
 class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
-    """One type of evaluator: its fields are its settings. Subclasses implement `score`, or `evaluate` if they wait.
+    """Base class of evaluator types; the fields are the settings. Subclasses implement `score`, or `evaluate` for I/O.
 
-    `aliases` maps other spellings to fields; `unsupported` maps keys of other tools to the reason they are refused.
-    `open_settings` collects unknown keys in the field `config`. `members_field` names the field that holds further
-    entries. `target_field` names the field that takes the entry's `target` when its value is not a name.
-    `scores_content` is false for types that only look at what an answer cost.
+    `aliases` maps other spellings to fields; `unsupported` maps keys of other tools to a hint for the error message.
+    `open_settings` collects unknown keys in the field `config`. `members_field` names the field that holds nested
+    entries. `target_field` names the field that receives the entry's `target` if its value is not a name.
+    `scores_content` is false for types that only check cost or duration.
     """
 
     aliases: ClassVar[dict[str, str]] = {}
@@ -128,16 +129,16 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
     scores_content: ClassVar[bool] = True
 
     def score(self, judgement: Judgement) -> Score:
-        """Score an answer without waiting for anything; called outside the event loop."""
+        """Score an answer without I/O. Called directly, outside the event loop."""
         raise NotImplementedError
 
     async def evaluate(self, judgement: Judgement) -> Score:
-        """Score an answer, or raise EvaluatorFailure. Types that call models or run programs override this one."""
+        """Score an answer, or raise EvaluatorFailure. Types that call models or run programs override this method."""
         return self.score(judgement)
 
     @property
     def is_plain(self) -> bool:
-        """Whether `score` can be called instead of `evaluate`."""
+        """Whether `score` can be called directly instead of `evaluate`."""
         return type(self).evaluate is Evaluator.evaluate
 
     @property
@@ -147,42 +148,42 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def runs_code(self) -> bool:
-        """Whether scoring may run user code, so that two of them must not run at once in the same folder."""
+        """Whether scoring may run user code, which must not run concurrently in one folder."""
         return True
 
     @property
     def needs(self) -> Needs:
-        """What must be there for an answer to be scored."""
+        """What the evaluator needs in order to score an answer."""
         return NO_NEEDS
 
     @property
     def members(self) -> tuple[EvaluatorSpec, ...]:
-        """The entries inside this one."""
+        """The nested entries."""
         return ()
 
     @property
     def builtin_prompts(self) -> tuple[str, ...]:
-        """The built-in text sent to judges: scores depend on it as they do on the settings."""
+        """The built-in prompts sent to judges. Scores depend on them as much as on the settings."""
         return ()
 
     @property
     def refusal(self) -> str:
-        """Why this machine cannot run it as the settings require; empty if it can."""
+        """Why this machine cannot run the evaluator as configured; empty if it can."""
         return ""
 
     def references(self) -> Iterator[FileReference]:
-        """What the settings refer to outside themselves."""
+        """Yield the files, programs and functions that the settings refer to."""
         return iter(())
 
     def complaints(self) -> list[str]:
-        """Problems with settings that are each of the right type, one sentence each."""
+        """Return problems in settings whose types are correct, one sentence each."""
         return []
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):
-    """How good an answer is, from 0 to 1, and why.
+    """A score from 0 to 1, with its explanation.
 
-    `verdict` is for types that decide it themselves, by a gate of their own; otherwise the score decides.
+    `verdict` is set by types that apply a gate of their own; otherwise it follows from the score.
     """
 
     score: float
@@ -198,9 +199,9 @@ class Score(msgspec.Struct, frozen=True, gc=False):
 
 
 class EvaluatorFailure(Exception):
-    """An evaluator that could not score. The job becomes an error; nothing is counted as a zero.
+    """An evaluator could not score an answer. The job ends as an error, never as a score of 0.
 
-    `members` are the results of a composite's members before one of them failed.
+    `members` are the results of a composite's members that finished before one failed.
     """
 
     def __init__(self, message: str = "", members: tuple[EvaluatorResult, ...] = ()) -> None:
@@ -212,21 +213,21 @@ DEFAULT_TARGET = "default"
 
 
 class Verdicts(msgspec.Struct, frozen=True, gc=False, rename={"passing": "pass"}):
-    """From which score on a case passes, and from which it is borderline."""
+    """The minimum scores for a pass and for borderline."""
 
     passing: Share = 0.8
     borderline: Share = 0.6
 
     @classmethod
     def contradiction(cls, written: Mapping[str, Any]) -> str:
-        """What is wrong with limits that are both written; `pass` alone may be below the other's default."""
+        """Describe the contradiction of two explicit limits; `pass` alone may be below the default of `borderline`."""
         if "passing" not in written or written.get("borderline", 0.0) <= written["passing"]:
             return ""
         return f"'borderline' ({written['borderline']:g}) is above 'pass' ({written['passing']:g})"
 
 
 class Execution(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The effective settings of one case, evaluators aside."""
+    """The effective settings of one case, without its evaluators."""
 
     target: str | None = None
     targets: tuple[str, ...] = ()
@@ -236,7 +237,7 @@ class Execution(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     thresholds: dict[str, float] | None = None
 
     def over(self, base: Execution) -> Execution:
-        """These settings where they are given, those of `base` elsewhere; a target here replaces all targets there."""
+        """Return these settings with missing ones taken from `base`. A target here replaces all targets there."""
         merged: dict[str, Any] = {
             name: getattr(self, name) if getattr(self, name) not in (None, ()) else getattr(base, name)
             for name in self.__struct_fields__
@@ -252,8 +253,8 @@ class Execution(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def execution_to_data(execution: Execution) -> dict[str, Any]:
-    """The settings as `agentv cases` prints them: the effective target is always there."""
-    if _last[0] is not execution:  # the cases of a dataset mostly share theirs
+    """Return the settings as `agentv cases` prints them, always with the effective target."""
+    if _last[0] is not execution:  # most cases of a dataset share one object
         data: dict[str, Any] = msgspec.to_builtins(execution)
         if not execution.targets:
             data = {"target": execution.target or DEFAULT_TARGET, **data}

@@ -1,4 +1,4 @@
-"""A run as its folder describes it: the manifest (`run.json`) and the figures per target (`summary.json`)."""
+"""The manifest of a run (`run.json`) and its summary (`summary.json`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Interval = tuple[float, float]
 
 
 class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One dataset of a run. `digest` is a hash of the bytes of its files, sidecar and shards included.
+    """One dataset of a run. `digest` is a hash of its files, including sidecar and shards.
 
-    `contents` is a hash of the selected cases that name files, with what is in those files.
+    `contents` is a hash of the selected cases that name files, and of the content of those files.
     """
 
     path: str
@@ -26,13 +26,13 @@ class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def merged_contents(*contents: str) -> str:
-    """The `contents` of several selections of one dataset, in any order, as that of all of them."""
+    """Combine the `contents` hashes of several selections of one dataset; the order does not matter."""
     numbers = [int(each, 16) for each in contents if each]
     return f"{sum(numbers) % 2**128:032x}" if numbers else ""
 
 
 class TargetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One target of a run, its secrets left out. `files` has hashes of the files that its settings name."""
+    """One target of a run, without secrets. `files` holds hashes of the files named in its settings."""
 
     name: str
     provider: str
@@ -42,7 +42,7 @@ class TargetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs a run has, and how many of them ended in which way."""
+    """The number of cases and jobs of a run, and of jobs by outcome."""
 
     cases: int = 0
     jobs: int = 0
@@ -53,7 +53,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Another run: its id, where it was, and a hash of its records."""
+    """A reference to another run: its id, its path, and a hash of its records."""
 
     run_id: str
     path: str
@@ -61,12 +61,12 @@ class RunLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was run and with what, so that a run can be resumed, re-scored and compared from its folder alone.
+    """The inputs and settings of a run: enough to resume, rescore and compare it from its folder alone.
 
-    A run that `stopped_early` knew enough before all its jobs were done; jobs without a record were not needed.
-    `paths` and `options` are those of the command, `defaults` those of the project's configuration; `judges` are the
-    targets that evaluators ask; `fingerprints` are those of evaluators, by name. `rescored_from` is the run whose
-    answers were scored again; `merged_from` are the runs that this one is the union of.
+    A run is `stopped_early` if `--stop-when` was decided before all jobs were done; jobs without a record were not
+    needed. `paths` and `options` come from the command, `defaults` from the project's configuration. `judges` are the
+    targets that evaluators call; `fingerprints` are those of evaluators, by name. `rescored_from` is the run whose
+    answers were rescored; `merged_from` are the runs that were merged into this one.
     """
 
     schema_version: int = msgspec.field(default_factory=written_version)
@@ -91,7 +91,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class PartSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of one evaluator, or under one prompt: how many, their mean, and its 95 % interval."""
+    """The scores of one evaluator or one prompt: their number, mean, and its 95 % confidence interval."""
 
     n: int
     mean: float | None = None
@@ -99,9 +99,10 @@ class PartSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialsSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The chances of a case that is tried `k` times, over the `n` cases, times prompts, with so many scored trials.
+    """Pass rates over `k` trials, averaged over the `n` cases (times prompts) with at least `k` scored trials.
 
-    `pass_at_k` is the chance that one of them passes, `pass_hat_k` that all do; both without bias where there are more.
+    `pass_at_k` is the probability that at least one of k trials passes, `pass_hat_k` that all of them do. Both are
+    unbiased for cases with more than `k` trials.
     """
 
     k: int
@@ -113,11 +114,11 @@ class TrialsSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run with `--stop-when` found out about one target. Its intervals hold at whatever moment it stopped.
+    """The result of `--stop-when` for one target. Its interval is valid at any stopping time.
 
-    `measure` was looked at until it was known to be above or below `value`, which is the `answer`; null: not known.
-    `estimate` and `ci95` are of the measure, over `n` scores in `units` that belong together. Evidence against the
-    value is the `e_value`, of which 20 is as good as p = 0.05. `not_needed` are the jobs that were spared.
+    `measure` was monitored until it was known to be above or below `value`, which is the `answer` (null: undecided).
+    `estimate` and `ci95` describe the measure, over `n` scores in `units` independent groups. `e_value` is the evidence
+    against `value`; 20 is comparable to p = 0.05. `not_needed` is the number of jobs that were saved.
     """
 
     rule: str
@@ -133,10 +134,10 @@ class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of one target: of its `cases`, each asked once or more, which makes `jobs`.
+    """The results of one target. Each of its `cases` has one or more `jobs`: prompts times trials.
 
-    All else is counted in jobs: `scored`, `errors`, `unscored` and `skipped`, which were never started, add up to them.
-    Means and the pass rate are over those that are scored. `prompts` are there where cases are asked with several.
+    `scored`, `errors`, `unscored` and `skipped` (never started) are jobs, and add up to `jobs`. Means and the pass rate
+    are over scored jobs. `prompts` is set if cases run with several prompts.
     """
 
     cases: int
@@ -158,14 +159,14 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of a run, by target."""
+    """The summary of a run, by target."""
 
     schema_version: int = SCHEMA_VERSION
     run_id: str
     targets: dict[str, TargetSummary] = {}
 
     def counts(self, cases: int) -> Counts:
-        """How the jobs of a run with that many cases ended, over all targets."""
+        """Return the outcomes of all jobs, over all targets, of a run with this number of cases."""
         targets = self.targets.values()
         return Counts(
             cases=cases,

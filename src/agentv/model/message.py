@@ -1,4 +1,4 @@
-"""Messages, tool calls and content parts: what is said to a target and what is expected of it."""
+"""Messages, their content parts, and tool calls."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ROLES: tuple[str, ...] = get_args(Role)
 
 
 class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
-    """Plain text inside a message that has several parts."""
+    """Plain text in a message with several parts."""
 
     value: str
 
 
 class _LocatedPart(ComparedByContent, frozen=True, gc=False):
-    """A part whose value names a file. Where the file was found is carried and not compared; its digest is compared."""
+    """A part whose value names a file. Equality ignores `path` and includes `digest`, the hash of the file."""
 
     value: str
     digest: str = ""
@@ -32,11 +32,11 @@ class _LocatedPart(ComparedByContent, frozen=True, gc=False):
 
 
 class FilePart(_LocatedPart, frozen=True, gc=False, tag="file"):
-    """A text file, named as the dataset names it."""
+    """A text file, named as in the dataset."""
 
 
 class ImagePart(_LocatedPart, frozen=True, gc=False, tag="image"):
-    """An image file, or an address (`https:`, `data:`) that goes to the target as it is."""
+    """An image file, or a URL (`https:`, `data:`) that is passed to the target unchanged."""
 
 
 Part = TextPart | FilePart | ImagePart
@@ -44,7 +44,7 @@ PART_KINDS: dict[str, type[Part]] = {"text": TextPart, "file": FilePart, "image"
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """One use of a tool: its name, what went in and what came out."""
+    """One call of a tool: its name, input and output."""
 
     tool: str
     input: Any = None
@@ -64,22 +64,22 @@ class Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True)
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of a message that has them; none for text and for data."""
+        """The content parts; empty for text and data."""
         return self.content if isinstance(self.content, tuple) else ()
 
     @property
     def text(self) -> str | None:
-        """The content when it is plain text."""
+        """The content if it is plain text."""
         return self.content if isinstance(self.content, str) else None
 
 
 def part_to_data(part: Part) -> dict[str, str]:
-    """A part as a dataset writes it."""
+    """Return a part as written in a dataset."""
     return {"type": str(type(part).__struct_config__.tag), "value": part.value}
 
 
 def message_to_data(message: Message) -> dict[str, Any]:
-    """A message as a dataset writes it: absent keys left out."""
+    """Return a message as written in a dataset, without empty keys."""
     data: dict[str, Any] = {"role": message.role}
     if message.name is not None:
         data["name"] = message.name
@@ -93,6 +93,6 @@ def message_to_data(message: Message) -> dict[str, Any]:
 
 
 def tool_calls_in(messages: Sequence[Message]) -> list[ToolCall]:
-    """The calls that messages tell of, in their order. Those in a tool's message are results, when there are others."""
-    said = [call for message in messages if message.role != "tool" for call in message.tool_calls]
-    return said or [call for message in messages for call in message.tool_calls]
+    """Return the tool calls in order. Those in tool messages are results, and count only if there are no others."""
+    calls = [call for message in messages if message.role != "tool" for call in message.tool_calls]
+    return calls or [call for message in messages for call in message.tool_calls]

@@ -1,4 +1,4 @@
-"""The record of one job: what was answered, how it was scored, what it took. One line of `results.jsonl`."""
+"""The record of one job: its answer, scores and usage. One line of `results.jsonl`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ErrorClass = Literal[
 ]
 Stage = Literal["setup", "target", "evaluator", "teardown"]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-"""A score. A record with another number is refused when it is read."""
+"""A score from 0 to 1. Records with other values are rejected when read."""
 Ending = Literal["script", "goal_met", "gave_up", "stop", "max_turns"]
 
 
 class JobKey(NamedTuple):
-    """The identity of a job inside its run."""
+    """The identity of a job within its run."""
 
     dataset_path: str
     eval_id: str
@@ -35,13 +35,13 @@ class JobKey(NamedTuple):
 
 
 def written_version() -> int:
-    """The version of records. A factory, because plain defaults are left out of what is written."""
+    """Return the schema version. A default factory, because plain defaults are not written."""
     return SCHEMA_VERSION
 
 
 class TokenUsage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Tokens that went in and came out: `cached` of those going in were read from a cache and `cache_write` written to
-    one, `reasoning` of those coming out were thought. None where nothing is said about them."""
+    """Input and output tokens. `cached` input tokens were read from a cache, `cache_write` ones were written to it;
+    `reasoning` tokens are part of the output. None means unknown."""
 
     input: int
     output: int
@@ -51,25 +51,18 @@ class TokenUsage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def sum_usage(usages: Sequence[TokenUsage]) -> TokenUsage | None:
-    """Tokens of several calls together; what none of them tells stays untold."""
+    """Add up the tokens of several calls. Counts that no call reports stay unknown."""
     if not usages:
         return None
-
-    def total(name: str) -> int | None:
-        told = [value for usage in usages if (value := getattr(usage, name)) is not None]
-        return sum(told) if told else None
-
-    return TokenUsage(
-        sum(usage.input for usage in usages),
-        sum(usage.output for usage in usages),
-        total("cached"),
-        total("reasoning"),
-        total("cache_write"),
-    )
+    totals: dict[str, Any] = {}
+    for name in TokenUsage.__struct_fields__:
+        known = [count for usage in usages if (count := getattr(usage, name)) is not None]
+        totals[name] = sum(known) if known else None
+    return TokenUsage(**totals)
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, gc=False, rename={"error_class": "class"}):
-    """A failure: of which class, in which words, at which stage of the job."""
+    """A failure: its class, message, and the stage of the job."""
 
     error_class: ErrorClass
     message: str
@@ -77,7 +70,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, gc=False, rename={"error_class": "c
 
 
 class TraceSummary(msgspec.Struct, frozen=True, gc=False):
-    """The tool calls of an answer, counted."""
+    """The number of tool calls in an answer, in total and by tool."""
 
     event_count: int
     tool_names: tuple[str, ...] = ()
@@ -86,10 +79,10 @@ class TraceSummary(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a job used, as far as it is known. `tool_durations` are milliseconds, by tool.
+    """Tokens, cost and time of a job, as far as they are known. `tool_durations` are milliseconds, by tool.
 
-    `stop_reason` says why an answer ended that did not end by itself: `length` for one that was cut off. `logprobs` are
-    there where the target asks its API for them, as the API gives them.
+    `stop_reason` is set if the answer did not end normally, such as `length` for one that was cut off. `logprobs` are
+    those of the API, for targets that request them.
     """
 
     token_usage: TokenUsage | None = None
@@ -101,7 +94,7 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
 
 
 class ConversationSummary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """How often the target was asked in one job and how that ended; `user_metrics` is what the simulated user used."""
+    """The number of turns in one job and how they ended; `user_metrics` is the usage of the simulated user."""
 
     turns: int
     ended: Ending | None = None
@@ -109,7 +102,7 @@ class ConversationSummary(msgspec.Struct, frozen=True, gc=False, omit_defaults=T
 
 
 class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """What one evaluator found: a score, or an error and no score. A composite has its members' results inside."""
+    """The result of one evaluator: a score, or an error without one. A composite includes its members' results."""
 
     name: str
     type: str
@@ -128,7 +121,7 @@ class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """One job. `score` and `verdict` are always written, and null unless the status is ok."""
+    """The record of one job. `score` and `verdict` are always written, and null unless the status is ok."""
 
     schema_version: int = msgspec.field(default_factory=written_version)
     timestamp: str

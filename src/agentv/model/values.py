@@ -1,4 +1,4 @@
-"""JSON values that cannot be changed: what users put into metadata, tool calls and structured answers."""
+"""Immutable JSON values, equality by content, and hashes of values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import msgspec
 
 MAX_DEPTH = 256
-"""Nesting beyond this is refused. Nothing real comes near it, and every walk below stays within Python's stack."""
+"""Deeper nesting is rejected, so that recursive functions stay within Python's stack."""
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -22,7 +22,7 @@ class NestingError(ValueError):
 
 
 class FrozenDict(dict[str, Any]):
-    """A dict that equals and prints as a dict, and refuses every change."""
+    """An immutable dict that compares and prints like a dict."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list that equals and prints as a list, and refuses every change."""
+    """An immutable list that compares and prints like a list."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class FrozenList(list[Any]):
 
 
 class ComparedByContent(msgspec.Struct, frozen=True, gc=False):
-    """A struct of which only `_content` is compared, and not where it was found."""
+    """A struct that is compared by `_content` only, ignoring where it was found."""
 
     @property
     def _content(self) -> tuple[object, ...]:
@@ -74,7 +74,7 @@ class ComparedByContent(msgspec.Struct, frozen=True, gc=False):
 
 
 def freeze(value: Any, depth: int = 0) -> Any:
-    """The same JSON value in containers that cannot be changed. Raises NestingError past MAX_DEPTH."""
+    """Return the JSON value in immutable containers. Raises NestingError beyond MAX_DEPTH."""
     kind = type(value)
     if kind is str or kind is bool or value is None or kind is float:
         return value
@@ -86,30 +86,30 @@ def freeze(value: Any, depth: int = 0) -> Any:
         return FrozenDict({key: freeze(item, depth + 1) for key, item in value.items()})
     if isinstance(value, list | tuple):
         return FrozenList([freeze(item, depth + 1) for item in value])
-    # A YAML integer may carry the text it was written as; the value is all that counts from here on.
+    # A YAML integer may carry its source text; only the value is kept.
     return int(value) if isinstance(value, int) else value
 
 
 def to_json(value: Any) -> bytes:
-    """Compact UTF-8 JSON, not ASCII-escaped, keys in their order."""
+    """Encode as compact UTF-8 JSON, keys in order."""
     return msgspec.json.encode(value)
 
 
 def digest(value: Any) -> str:
-    """A content hash: 32 hex digits that do not depend on the order of keys."""
+    """Return a hash of a JSON value, 32 hex digits, independent of key order."""
     return hash_bytes(msgspec.json.encode(value, order="sorted"))
 
 
 def hash_bytes(data: bytes) -> str:
-    """The hash behind every digest."""
+    """Return a hash of bytes, 32 hex digits."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def draw_rank(seed: int, name: str) -> int:
-    """The place of a name in the shuffle of a seed: a hash, so that it does not depend on the other names."""
+    """Return the rank of a name in a seeded shuffle: a hash, independent of the other names."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=8).digest())
 
 
 def sampling_unit(conversation_id: str | None, path: str, id: str) -> str:
-    """What results are drawn together with: their conversation, else the trials of their case."""
+    """Return the group that a case is sampled with: its conversation, or only its own trials."""
     return f"conversation\0{conversation_id}" if conversation_id is not None else f"{path}\0{id}"
