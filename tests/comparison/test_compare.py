@@ -69,7 +69,7 @@ class TestJoining:
         assert [(pair.target, pair.score1) for pair in compare(two, two).pairs] == [("t", 1.0), ("u", 0.5)]
         found = compare(two, [record("x", 1.0, target="v")])
         assert [(pair.target, pair.score1) for pair in found.pairs] == [(None, 0.75)]
-        assert found.notes == ("a has 2 targets (t, u), averaged case by case; a:t picks one",)
+        assert found.notes == ("a has 2 targets (t, u); scores are averaged per case; to compare one, use a:t",)
         assert (found.sides[0].cases, found.sides[0].mean.value) == (1, 0.75)
         assert compare([record("x", 1.0)], [record("x", 1.0, target="v")]).notes == ()
 
@@ -80,10 +80,10 @@ class TestJoining:
         found = compare(side("t", "u"), side("v", "w"))
         assert [(pair.dataset, pair.eval_id, pair.target) for pair in found.pairs] == [("d", n, None) for n in "01"]
         assert found.notes == (
-            "a has 2 targets (t, u), averaged case by case; a:t picks one",
-            "b has 2 targets (v, w), averaged case by case; b:v picks one",
-            "a has 2 prompts (pt, pu), averaged case by case",
-            "b has 2 prompts (pv, pw), averaged case by case",
+            "a has 2 targets (t, u); scores are averaged per case; to compare one, use a:t",
+            "b has 2 targets (v, w); scores are averaged per case; to compare one, use b:v",
+            "a has 2 prompts (pt, pu); scores are averaged per case",
+            "b has 2 prompts (pv, pw); scores are averaged per case",
         )
 
     def test_prompts_are_treated_alike(self, compare):
@@ -93,13 +93,13 @@ class TestJoining:
     def test_a_target_can_be_picked(self, tmp_path):
         path = write_run(tmp_path / "a.jsonl", record("x", 1.0), record("x", 0.0, target="u"))
         assert RunScores(path, "a", "u").targets == ["u"]
-        with pytest.raises(UsageError, match="No result of the target 'uu'"):
+        with pytest.raises(UsageError, match="No results for target 'uu'"):
             RunScores(path, "a", "uu")
 
     def test_renamed_datasets_are_matched_by_ids_and_that_is_said(self, compare):
         found = compare([record("x", 1.0)], [record("x", 0.5, dataset="other")])
         assert found.paired.n == 1
-        assert found.notes == ("No dataset is in both: cases are matched by their ids alone",)
+        assert found.notes == ("The runs have no dataset in common; cases are matched by id only",)
 
     def test_nothing_in_common_is_an_error(self, compare):
         with pytest.raises(UsageError, match="no case in common"):
@@ -322,7 +322,7 @@ class TestParts:
         records = [record(n, 0.5, tags=(f"only-{n}", "all")) for n in range(3_000)]
         found = compare(records, records)
         assert [part.name for part in found.tags] == ["all"]
-        assert found.notes == ("3,000 tags with fewer than 3 cases are not compared by themselves",)
+        assert found.notes == ("Not compared separately: 3,000 tags with fewer than 3 cases",)
 
     def test_cost_and_time_are_paired_where_both_are_known(self, compare):
         before = [record(n, 0.5, execution_metrics=used(0.01, 100.0)) for n in range(4)]
@@ -418,7 +418,7 @@ class TestMany:
 
     def test_no_case_that_all_scored_is_an_error(self, tmp_path):
         paths = [write_run(tmp_path / f"{name}.jsonl", record(name, 1.0)) for name in "abc"]
-        with pytest.raises(UsageError, match="scored by all"):
+        with pytest.raises(UsageError, match="scored in all"):
             compare_many([RunScores(path, path.stem) for path in paths])
 
 

@@ -189,7 +189,7 @@ def test_prompts_of_one_run_are_compared(tmp_path):
     assert agentv(path).stdout.startswith("B is better by 1.000")
     assert agentv(f"{path}:new", f"{path}:old").returncode == 1
     unknown = agentv(f"{path}:nwe", f"{path}:old")
-    assert unknown.returncode == 2 and "No result of the target or prompt 'nwe'" in unknown.stderr
+    assert unknown.returncode == 2 and "No results for target or prompt 'nwe'" in unknown.stderr
     assert "Targets: t; prompts: new, old" in unknown.stderr
 
 
@@ -208,7 +208,7 @@ def test_a_target_that_only_failed_is_named(tmp_path):
     scores = (("good", 1.0), ("other", 0.5), ("dead", None))
     path = write_run(tmp_path / "a.jsonl", *(record(n, score, target=t) for n in range(3) for t, score in scores))
     found = agentv(path)
-    assert found.returncode == 2 and f"{path}:dead scored no case" in found.stderr
+    assert found.returncode == 2 and f"{path}:dead has no scored case" in found.stderr
     assert "3 of its 3 results are errors: timeout 3" in found.stderr
 
 
@@ -217,7 +217,7 @@ def test_a_target_that_only_failed_is_named(tmp_path):
     [
         (("a.jsonl",), "Two runs are needed"),
         (("a.jsonl", "nowhere"), "No such run: nowhere"),
-        (("a.jsonl", "a.jsonl:u"), "No result of the target 'u'"),
+        (("a.jsonl", "a.jsonl:u"), "No results for target 'u'"),
         (("a.jsonl", "a.jsonl", "a.jsonl", "--margin", "0.1"), "for two runs"),
         (("a.jsonl", "a.jsonl", "--json", "--markdown"), "give one"),
         (("a.jsonl", "c.txt"), "Not a run: c.txt"),

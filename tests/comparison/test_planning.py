@@ -96,17 +96,20 @@ def test_prompts_of_a_case_are_no_further_cases(tmp_path):
 
 
 def test_one_case_is_too_few(tmp_path):
-    with pytest.raises(UsageError, match="Two scored cases"):
+    with pytest.raises(UsageError, match="At least 2 scored cases"):
         plan([scores_of(tmp_path, "a", [[1.0]])])
 
 
 def test_equal_scores_tell_nothing_and_that_is_said(tmp_path):
     alike = [scores_of(tmp_path, name, [[score]] * 4) for name, score in [("a", 0.7), ("b", 0.5)]]
-    for runs, why in [(alike[:1], "All scores of a are equal"), (alike, "b differs from a by the same in every case")]:
-        with pytest.raises(UsageError, match="cannot be told: nothing varies") as error:
+    for runs, why in [
+        (alike[:1], "All scores in a are equal"),
+        (alike, "b differs from a by the same amount in every case"),
+    ]:
+        with pytest.raises(UsageError, match="Cannot estimate a sample size: the scores do not vary") as error:
             plan(runs)
         assert why in str(error.value)
-    with pytest.raises(UsageError, match="nothing varies"):
+    with pytest.raises(UsageError, match="scores do not vary"):
         plan([scores_of(tmp_path, "thrice", [[0.7] * 3] * 4)])
     # Cases that are alike on the whole, and vary from trial to trial, tell what trials do.
     assert plan([scores_of(tmp_path, "c", [[0.2, 0.4], [0.4, 0.2]])]).spread.within is not None

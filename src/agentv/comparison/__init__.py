@@ -1,1 +1,1 @@
-"""Compare runs case by case, and plan how many cases a difference needs."""
+"""Compare runs case by case, and estimate the sample size that a difference needs."""

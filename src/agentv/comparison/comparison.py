@@ -1,4 +1,4 @@
-"""The result of a comparison, as values and as JSON, and whether it fails a gate."""
+"""The result of a comparison, its JSON, and its gates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FailOn = Literal["regression", "worse", "any-loss", "inconclusive", "never"]
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a comparison. `mean` is over the cases that all runs scored, after averaging trials."""
+    """One run of a comparison. `mean` is over the cases that all runs scored, with trials averaged."""
 
     label: str
     path: str
@@ -32,7 +32,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """One case that both runs scored. `target` and `prompt` are set when both runs have several."""
+    """One case that both runs scored. `target` and `prompt` are set if both runs have several."""
 
     dataset: str
     eval_id: str
@@ -45,7 +45,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A case with a large change: both answers, and the reason for the later score."""
+    """A case with a large change: both answers, and the reason for the second score."""
 
     pair: Pair
     answer1: str | None
@@ -54,7 +54,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison for one evaluator or tag. `p_adjusted` is Holm's, over the whole table."""
+    """The comparison for one evaluator or tag. `p_adjusted` is Holm-adjusted over all evaluators or all tags."""
 
     name: str
     paired: Paired
@@ -62,7 +62,7 @@ class PartComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost in USD or time in milliseconds per case, over the cases where both runs have it."""
+    """Cost in USD or time in milliseconds per case, over the cases where both runs report it."""
 
     n: int
     before: float
@@ -71,7 +71,7 @@ class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs, case by case. `unmatched` cases are in one run only; `unscored` ones are in both, but not scored."""
+    """Two runs, case by case. `unmatched` cases are in one run only; `unscored` cases are in both, without a score."""
 
     sides: tuple[Side, Side]
     paired: Paired | None
@@ -93,7 +93,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def fails(self, on: FailOn) -> bool:
-        """Whether the gate refuses the second run. Without a case that both scored, nothing speaks for it."""
+        """Return whether the gate rejects the second run. It does if no case was scored in both runs."""
         if on == "never" or self.paired is None:
             return on != "never"
         if on == "worse":
@@ -108,7 +108,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """Several runs over the cases that all scored. `differences[i][j]` compares run j with run i, for i < j."""
+    """Several runs over the cases that all of them scored. `differences[i][j]` compares run j with run i, for i < j."""
 
     sides: tuple[Side, ...]
     n: int
@@ -121,7 +121,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def fails(self, on: FailOn) -> bool:
-        """Whether the gate refuses any other run against the first. Differences count as shown after adjustment."""
+        """Return whether the gate rejects any other run against the first. Significance uses adjusted p-values."""
         found = [(each, p) for each, p in zip(self.differences[0], self.p_adjusted[0], strict=True) if each is not None]
         if on == "worse":
             return any(each.mean_delta < 0 for each, _ in found)
@@ -132,10 +132,9 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
-    """A comparison of two runs as JSON: under the names of AgentV's own comparisons, and more."""
+    """Return a comparison of two runs as JSON, with the names that AgentV (TypeScript) uses, and further fields."""
     first, second = comparison.unmatched
-    asked = comparison.non_inferiority
-    paired = comparison.paired
+    margin, paired = comparison.non_inferiority, comparison.paired
     summary = {
         "total": comparison.common + first + second,
         "matched": len(comparison.pairs),
@@ -144,7 +143,7 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "ties": comparison.ties,
         "threshold": comparison.threshold,
         **(_paired(paired) if paired else {**dict.fromkeys((*Paired._fields, "answer")), "n": 0, "clusters": 0}),
-        "non_inferiority": None if asked is None else asked._asdict(),
+        "non_inferiority": None if margin is None else margin._asdict(),
         "exit_code": exit_code,
     }
     return {
@@ -167,7 +166,7 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
 
 
 def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
-    """A matrix as JSON. A difference is of the second run of its pair against the first."""
+    """Return a matrix as JSON. A difference is the second run of its pair minus the first."""
     size = range(len(matrix.sides))
     differences = [
         {"run1": i, "run2": j, **_paired(found), "p_adjusted": matrix.p_adjusted[i][j]}

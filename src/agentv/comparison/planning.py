@@ -1,4 +1,4 @@
-"""Plan how many cases and trials it takes to detect a difference, from the variance of earlier runs."""
+"""Estimate how many cases and trials are needed to detect a difference, from the variance of earlier runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from agentv.comparison.run_comparison import JoinedCases
+from agentv.comparison.run_comparison import JOIN_HINT, JoinedCases
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
 from agentv.errors import UsageError
 from agentv.stats.intervals import NO_ERROR
@@ -27,10 +27,9 @@ TRIALS = (1, 2, 3, 5, 10)
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """The variance of a case's difference: between cases, and between trials of one case in each run.
 
-    `within` is None where no case was asked twice: then trials cannot be told from cases, and `between` holds both.
-    `asked_once` names the runs in which none was.
-    `design_effect` is how many times as many cases conversations make necessary. `correlation` is None where it was
-    measured, from two runs, and otherwise what was taken for granted.
+    `within` is None if no case has two trials; `between` then includes both. `asked_once` names the runs without
+    repeated trials. `design_effect` is the factor by which conversations increase the number of cases. `correlation`
+    is the assumed one, and None if it was measured from two runs.
     """
 
     cases: int
@@ -42,13 +41,13 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     asked_once: tuple[str, ...] = ()
 
     def variance(self, trials: int) -> float:
-        """The variance of a case's difference with this number of trials in both runs."""
+        """Return the variance of a case's difference with this number of trials in both runs."""
         within = self.within or (0.0, 0.0)
         return self.design_effect * variance_of_difference(self.between, *within, trials)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """The cases that one difference needs with this number of trials. `cost_usd` is that of one run."""
+    """The number of cases needed to detect a difference with this number of trials, and the cost of one run."""
 
     difference: float
     trials: int
@@ -57,7 +56,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Needs by difference and trials; `could_show` is the smallest difference that the given cases show, by trials."""
+    """Sample sizes by difference and trials. `could_show` is the difference the given cases can detect, by trials."""
 
     spread: Spread
     power: float
@@ -67,7 +66,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The chance to detect a difference, the chance of a false alarm, and the assumed correlation of two runs."""
+    """The power, the significance level, and the assumed correlation of two runs."""
 
     power: float = POWER
     alpha: float = ALPHA
@@ -80,10 +79,10 @@ def plan(
     trials: Sequence[int] = TRIALS,
     options: PlanOptions = PlanOptions(),
 ) -> Plan:
-    """Plan from one run and an assumed correlation, or from two runs, which show it."""
+    """Plan from one run and an assumed correlation, or from two runs, whose correlation is measured."""
     power, alpha = options.power, options.alpha
     spread = _of_two(*runs) if len(runs) == 2 else _of_one(runs[0], options.correlation)
-    # Without repeated trials nothing is known of what more of them would do.
+    # The effect of more trials is unknown without repeated trials.
     known = tuple(trials) if spread.within is not None else (1,)
     needs = []
     for difference in differences:
@@ -107,13 +106,13 @@ def _of_one(run: RunScores, correlation: float) -> Spread:
     if len(run.targets) > 1:
         hint = f"Pick one: {run.label}:{run.targets[0]}"
         raise UsageError(f"{run.label} has {len(run.targets)} targets ({', '.join(run.targets)})", hint=hint)
-    # Each prompt of a case is a score of its own, and all of them belong together.
+    # Each prompt of a case has its own score; the prompts of a case form a cluster.
     side = GroupedCases(run, (0, 1, 3) if len(run.prompts) > 1 else (0, 1))
     means, within, share = _trials(run, side.groups, len(side.names))
     there = ~np.isnan(means)
     variance, effect = _variance(means[there], clusters_of([side], np.flatnonzero(there)[:, None]))
     if not variance and not within:
-        raise _nothing_varies(f"All scores of {run.label} are equal")
+        raise _no_variance(f"All scores in {run.label} are equal")
     between = variance if within is None else max(0.0, variance - within * share)
     return Spread(
         cases=int(there.sum()),
@@ -130,12 +129,12 @@ def _of_two(before: RunScores, after: RunScores) -> Spread:
     joined = JoinedCases(before, after)
     first, second = joined.scores
     if not len(first):
-        raise UsageError("The runs have no scored case in common", hint="Cases are joined by dataset and id")
+        raise UsageError("The runs have no scored case in common", hint=JOIN_HINT)
     variance, effect = _variance(second - first, joined.clusters)
     noise = [_trials(side.run, side.groups, len(side.names)) for side in joined.sides]
     (_, within_before, share_before), (_, within_after, share_after) = noise
     if not variance and not within_before and not within_after:
-        raise _nothing_varies(f"{after.label} differs from {before.label} by the same in every case")
+        raise _no_variance(f"{after.label} differs from {before.label} by the same amount in every case")
     if within_before is None or within_after is None:
         within, between = None, variance
     else:
@@ -155,23 +154,24 @@ def _of_two(before: RunScores, after: RunScores) -> Spread:
 
 
 def _trials(run: RunScores, groups: NDArray[Any], count: int) -> tuple[NDArray[Any], float | None, float]:
-    """The mean of each case, the variance between trials of one, and the mean of 1 / trials."""
+    """Return the mean of each case, the variance between trials of a case, and the mean of 1 / trials."""
     means = run.scores.means(groups, count)
     cases, values = run.scores.arrays()
     index = groups[cases]
-    asked = np.bincount(index, minlength=count)
-    further = int((asked[asked > 0] - 1).sum())
+    trials = np.bincount(index, minlength=count)
+    trials = trials[trials > 0]
+    further = int((trials - 1).sum())
     if not further:
         return means, None, 1.0
     within = float(np.square(values - means[index]).sum()) / further
-    # Trials that are equal but for rounding do not vary.
-    return means, within if within > NO_ERROR**2 else 0.0, float((1 / asked[asked > 0]).mean())
+    # Rounding errors are not variance.
+    return means, within if within > NO_ERROR**2 else 0.0, float((1 / trials).mean())
 
 
 def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[float, float]:
-    """The variance of cases, and the design effect of conversations."""
+    """Return the variance between cases, and the design effect of conversations."""
     if len(values) < 2:
-        raise UsageError("Two scored cases or more are needed to see how much they vary")
+        raise UsageError("At least 2 scored cases are needed to estimate the variance")
     within = -1.0, 1.0
     plain, clustered = clustered_mean(values, within=within), clustered_mean(values, clusters, within)
     assert plain.standard_error is not None
@@ -181,9 +181,9 @@ def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[floa
     return variance, max(1.0, (clustered.standard_error / plain.standard_error) ** 2)
 
 
-def _nothing_varies(why: str) -> UsageError:
-    hint = "Plan from a run whose scores differ from case to case"
-    return UsageError("How many cases are needed cannot be told: nothing varies", why, hint)
+def _no_variance(why: str) -> UsageError:
+    hint = "Plan from a run whose scores vary between cases"
+    return UsageError("Cannot estimate a sample size: the scores do not vary", why, hint)
 
 
 def _cost(run: RunScores) -> float | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, islice, repeat
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 
 _SHOWN_IDS = 10
-_FEWEST_OF_A_TAG = 3
+_MIN_TAG_CASES = 3
+JOIN_HINT = "Cases are matched by dataset and id"
 
 Name = tuple[str | None, ...]
+Columns = tuple["NDArray[Any]", "NDArray[Any]", "NDArray[Any] | None"]
+"""Two columns of scores over the same cases, and the clusters of the cases."""
 
 
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes below `threshold` are ties; `margin` asks for non-inferiority; `changes` cases are shown with answers."""
+    """Changes below `threshold` are ties; `margin` adds a test of non-inferiority; `changes` is a number of cases."""
 
     threshold: float = 0.1
     margin: float | None = None
@@ -40,18 +43,17 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = CompareOptions()) -> Comparison:
-    """Compare the second run with the first."""
-    threshold, margin, seed = options.threshold, options.margin, options.seed
+    """Compare the second run with the first. Raises UsageError if they have no case in common."""
+    margin, seed = options.margin, options.seed
     joined = JoinedCases(before, after)
     if not joined.rows:
-        raise _nothing_in_common(before, after)
-    scores = joined.scores
-    paired = compare_paired(*scores, joined.clusters, seed=seed) if len(scores[0]) else None
-    pairs = Pairs(joined, threshold)
-    first, second = (
-        side_of(side, mean_of(values, joined.clusters)) for side, values in zip(joined.sides, scores, strict=True)
-    )
-    sides = first, second
+        examples = [next((f"{name}/{id}" for name, id, *_ in run.cases), "no case") for run in (before, after)]
+        detail = f"{before.label} has {examples[0]}, {after.label} has {examples[1]}"
+        raise UsageError("The runs have no case in common", detail, JOIN_HINT)
+    first, second = joined.scores
+    paired = compare_paired(first, second, joined.clusters, seed=seed) if len(first) else None
+    pairs = Pairs(joined, options.threshold)
+    sides = _side(joined.sides[0], first, joined.clusters), _side(joined.sides[1], second, joined.clusters)
     if paired is not None and any(side.stopped_early for side in sides):
         paired = _as_drawn(joined, paired)
     with before.run, after.run:
@@ -59,7 +61,7 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
     return Comparison(
         sides=sides,
         paired=paired,
-        threshold=threshold,
+        threshold=options.threshold,
         wins=pairs.wins,
         losses=pairs.losses,
         ties=len(pairs) - pairs.wins - pairs.losses,
@@ -68,8 +70,8 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
         changes=changed,
         evaluators=_evaluators(joined, seed),
         tags=_tags(joined, seed),
-        cost=_use(joined, before.cost, after.cost),
-        duration=_use(joined, before.duration, after.duration),
+        cost=_usage_change(joined, before.cost, after.cost),
+        duration=_usage_change(joined, before.duration, after.duration),
         unmatched=joined.unmatched,
         unmatched_ids=joined.unmatched_ids,
         unscored=joined.unscored,
@@ -79,11 +81,11 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
 
 
 class JoinedCases:
-    """The cases of two runs joined by name, in the order of the first run, and which of them both scored."""
+    """The cases of two runs matched by name, in the order of the first run. `scores` are those that both scored."""
 
     def __init__(self, before: RunScores, after: RunScores) -> None:
         self.notes: list[str] = []
-        self.parts = name_parts((before, after), self.notes)
+        self.parts = _name_parts((before, after), self.notes)
         self.sides = GroupedCases(before, self.parts), GroupedCases(after, self.parts)
         if self.sides[0].names.keys().isdisjoint(self.sides[1].names):
             self._join_by_id(before, after)
@@ -101,22 +103,22 @@ class JoinedCases:
         self.clusters = clusters_of(self.sides, self.index)
 
     def name(self, row: int) -> Name:
-        """The name of the case in a row of the scores."""
+        """Return the name of the case in a row of `scores`."""
         return self._names[int(self.index[row][0])]
 
-    def column(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-        """Two columns over the cases where both runs have a number, and the clusters of those cases."""
+    def column(self, before: Column, after: Column) -> Columns:
+        """Return two columns over the cases where both runs have a number, and the clusters of those cases."""
         first, second, there = self._means(before, after)
         return first[there], second[there], clusters_of(self.sides, self._all[there])
 
     def _means(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """The means of the joined cases in both runs, and where both have a number."""
+        """Return the means of the matched cases in both runs, and where both have a number."""
         first = self.sides[0].means(before)[self._all[:, 0]]
         second = self.sides[1].means(after)[self._all[:, 1]]
         return first, second, ~np.isnan(first) & ~np.isnan(second)
 
     def tags(self) -> dict[str, NDArray[Any]]:
-        """The rows of the scores by tag; a tag in either run counts."""
+        """Return the rows of `scores` by tag; a tag in either run counts."""
         if not len(self.index):
             return {}
         known, codes = [], []
@@ -133,12 +135,12 @@ class JoinedCases:
         return {tag: np.sort(np.concatenate(parts[tag])) for tag in sorted(parts)}
 
     def _join_by_id(self, before: RunScores, after: RunScores) -> None:
-        """Join by id alone, if ids are unique: datasets may be renamed, or not named by another tool."""
+        """Match by id only, if ids are unique: a dataset may be renamed, or another tool may not store its name."""
         by_id = GroupedCases(before, (1,)), GroupedCases(after, (1,))
         unique = all(len(side.names) == len({key[:2] for key in side.run.cases}) for side in by_id)
         if unique and not by_id[0].names.keys().isdisjoint(by_id[1].names):
             self.sides, self.parts = by_id, (1,)
-            self.notes.append("No dataset is in both: cases are matched by their ids alone")
+            self.notes.append("The runs have no dataset in common; cases are matched by id only")
 
     def _only_in(self, side: int) -> tuple[str, ...]:
         if not self.unmatched[side]:
@@ -148,9 +150,11 @@ class JoinedCases:
         return tuple(islice((str(name[place]) for name in mine if name not in other), _SHOWN_IDS))
 
 
-def side_of(side: GroupedCases, mean: Estimate | None) -> Side:
-    """Describe a run of a comparison, with the mean of the compared cases."""
-    run = side.run
+def _side(side: GroupedCases, scores: NDArray[Any], clusters: NDArray[Any] | None) -> Side:
+    """Describe a run of a comparison. Its mean has the same kind of interval as in the run's summary."""
+    run, mean = side.run, MeanAccumulator()
+    for value, cluster in zip(scores.tolist(), repeat(None) if clusters is None else clusters.tolist()):  # noqa: B905
+        mean.add(value, cluster)
     return Side(
         label=run.label,
         path=str(run.path),
@@ -160,21 +164,13 @@ def side_of(side: GroupedCases, mean: Estimate | None) -> Side:
         errors=run.errors,
         error_classes=dict(run.error_classes),
         unscored=run.unscored,
-        mean=mean,
+        mean=None if mean.mean is None else Estimate(mean.mean, None, mean.ci95, mean.n, mean.clusters),
         stopped_early=_stopped_early(run),
     )
 
 
-def mean_of(scores: NDArray[Any], clusters: NDArray[Any] | None) -> Estimate | None:
-    """The mean of one run's cases after averaging trials, with the interval that a run's summary has."""
-    found = MeanAccumulator()
-    for value, cluster in zip(scores.tolist(), repeat(None) if clusters is None else clusters.tolist()):  # noqa: B905
-        found.add(value, cluster)
-    return None if found.mean is None else Estimate(found.mean, None, found.ci95, found.n, found.clusters)
-
-
-def name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
-    """The key positions that name a case: dataset and id; also target and prompt if all runs have several in common."""
+def _name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
+    """Return the key positions that name a case: dataset and id; also target and prompt if all runs share several."""
     parts: tuple[int, ...] = (0, 1)
     for place, plural in ((2, "targets"), (3, "prompts")):
         found: list[list[Any]] = [run.targets if place == 2 else run.prompts for run in runs]
@@ -183,20 +179,20 @@ def name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
             continue
         for run, each in zip(runs, found, strict=True):
             if len(each) > 1:
-                hint = f"; {run.label}:{each[0]} picks one" if place == 2 else ""
+                hint = f"; to compare one, use {run.label}:{each[0]}" if place == 2 else ""
                 names = ", ".join(map(str, each))
-                notes.append(f"{run.label} has {len(each)} {plural} ({names}), averaged case by case{hint}")
+                notes.append(f"{run.label} has {len(each)} {plural} ({names}); scores are averaged per case{hint}")
     return parts
 
 
 class Pairs(Sequence[Pair]):
-    """The cases that both runs scored; each is built on access, because most are never looked at."""
+    """The cases that both runs scored. Each is built on access, because most are never used."""
 
     def __init__(self, joined: JoinedCases, threshold: float) -> None:
         self._joined = joined
         self._threshold = threshold
         first, second = joined.scores
-        # Without what rounding leaves: 0.9 - 0.8 is 0.1.
+        # Rounded, so that 0.9 - 0.8 is 0.1.
         self.deltas = np.round(second - first, 12)
         self.wins = int(((self.deltas >= threshold) & (self.deltas > 0)).sum())
         self.losses = int(((self.deltas <= -threshold) & (self.deltas < 0)).sum())
@@ -223,7 +219,7 @@ class Pairs(Sequence[Pair]):
 
 
 def _changes(joined: JoinedCases, pairs: Pairs, most: int) -> Iterable[Change]:
-    """The largest changes, losses before wins of the same size."""
+    """Yield the largest changes, losses before wins of the same size."""
     order = np.lexsort((pairs.deltas, -np.abs(pairs.deltas)))
     for row in [int(row) for row in order[:most] if pairs.deltas[row]]:
         before, after = (side.record(place) for side, place in zip(joined.sides, joined.index[row], strict=True))
@@ -233,50 +229,49 @@ def _changes(joined: JoinedCases, pairs: Pairs, most: int) -> Iterable[Change]:
 
 
 def _evaluators(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
-    before, after = joined.sides[0].run.evaluators, joined.sides[1].run.evaluators
-    found = []
-    for name in [name for name in before if name in after]:
-        first, second, clusters = joined.column(before[name], after[name])
-        if len(first):
-            found.append((name, compare_paired(first, second, clusters, seed=seed, test=False)))
-    return _adjusted(found)
+    before, after = (side.run.evaluators for side in joined.sides)
+    return _parts(((name, joined.column(before[name], after[name])) for name in before if name in after), seed)
 
 
 def _tags(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
-    found = []
     tags = joined.tags()
-    if few := sum(len(rows) < _FEWEST_OF_A_TAG for rows in tags.values()):
-        joined.notes.append(f"{few:,} tags with fewer than {_FEWEST_OF_A_TAG} cases are not compared by themselves")
-    for tag, rows in tags.items():
-        if len(rows) < _FEWEST_OF_A_TAG:
-            continue
-        clusters = None if joined.clusters is None else joined.clusters[rows]
-        first, second = (side[rows] for side in joined.scores)
-        found.append((tag, compare_paired(first, second, clusters, seed=seed, test=False)))
-    return _adjusted(found)
-
-
-def _adjusted(found: Sequence[tuple[str, Paired]]) -> tuple[PartComparison, ...]:
-    """Adjust the p-values for the number of tests; a part without one does not count."""
-    asked = [paired.p_value for _, paired in found if paired.p_value is not None]
-    adjusted = iter(holm(asked))
-    return tuple(
-        PartComparison(name=name, paired=paired, p_adjusted=None if paired.p_value is None else next(adjusted))
-        for name, paired in found
+    large = {tag: rows for tag, rows in tags.items() if len(rows) >= _MIN_TAG_CASES}
+    if few := len(tags) - len(large):
+        tag = "tag" if few == 1 else "tags"
+        joined.notes.append(f"Not compared separately: {few:,} {tag} with fewer than {_MIN_TAG_CASES} cases")
+    first, second = joined.scores
+    clusters = joined.clusters
+    columns = (
+        (tag, (first[rows], second[rows], clusters if clusters is None else clusters[rows]))
+        for tag, rows in large.items()
     )
+    return _parts(columns, seed)
 
 
-def _use(joined: JoinedCases, before: Column, after: Column) -> UsageChange | None:
+def _parts(columns: Iterable[tuple[str, Columns]], seed: int) -> tuple[PartComparison, ...]:
+    """Compare both runs for each evaluator or tag, with p-values adjusted for the number of tests."""
+    found = {name: compare_paired(*column, seed=seed, test=False) for name, column in columns if len(column[0])}
+    adjusted = zip(found.items(), _adjusted(found.values()), strict=True)
+    return tuple(PartComparison(name=name, paired=paired, p_adjusted=p) for (name, paired), p in adjusted)
+
+
+def _adjusted(found: Iterable[Paired]) -> Iterator[float | None]:
+    """Yield the p-values adjusted for the number of tests; comparisons without one do not count."""
+    p_values = [paired.p_value for paired in found]
+    adjusted = iter(holm([p for p in p_values if p is not None]))
+    return (None if p is None else next(adjusted) for p in p_values)
+
+
+def _usage_change(joined: JoinedCases, before: Column, after: Column) -> UsageChange | None:
     first, second, clusters = joined.column(before, after)
     if not len(first):
         return None
-    difference = paired_difference(first, second, clusters)
-    means = float(first.mean()), float(second.mean())
-    return UsageChange(n=len(first), before=means[0], after=means[1], difference=difference.estimate)
+    difference = paired_difference(first, second, clusters).estimate
+    return UsageChange(n=len(first), before=float(first.mean()), after=float(second.mean()), difference=difference)
 
 
 def _as_drawn(joined: JoinedCases, paired: Paired) -> Paired:
-    """Use an interval that is valid for runs that stopped early, if all of them drew in the same order."""
+    """Replace the interval by one that is valid for runs that stopped early, if all drew cases in the same order."""
     stopped = [side for side in joined.sides if _stopped_early(side.run)]
     seeds = {(manifest.seed or 0) for side in stopped if (manifest := side.run.run.manifest)}
     if len(seeds) > 1:
@@ -298,24 +293,13 @@ def _stopped_early(run: RunScores) -> bool:
     try:
         return run.run.manifest is not None and run.run.manifest.stopped_early
     except AgentvError:
-        return False  # a manifest of another version; the records are read all the same
-
-
-def _nothing_in_common(before: RunScores, after: RunScores) -> UsageError:
-    def example(run: RunScores) -> str:
-        return next((f"{key[0]}/{key[1]}" for key in run.cases), "no case")
-
-    detail = f"{before.label} has {example(before)}, {after.label} has {example(after)}"
-    return UsageError("The runs have no case in common", detail, "Cases are joined by dataset and id")
-
-
-Cell = TypeVar("Cell")
+        return False  # a manifest of another version; its records can still be read
 
 
 def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
-    """Compare three runs or more. Raises UsageError when no case was scored by all."""
+    """Compare three or more runs. Raises UsageError if no case was scored in all of them."""
     notes: list[str] = []
-    parts = name_parts(runs, notes)
+    parts = _name_parts(runs, notes)
     sides = [GroupedCases(run, parts) for run in runs]
     common = [name for name in sides[0].names if all(name in side.names for side in sides)]
     columns = [side.means(side.run.scores)[[side.names[name] for name in common]] for side in sides]
@@ -325,18 +309,18 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
         raise _not_scored_by_all(runs)
     rows = np.array([[side.names[name] for side in sides] for name in common], dtype=np.intp)[there]
     scores, clusters = scores[there], clusters_of(sides, rows)
-    pairs = [(i, j) for i in range(len(runs)) for j in range(i + 1, len(runs))]
+    pairs = combinations(range(len(runs)), 2)
     found = {(i, j): compare_paired(scores[:, i], scores[:, j], clusters, seed=seed) for i, j in pairs}
-    asked = {pair: paired.p_value for pair, paired in found.items() if paired.p_value is not None}
-    adjusted = dict(zip(asked, holm(list(asked.values())), strict=True))
+    adjusted = dict(zip(found, _adjusted(found.values()), strict=True))
+    size = range(len(runs))
     means = tuple(clustered_mean(column, clusters, within=(0.0, 1.0)) for column in scores.T)
     return Matrix(
-        sides=tuple(side_of(side, mean_of(column, clusters)) for side, column in zip(sides, scores.T, strict=True)),
+        sides=tuple(_side(side, column, clusters) for side, column in zip(sides, scores.T, strict=True)),
         n=len(scores),
         clusters=means[0].clusters,
         means=means,
-        differences=_square(found, len(runs)),
-        p_adjusted=_square(adjusted, len(runs)),
+        differences=tuple(tuple(found.get((i, j)) for j in size) for i in size),
+        p_adjusted=tuple(tuple(adjusted.get((i, j)) for j in size) for i in size),
         ranking=tuple(rank(scores, clusters, seed=seed)),
         left_out=tuple(len(side.names) - len(scores) for side in sides),
         notes=tuple(notes),
@@ -344,14 +328,10 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
 
 
 def _not_scored_by_all(runs: Sequence[RunScores]) -> UsageError:
-    """The error when no case was scored by all; names a run that scored nothing at all."""
-    idle = [run for run in runs if not len(run.scores.cases)]
-    if not idle:
-        return UsageError("No case was scored by all runs", hint="Cases are joined by dataset and id")
-    errors = ", ".join(f"{name} {count:,}" for name, count in idle[0].error_classes.most_common())
-    why = f"{idle[0].errors:,} of its {idle[0].records:,} results are errors" + (f": {errors}" if errors else "")
-    return UsageError(f"{idle[0].label} scored no case", why, "Name the other runs without it")
-
-
-def _square(found: Mapping[tuple[int, int], Cell], size: int) -> tuple[tuple[Cell | None, ...], ...]:
-    return tuple(tuple(found.get((i, j)) for j in range(size)) for i in range(size))
+    """Build the error for runs without a case that all scored; name a run without any score."""
+    empty = next((run for run in runs if not len(run.scores.cases)), None)
+    if empty is None:
+        return UsageError("No case was scored in all runs", hint=JOIN_HINT)
+    errors = ", ".join(f"{name} {count:,}" for name, count in empty.error_classes.most_common())
+    why = f"{empty.errors:,} of its {empty.records:,} results are errors" + (f": {errors}" if errors else "")
+    return UsageError(f"{empty.label} has no scored case", why, "Compare the other runs without it")

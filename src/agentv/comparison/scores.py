@@ -1,4 +1,4 @@
-"""The scores of one run as columns, read in one pass; trials are not averaged yet."""
+"""The scores of one run as columns, read in one pass, before trials are averaged."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from agentv.model.result import Result
 
 
-NAN = float("nan")
-
 CaseKey = tuple[str, str, str, str | None]
 """Dataset, id, target, prompt."""
 
 
 class Column:
-    """Numbers, and the cases that they belong to."""
+    """Numbers with the cases that they belong to."""
 
     __slots__ = ("cases", "values")
 
@@ -37,16 +35,15 @@ class Column:
         self.values = array("d")
 
     def add(self, case: int, value: float) -> None:
-        """Add a number of a case."""
         self.cases.append(case)
         self.values.append(value)
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The cases and their numbers."""
+        """Return the cases and their numbers as arrays."""
         return np.array(self.cases, dtype=np.intp), np.array(self.values, dtype=float)
 
     def means(self, groups: NDArray[Any], count: int) -> NDArray[Any]:
-        """The mean of each group of cases; NaN for one without a number."""
+        """Return the mean of each group of cases; NaN for a group without numbers."""
         cases, values = self.arrays()
         index = groups[cases]
         sums = np.bincount(index, values, minlength=count)
@@ -58,8 +55,8 @@ class Column:
 class RunScores:
     """The scores of a run. `cases` are in order of appearance; everything else refers to them by number.
 
-    `tags` are numbers of `tag_sets`; `starts` are the offsets of the first scored record of each case,
-    None where there is none. `picked` is the target, or else the prompt, that alone is looked at.
+    `tags` are indexes into `tag_sets`. `starts` holds the offset of each case's first scored record, or None. With
+    `picked`, only the records of that target are read, or of that prompt if there is no such target.
     """
 
     def __init__(self, path: Path | str, label: str, picked: str | None = None) -> None:
@@ -101,7 +98,7 @@ class RunScores:
             known += f"; prompts: {', '.join(sorted(named))}" if named else ""
             hint = did_you_mean(name, {*targets, *named}) or known
             what = "target or prompt" if named else "target"
-            raise UsageError(f"No result of the {what} '{name}' in {self.path}", hint=hint)
+            raise UsageError(f"No results for {what} '{name}' in {self.path}", hint=hint)
         for start, record in self.run.entries(ScoreRecord):
             if record.prompt == name:
                 self._add(start, record)
@@ -113,7 +110,7 @@ class RunScores:
 
     @property
     def prompts(self) -> list[str | None]:
-        """The prompts; a single None when cases have none."""
+        """The prompts, in order of appearance; a single None if cases have none."""
         return list(self._prompts)
 
     def _add(self, start: int, record: ScoreRecord | Result) -> None:
@@ -127,7 +124,7 @@ class RunScores:
             self.has_conversations = self.has_conversations or record.conversation_id is not None
             self.tags.append(self.tag_sets.setdefault(record.tags, len(self.tag_sets)))
             self._targets[record.target] = self._prompts[record.prompt] = None
-        self._add_use(case, record)
+        self._add_usage(case, record)
         if record.status == "error":
             self.errors += 1
             self.error_classes[record.error.error_class if record.error else "unknown"] += 1
@@ -145,9 +142,9 @@ class RunScores:
                     column = self.evaluators[found.name] = Column()
                 column.add(case, found.score)
 
-    def _add_use(self, case: int, record: ScoreRecord | Result) -> None:
+    def _add_usage(self, case: int, record: ScoreRecord | Result) -> None:
         metrics = record.execution_metrics
-        # What comes from a cache took no time and cost nothing here, and says nothing of the target.
+        # Cached answers do not reflect the cost and time of the target.
         if metrics is None or record.cached or record.status == "error":
             return
         if metrics.cost_usd is not None:
@@ -157,14 +154,14 @@ class RunScores:
 
 
 class GroupedCases:
-    """The cases of a run grouped under names that several runs share."""
+    """The cases of a run, grouped by names that several runs share."""
 
     def __init__(self, run: RunScores, parts: Sequence[int]) -> None:
-        """`parts` are the positions in a case's key that make up its name."""
+        """Group the cases by name: the fields of their keys at the positions `parts`."""
         self.run = run
         self.parts = tuple(parts)
         if len(run.targets) < 2 and len(run.prompts) < 2 and tuple(parts) == (0, 1):
-            # The usual run: every case has a name of its own already.
+            # Shortcut for most runs: every case already has a unique name.
             self.names: dict[tuple[str | None, ...], int] = {key[:2]: case for key, case in run.cases.items()}
             self.first: Sequence[int] = range(len(self.names))
             self.groups = np.arange(len(self.names))
@@ -180,36 +177,36 @@ class GroupedCases:
         self.groups = np.array(groups, dtype=np.intp)
 
     def means(self, column: Column) -> NDArray[Any]:
-        """The mean of each case."""
+        """Return the mean of each case."""
         return column.means(self.groups, len(self.names))
 
     def record(self, row: int) -> Result | None:
-        """The first scored record of a case."""
+        """Return the first scored record of a case."""
         start = self.run.starts[self.first[row]]
         return None if start is None else self.run.run.read(start)
 
     def conversation(self, row: int) -> str | None:
-        """The conversation that a case is part of."""
+        """Return the conversation of a case."""
         return self.run.conversations[self.first[row]]
 
 
 def clusters_of(sides: Sequence[GroupedCases], rows: NDArray[Any]) -> NDArray[Any] | None:
-    """The cluster of each case, of which `rows` gives the row in each run; None if nothing is clustered.
+    """Return the cluster of each case, given its row in each run; None if there are no clusters.
 
-    A cluster is a conversation, whichever run names it, or a case with several targets or prompts.
+    A cluster is a conversation, named in any of the runs, or a case with several targets or prompts.
     """
-    talking = [
+    conversational = [
         (side, column) for side, column in zip(sides, rows.T.tolist(), strict=True) if side.run.has_conversations
     ]
     several = len(sides[0].parts) > 2
-    if not talking and not several:
+    if not conversational and not several:
         return None
     keys = [name[:2] for name in sides[0].names] if several else []
     numbers: dict[object, int] = {}
     found = array("l")
     for place, row in enumerate(rows[:, 0].tolist()):
-        said = (side.conversation(column[place]) for side, column in talking)
-        alone = keys[row] if several else place
-        name = next((each for each in said if each is not None), alone)
+        conversations = (side.conversation(column[place]) for side, column in conversational)
+        own = keys[row] if several else place
+        name = next((each for each in conversations if each is not None), own)
         found.append(numbers.setdefault(name, len(numbers)))
     return np.array(found, dtype=np.intp)
