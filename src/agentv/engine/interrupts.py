@@ -23,6 +23,7 @@ class InterruptibleLoop:
         self.interrupted = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._error: Exception | None = None
 
     def run(self, main: Coroutine[Any, Any, Value]) -> Value | None:
         """Return what the coroutine returns; None when it was interrupted. A second Ctrl-C ends the process."""
@@ -39,6 +40,8 @@ class InterruptibleLoop:
                 with interruptible(self.interrupt):
                     return self._loop.run_until_complete(task)
             except asyncio.CancelledError:
+                if self._error is not None:
+                    raise self._error from None
                 if not self.interrupted:
                     raise
                 return None
@@ -51,6 +54,19 @@ class InterruptibleLoop:
         if self._loop is not None and self._task is not None:
             with suppress(RuntimeError):  # the loop is closed: it has ended by itself
                 self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Call a function in the next turn of the loop, from its own thread. An exception ends the coroutine."""
+        assert self._loop is not None
+        self._loop.call_soon(self._call, function)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception as error:
+            self._error = self._error or error
+            assert self._task is not None
+            self._task.cancel()
 
     def _run_in_thread(self, main: Coroutine[Any, Any, Value]) -> Value | None:
         """Run beside a loop that this thread is blocking. Ctrl-C reaches this thread and not the one that runs."""

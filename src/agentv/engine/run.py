@@ -22,7 +22,7 @@ from agentv.engine.run_project import RESULTS
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import AgentvError
 from agentv.executors.executor import Executor, ExecutorOptions, WorkSpec
-from agentv.model.case import EvalCase
+from agentv.model.case import EvalCase, text_case_json
 from agentv.model.job import Job
 from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
@@ -202,7 +202,7 @@ class RunInProgress:
         """Write the manifest, open the files, and count what an earlier process of this run has done."""
         store, self.has_begun = self.store, True
         store.folder.write_manifest(self.manifest)
-        if store.start_writing():
+        if store.start_writing(self.loop.call_soon):
             self._observer.note("The last record was not written whole and its job is run again")
         for case in store.cases():
             self._written.add([hash((case.dataset_path, case.id))])
@@ -243,13 +243,14 @@ class RunInProgress:
         return jobs
 
     def _case_line(self, case: EvalCase, fingerprints: Fingerprints) -> bytes:
-        data = resolved_data(case)
-        del data["evaluators"]
-        data["dataset_path"] = case.path
-        if case.line:
-            data["line"] = case.line
-        data["input_fingerprint"], data["fingerprint"] = fingerprints
-        return b"%b,%b\n" % (to_json(data)[:-1], self._evaluators_json(case))
+        written = text_case_json(case)
+        if written is None:
+            data = resolved_data(case)
+            del data["evaluators"]
+            written = to_json(data)
+        line = b'"line":%d,' % case.line if case.line else b""
+        ours = (to_json(case.path), line, *map(str.encode, fingerprints), self._evaluators_json(case))
+        return b'%b,"dataset_path":%b,%b"input_fingerprint":"%b","fingerprint":"%b",%b\n' % (written[:-1], *ours)
 
     def _evaluators_json(self, case: EvalCase) -> bytes:
         """Return what a case line says of evaluators, made once for neighbours that share them."""

@@ -235,8 +235,10 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         """Whether any message may name files. Fast, because most cases have none."""
         if self.details is not NO_DETAILS:
             return True
-        stored = (_stored_input(self), _stored_expected_output(self))
-        return any(type(each) is not str and any(message.parts for message in each) for each in stored)
+        given, expected = _stored_input(self), _stored_expected_output(self)
+        if type(given) is str and type(expected) is str:
+            return False
+        return any(message.parts for message in (*self.input, *self.expected_output))
 
     @property
     def _content(self) -> tuple[object, ...]:
@@ -297,6 +299,40 @@ def _plain_to_data(case: EvalCase) -> dict[str, Any]:
     if case.tags:
         data["tags"] = case.tags
     return data
+
+
+class _TextCase(msgspec.Struct, gc=False, omit_defaults=True):
+    """A case of two texts as data: faster to encode than a dictionary."""
+
+    id: str
+    dataset: str = ""
+    conversation_id: str | None = None
+    expected_outcome: str = ""
+    input: tuple[dict[str, str], ...] = ()
+    expected_output: tuple[dict[str, str], ...] = ()
+    execution: dict[str, Any] = {}
+    metadata: FrozenDict | None = None
+    tags: tuple[str, ...] = ()
+
+
+def text_case_json(case: EvalCase) -> bytes | None:
+    """Return `case_to_data` as JSON, without evaluators, for a case of two texts; None for any other."""
+    given, expected = _stored_input(case), _stored_expected_output(case)
+    if case.details is not NO_DETAILS or type(given) is not str or type(expected) is not str:
+        return None
+    return to_json(
+        _TextCase(
+            case.id,
+            case.dataset,
+            case.conversation_id,
+            case.expected_outcome,
+            ({"role": "user", "content": given},),
+            ({"role": "assistant", "content": expected},),
+            execution_to_data(case.execution),
+            case.metadata or None,
+            case.tags,
+        )
+    )
 
 
 def _stored_to_data(stored: str | tuple[Message, ...], role: str) -> list[dict[str, Any]]:

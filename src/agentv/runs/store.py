@@ -98,6 +98,7 @@ class RunStore:
         self._stream: BinaryIO | None = None
         self._results: ResultWriter | None = None
         self._cases: ResultWriter | None = None
+        self._flush_soon: Callable[[Callable[[], None]], object] | None = None
 
     @classmethod
     def open(cls, path: Path | str, redact: Redact | None = None, *, needs_scores: bool = True) -> RunStore:
@@ -241,8 +242,12 @@ class RunStore:
         """Figures computed from the records, in one pass."""
         return run_figures(self)
 
-    def start_writing(self) -> bool:
-        """Open the run's files for appending. Returns whether a torn record was removed from their end."""
+    def start_writing(self, flush_soon: Callable[[Callable[[], None]], object] | None = None) -> bool:
+        """Open the run's files for appending. Returns whether a torn record was removed from their end.
+
+        With `flush_soon`, which must call its argument before long, records that follow quickly are written together.
+        """
+        self._flush_soon = flush_soon
         self._results = ResultWriter(self.folder.results_path)
         self._cases = ResultWriter(self.folder.cases_path, self.folder.redact)
         return self._results.cut_bytes > 0
@@ -253,7 +258,10 @@ class RunStore:
         line, redact = encode_record(result), self.folder.redact
         if redact is not None and (redacted := redact(line)) is not line:
             line, result = redacted, decode_record(redacted)
-        self._results.write(line)
+        if self._flush_soon is None:
+            self._results.write(line)
+        elif self._results.add(line):
+            self._flush_soon(self._results.flush)
         return result
 
     def append_cases(self, lines: list[bytes]) -> None:

@@ -16,6 +16,9 @@ from agentv.registry import RESULT_FORMATS
 SYNC_INTERVAL_S = 1.0
 """How much work a power cut can lose. A killed process loses nothing that was written."""
 
+MOST_PENDING, PENDING_S = 32, 0.005
+"""How many lines wait for one `flush`, and for how long: what a killed process can lose of the jobs that ended."""
+
 Redact = Callable[[bytes], bytes]
 
 _BLOCK = 64 * 1024
@@ -34,7 +37,9 @@ class ResultWriter:
         self._go_on = go_on
         self._redact = redact
         self._torn = False
+        self._pending: list[bytes] = []
         self._synced_at = monotonic()
+        self._written_at = 0.0
         with file_errors(f"Cannot write {self.path}"):
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             self._file = os.open(self.path, flags, 0o666)
@@ -46,11 +51,26 @@ class ResultWriter:
 
     def write(self, line: bytes) -> None:
         """Append a line that ends in a newline. Raises AgentvError on failure; then nothing of it is in the file."""
-        self._append(line if self._redact is None else self._redact(line))
+        self.write_all([line])
 
     def write_all(self, lines: list[bytes]) -> None:
         """Append lines with one system call. If that fails, the lines in the file are complete."""
+        self.flush()
         self._append(b"".join(lines if self._redact is None else map(self._redact, lines)))
+
+    def add(self, line: bytes) -> bool:
+        """Append a line, together with others if they follow quickly. Returns whether the caller must call `flush`."""
+        self._pending.append(line if self._redact is None else self._redact(line))
+        if len(self._pending) < MOST_PENDING and monotonic() - self._written_at < PENDING_S:
+            return len(self._pending) == 1
+        self.flush()
+        return False
+
+    def flush(self) -> None:
+        """Write the lines that wait, with one system call. Raises AgentvError on failure."""
+        if self._pending:
+            lines, self._pending = self._pending, []
+            self._append(b"".join(lines))
 
     def _append(self, line: bytes) -> None:
         try:
@@ -66,7 +86,8 @@ class ResultWriter:
             with suppress(OSError):
                 self._cut_torn_line()
             self._fail(error)
-        if monotonic() - self._synced_at >= SYNC_INTERVAL_S:
+        self._written_at = monotonic()
+        if self._written_at - self._synced_at >= SYNC_INTERVAL_S:
             self.sync()
 
     def sync(self) -> None:
@@ -82,6 +103,7 @@ class ResultWriter:
         if self._file < 0:
             return
         try:
+            self.flush()
             self.sync()
         finally:
             os.close(self._file)

@@ -58,7 +58,8 @@ class Question:
 
     def _made_messages(self) -> tuple[Message, ...]:
         if not self.case.names_files:
-            return tuple(filter(_says_something, self.case.input))
+            messages = self.case.input
+            return messages if all(map(_says_something, messages)) else tuple(filter(_says_something, messages))
         messages = tuple(self._inlined(message) for message in self._visible)
         if not self.guidelines:
             return messages
