@@ -159,7 +159,7 @@ def test_a_budget_cannot_be_held_without_a_price(project, command):
     dataset(project, "yes")
     ended = command("eval", "d.yaml", "--budget-usd", "1")
     assert ended.code == 2
-    assert "No price is known for target 'default', so --budget-usd cannot be held" in ended.stderr
+    assert "--budget-usd cannot be enforced: the price of target 'default' is unknown" in ended.stderr
     assert not (project.path / ".agentv" / "results").exists()
 
 
@@ -222,7 +222,7 @@ def test_why_says_for_each_job_why_it_runs(project, command):
     dataset(project, *ERRORS)
     assert command("eval", "d.yaml", "--out", "first", "--quiet").code == 0
     ended = command("eval", "d.yaml", "--out", "second", "--retry-errors", "first", "--why", "--trials", "2")
-    assert "c3 (default): ended in an error (process)" in ended.stderr
+    assert "c3 (default): errored (process)" in ended.stderr
     assert "c0 (default, trial 2): not in the earlier run" in ended.stderr
     assert "c0 (default): carried over from " in ended.stderr
 
@@ -292,7 +292,7 @@ def test_what_a_run_reads_is_never_written_to(project, command, option, name):
     (project.path / "link.jsonl").symlink_to("d.jsonl")
     before = (project.path / name).read_bytes()
     ended = command("eval", "d.jsonl", option, name)
-    assert ended.code == 2 and f"Cannot write {name}\n  The run reads it" in ended.stderr
+    assert ended.code == 2 and f"Cannot write {name}\n  It is an input of the run" in ended.stderr
     assert (project.path / name).read_bytes() == before and not (project.path / ".agentv").exists()
 
 

@@ -125,7 +125,7 @@ def test_results_without_cases_ask_for_the_datasets(judged, command):
     row = {"eval_id": "c1", "dataset": "d", "target": "gpt", "score": 1, "candidate_answer": "\x1b[2Jgood"}
     judged.write("old.jsonl", [row])
     ended = command("judge", "label", "old.jsonl")
-    assert ended.code == 2 and "Name the datasets that were run" in ended.stderr
+    assert ended.code == 2 and "Name the datasets" in ended.stderr
     shown = label(judged, "p", "d.yaml", run="old.jsonl")
     assert "Question 1?" in shown and "\\x1b[2Jgood" in shown
 

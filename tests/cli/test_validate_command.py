@@ -267,7 +267,7 @@ def test_an_empty_folder_is_wrong_usage(tmp_path):
 @pytest.mark.parametrize(
     ("keys", "expected", "line"),
     [
-        ("user:\n      goal: Buy a cup\n", "No target plays the simulated user", 5),
+        ("user:\n      goal: Buy a cup\n", "No target is configured for the simulated user", 5),
         ("user:\n      goal: Buy a cup\n      target: defalt\n", "Unknown target 'defalt'", 7),
         (
             "turns:\n      - input: x\n        evaluators: [{type: llm_judge, target: defalt}]\n",
@@ -299,7 +299,7 @@ def test_what_a_run_would_refuse_is_found_on_the_line_of_the_case(write):
         ("error", 3),
         ("warning", 4),
     ]
-    messages = ["There is no 'scor'", "is no Python", "compares with a reference answer", "The script 'gone.py'"]
+    messages = ["There is no 'scor'", "is no Python", "needs a reference answer", "The script 'gone.py'"]
     assert all(part in message for part, (_, _, message) in zip(messages, found, strict=True))
 
 
@@ -323,7 +323,7 @@ def test_a_finding_stands_at_the_evaluator_that_it_is_about(write):
             8,
             f"Evaluator 'code_judge-2': The script 'w.py' was not found in {write('x', '').parent / 'nowhere'}",
         ),
-        ("error", 10, "Evaluator 'equals' compares with a reference answer. The case has no 'expected_output'"),
+        ("error", 10, "Evaluator 'equals' needs a reference answer, but the case has no 'expected_output'"),
     ]
 
 

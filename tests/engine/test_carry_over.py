@@ -52,7 +52,7 @@ def test_only_what_ended_in_an_error_is_asked_again(earlier):
     write(earlier, {**ROWS, "d": "yes now"})
     called, why, records = again(earlier, "--retry-errors", "first")
     assert called == ["d.1"]
-    assert why["d"] == "ended in an error (process)"
+    assert why["d"] == "errored (process)"
     first = earlier.manifest("first")["run_id"]
     assert why["a"] == f"carried over from {first}"
     assert {id: record.get("carried_from") for id, record in records.items()} == {
@@ -69,42 +69,42 @@ def test_only_what_ended_in_an_error_is_asked_again(earlier):
 
 
 CHANGES = {
-    "nothing": (lambda project: write(project), {"d": "ended in an error (process)"}),
+    "nothing": (lambda project: write(project), {"d": "errored (process)"}),
     "a case": (
         lambda project: write(project, {**ROWS, "b": "yes"}),
-        {"b": "the case changed", "d": "ended in an error (process)"},
+        {"b": "the case changed", "d": "errored (process)"},
     ),
     "what a case is held against": (
         lambda project: write(project, {**ROWS, "a": {"input": "yes", "expected_output": "ja"}}),
-        {"a": "the case changed", "d": "ended in an error (process)"},
+        {"a": "the case changed", "d": "errored (process)"},
     ),
     "a new case": (
         lambda project: write(project, {**ROWS, "e": "yes"}),
-        {"e": "not in the earlier run", "d": "ended in an error (process)"},
+        {"e": "not in the earlier run", "d": "errored (process)"},
     ),
     "a tag": (
         lambda project: write(project, {**ROWS, "a": {"input": "yes", "tags": ["t"]}}),
-        {"d": "ended in an error (process)"},
+        {"d": "errored (process)"},
     ),
     "the evaluators of the dataset": (
         lambda project: write(project, evaluators=[{**PASSING, "weight": 2}]),
-        {**dict.fromkeys("abc", "its evaluators changed"), "d": "ended in an error (process)"},
+        {**dict.fromkeys("abc", "its evaluators changed"), "d": "errored (process)"},
     ),
     "the evaluators of a case": (
         lambda project: write(project, {**ROWS, "c": {"input": "yes again", "evaluators": [{"type": "is_json"}]}}),
-        {"c": "its evaluators changed", "d": "ended in an error (process)"},
+        {"c": "its evaluators changed", "d": "errored (process)"},
     ),
     "the target": (
         lambda project: project.targets(
             {"name": "default", "provider": "python", "function": "agent.py:answer", "transform": {"strip": ["fences"]}}
         ),
-        {**dict.fromkeys("abc", "the target default changed"), "d": "ended in an error (process)"},
+        {**dict.fromkeys("abc", "the target default changed"), "d": "errored (process)"},
     ),
     "its number of workers": (
         lambda project: project.targets(
             {"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 1}
         ),
-        {"d": "ended in an error (process)"},
+        {"d": "errored (process)"},
     ),
 }
 
@@ -174,7 +174,7 @@ def test_a_run_is_named_by_its_folder_or_by_its_id(earlier):
     [
         (("--retry-errors", "nowhere"), "No such run: nowhere"),
         (("--changed-since", "evals"), "Not a run folder: evals"),
-        (("--retry-errors", "first", "--changed-since", "first"), "exclude each other"),
+        (("--retry-errors", "first", "--changed-since", "first"), "cannot be combined"),
     ],
 )
 def test_a_run_that_is_none_is_refused_and_nothing_begins(earlier, arguments, said):

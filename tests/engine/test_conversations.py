@@ -293,7 +293,7 @@ def test_a_budget_counts_simulated_users(project):
 
 
 REFUSED = [
-    ({"user": GOAL}, [mock("default", "x"), mock("other", "x")], "No target plays the simulated user"),
+    ({"user": GOAL}, [mock("default", "x"), mock("other", "x")], "No target is configured for the simulated user"),
     ({"user": GOAL | {"target": "usr"}}, [mock("default", "x"), mock("user", "x")], "Did you mean 'user'?"),
     ({"turns": [{"input": "a", "evaluators": [{"type": "own.py:None"}]}]}, [mock("default", "x")], "own.py"),
     (

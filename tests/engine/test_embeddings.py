@@ -146,8 +146,8 @@ def test_embeddings_that_are_none_are_an_error_and_no_score(project, function, m
 
 REFUSED = [
     ({"provider": "mock"}, {}, "Target 'vectors': provider 'mock' makes no embeddings"),
-    ({"provider": "mock"}, {"target": None}, "Evaluator 'meaning' needs one target that makes embeddings"),
-    ({"provider": "mock"}, {"target": ["vectors", "default"]}, "needs one target that makes embeddings"),
+    ({"provider": "mock"}, {"target": None}, "Evaluator 'meaning' needs one target that returns embeddings"),
+    ({"provider": "mock"}, {"target": ["vectors", "default"]}, "needs one target that returns embeddings"),
     ({"provider": "mock"}, {"target": "vector"}, "Unknown target 'vector'"),
     ({"provider": "sentence-transformers", "model": "m"}, {}, "needs a package that is not installed"),
 ]

@@ -507,7 +507,9 @@ def test_what_a_changed_judge_said_is_judged_again(project):
     same = project.eval("--out", "two", "--changed-since", "one", "--why")
     assert same.stderr.count("carried over") == 2
     other = project.eval("--out", "three", "--changed-since", "one", "--why", "--judge", "other")
-    assert "c0 (default): another judge is named" in other.stderr and other.stderr.count("carried over") == 1
+    assert (
+        "c0 (default): the command names a different judge" in other.stderr and other.stderr.count("carried over") == 1
+    )
     judges_are(project, (1, {"name": "default"}), (0.25, {"name": "judge"}), (0.5, {"name": "other"}))
     changed = project.eval("--out", "four", "--changed-since", "one", "--why")
     assert "c0 (default): the judge judge changed" in changed.stderr and changed.stderr.count("carried over") == 1

@@ -116,7 +116,7 @@ def test_several_targets_and_none_called_default_is_an_error_that_lists_them(pro
     project.targets({"name": "a", "provider": "mock"}, {"name": "b", "provider": "mock"})
     project.dataset("yes")
     said = refused(project)
-    assert "No target was named" in said and "a, b" in said and "--target" in said
+    assert "No target is named" in said and "a, b" in said and "--target" in said
 
 
 def test_without_a_targets_file_the_run_says_which_one_to_write(project):
@@ -185,7 +185,7 @@ BAD = {
     ),
     "a check with nothing to compare with": (
         {"input": "q", "evaluators": [{"type": "contains"}]},
-        "Evaluator 'contains' compares with a reference answer. The case has no 'expected_output'",
+        "Evaluator 'contains' needs a reference answer, but the case has no 'expected_output'",
     ),
     "a member with nothing to compare with": (
         {
@@ -194,13 +194,16 @@ BAD = {
                 {"type": "composite", "evaluators": [{"type": "equals"}], "aggregator": "weighted_average"},
             ],
         },
-        "Evaluator 'composite' compares with a reference answer",
+        "Evaluator 'composite' needs a reference answer",
     ),
     "a turn with nothing to compare with": (
         {"input": "q", "expected_output": "x", "turns": [{"input": "and?", "evaluators": [{"type": "equals"}]}]},
-        "Evaluator 'turn-1.equals' compares with a reference answer. Turn 1 has no 'expected_output'",
+        "Evaluator 'turn-1.equals' needs a reference answer, but turn 1 has no 'expected_output'",
     ),
-    "a simulated user that nobody plays": ({"input": "q", "user": {"goal": "x"}}, "No target plays the simulated user"),
+    "a simulated user without a target": (
+        {"input": "q", "user": {"goal": "x"}},
+        "No target is configured for the simulated user",
+    ),
     "a repeated id": ({"id": "c0", "input": "q"}, "c0"),
     "no input": ({}, "Missing required field: 'input'"),
 }

@@ -164,7 +164,7 @@ def test_a_target_without_a_price_is_refused_before_anything_is_called(project, 
     server = priced("my-deployment")
     ended = project.eval("--budget-usd", "1")
     assert ended.code == 2
-    assert "No price is known for target 'default', so --budget-usd cannot be held" in ended.stderr
+    assert "--budget-usd cannot be enforced: the price of target 'default' is unknown" in ended.stderr
     assert server.counts.requests == 0
 
 

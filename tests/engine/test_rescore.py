@@ -78,7 +78,7 @@ def test_where_nothing_changed_nothing_runs_and_records_are_carried_over(answere
     scored, why, _ = rescore(answered)
     assert scored == []
     assert why["c0"] == "no evaluator changed"
-    assert why["c3"] == "has no answer that could be scored"
+    assert why["c3"] == "has no answer to score"
     first, second = answered.by_id("first"), answered.by_id("second")
     own = {"run_id": answered.manifest("second")["run_id"], "carried_from": answered.manifest("first")["run_id"]}
     assert second == {id: {**record, **own} for id, record in first.items()}
@@ -141,7 +141,7 @@ def test_a_case_that_expects_something_else_is_scored_by_every_evaluator(answere
     write(answered, {"input": "yes", "expected_outcome": "new words"}, "no", "maybe yes", "broken")
     scored, why, _ = rescore(answered)
     assert scored == ["yes"]
-    assert why["c0"] == "every evaluator runs: the case changed"
+    assert why["c0"] == "all evaluators run: the case changed"
 
 
 def test_everything_runs_when_asked(answered):
@@ -193,7 +193,7 @@ def test_an_answer_to_another_question_is_an_error_and_no_score(answered):
     rescore(answered, "--evaluator", "{type: contains, value: yes}")
     record = answered.by_id("second")["c0"]
     assert (record["status"], record["score"]) == ("error", None)
-    assert record["error"]["message"].startswith("The question changed since it was answered")
+    assert record["error"]["message"].startswith("The input changed since the target answered")
     assert answered.summary("second")["errors"] == 2
 
 
@@ -225,7 +225,7 @@ def test_a_folder_that_lost_its_manifest_says_so(answered):
 def test_a_run_is_scored_from_its_folder_alone(answered):
     (answered.path / "d.yaml").unlink()
     scored, why, ended = rescore(answered)
-    assert "its cases are taken from its folder" in ended.stderr
+    assert "using the cases stored in its folder" in ended.stderr
     assert (scored, why["c0"]) == ([], "no evaluator changed")
     rescore(answered, "--evaluator", "{type: contains, value: m}", run="second", out="third")
     assert scores(answered, "third") == {"c0": 0.0, "c1": 0.0, "c2": 1.0, "c3": None}
@@ -268,7 +268,7 @@ def test_an_evaluator_that_failed_is_mended(answered):
     forget(answered)
     answered.write("checks.py", CHECKS)
     _, why, ended = rescore(answered, run="bad")
-    assert why["c0"] == "runs counted (was an error)"
+    assert why["c0"] == "runs counted (errored)"
     assert scores(answered) == {"c0": 1.0, "c1": 0.0, "c2": 1.0, "c3": None}
     assert "errors      4 → 1 of 4 (3 mended, 0 new)" in ended.stdout
 
@@ -283,7 +283,7 @@ def test_the_answer_is_cleaned_as_the_target_says_now(answered):
     assert rescore(answered, run="cleaned")[0] == []
     answered.targets({**target, "transform": {"regex": "(.*) yes"}})
     _, why, _ = rescore(answered, run="cleaned", out="third")
-    assert why["c0"] == "every evaluator runs: the answer is cleaned differently"
+    assert why["c0"] == "all evaluators run: the transform changed"
     assert answered.by_id("third")["c0"]["candidate_answer"] == "maybe"
 
 
@@ -436,7 +436,7 @@ def test_a_budget_needs_the_price_of_judges_and_not_of_those_who_answered(judged
     )
     ended = judged.command("rescore", "judged", "--all", "--budget-usd", "1", "--out", "second")
     assert ended.code == 2
-    assert "No price is known for target 'judge'" in ended.stderr
+    assert "the price of target 'judge' is unknown" in ended.stderr
 
 
 ROW = {"eval_id": "c0", "dataset": "d", "target": "gpt", "score": 0.2, "candidate_answer": "yes", "timestamp": "t"}
@@ -495,7 +495,7 @@ def test_datasets_that_have_nothing_to_do_with_the_run_are_refused(answered):
     answered.dataset("yes", name="e.yaml")
     ended = answered.command("rescore", "first", "e.yaml")
     assert ended.code == 2
-    assert "The run has cases of: d" in ended.stderr
+    assert "The run has results for: d" in ended.stderr
 
 
 @pytest.mark.parametrize("run", ["nowhere", "targets.yaml"])

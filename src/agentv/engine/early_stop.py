@@ -259,7 +259,7 @@ def _counted(cases: Cases, source: JobSource) -> tuple[int, int, list[str]]:
 def catch_up(summary: RunSummary, stopping: EarlyStopping, rescored: RescoredAnswers, folder: Path) -> RunSummary:
     """Bet on the new scores of a rescoring, and count the jobs that were not needed then, where all is scored."""
     targets = dict(summary.targets)
-    whole = sum(target.jobs for target in targets.values()) == rescored.stored.jobs
+    whole = sum(target.jobs for target in targets.values()) == rescored.stored.records.jobs
     then = rescored.early_stopped
     spared = {name: target.early_stop.not_needed for name, target in then.items() if whole and target.early_stop}
     stopping.rescored(RunStore.open(folder).records(ScoreRecord), spared)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from agentv.engine.answers.carried import CarriedAnswers, carried
 from agentv.engine.calls.prices import why_unpriced
 from agentv.engine.named_runs import open_run
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.run_options import EvalOptions
-from agentv.engine.run_plan import Cases, LiveJobs, RunPlan, check, evaluators_of, files_of
+from agentv.engine.run_plan import Cases, JobSource, LiveJobs, RunPlan, check, evaluators_of, files_of
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import UsageError
@@ -30,10 +32,9 @@ def prepare(
     evaluators: Evaluators = None,
     written: str | None = None,
 ) -> RunPlan:
-    """Prepare a run that calls targets. `given` are targets of the program, `written` a file the run exports to."""
+    """Prepare a run that calls targets. `given` are targets of the program, `written` is a file the run exports."""
     project = Project(options, cases.sources, cases.sink.warning, given)
     project.check_named(options.targets)
-    source = LiveJobs(options, project)
     facts = ProjectFacts(
         known=project.names,
         may_judge=project.names,
@@ -42,50 +43,46 @@ def prepare(
         transform=lambda name: project.target(name).transform,
         evaluators=evaluators,
     )
-    check_files(options, project, cases, written)
-    checked = check(cases, source, facts, whole=not options.narrows)
-    called = (*checked.jobs, *checked.users)
-    check_prices(options, project, (*called, *checked.embedders, *checked.judges))
+    plan = checked_plan(project, cases, LiveJobs(options, project), facts, written)
     early_stop = None
     if options.stop_when is not None:
         from agentv.engine.early_stop import EarlyStopping, parse_rule  # late: few runs stop early
 
-        early_stop = EarlyStopping(parse_rule(options.stop_when), options.seed, cases, source)
+        early_stop = EarlyStopping(parse_rule(options.stop_when), options.seed, cases, plan.source)
+    answers = _carried_over(options, project, evaluators)
+    return msgspec.structs.replace(plan, called=tuple(plan.checked.jobs), answers=answers, early_stop=early_stop)
+
+
+def checked_plan(
+    project: Project, cases: Cases, source: JobSource, facts: ProjectFacts, written: str | None = None
+) -> RunPlan:
+    """Check the options and every case of a run. With a budget, every target it calls must have a price."""
+    options = project.options
+    project.refuse_to_overwrite((file for each in cases.sources for file in files_of(each)), options.record, written)
+    if options.executor is not None and EXECUTORS.canonical(options.executor) is None:
+        raise UsageError(f"Unknown executor '{options.executor}'", hint=EXECUTORS.suggestion(options.executor))
+    checked = check(cases, source, facts, whole=not options.narrows)
+    answering = (*checked.jobs, *checked.users) if isinstance(source, LiveJobs) else ()
+    by_evaluators = (*checked.judges, *checked.embedders)
+    for name in dict.fromkeys((*answering, *by_evaluators)) if options.budget_usd is not None else ():
+        why = why_unpriced(project.target(name))
+        if why is not None:
+            message = f"--budget-usd cannot be enforced: the price of target '{name}' is unknown"
+            raise UsageError(message, why, "Remove --budget-usd, or use a target with a known price")
     return RunPlan(
         options=options,
         project=project,
         cases=cases,
         source=source,
         checked=checked,
-        evaluators=evaluators,
-        called=tuple(checked.jobs),
-        targets=project.reachable(called, (*checked.judges, *checked.embedders)),
+        evaluators=facts.evaluators,
+        targets=project.reachable(answering, by_evaluators),
         entry=project.entry,
-        answers=_carried_over(options, project, evaluators),
-        early_stop=early_stop,
     )
 
 
-def check_files(options: EvalOptions, project: Project, cases: Cases, written: str | None) -> None:
-    """Raise UsageError for a file that the run would overwrite, and for an unknown executor."""
-    inputs = (file for source in cases.sources for file in files_of(source))
-    project.refuse_to_overwrite(inputs, options.record, written)
-    executor = options.executor
-    if executor is not None and EXECUTORS.canonical(executor) is None:
-        raise UsageError(f"Unknown executor '{executor}'", hint=EXECUTORS.suggestion(executor))
-
-
-def check_prices(options: EvalOptions, project: Project, names: Iterable[str]) -> None:
-    """Raise unless every target that is called has a price: a budget is enforced by what calls cost."""
-    for name in dict.fromkeys(names) if options.budget_usd is not None else ():
-        why = why_unpriced(project.target(name))
-        if why is not None:
-            message = f"No price is known for target '{name}', so --budget-usd cannot be held"
-            raise UsageError(message, why, "Leave --budget-usd out, or use a target with a price")
-
-
 def _carried_over(options: EvalOptions, project: Project, evaluators: Evaluators) -> CarriedAnswers | None:
-    """Open the run whose records are carried over, when there is one."""
+    """Open the run whose records are carried over, if any."""
     chosen = carried(options)
     if chosen is None:
         return None

@@ -293,7 +293,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
     """Sum up a run that ended, and write its summary and manifest."""
     folder, checked, stopped = running.store.folder, plan.checked, running.stopped
     early_stop, manifest = plan.early_stop, running.manifest
-    summary, details = running.summary.build(checked.jobs, checked.asked), running.summary.details()
+    summary, details = running.summary.build(checked.jobs, checked.cases_by_target), running.summary.details()
     if stopped is None and _has_missing_jobs(plan, summary):
         hint = "Put the files back and go on with --resume, or start a new run"
         raise AgentvError("The datasets changed while they were run", f"Done so far is in {folder.path}", hint)

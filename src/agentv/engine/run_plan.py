@@ -1,24 +1,26 @@
-"""The plan of a run: its inputs, its jobs, and what the first reading of the cases found."""
+"""The plan of a run: its inputs, its jobs, and the result of checking the cases."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import Stopping
-from agentv.engine.preflight import Checker, ProjectFacts
+from agentv.engine.preflight import Preflight, ProjectFacts, known_targets
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
-from agentv.errors import UsageError
-from agentv.model.case import EvalCase
+from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
+from agentv.model.case import USER_TARGET, EvalCase
 from agentv.model.evaluator import EvaluatorSpec, Execution, turn_evaluator_name
 from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
+from agentv.model.response import content_text
+from agentv.settings.diagnostics import Problem
 from agentv.support.hashes import add_file
 from agentv.targets.target import Target
 
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
     from agentv.engine.early_stop import EarlyStopping
 
 Fingerprints = tuple[str, str]
-"""The hash of what is asked, and of that together with what the answer is checked against."""
+"""The hash of a case's input, and of the input together with everything the answer is checked against."""
 
 
 class Cases(Protocol):
-    """Where cases come from, any number of times: files, or a list that a program gives."""
+    """A source of cases that can be read any number of times: files, or a list from a program."""
 
     @property
     def sources(self) -> tuple[Source, ...]: ...
@@ -45,10 +47,10 @@ class Cases(Protocol):
 
 
 class JobSource(Protocol):
-    """Which jobs a case has."""
+    """Turns cases into jobs."""
 
     def counts(self, case: EvalCase) -> dict[str, int]:
-        """Return how many jobs of a case each target has: the same object for neighbours with the same settings."""
+        """Return the number of jobs per target; the same object for consecutive cases with the same settings."""
         ...
 
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]: ...
@@ -57,7 +59,7 @@ class JobSource(Protocol):
 
 
 class LiveJobs:
-    """Cases crossed with targets, prompts and trials; every answer is a call. The command overrides the files."""
+    """Cases × targets × prompts × trials; every job calls a target. Options of the command override the files."""
 
     def __init__(self, options: EvalOptions, project: Project) -> None:
         self._targets = options.targets or project.given
@@ -101,31 +103,31 @@ class LiveJobs:
         name = case.execution.target or self._default
         if name is None:
             raise UsageError(
-                "No target was named, and none is called 'default'",
-                hint=f"Name one with --target: {', '.join(self._known) or 'there is none yet'}",
+                "No target is named, and there is no target named 'default'",
+                hint=f"Pass --target NAME. Known targets: {', '.join(self._known) or 'none'}",
             )
         return (name,)
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the first reading found.
+class CheckResult(msgspec.Struct, kw_only=True):
+    """What reading and checking every case once found.
 
-    `jobs` are counted by target, and so are the cases that each target is `asked`; `most_per_case` is the largest
-    number of jobs that one target has for one case. `without_jobs` are cases that no target answers; `judges` are the
-    calls that evaluators make, by judge, and `judge_characters` what these show of the cases; `embedders` make
-    embeddings, `users` play simulated users.
+    `jobs` and `cases_by_target` are counted per target; `most_per_case` is the largest number of jobs one target has
+    for one case. `without_jobs` counts cases that no target answers. `judges` counts judge calls by judge, and
+    `judge_characters` the characters of the cases in these calls. `embedders` are the targets that return embeddings,
+    `users` those that play simulated users.
     """
 
-    cases: int
-    jobs: dict[str, int]
-    asked: dict[str, int]
+    cases: int = 0
+    jobs: Counter[str] = msgspec.field(default_factory=Counter)
+    cases_by_target: Counter[str] = msgspec.field(default_factory=Counter)
     most_per_case: int = 1
     without_jobs: int = 0
     thresholds: dict[str, float] = {}
-    datasets: tuple[DatasetEntry, ...]
-    evaluators: dict[str, str]
-    judges: dict[str, int] = {}
-    judge_characters: dict[str, int] = {}
+    datasets: tuple[DatasetEntry, ...] = ()
+    evaluators: dict[str, str] = {}
+    judges: Counter[str] = msgspec.field(default_factory=Counter)
+    judge_characters: Counter[str] = msgspec.field(default_factory=Counter)
     embedders: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
 
@@ -134,20 +136,40 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
         """Return the number of jobs over all targets."""
         return sum(self.jobs.values())
 
+    def add(self, case: EvalCase, counts: dict[str, int], preflight: Preflight) -> None:
+        """Count a case that was checked; `counts` is its number of jobs per target."""
+        self.cases += 1
+        self.without_jobs += not counts
+        for target, count in counts.items():
+            self.most_per_case = max(self.most_per_case, count)
+            self.jobs[target] += count
+            self.cases_by_target[target] += 1
+        if case.execution.thresholds:
+            self.thresholds.update(case.execution.thresholds)
+        if case.user is not None:
+            self.users = tuple(dict.fromkeys((*self.users, case.user.target or USER_TARGET)))
+        characters = _characters_for_judges(case) if preflight.judge_needs else 0
+        for need in preflight.judge_needs:
+            for target, times in counts.items():
+                for judge in preflight.judges(need, target):
+                    self.judges[judge] += need.calls * times
+                    self.judge_characters[judge] += need.calls * times * characters
+
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A prepared run: inputs are resolved and checked, nothing has been called yet.
 
-    `called` are the targets that answer jobs, `targets` the settings of all that may be called, `entry` returns one as
-    the manifest describes it. `answers` decides about each job where its answer need not come from a target; in a
-    rescoring that is `rescored`. `evaluators` replace those of the cases; `early_stop` decides whether enough is known.
+    `called` are the targets that answer jobs, `targets` the settings of all targets that may be called; `entry` returns
+    a target's manifest entry. `answers` provides answers and records that need no call; in a rescore it is `rescored`.
+    `evaluators` replace those of the cases; `early_stop` decides when the run has enough results. `most_given` limits
+    how many provided answers are scored concurrently.
     """
 
     options: EvalOptions
     project: Project
     cases: Cases
     source: JobSource
-    checked: Checked
+    checked: CheckResult
     evaluators: tuple[EvaluatorSpec, ...] | None = None
     called: tuple[str, ...] = ()
     targets: tuple[Target, ...]
@@ -158,13 +180,13 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     most_given: int | None = None
 
     def jobs(self) -> Iterator[Job]:
-        """Return every job, in the order of the files; the jobs of one case stay together."""
+        """Yield every job in file order; the jobs of one case stay together."""
         for case in self.cases.stream_again():
             yield from self.source.jobs(case)
 
 
 def evaluators_of(case: EvalCase, given: tuple[EvaluatorSpec, ...] | None) -> tuple[EvaluatorSpec, ...]:
-    """Return the evaluators that score a case: the command's, else its own and then those of its turns."""
+    """Return the evaluators of a case: the command's, else its own followed by those of its turns."""
     if given is not None:
         return given
     if not case.turns:
@@ -173,7 +195,7 @@ def evaluators_of(case: EvalCase, given: tuple[EvaluatorSpec, ...] | None) -> tu
 
 
 def named_evaluators(case: EvalCase, given: tuple[EvaluatorSpec, ...] | None) -> tuple[EvaluatorSpec, ...]:
-    """Return the same under their names in results: those of turns first, with the number of their turn."""
+    """Return the evaluators under their names in results: first those of turns, prefixed with the turn number."""
     if given is not None or not any(turn.evaluators for turn in case.turns):
         return case.evaluators if given is None else given
     of_turns = [
@@ -184,61 +206,63 @@ def named_evaluators(case: EvalCase, given: tuple[EvaluatorSpec, ...] | None) ->
     return (*of_turns, *case.evaluators)
 
 
-def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) -> Checked:
-    """Read every case once, and raise at the first problem; `whole` when no case was left out by a selection."""
-    checker = Checker(facts, cases.sink.warning)
-    jobs: Counter[str] = Counter()
-    asked: Counter[str] = Counter()
-    most, without = 1, 0
-    found = {each.path: _Found(each.name) for each in cases.sources}
-    sources = {file: found[each.path] for each in cases.sources for file in each.files}
+def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) -> CheckResult:
+    """Read every case once and raise the first problem. `whole` means that no case was left out by a selection."""
+    preflight, checked = Preflight(facts), CheckResult()
+    datasets = {each.path: _DatasetTotals(each.name) for each in cases.sources}
+    totals = {file: datasets[each.path] for each in cases.sources for file in each.files}
     for case in cases.stream():
         counts = source.counts(case)
-        checker.check(case, counts)
-        without += not counts
-        for target, count in counts.items():
-            most = max(most, count)
-            jobs[target] += count
-            asked[target] += 1
-        dataset = sources.get(case.path)
-        if dataset is None:
-            dataset = sources[case.path] = _Found(case.dataset)
-        dataset.add(case)
-    checker.check_named_judge()
+        for problem in preflight.problems(case, counts):
+            _raise_or_warn(problem, case, facts, cases.sink)
+        checked.add(case, counts, preflight)
+        if case.path in totals:
+            totals[case.path].add(case)
+    if facts.judge is not None and facts.judge not in facts.may_judge:
+        raise UsageError(f"Unknown judge '{facts.judge}'", hint=known_targets(facts.judge, facts.may_judge))
     skipped: dict[str, list[int]] = {}
     for path, line in cases.sink.skipped_places:
         skipped.setdefault(path, []).append(line)
-    if whole and facts.evaluators is None and not skipped:
-        checker.check_thresholds()
-    datasets = tuple(
+    for case, problem in preflight.threshold_problems() if whole and facts.evaluators is None and not skipped else ():
+        raise UsageError(problem.message, f"Set in {case.path}; no case has an evaluator with this name", problem.hint)
+    checked.datasets = tuple(
         DatasetEntry(
             path=each.path,
-            name=found[each.path].name,
+            name=datasets[each.path].name,
             digest=digest_of(each),
-            contents=found[each.path].contents,
-            cases=found[each.path].cases,
+            contents=datasets[each.path].contents,
+            cases=datasets[each.path].cases,
             skipped_lines=tuple(line for file in each.files for line in skipped.get(file, ())),
         )
         for each in cases.sources
     )
-    return Checked(
-        thresholds=checker.thresholds,
-        cases=sum({id(each): each.cases for each in sources.values()}.values()),
-        jobs=dict(jobs),
-        asked=dict(asked),
-        most_per_case=most,
-        without_jobs=without,
-        datasets=datasets,
-        evaluators=checker.fingerprints,
-        judges=dict(checker.judges),
-        judge_characters=dict(checker.judge_characters),
-        embedders=tuple(checker.embedders),
-        users=tuple(checker.users),
-    )
+    checked.evaluators, checked.embedders = preflight.fingerprints, tuple(preflight.embedders)
+    return checked
 
 
-class _Found:
-    """What was found in one dataset. `contents` is a hash of the cases that name files."""
+def _raise_or_warn(problem: Problem, case: EvalCase, facts: ProjectFacts, sink: Stopping) -> None:
+    place: dict[str, Any] = {"path": case.path, "line": case.line, "field": problem.field}
+    if problem.severity == "warning":
+        message = f"{case.path}, line {case.line}: {problem.message}"
+        sink.warning(DatasetWarning(message, hint=problem.hint, **place))
+    elif not problem.path or (problem.path[0] == "evaluators" and facts.evaluators is not None):
+        # The problem is in the command, the program or the targets file, not in this case.
+        headline, _, detail = problem.message.partition("\n")
+        raise UsageError(headline, detail, problem.hint)
+    else:
+        headline = f"Invalid eval case at line {case.line} in {case.path}"
+        raise InvalidCaseError(headline, problem.message, problem.hint, **place)
+
+
+def _characters_for_judges(case: EvalCase) -> int:
+    """Return the number of characters of a case that a judge reads, without the answer."""
+    messages = case.prompts[0].input if case.prompts else case.input
+    contents = (message.content for message in (*messages, *case.expected_output[-1:]) if message.content is not None)
+    return len(case.expected_outcome) + sum(map(len, case.context)) + sum(map(len, map(content_text, contents)))
+
+
+class _DatasetTotals:
+    """Totals of one dataset. `contents` is a hash of the cases that name files."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -253,12 +277,12 @@ class _Found:
 
 
 def files_of(source: Source) -> tuple[str, ...]:
-    """Return the files of a dataset: its own, every shard, and the sidecar where there is one."""
+    """Return all files of a dataset: the data files and the sidecar, if any."""
     return (*source.files, *([source.sidecar] if source.sidecar else ()))
 
 
 def digest_of(source: Source) -> str:
-    """Return a hash of the bytes of a dataset, sidecar and shards included."""
+    """Return a hash of the bytes of a dataset, including its sidecar and shards."""
     digest = hashlib.blake2b(digest_size=16)
     for file in files_of(source):
         add_file(digest, file)

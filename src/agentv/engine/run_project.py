@@ -1,4 +1,4 @@
-"""The project that a run belongs to: its root, the defaults of its configuration, and the targets that it can call."""
+"""The project of a run: its root folder, the defaults from its configuration, and its targets."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CACHE = os.path.join(".agentv", "cache")
 
 
 def is_remote(executor: str | None) -> bool:
-    """Whether the workers of an executor run on other machines."""
+    """Whether the executor's workers run on other machines."""
     if executor is None or EXECUTORS.canonical(executor) is None:
         return False
     return getattr(EXECUTORS.find(executor), "is_remote", False)
 
 
 def open_targets(folder: str, file: str | None = None) -> Targets:
-    """Return the targets for the datasets of a folder, from the file that is named or the nearest one."""
+    """Return the targets for the datasets in a folder, from the named targets file or the nearest one."""
     root = project_root(folder)
     environment = load_environment(folder, root)
     path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
@@ -46,10 +46,10 @@ def open_targets(folder: str, file: str | None = None) -> Targets:
 
 
 class Project:
-    """What the datasets of a run are run with.
+    """The root, defaults and targets that the datasets of a run are evaluated with.
 
-    Targets come from the targets file or from the program (`given`). With `options.replay` a file answers instead of
-    them, and variables in their settings may be unset. `folders` are those of the datasets, where commands are run.
+    Targets come from the targets file or from the program (`given`). With `options.replay` a file answers in their
+    place, and variables in their settings may be unset. `folders` are the dataset folders, where commands run.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Project:
         given: Iterable[Target] = (),
     ) -> None:
         folder = sources[0].folder if sources else "."
+        self.options = options
         self.root = project_root(folder)
         self.defaults = load_defaults(folder, self.root, warn)
         self.folders = tuple(dict.fromkeys(os.path.abspath(each.folder) for each in sources)) or (os.getcwd(),)
@@ -81,11 +82,11 @@ class Project:
 
     @property
     def default_target(self) -> str | None:
-        """Return the target of cases that name none."""
+        """Return the target of cases that do not name one."""
         return default_target(self.names, self.defaults)
 
     def check_named(self, names: Iterable[str]) -> None:
-        """Raise for a target that does not exist, and when there is none at all."""
+        """Raise UsageError if one of the targets does not exist, or if there are no targets at all."""
         for name in names:
             if name not in self._given:
                 self.file.pick([name])
@@ -99,25 +100,25 @@ class Project:
         return self._called(name)
 
     def answering(self, name: str) -> Target:
-        """Return what answers for a target: itself, or the file that is replayed."""
+        """Return the target itself, or the replay that answers in its place."""
         return self.target(name) if self.replay is None else self._replaying(name=name)
 
-    def reachable(self, needed: Iterable[str], asked: Iterable[str] = ()) -> tuple[Target, ...]:
-        """Return the targets that jobs need, those that evaluators call, and every other one that can be read.
+    def reachable(self, needed: Iterable[str], by_evaluators: Iterable[str]) -> tuple[Target, ...]:
+        """Return the targets that jobs need, those that evaluators call, and all others whose settings can be read.
 
         A recording answers for all of them, an earlier run only for those that jobs need.
         """
         found = {name: self.target(name) for name in dict.fromkeys(needed)}
         read = self.target if self.replay is None or self._replays_all else self._called
-        found |= {name: read(name) for name in asked if name not in found}
+        found |= {name: read(name) for name in by_evaluators if name not in found}
         for name in self.names:
             if name not in found:
-                with suppress(AgentvError):  # its variables are unset, and nothing needs it
+                with suppress(AgentvError):  # its variables are unset, but nothing needs it
                     found[name] = read(name)
         return tuple(found.values())
 
     def entry(self, name: str) -> TargetEntry:
-        """Return a target as the manifest describes it."""
+        """Return the manifest entry of a target."""
         if self.replay is not None:
             target: Target = self._replaying(name=name)
             shown = {"from": self.replay}
@@ -134,7 +135,7 @@ class Project:
         )
 
     def change(self, then: TargetEntry, noun: str = "target") -> str:
-        """Return what changed about a target since its entry was written, in words; empty when nothing did."""
+        """Describe how a target changed since its manifest entry was written; empty if it did not."""
         now = self.entry(then.name) if then.name in self.names else None
         if now is not None and now.fingerprint and now.fingerprint == then.fingerprint:
             return ""
@@ -144,7 +145,7 @@ class Project:
         return f"the {noun} {then.name} changed" + (f" ({', '.join(files)})" if files else "")
 
     def run_files(self, options: EvalOptions, folder: Path | None) -> RunFiles:
-        """Return where a run keeps calls: prompts and traces in its own folder unless the options name another."""
+        """Return the paths a run writes to: prompts and traces in its own folder unless the options name another."""
 
         def place(named: str | None, name: str) -> str | None:
             return named or (None if named is None or folder is None else str(folder / name))
@@ -159,16 +160,16 @@ class Project:
         )
 
     def refuse_to_overwrite(self, inputs: Iterable[str], *written: str | None) -> None:
-        """Raise UsageError when a file that is about to be written is one that the run reads."""
+        """Raise UsageError if a file the run would write is also one of its inputs."""
         read = {os.path.realpath(file) for file in inputs}
         if self.file.path is not None:
             read.add(os.path.realpath(self.file.path))
         for path in written:
             if path is not None and os.path.realpath(path) in read:
-                raise UsageError(f"Cannot write {path}", "The run reads it", "Name another file")
+                raise UsageError(f"Cannot write {path}", "It is an input of the run", "Use a different path")
 
     def _called(self, name: str) -> Target:
         if name in self._given:
             return self._given[name]
-        # Workers on other machines fill variables in themselves, so that they may be unset here.
+        # Workers on other machines fill in variables themselves, so they may be unset here.
         return self.file.unfilled(name) if self.is_remote else self.file.get(name)

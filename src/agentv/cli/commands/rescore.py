@@ -34,10 +34,10 @@ def rescore(args: RescoreArguments) -> None:
     options, folder = _chosen(args)
     with StoredAnswers(options.run) as answers:
         plan = _prepared(options, answers, args)
-        left_out = answers.jobs - plan.checked.total
+        left_out = answers.records.jobs - plan.checked.total
         _, note = output.listeners(args.quiet)
         if left_out > 0:
-            note(f"{left_out:,} of {answers.jobs:,} answers are left out: their cases are not here")
+            note(f"{left_out:,} of {answers.records.jobs:,} answers are left out: their cases are not here")
         if plan.checked.without_jobs:
             missing = f"{plan.checked.without_jobs:,} of {plan.checked.cases:,} cases"
             note(f"{missing} have no answer in the run and are left out")

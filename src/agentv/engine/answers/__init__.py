@@ -1,1 +1,1 @@
-"""Where the answer of a job comes from: a live target, a stored run, a probe, an earlier run."""
+"""Sources of answers: live targets, stored runs, probes, records carried over from an earlier run."""

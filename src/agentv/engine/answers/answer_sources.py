@@ -1,4 +1,4 @@
-"""Where the answer of a job comes from: a call, a conversation, or the job itself, which brings it along."""
+"""Get the answer of a job: from a call, a conversation, or the job itself if its answer is provided."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def live_answer(job: Job, request: Question, target: OpenTarget, context: JobContext) -> Answer:
-    """Call the target of a job. What it changed in its workspace is looked at before evaluators change more."""
+    """Call the target of a job. Changes in its workspace are collected before evaluators run."""
     if job.case.is_conversation:
         from agentv.engine.job.conversation import Conversation, user_target  # late: few cases are conversations
 
@@ -37,7 +37,7 @@ async def live_answer(job: Job, request: Question, target: OpenTarget, context: 
 
 
 def given_answer(job: Job, given: GivenAnswer, request: Question) -> Answer:
-    """Return the answer of a job; a failure when a stored conversation does not fit the turns of the case."""
+    """Return the provided answer; a failure if a stored conversation does not match the turns of the case."""
     replies: tuple[Reply, ...] = ()
     if job.case.is_conversation:
         from agentv.engine.job.conversation import last_question, split_into_replies  # late: as above

@@ -1,4 +1,4 @@
-"""Decide which records of an earlier run can be reused, and why the other jobs run again."""
+"""Decide which records of an earlier run are carried over, and why the other jobs run again."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from agentv.model.manifest import TargetEntry
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.store import RunStore
 
-Keep = Literal["all but errors", "what still holds"]
+Keep = Literal["all but errors", "unchanged"]
 
 
 class CarriedAnswers:
-    """The records of an earlier run, finished or not. Holds where they are, not the records.
+    """The records of an earlier run, complete or not; read from disk when needed.
 
-    `change` returns what changed about a target since then, `evaluators_fingerprint` the hash of a job's evaluators
-    today; `judge` is the one that the command names now.
+    `change` describes how a target changed since then, `evaluators_fingerprint` returns the current hash of a job's
+    evaluators; `judge` is the judge named by the command.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class CarriedAnswers:
         self._other_judge = manifest.options.get("judge") != judge
         if store.file is None:
             raise UsageError(f"The run has no results: {store.folder.results_path}")
-        cases = store.cases() if keep == "what still holds" else ()
+        cases = store.cases() if keep == "unchanged" else ()
         self._evaluators = {(case.dataset_path, case.id): case.evaluators_fingerprint for case in cases}
 
     def decide(self, job: Job) -> Decision:
-        """Decide whether the earlier record of a job is kept."""
+        """Decide whether the earlier record of a job is carried over."""
         record = self._store.get(job.key)
         if record is None:
             return Decision("not in the earlier run", job)
         if record.status == "error":
             error = record.error
-            return Decision(f"ended in an error ({error.error_class if error else 'unknown'})", job)
-        changed = self._changed(job, record) if self._keep == "what still holds" else ""
+            return Decision(f"errored ({error.error_class if error else 'unknown'})", job)
+        changed = self._changed(job, record) if self._keep == "unchanged" else ""
         if changed:
             return Decision(changed, job)
         carried_from = record.carried_from or self.run_id
@@ -74,27 +74,27 @@ class CarriedAnswers:
             return "its evaluators changed"
         called = CalledTargets.by(record.evaluator_results)
         if called.judges and self._other_judge:
-            return "another judge is named"
+            return "the command names a different judge"
         changed = sorted(called.all & self._other_judges)
         return f"the judge {changed[0]} changed" if changed else ""
 
 
 class CalledTargets(msgspec.Struct, frozen=True):
-    """The targets that evaluators called, as records keep their calls: all of them, and those that judged."""
+    """The targets that evaluators called, according to their records: all of them, and the judges."""
 
     all: frozenset[str]
     judges: frozenset[str]
 
     @classmethod
     def by(cls, results: tuple[EvaluatorResult, ...]) -> CalledTargets:
-        """Return those that evaluators and their members called."""
+        """Collect the targets called by evaluators and their members."""
         calls = [call for call in _calls_in(results) if isinstance(call.get("target"), str)]
         judging = [call for call in calls if "embeddings" not in call]
         return cls(frozenset(call["target"] for call in calls), frozenset(call["target"] for call in judging))
 
 
 def _calls_in(results: tuple[EvaluatorResult, ...]) -> Iterator[dict[str, Any]]:
-    """The calls in records, ours or another tool's."""
+    """Yield the calls in evaluator results, including those of other tools."""
     for result in results:
         request = result.evaluator_provider_request
         calls = request.get("calls") if isinstance(request, dict) else None
@@ -103,9 +103,9 @@ def _calls_in(results: tuple[EvaluatorResult, ...]) -> Iterator[dict[str, Any]]:
 
 
 def carried(options: EvalOptions) -> tuple[str, Keep] | None:
-    """The run whose records are carried over, and which of them; None for a run that begins from nothing."""
+    """Return the run to carry records over from, and which ones to keep; None if there is none."""
     if options.retry_errors is not None and options.changed_since is not None:
-        raise UsageError("--retry-errors and --changed-since exclude each other")
+        raise UsageError("--retry-errors and --changed-since cannot be combined")
     if options.retry_errors is not None:
         return options.retry_errors, "all but errors"
-    return None if options.changed_since is None else (options.changed_since, "what still holds")
+    return None if options.changed_since is None else (options.changed_since, "unchanged")

@@ -1,4 +1,4 @@
-"""Answers that no judge should let through, and the reference, which each should pass: a run of its own kind."""
+"""Probe judges with canned answers: bad ones that must fail, and the reference answer, which must pass."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import Stopping
-from agentv.engine.answers.rescored import JUDGEMENTS_AT_ONCE
+from agentv.engine.answers.rescored import MAX_CONCURRENT_SCORES
 from agentv.engine.job.request import Question
 from agentv.engine.preflight import ProjectFacts
-from agentv.engine.prepare import Evaluators, check_files
+from agentv.engine.prepare import Evaluators, checked_plan
 from agentv.engine.run_options import EvalOptions
-from agentv.engine.run_plan import Cases, Fingerprints, RunPlan, check
+from agentv.engine.run_plan import Cases, Fingerprints, RunPlan
 from agentv.engine.run_project import Project
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
@@ -28,31 +28,31 @@ from agentv.settings.diagnostics import did_you_mean
 from agentv.targets.target import Target
 
 ORACLE = "oracle"
-_MOST_OTHERS = 50
-_LONGEST_QUESTION = 500
+_MAX_REFERENCES = 50
+_MAX_PROMPT = 500
 
 
 class Kind(NamedTuple):
-    """One way to try a judge. `file` holds the text; the others are made from the case."""
+    """One kind of probe. `file` has the text of the answer; answers of other kinds are made from the case."""
 
     what: str
     file: str | None = None
 
 
 KINDS: dict[str, Kind] = {
-    "nop": Kind("says nothing", "nop"),
+    "nop": Kind("has no content", "nop"),
     "empty": Kind("is empty"),
-    "verbose-wrong": Kind("is long, sure of itself and wrong", "verbose"),
-    "injected-instruction": Kind("tells the judge what to do", "instruct"),
-    "injected-verdict": Kind("holds a verdict of its own", "verdict"),
-    "injected-delimiters": Kind("pretends that the answer has ended", "delimiters"),
+    "verbose-wrong": Kind("is long, confident and wrong", "verbose"),
+    "injected-instruction": Kind("gives the judge instructions", "instruct"),
+    "injected-verdict": Kind("contains a verdict", "verdict"),
+    "injected-delimiters": Kind("pretends to end the answer", "delimiters"),
     "injected-claims": Kind("praises itself", "claims"),
-    ORACLE: Kind("is the expected output, and must pass"),
+    ORACLE: Kind("is the expected output and must pass"),
 }
 
 
 def chosen_kinds(names: Sequence[str]) -> tuple[str, ...]:
-    """The kinds that are asked for; all without a name."""
+    """Return the named kinds of probes; all of them by default. Raises UsageError for an unknown one."""
     for name in names:
         if name not in KINDS:
             raise UsageError(
@@ -62,7 +62,7 @@ def chosen_kinds(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class ProbeCases:
-    """Cases without the evaluators that ask nothing of an answer's content, or for calls that no answer has."""
+    """Cases with only those evaluators that score the content of an answer."""
 
     def __init__(self, cases: Cases) -> None:
         self._cases = cases
@@ -76,16 +76,16 @@ class ProbeCases:
         return self._cases.sink
 
     def stream(self) -> Iterator[EvalCase]:
-        """The cases, checked."""
+        """Yield the cases, checked."""
         return map(_about_content, self._cases.stream())
 
     def stream_again(self) -> Iterator[EvalCase]:
-        """The same once more."""
+        """Yield the same cases again."""
         return map(_about_content, self._cases.stream_again())
 
 
 class ProbeJobs:
-    """Every case with every kind of probe, once; the reference only where the case has one."""
+    """Cases × kinds of probes; the reference only for cases that have one."""
 
     def __init__(self, kinds: tuple[str, ...]) -> None:
         self._all = dict.fromkeys(kinds, 1)
@@ -103,13 +103,13 @@ class ProbeJobs:
 
 
 class CannedAnswers:
-    """The answer of each kind of probe to a case. `others` are references of other cases, wrong for this one."""
+    """Provides the answer of each kind of probe. References of other cases serve as wrong answers."""
 
     def __init__(self, cases: Cases) -> None:
-        self._others = _others(cases)
+        self._references = _references(cases)
 
     def decide(self, job: Job) -> Decision:
-        """Give a job its canned answer."""
+        """Return the job with its canned answer."""
         response = self.answer(job.target, job.case)
         given = GivenAnswer(response=response, text=response.text)
         return Decision("a probe", msgspec.structs.replace(job, answer=given))
@@ -118,7 +118,7 @@ class CannedAnswers:
         """Do nothing: nothing is open."""
 
     def answer(self, kind: str, case: EvalCase) -> Response:
-        """Return the answer of one kind."""
+        """Return the answer of one kind of probe to a case."""
         if kind == ORACLE:
             return Response(messages=case.expected_output)
         file = KINDS[kind].file
@@ -126,12 +126,17 @@ class CannedAnswers:
             return answer("")
         text = _text(file)
         if "{question}" in text:
-            text = text.replace("{other}", _wrong(case, self._others)).replace("{question}", _question(case))
+            text = text.replace("{other}", self._wrong(case)).replace("{question}", _prompt(case))
         return answer(text)
+
+    def _wrong(self, case: EvalCase) -> str:
+        """Return the reference of another case; if there is none, a sentence that concludes nothing."""
+        others = (other for other in self._references if other != _reference(case))
+        return next(others, "it depends on the circumstances, as it usually does.")
 
 
 def probe_targets(project: Project, cases: Cases, kinds: tuple[str, ...]) -> tuple[Target, ...]:
-    """Return a target for each kind, judged as the target that the first case is meant for."""
+    """Return a target for each kind of probe, with the judge of the first case's target."""
     first = next(cases.stream_again(), None)
     name = first.execution.target if first is not None else None
     file = project.file
@@ -149,15 +154,9 @@ def _text(name: str) -> str:
     return (Path(__file__).parent / "probes_text" / f"{name}.txt").read_text(encoding="utf-8").strip()
 
 
-def _wrong(case: EvalCase, others: Sequence[str]) -> str:
-    """The reference of another case; without one, a conclusion that concludes nothing."""
-    own = _reference(case)
-    return next((other for other in others if other != own), "it depends on the circumstances, as it usually does.")
-
-
-def _question(case: EvalCase) -> str:
+def _prompt(case: EvalCase) -> str:
     prompt = Question(case, prompt_id=case.prompts[0].id if case.prompts else None).prompt
-    return prompt if len(prompt) <= _LONGEST_QUESTION else prompt[:_LONGEST_QUESTION] + "…"
+    return prompt if len(prompt) <= _MAX_PROMPT else prompt[:_MAX_PROMPT] + "…"
 
 
 def _reference(case: EvalCase) -> str:
@@ -165,20 +164,18 @@ def _reference(case: EvalCase) -> str:
     return "" if last is None or last.content is None else content_text(last.content).strip()
 
 
-def _others(cases: Cases) -> tuple[str, ...]:
-    """Some references of the dataset that differ."""
+def _references(cases: Cases) -> tuple[str, ...]:
+    """Return some distinct references of the dataset."""
     found: dict[str, None] = {}
-    for case in cases.stream_again():
-        reference = _reference(case)
-        if reference:
-            found[reference] = None
-        if len(found) >= _MOST_OTHERS:
+    for reference in filter(None, map(_reference, cases.stream_again())):
+        found[reference] = None
+        if len(found) >= _MAX_REFERENCES:
             break
     return tuple(found)
 
 
 def _about_content(case: EvalCase) -> EvalCase:
-    """The case without limits on what an answer took, and without checks of tool calls that no answer makes."""
+    """Drop evaluators of cost or latency, and of tool calls if the expected output has none."""
     has_calls = bool(tool_calls_in(case.expected_output))
     kept = tuple(
         spec
@@ -191,28 +188,22 @@ def _about_content(case: EvalCase) -> EvalCase:
 def prepare_probes(
     options: EvalOptions, cases: Cases, kinds: tuple[str, ...], evaluators: Evaluators = None
 ) -> RunPlan:
-    """Prepare to score canned answers that no judge should let through."""
+    """Prepare a run that scores canned answers instead of calling targets."""
     project = Project(options, cases.sources, cases.sink.warning)
-    probed, source = ProbeCases(cases), ProbeJobs(kinds)
     probes = probe_targets(project, cases, kinds)
-    check_files(options, project, cases, None)
+    others = tuple(name for name in project.names if name not in kinds)
     facts = ProjectFacts(
-        known=(*kinds, *(name for name in project.names if name not in kinds)),
-        may_judge=tuple(name for name in project.names if name not in kinds),
+        known=(*kinds, *others),
+        may_judge=others,
         judge=options.judge,
         judge_target=lambda _: probes[0].judge_target,
         evaluators=evaluators,
     )
-    checked = check(probed, source, facts, whole=not options.narrows)
-    return RunPlan(
-        options=options,
-        project=project,
-        cases=probed,
-        source=source,
-        checked=checked,
-        evaluators=evaluators,
-        targets=(*project.reachable((), (*checked.judges, *checked.embedders)), *probes),
+    plan = checked_plan(project, ProbeCases(cases), ProbeJobs(kinds), facts)
+    return msgspec.structs.replace(
+        plan,
+        targets=(*plan.targets, *probes),
         entry=lambda name: TargetEntry(name=name, provider="probe", fingerprint=""),
         answers=CannedAnswers(cases),
-        most_given=JUDGEMENTS_AT_ONCE,
+        most_given=MAX_CONCURRENT_SCORES,
     )

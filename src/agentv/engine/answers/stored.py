@@ -1,4 +1,4 @@
-"""The answers of an earlier run, found by case. Holds where the records are, not the records."""
+"""The answers and cases of an earlier run. Records are read from disk when needed, not kept in memory."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from agentv.targets.answers import message_from_data
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):
-    """One record of the earlier run. Ours leave out no message that says more than the answer's text."""
+    """A record of an earlier run. `ours`: agentv wrote it, and only omits messages without tool calls."""
 
     record: Result
     ours: bool
 
     @property
     def is_scorable(self) -> bool:
-        """Whether there is an answer: a target that failed has left none."""
+        """Whether there is an answer: the target did not fail."""
         error = self.record.error
         has_text = self.record.candidate_answer is not None or bool(self.record.output_messages)
         return has_text and (error is None or error.stage == "evaluator")
 
     @property
     def has_trace(self) -> bool:
-        """Whether every message and tool call of the answer is there, or there are known to be none."""
+        """Whether all messages and tool calls of the answer are known."""
         if self.record.output_messages:
             return True
         trace = self.record.trace_summary
@@ -53,7 +53,7 @@ class StoredAnswer(msgspec.Struct, frozen=True):
 
     @property
     def response(self) -> Response:
-        """Return the answer as the target gave it. Raises TargetFailure where its messages cannot be read."""
+        """Return the target's answer. Raises TargetFailure if its messages cannot be read."""
         record = self.record
         metrics = record.execution_metrics
         response = answer(record.candidate_answer or "")
@@ -67,7 +67,7 @@ class StoredAnswer(msgspec.Struct, frozen=True):
 
 
 class StoredAnswers:
-    """The records of a run by the cases they belong to; of several records of one job the last counts."""
+    """The records of a run by case. If a job has several records, the last one counts."""
 
     def __init__(self, run: str) -> None:
         self.path = existing_run(run)
@@ -79,39 +79,24 @@ class StoredAnswers:
         cases = self.store.cases() if self.manifest is not None else ()
         self._cases = {(case.dataset_path, case.id): msgspec.structs.replace(case, data=b"") for case in cases}
 
-    @property
-    def jobs(self) -> int:
-        """Return how many jobs have a record."""
-        return self.records.jobs
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """Return the names of the datasets that records belong to."""
-        return self.records.datasets
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """Return the targets that answered."""
-        return self.records.targets
-
     def jobs_of(self, case: EvalCase) -> list[JobKey]:
-        """Return the jobs of a case that have an answer."""
+        """Return the jobs of a case that have a record."""
         return [key for key, _ in self.records.places(case.dataset, case.id, case.path)]
 
     def before(self, result: Result) -> Result:
-        """Return the record that a record of a rescoring comes from."""
+        """Return the record from which a rescored record was made."""
         found = self.records.find(result.dataset, result.key)
         assert found is not None
         return found
 
     def of(self, job: Job) -> StoredAnswer:
-        """Return the answer to a job that `jobs_of` its case has named."""
+        """Return the answer of a job from `jobs_of`."""
         found = self.records.find(job.case.dataset, job.key)
         assert found is not None
         return StoredAnswer(found, self.store.is_ours)
 
     def stored_case(self, case: EvalCase) -> StoredCase | None:
-        """Return a case as the run folder has it; None for files of records, which have no cases."""
+        """Return a case as stored in the run folder; None for a bare results file."""
         key = next(iter(self.jobs_of(case)), None)
         return None if key is None else self._cases.get((key.dataset_path, case.id))
 
@@ -131,14 +116,14 @@ def _messages(record: Result) -> Iterator[Message]:
         try:
             yield message_from_data(data, f"output_messages[{index}]")
         except TargetFailure as failure:
-            raise TargetFailure("invalid_response", f"The stored answer cannot be read: {failure}") from None
+            raise TargetFailure("invalid_response", f"Cannot read the stored answer: {failure}") from None
 
 
 _GUIDELINES = "[[ ## Guidelines ## ]]"
 
 
 class StoredCases:
-    """The cases of one run, read from its folder any number of times."""
+    """The cases stored in a run folder; can be read any number of times."""
 
     sources: tuple[Source, ...] = ()
 
@@ -146,10 +131,10 @@ class StoredCases:
         self._store = store
         self._selection = selection
         self._builders: dict[tuple[str, str], tuple[CaseBuilder, Origin]] = {}
-        self.sink = Stopping(_ignore)
+        self.sink = Stopping(lambda _: None)
 
     def stream(self) -> Iterator[EvalCase]:
-        """The selected cases."""
+        """Yield the selected cases."""
         return self._selection.apply(self._all(), self._all)
 
     stream_again = stream
@@ -189,7 +174,7 @@ class StoredCases:
         return case
 
     def _builder(self, dataset: str, path: str) -> tuple[CaseBuilder, Origin]:
-        """What builds the cases of one dataset, beside which the files of evaluators are looked up."""
+        """Return the builder and origin of a dataset's cases; evaluator files are looked up next to the dataset."""
         known = self._builders.get((dataset, path))
         if known is None:
             folder = os.path.dirname(path) or "."
@@ -201,7 +186,7 @@ class StoredCases:
 
 
 def _expected(data: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The expected output as a dataset may write it: a list that is data, and no parts, stands for itself."""
+    """Return the expected output in dataset form: structured data is unwrapped from its message."""
     expected = data.get("expected_output")
     if not expected:
         return []
@@ -211,14 +196,14 @@ def _expected(data: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _inlined(messages: Any) -> Any:
-    """Messages with the contents that the run kept in place of files, guidelines first, as a target was shown them."""
+    """Replace files by their stored contents, guidelines first, as in the prompt sent to the target."""
     if not isinstance(messages, list) or not all(isinstance(each, dict) and "role" in each for each in messages):
         return messages
     guidelines: list[str] = []
-    told = [_message(message, guidelines) for message in messages]
+    inlined = [_message(message, guidelines) for message in messages]
     if not guidelines:
-        return told
-    return [{"role": "system", "content": "\n\n".join((_GUIDELINES, *guidelines))}, *told]
+        return inlined
+    return [{"role": "system", "content": "\n\n".join((_GUIDELINES, *guidelines))}, *inlined]
 
 
 def _message(message: dict[str, Any], guidelines: list[str]) -> dict[str, Any]:
@@ -243,30 +228,26 @@ def _part(part: Any) -> Any:
     return part
 
 
-def _ignore(warning: DatasetWarning) -> None:
-    pass
-
-
 def cases_to_rescore(
     options: RescoreOptions,
     answers: StoredAnswers,
     warn: Callable[[DatasetWarning], None],
     note: Callable[[str], None],
 ) -> CaseSource | StoredCases:
-    """Return the cases at the named paths, else those of the run's datasets, else those in the run's folder."""
+    """Return the cases at the named paths, else of the run's datasets, else those stored in the run folder."""
     paths = options.paths or (() if options.stored_cases else _existing_datasets(answers))
     if paths:
         return msgspec.structs.replace(options, paths=paths).open_cases(warn, note)
     run = os.path.relpath(options.run)
     again = f"agentv rescore {shlex.quote(options.run if run.startswith('..') else run)} PATHS…"
-    answers.store.check_cases(f"Name the datasets that were run: {again}")
+    answers.store.check_cases(f"Name the datasets of the run: {again}")
     if not options.stored_cases:
-        note("The datasets of the run are not all there; its cases are taken from its folder")
+        note("Some datasets of the run no longer exist; using the cases stored in its folder")
     return StoredCases(answers.store, options.selection)
 
 
 def _existing_datasets(answers: StoredAnswers) -> tuple[str, ...]:
-    """The datasets that the run read, if all of them exist; not what was added to a folder since."""
+    """Return the datasets of the run, if all of them still exist; without files added to a folder since then."""
     manifest = answers.manifest
     if manifest is None or not manifest.paths:
         return ()
