@@ -1,4 +1,4 @@
-"""Findings of `agentv validate`: one problem at one place in one file, and how that place is found."""
+"""Findings of `agentv validate`: problems with their locations in files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from agentv.settings.evaluator_reader import read_entries
 from agentv.settings.settings_reader import field_of
 
 MAX_PER_FILE = 1000
-"""Findings kept of one file; the rest is counted. Nobody reads a thousand, and a million would not fit in memory."""
+"""Findings listed per file, to bound memory; the rest are only counted."""
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `agentv validate --json` prints for each thing wrong."""
+    """One problem, as printed by `agentv validate --json`."""
 
     severity: Severity
     path: str
@@ -33,7 +33,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Report(msgspec.Struct):
-    """What was checked and what was found, counted in full even where the list is cut."""
+    """The result of validation. Counts are complete even if the list of findings is cut."""
 
     files: int = 0
     cases: int = 0
@@ -43,7 +43,7 @@ class Report(msgspec.Struct):
     notes: list[str] = []
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Takes the findings of one file."""
+        """Add the findings of one file."""
         for position, finding in enumerate(findings):
             if finding.severity == "error":
                 self.errors += 1
@@ -54,59 +54,52 @@ class Report(msgspec.Struct):
 
 
 def from_error(error: DatasetError) -> Finding:
-    """An exception as a finding: its place, and its detail where it has one."""
-    message = error.detail or error.headline
-    prefix = f"Line {error.line}: "
-    return Finding(
-        "error", error.path or "", message.removeprefix(prefix), error.line, error.column, error.field, error.hint
-    )
+    """Convert an error to a finding."""
+    message = (error.detail or error.headline).removeprefix(f"Line {error.line}: ")
+    return Finding("error", error.path or "", message, error.line, error.column, error.field, error.hint)
 
 
 def from_warning(warning: DatasetWarning) -> Finding:
-    """A warning as a finding, without the place that its text repeats."""
-    message = warning.message
-    for repeated in (f"{warning.path}, line {warning.line}: ", f"{warning.path}: "):
-        message = message.removeprefix(repeated)
+    """Convert a warning to a finding, without the location and hint in its text."""
+    message = warning.message.removeprefix(f"{warning.path}, line {warning.line}: ").removeprefix(f"{warning.path}: ")
     message = message.removesuffix(f" ({warning.hint})")
     return Finding("warning", warning.path or "", message, warning.line, warning.column, warning.field, warning.hint)
 
 
 def from_problem(problem: Problem, path: str, document: Any) -> Finding:
-    """A problem in a settings file as a finding, with the line its key stands on."""
+    """Convert a problem in a settings file to a finding at the line of its key."""
     mark = locate(document, problem.path)
     line, column = (1, None) if mark is None else mark
     return Finding(problem.severity, path, problem.message, line, column, problem.field, problem.hint)
 
 
 class Locator:
-    """Finds where the problems of a dataset's cases are written: in the case, or in the settings around it."""
+    """Locates problems of cases: in the case itself, or in the settings of its dataset."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._document = dataset.document
         self._rows = {mark.line: row for row in dataset.document.cases or () if (mark := locate(row, ()))}
 
     def finding(self, problem: Problem, case: EvalCase) -> Finding:
-        """A problem of a case as a finding at the line of the value it is about, else at the line of the case."""
+        """Convert a problem of a case to a finding at the line of the value, else of the case."""
         path, line, column = case.path, case.line, None
-        for file, document in (
-            (case.path, self._rows.get(case.line)),
-            (self._document.header_path, self._document.header),
-        ):
+        header = (self._document.header_path or path, self._document.header)
+        for file, document in ((path, self._rows.get(line)), header):
             found = _place_in(document, problem.path, case)
             mark = None if found is None else locate(document, found)
             if mark is not None:
-                path, line, column = file or path, mark.line, mark.column
+                path, line, column = file, mark.line, mark.column
                 break
         return Finding(problem.severity, path, problem.message, line, column, problem.field, problem.hint)
 
 
 def _place_in(document: Any, path: KeyPath, case: EvalCase) -> KeyPath | None:
-    """The keys that lead to what a problem is about: into the entry of an evaluator, or straight from the top."""
+    """Return the keys that lead to the value of a problem: within an evaluator, or from the top of the document."""
     start = path.index("evaluators") if "evaluators" in path else None
     if start is None:
-        # `target` may be written at the top instead of in `execution`.
-        there = [found for found, _ in _nodes(document)]
-        return next((each for each in (path, path[1:]) if each and each in there), None)
+        # `target` may be at the top level instead of in `execution`.
+        paths = [found for found, _ in _nodes(document)]
+        return next((each for each in (path, path[1:]) if each and each in paths), None)
     specs = case.turns[int(path[1])].evaluators if start else case.evaluators
     spec, rest = specs[int(path[start + 1])], path[start + 2 :]
     for inner, own in reversed(list(_with_members(spec, rest))):
@@ -117,7 +110,7 @@ def _place_in(document: Any, path: KeyPath, case: EvalCase) -> KeyPath | None:
 
 
 def _with_members(spec: EvaluatorSpec, path: KeyPath) -> Iterator[tuple[EvaluatorSpec, KeyPath]]:
-    """An evaluator and the members that a path leads through, each with the rest of the path."""
+    """Yield an evaluator and the members along a path, each with the rest of the path."""
     yield spec, path
     evaluator = spec.evaluator
     if evaluator is not None and len(path) > 1 and path[0] == evaluator.members_field:
@@ -125,7 +118,7 @@ def _with_members(spec: EvaluatorSpec, path: KeyPath) -> Iterator[tuple[Evaluato
 
 
 def _as_written(spec: EvaluatorSpec, path: KeyPath, entry: Any) -> KeyPath:
-    """A path inside an entry with the spelling of its first key that the entry uses."""
+    """Return a path within an evaluator, its first key spelled as in the file."""
     if not path or path[0] in entry or spec.evaluator is None:
         return path
     for key in entry:
@@ -136,14 +129,14 @@ def _as_written(spec: EvaluatorSpec, path: KeyPath, entry: Any) -> KeyPath:
 
 
 def _is_entry(node: Any, spec: EvaluatorSpec) -> bool:
-    """Whether a part of parsed YAML is what an evaluator was read from; a name may have been given to it."""
+    """Whether an evaluator was read from this node, ignoring a generated name."""
     if not isinstance(node, dict) or not isinstance(node.get("type", node.get("name")), str):
         return False
     return any(msgspec.structs.replace(each, name=spec.name) == spec for each in read_entries([node], (), Problems()))
 
 
 def _nodes(document: Any) -> Iterator[tuple[KeyPath, Any]]:
-    """All parts of parsed YAML with the keys that lead to them, in the order of the text."""
+    """Yield all nodes of parsed YAML with the keys that lead to them, in document order."""
     stack: list[tuple[KeyPath, Any]] = [((), document)]
     while stack:
         path, node = stack.pop()

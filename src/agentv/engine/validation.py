@@ -1,4 +1,4 @@
-"""Validates files and folders of a project: which file is what, and who checks it."""
+"""Validate the datasets, targets files and configuration files of a project."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agentv.targets.targets_file import check_targets, target_names
 
 
 class Collecting:
-    """Keeps what a dataset is told, whatever it is, and lets the reading go on."""
+    """Collects all errors and warnings of a dataset instead of stopping at the first."""
 
     wants_all = True
     stops_at_first = False
@@ -51,7 +51,7 @@ class Collecting:
             self.bad.append(case)
 
     def cases(self, dataset: Dataset) -> Iterator[tuple[EvalCase, bool]]:
-        """Every case that has an id, and whether it is good: a bad one may have more wrong with it."""
+        """Yield every case that has an id, and whether it is valid; an invalid one may have further problems."""
         for batch in chain(dataset.batches(None), [()]):
             bad, self.bad = self.bad, []
             yield from ((case, False) for case in bad)
@@ -59,9 +59,9 @@ class Collecting:
 
 
 class ProjectFiles:
-    """The targets and defaults that a dataset would be run with, read without the environment and without user code.
+    """The targets and defaults for a dataset, read without the environment and without running user code.
 
-    Where the targets file is missing or wrong in itself, names of targets are not checked.
+    If the targets file is missing or invalid, target names are not checked.
     """
 
     def __init__(self, folder: str, root: str) -> None:
@@ -84,7 +84,7 @@ class ProjectFiles:
         self._last: tuple[Execution, tuple[str, ...]] | None = None
 
     def targets_of(self, case: EvalCase) -> tuple[str, ...]:
-        """The targets that would answer a case; the same object for cases that share their settings."""
+        """Return the targets of a case; the same object for cases that share their settings."""
         if self._last is None or self._last[0] is not case.execution:
             name = case.execution.target or self._default
             targets = case.execution.targets or ((name,) if name is not None else ())
@@ -98,16 +98,13 @@ class ProjectFiles:
             message = f"{error.headline}: {error.detail}"
             self.findings.append(Finding("error", str(self.config_file), message, hint=error.hint))
         except DatasetError:
-            pass  # reported with the file itself
+            pass  # reported when that file is checked
         return None
 
 
 def _target_settings(path: str | None) -> dict[str, dict[str, Any]] | None:
-    """The settings of each target by the names of their fields; None without a file that can be used."""
-    try:
-        data = None if path is None else parse_yaml_file(path)
-    except DatasetError:
-        return None
+    """Return the settings of each target by field name; None without a valid targets file."""
+    data = None if path is None else _parsed_or_none(path)
     if data is None or check_targets(data).errors:
         return None
     return {
@@ -117,7 +114,7 @@ def _target_settings(path: str | None) -> dict[str, dict[str, Any]] | None:
 
 
 def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tuple[int, list[Finding]]:
-    """The number of good cases, and everything that is wrong."""
+    """Return the number of valid cases, and all findings."""
     sink = Collecting()
     count = 0
     try:
@@ -125,13 +122,14 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
         preflight, locator = Preflight(project.facts), Locator(dataset)
         seen, repeated = PackedIds(), set()
         has_targets = True
-        for case, good in sink.cases(dataset):
-            count += good
+        for case, is_valid in sink.cases(dataset):
+            count += is_valid
             targets = project.targets_of(case)
             if project.facts.has_targets and has_targets and not targets:
                 has_targets = False  # reported once
-                hint = f"Add a target named 'default' to {project.targets_file}, or name one in `execution.target`"
-                problem = Problem(("execution",), "No target is named, and none is called 'default'", hint)
+                hint = f"Add a target named 'default' to {project.targets_file}, or set `execution.target`"
+                message = "No target is named, and there is no target named 'default'"
+                problem = Problem(("execution",), message, hint)
                 sink.findings.append(locator.finding(problem, case))
             sink.findings += (locator.finding(problem, case) for problem in preflight.problems(case, targets))
             if seen.repeats((case.id,)):
@@ -146,7 +144,7 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
 
 
 def _duplicates(source: Source, options: Options, ids: set[str]) -> Iterator[Finding]:
-    """Every use of these ids but the first, found by reading the dataset once more."""
+    """Yield every use of these ids except the first, by reading the dataset again."""
     sink = Collecting()
     order = {file: position for position, file in enumerate(source.files)}
     uses: dict[str, list[tuple[int, int, str]]] = {}
@@ -161,16 +159,16 @@ def _duplicates(source: Source, options: Options, ids: set[str]) -> Iterator[Fin
             yield Finding("error", path, message, line, None, "id", "Ids must be unique within a dataset")
 
 
-NO_TARGETS = "There is no targets file, so targets and judges were not checked; `agentv eval` needs one"
+NO_TARGETS = "No targets file found: targets and judges were not checked. `agentv eval` needs one."
 _TARGETS_NAMES = ("targets.yaml", "targets.yml")
 _CONFIG_NAMES = ("config.yaml", "config.yml")
 _CHECKS = {"targets": check_targets, "config": check_config}
 
 
 def validate(paths: Sequence[str], options: Options = Options()) -> Report:
-    """Everything wrong in the files and folders that `paths` name."""
+    """Return all problems in the given files and folders."""
     report = Report(findings=[], notes=[])
-    settings, rest = _sorted_out(paths)
+    settings, rest = _split_settings(paths)
     for path, kind in settings.items():
         report.files += 1
         report.add(_check_settings(path, kind))
@@ -200,7 +198,7 @@ def validate(paths: Sequence[str], options: Options = Options()) -> Report:
 
 
 def _add_settings_in_use(project: ProjectFiles, checked: dict[str, str], report: Report) -> None:
-    """Errors in the targets file and configuration that a run would use, where they were not checked already."""
+    """Report errors in the targets file and configuration of a dataset, unless they were already checked."""
     known = set(map(os.path.realpath, checked))
     for path, kind in ((project.targets_file, "targets"), (project.config_file, "config")):
         if path is not None and os.path.realpath(path) not in known:
@@ -211,22 +209,20 @@ def _add_settings_in_use(project: ProjectFiles, checked: dict[str, str], report:
     report.add(project.findings)
 
 
-def _sorted_out(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Files of settings with their kind, and what is left for datasets."""
+def _split_settings(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Split paths into settings files with their kind, and datasets."""
     settings: dict[str, str] = {}
     rest = []
     for path in paths:
         if os.path.isdir(path):
             settings.update(_settings_in(path))
             rest.append(path)
-            continue
-        kind = _settings_kind(path) or _kind_by_content(path)
-        if kind is not None:
+        elif kind := _settings_kind(path) or _kind_by_content(path):
             settings[path] = kind
         else:
-            # Data files whose sidecar the user names are checked together.
-            beside = data_files(path)
-            rest += [path] if not beside or case_list_key(_quietly_parsed(path)) is not None else beside
+            # A sidecar is validated with its data files.
+            data = data_files(path)
+            rest += [path] if not data or case_list_key(_parsed_or_none(path)) is not None else data
     return settings, rest
 
 
@@ -234,8 +230,7 @@ def _settings_in(folder: str) -> Iterator[tuple[str, str]]:
     for parent in folders_in(folder):
         for folder_name, name in product((".agentv", ""), (*_CONFIG_NAMES, *_TARGETS_NAMES)):
             path = os.path.join(parent, folder_name, name)
-            kind = _settings_kind(path)
-            if kind is not None and os.path.isfile(path):
+            if (kind := _settings_kind(path)) and os.path.isfile(path):
                 yield path, kind
 
 
@@ -248,16 +243,14 @@ def _settings_kind(path: str) -> str | None:
 
 
 def _kind_by_content(path: str) -> str | None:
-    """A targets file under a name of its own, when the user names it."""
-    if not path.lower().endswith(SIDECAR_SUFFIXES) or not os.path.isfile(path):
-        return None
-    data = _quietly_parsed(path)
-    if not isinstance(data, dict) or case_list_key(data) is not None:
-        return None
-    return "targets" if isinstance(data.get("targets"), list) else None
+    """Recognize a targets file with a custom name."""
+    is_yaml = path.lower().endswith(SIDECAR_SUFFIXES) and os.path.isfile(path)
+    data = _parsed_or_none(path) if is_yaml else None
+    is_targets = isinstance(data, dict) and case_list_key(data) is None and isinstance(data.get("targets"), list)
+    return "targets" if is_targets else None
 
 
-def _quietly_parsed(path: str) -> Any:
+def _parsed_or_none(path: str) -> Any:
     try:
         return parse_yaml_file(path)
     except DatasetError:
