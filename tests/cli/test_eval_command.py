@@ -170,7 +170,7 @@ def test_a_function_that_does_not_say_what_it_costs_ends_a_run_with_a_budget(pro
     dataset(project, "yes")
     ended = command("eval", "d.yaml", "--budget-usd", "1")
     assert ended.code == 2
-    assert "does not say what its answers cost" in ended.stderr
+    assert "does not report the cost of its answers" in ended.stderr
 
 
 def test_a_mock_is_free_under_a_budget(project, command):

@@ -213,7 +213,7 @@ def test_a_run_does_not_go_on_under_other_defaults(folder, command, run):
     folder.write(".agentv/config.yaml", {"execution": {"trials": 3}})
     done = command("eval", "--resume", "--out", "kept", "-q")
     assert done.code == 2
-    assert "`execution` of .agentv/config.yaml changed since it began" in done.stderr
+    assert "`execution` of .agentv/config.yaml changed since the run started" in done.stderr
 
 
 def test_the_first_that_is_given_holds():

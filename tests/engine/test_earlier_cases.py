@@ -82,7 +82,7 @@ def test_nothing_to_choose_is_an_error(run):
 
 @pytest.mark.parametrize("options", [["--only", "failed"], ["--from", "x"]])
 def test_both_options_belong_together(run, options):
-    assert "--only and --from belong together" in run("cases.jsonl", *options, expect=2)
+    assert "--only and --from must be used together" in run("cases.jsonl", *options, expect=2)
 
 
 def test_a_run_that_is_not_there_is_an_error(run):

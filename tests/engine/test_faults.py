@@ -119,7 +119,7 @@ def test_a_server_that_is_not_there_is_an_error_of_every_case(project):
     project.dataset("q", "q")
     ended = project.eval("--out", "out")
     assert ended.code == 3
-    assert "Every job ended in an error" in ended.stderr and "First network error, in c" in ended.stderr
+    assert "Every job errored" in ended.stderr and "First network error, in c" in ended.stderr
     assert {(record["error"]["class"], record["attempts"]) for record in project.records()} == {("network", 2)}
 
 
@@ -139,7 +139,7 @@ def test_a_key_that_is_refused_from_the_start_ends_the_run_early(project):
         ended = project.eval("--out", "out")
         assert server.counts.requests < 40
     assert ended.code == 3
-    assert "Ended: Stopped: every job so far was refused for its key (auth)" in ended.stderr
+    assert "Ended: Stopped: every job so far failed authentication. Check the API key." in ended.stderr
     assert "agentv eval --retry-errors out" in ended.stdout
     with FaultyServer("yes") as server:
         project.targets(target(server))

@@ -64,7 +64,7 @@ def test_every_target_must_meet_the_gate_and_those_that_do_not_are_named():
         (target(mean=0.49996), "mean 0.49996 (10 of 10 jobs scored) is below the threshold 0.5"),
         (
             target(mean=None, scored=0, errors=2),
-            "mean is not known (0 of 2 jobs scored, 2 errors), so the threshold 0.5 is not reached",
+            "no mean (0 of 2 jobs scored, 2 errors), required: 0.5",
         ),
     ],
 )
@@ -92,5 +92,5 @@ def test_a_number_of_errors_or_a_share_of_them(text, parsed):
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "-1", "-1%", "101%", "nan%", "%"])
 def test_anything_else_is_no_number_of_errors(text):
-    with pytest.raises(UsageError, match="--max-errors takes a number or a share"):
+    with pytest.raises(UsageError, match="--max-errors takes a number or a percentage"):
         parse_max_errors(text)

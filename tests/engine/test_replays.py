@@ -121,7 +121,7 @@ def test_what_is_not_in_the_recording_ends_the_run_with_errors(recorded):
     project.dataset(CASES[0], CASES[3])
     ended = project.eval("--target", "default", "--replay", "calls.jsonl", "--out", "again", "--quiet")
     assert ended.code == 3
-    assert "1 call is not in what is replayed, the first: " in ended.stderr
+    assert "1 call is missing from the replay, the first: " in ended.stderr
     assert "has no answer to 'c1' by default (trial 1)" in ended.stderr
     assert {id: record["status"] for id, record in project.by_id("again").items()} == {"c0": "ok", "c1": "error"}
 

@@ -304,7 +304,7 @@ def test_the_summary_says_what_changed_and_over_how_many(answered):
 
 def test_gates_hold_for_a_rescoring_too(answered):
     assert "is below the threshold" in rescore(answered, "--threshold", "0.9", "--max-errors", "1", code=1)[2].stderr
-    assert "ended in errors" in rescore(answered, "--threshold", "0.9", code=3, out="third")[2].stderr
+    assert "errored, more than allowed" in rescore(answered, "--threshold", "0.9", code=3, out="third")[2].stderr
 
 
 JUDGE = """
@@ -539,7 +539,7 @@ def test_a_rescoring_does_not_go_on_with_other_evaluators(answered):
     write(answered, evaluators=[{**PASSING, "value": "other"}, COUNTED])
     ended = answered.command("rescore", "--resume", "--out", "second")
     assert ended.code == 2
-    assert "cannot go on" in ended.stderr
+    assert "Cannot resume" in ended.stderr
 
 
 TALK = {

@@ -135,7 +135,7 @@ def test_the_last_unfinished_run_goes_on_when_none_is_named(project):
 def test_without_a_run_to_go_on_with_it_says_so(project):
     project.dataset("yes")
     ended = project.eval("--resume")
-    assert ended.code == 2 and "There is no unfinished run to go on with" in ended.stderr
+    assert ended.code == 2 and "No unfinished run to resume" in ended.stderr
 
 
 def test_on_a_folder_that_is_not_there_it_starts_the_run(project):
@@ -186,7 +186,7 @@ def test_code_of_the_target_that_changed_since_the_run_began_is_refused_and_name
     assert project.eval("--out", "out", "--quiet", "--fail-fast", "--workers", "1").code == 1
     project.write("agent.py", "def answer(prompt):\n    return prompt\n")
     ended = project.eval("--resume", "--out", "out")
-    assert ended.code == 2 and "the target default changed (agent.py) since it began" in ended.stderr
+    assert ended.code == 2 and "the target default changed (agent.py) since the run started" in ended.stderr
     assert len(project.records()) == 1
 
 
@@ -203,7 +203,7 @@ def test_code_of_the_target_that_changed_since_the_run_began_is_refused_and_name
 )
 def test_other_options_than_those_of_the_run_are_refused(begun, arguments):
     ended = begun.eval(*arguments, "--resume", "--out", "out")
-    assert ended.code == 2 and "was started with other values of" in ended.stderr
+    assert ended.code == 2 and "was started with different values for" in ended.stderr
     assert len(begun.records()) == 3
 
 
@@ -356,7 +356,7 @@ def test_an_evaluator_whose_file_changed_is_refused(project):
     for place in ("checks.py", "other/checks.py"):
         project.write(place, "def good(context):\n    return 0.0\n")
         ended = project.command("eval", "--resume", "--out", "out")
-        assert ended.code == 2 and "cannot go on: the evaluator python changed since it began" in ended.stderr
+        assert ended.code == 2 and "Cannot resume: the evaluator python changed since the run started" in ended.stderr
         project.write(place, "def good(context):\n    return 1.0\n")
     assert project.command("eval", "--resume", "--out", "out", "--quiet").code == 0
     assert project.summary()["mean"] == 1.0
@@ -409,8 +409,8 @@ def test_interrupted_while_it_goes_on_it_goes_on_again(slow):
 
 def test_on_a_folder_that_is_not_there_and_without_datasets_it_says_what_to_name(project):
     ended = project.command("eval", "--resume", "--out", "nowhere")
-    assert ended.code == 2 and "There is no run to go on with: nowhere" in ended.stderr
-    assert "Name datasets to start one there" in ended.stderr
+    assert ended.code == 2 and "No run to resume: nowhere does not exist" in ended.stderr
+    assert "Name datasets to start a run there" in ended.stderr
 
 
 @pytest.mark.parametrize("arguments", [("rescore", "nowhere"), ("judge", "label", "nowhere")])
@@ -429,11 +429,11 @@ def test_a_run_that_ended_for_its_own_options_stands_in_nobodys_way(project):
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
     project.dataset("yes", "no")
     ended = project.eval("--budget-usd", "1")
-    assert ended.code == 2 and "does not say what its answers cost" in ended.stderr
+    assert ended.code == 2 and "does not report the cost of its answers" in ended.stderr
     [run] = project.runs
-    assert "There is no unfinished run to go on with" in project.eval("--resume").stderr
+    assert "No unfinished run to resume" in project.eval("--resume").stderr
     ended = project.eval("--resume", "--out", f".agentv/results/{run}")
-    assert ended.code == 2 and f"The run in .agentv/results/{run} cannot go on" in ended.stderr
+    assert ended.code == 2 and f"Cannot resume the run in .agentv/results/{run}" in ended.stderr
 
 
 PROGRAM = """
@@ -463,5 +463,5 @@ def test_what_a_program_began_stands_in_nobodys_way_either(project, dataset, why
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
     [run] = project.runs
-    assert "There is no unfinished run to go on with" in project.eval("--resume").stderr
+    assert "No unfinished run to resume" in project.eval("--resume").stderr
     assert why in project.eval("--resume", "--out", f".agentv/results/{run}").stderr

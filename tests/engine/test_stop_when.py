@@ -321,5 +321,5 @@ def test_a_rescoring_needs_the_run_that_decided_when_to_stop(project):
     assert timeless(summary_of(project, "again")) == timeless(summary_of(project, "after"))
     (project.path / "before").rename(project.path / "gone")
     result = project.command("rescore", "after", "--out", "third")
-    assert result.code == 2 and "by its difference from before, which is not there" in result.stderr
+    assert result.code == 2 and "The run used --stop-when before" in result.stderr
     assert not (project.path / "third").exists()

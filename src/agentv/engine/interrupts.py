@@ -1,4 +1,4 @@
-"""Run a coroutine that Ctrl-C, a signal or another thread can interrupt, wherever the caller is."""
+"""Run a coroutine that Ctrl-C, a signal or another thread can interrupt."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ Value = TypeVar("Value")
 
 
 class InterruptibleLoop:
-    """An event loop of its own for one coroutine: from plain code, or beside a running loop, as in a notebook."""
+    """Runs one coroutine in its own event loop, even if a loop is already running, as in a notebook."""
 
     def __init__(self) -> None:
         self.interrupted = False
@@ -26,7 +27,7 @@ class InterruptibleLoop:
         self._error: Exception | None = None
 
     def run(self, main: Coroutine[Any, Any, Value]) -> Value | None:
-        """Return what the coroutine returns; None when it was interrupted. A second Ctrl-C ends the process."""
+        """Return the result of the coroutine; None if it was interrupted. A second Ctrl-C ends the process."""
         with suppress(RuntimeError):
             asyncio.get_running_loop()
             return self._run_in_thread(main)
@@ -49,10 +50,10 @@ class InterruptibleLoop:
                 self._loop = None
 
     def interrupt(self) -> None:
-        """Cancel the coroutine; may be called from another thread, and before it has started."""
+        """Cancel the coroutine; may be called from any thread, and before it has started."""
         self.interrupted = True
         if self._loop is not None and self._task is not None:
-            with suppress(RuntimeError):  # the loop is closed: it has ended by itself
+            with suppress(RuntimeError):  # the loop is closed: the coroutine has already ended
                 self._loop.call_soon_threadsafe(self._task.cancel)
 
     def call_soon(self, function: Callable[[], None]) -> None:
@@ -69,47 +70,33 @@ class InterruptibleLoop:
             self._task.cancel()
 
     def _run_in_thread(self, main: Coroutine[Any, Any, Value]) -> Value | None:
-        """Run beside a loop that this thread is blocking. Ctrl-C reaches this thread and not the one that runs."""
-        returned: list[Value | None] = []
-        raised: list[BaseException] = []
-
-        def in_thread() -> None:
+        """Run in a thread while this one, whose event loop is busy, waits. Ctrl-C only reaches this thread."""
+        with ThreadPoolExecutor(1, "agentv-run") as pool, interruptible(self.interrupt, (signal.SIGINT,)):
+            running = pool.submit(self.run, main)
             try:
-                returned.append(self.run(main))
-            except BaseException as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=in_thread, name="agentv-run")
-        with interruptible(self.interrupt, (signal.SIGINT,)):
-            thread.start()
-            try:
-                thread.join()
-            except BaseException:
-                self.interrupt()
-                thread.join()
-                raise
-        if raised:
-            raise raised[0]
-        return returned[0]
+                return running.result()
+            finally:
+                if not running.done():
+                    self.interrupt()
 
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None], numbers: tuple[signal.Signals, ...] = _SIGNALS) -> Iterator[None]:
-    """Turn Ctrl-C and its like into a call, a second one into the end of the process.
+    """Call `interrupt` on the first signal, and end the process on the second.
 
-    Outside the main thread signals are not ours to handle.
+    Outside the main thread, signals cannot be handled.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked = False
+    was_interrupted = False
 
     def handle(*_: object) -> None:
-        # Not a handler of the loop's own: that one waits while a user's function keeps the loop busy.
-        nonlocal asked
-        if asked:
+        # Not an event-loop handler, which would wait while a user's function blocks the loop.
+        nonlocal was_interrupted
+        if was_interrupted:
             os._exit(EXIT_INTERRUPTED)
-        asked = True
+        was_interrupted = True
         interrupt()
 
     before = {number: signal.signal(number, handle) for number in numbers}

@@ -1,4 +1,4 @@
-"""The manifest of a run: what a new run writes down, and what must be the same when it is resumed."""
+"""Create the manifest of a new run, and check that nothing changed when a run is resumed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from agentv.support.patterns import upward
 
 
 def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:
-    """Return the manifest of a run that begins."""
+    """Return the manifest of a new run."""
     options, checked, project = plan.options, plan.checked, plan.project
     manifest = RunManifest(
-        run_id=_run_id(plan, folder),
+        # A folder in the project's results folder is named after its run.
+        run_id=folder.name if folder.parent == Path(project.root) / RESULTS else new_run_id(),
         started_at=now(),
         paths=options.paths,
         options=msgspec.to_builtins(options),
@@ -52,9 +53,9 @@ def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:
 
 
 def refuse_changes(plan: RunPlan, begun: RunManifest) -> None:
-    """Raise UsageError when something changed since the run began: half of each would be neither."""
+    """Raise UsageError if the datasets, targets, evaluators or defaults changed since the run started."""
     checked, project = plan.checked, plan.project
-    # Without all of its shards, a merged run has the contents and evaluators of some cases only.
+    # Until all shards are merged, the contents and evaluators of some cases are unknown.
     is_partial = bool(begun.merged_from) and begun.finished_at is None
     before = {entry.path: (entry.digest, is_partial or entry.contents) for entry in begun.datasets}
     after = {entry.path: (entry.digest, is_partial or entry.contents) for entry in checked.datasets}
@@ -63,29 +64,23 @@ def refuse_changes(plan: RunPlan, begun: RunManifest) -> None:
         changes += filter(None, map(project.change, begun.targets))
     changes += filter(None, (project.change(entry, "judge") for entry in begun.judges))
     then, today = begun.fingerprints, checked.evaluators
-    # A merged run lacks the fingerprints of evaluators that differ from case to case.
+    # A merged run has no fingerprints of evaluators that differ between cases.
     names = {} if is_partial else then if begun.merged_from else {**then, **today}
     changes += [f"the evaluator {name} changed" for name in names if then.get(name) != today.get(name)]
     if begun.defaults != given_defaults(project.defaults):
         changes.append("`execution` of .agentv/config.yaml changed")
     if changes:
-        what = " and ".join(changes)
-        hint = "Start a new run, or put back what was there; --changed-since keeps what still holds"
-        raise UsageError(f"The run in progress cannot go on: {what} since it began", hint=hint)
+        hint = "Undo the change, or start a new run; --changed-since carries over the records that are still valid"
+        raise UsageError(f"Cannot resume: {' and '.join(changes)} since the run started", hint=hint)
     link = begun.rescored_from
     if link is not None and plan.rescored is not None and link.digest != plan.rescored.stored.digest:
-        raise UsageError("The run in progress cannot go on: the answers that it scores changed since it began")
-
-
-def _run_id(plan: RunPlan, folder: Path) -> str:
-    """Return the id of a new run: the name of its folder, where that was made for it."""
-    return folder.name if folder.parent == Path(plan.project.root) / RESULTS else new_run_id()
+        raise UsageError("Cannot resume: the answers to score changed since the run started")
 
 
 def git_commit(root: str) -> str | None:
-    """Return the hash of the commit that is checked out; None where there is no repository, or no commit yet.
+    """Return the hash of the current commit; None outside a repository or before the first commit.
 
-    Git's files are read where that is simple, because starting git takes as long as a small run.
+    Simple cases are read from Git's files, because starting git takes as long as a small run.
     """
     git = next((path for folder in upward(root, os.sep) if (path := Path(folder, ".git")).exists()), None)
     if git is None:
@@ -97,11 +92,11 @@ def git_commit(root: str) -> str | None:
         found = (git / head.removeprefix("ref: ")).read_text().strip() if head.startswith("ref: ") else head
     except (OSError, UnicodeDecodeError):
         found = ""
-    return found if re.fullmatch("[0-9a-f]{40,64}", found) else _asked_git(root)
+    return found if re.fullmatch("[0-9a-f]{40,64}", found) else _commit_from_git(root)
 
 
-def _asked_git(root: str) -> str | None:
-    """What git itself says: for branches that are packed, or shared with another worktree."""
+def _commit_from_git(root: str) -> str | None:
+    """Run git, for branches that are packed or shared with another worktree."""
     try:
         command = ["git", "-C", root, "rev-parse", "--verify", "-q", "HEAD"]
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603

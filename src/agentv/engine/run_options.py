@@ -1,4 +1,4 @@
-"""What a run is asked to do: the options of `agentv eval`, as plain data that a manifest keeps."""
+"""The options of `agentv eval` and `agentv rescore`, as plain data stored in the manifest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Positive = Annotated[float, Meta(gt=0)]
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run must reach for exit code 0. `max_errors` is a number of jobs, or a share when `errors_are_share`."""
+    """Conditions for exit code 0. `max_errors` is a number of jobs, or a fraction if `errors_are_share`."""
 
     threshold: Share | None = None
     min_pass_rate: Share | None = None
@@ -36,7 +36,7 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors_are_share: bool = False
 
     def errors_allowed(self, jobs: int, *, other_gates: bool = False) -> float:
-        """How many jobs may end in errors. Where a score is asked for, none may unless that is said."""
+        """Return how many jobs may error: none by default if there is another gate."""
         if self.max_errors is None:
             gated = other_gates or self.threshold is not None or self.min_pass_rate is not None
             return 0 if gated else float("inf")
@@ -44,11 +44,11 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Defaults are left out of a manifest. What only concerns how a run is shown or where it is kept is not here.
+    """The options that affect the results of a run. Defaults are omitted from the manifest.
 
-    `retry_errors` and `changed_since` name an earlier run whose records are carried over as far as they hold; `only`
-    and `only_from` choose the cases that ended so in one. `dump_prompts` and `dump_traces` are folders, empty for one
-    in the run's own.
+    `retry_errors` and `changed_since` name an earlier run whose valid records are carried over; `only` selects the
+    cases with that outcome in the run `only_from`. `dump_prompts` and `dump_traces` are folders; empty means one
+    inside the run folder.
     """
 
     paths: tuple[str, ...] = ()
@@ -88,44 +88,41 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def selection(self) -> Selection:
-        """Which cases are wanted. Reads the earlier run that `only` is about."""
+        """Return the selection of cases. Reads the earlier run for `only`."""
         wanted = Selection(self.filters, self.sample, self.seed, self.shard, self.limit, self.cases)
         if self.only is None and self.only_from is None:
             return wanted
         if self.only is None or self.only_from is None:
-            raise UsageError("--only and --from belong together", hint="For example: --only failed --from RUN")
+            raise UsageError("--only and --from must be used together", hint="For example: --only failed --from RUN")
         return msgspec.structs.replace(wanted, named=cases_that_ended(self.only_from, self.only))
 
     def open_cases(self, warn: Callable[[DatasetWarning], None], note: Callable[[str], None]) -> CaseSource:
-        """The cases at `paths`, as selected."""
+        """Open the selected cases at `paths`."""
         reading = Reading(self.allow_outside_files, self.max_line_bytes, self.on_error)
         return case_source(self.paths, warn=warn, note=note, options=reading, selection=self.selection)
 
     @property
     def narrows(self) -> bool:
-        """Whether fewer cases may be wanted than there are."""
-        return bool(self.filters or self.cases) or (self.sample, self.shard, self.limit, self.only) != (
-            None,
-            None,
-            None,
-            None,
-        )
+        """Whether these options may select only some of the cases."""
+        choices = (self.sample, self.shard, self.limit, self.only)
+        return bool(self.filters or self.cases) or any(choice is not None for choice in choices)
 
     def given(self) -> dict[str, Any]:
-        """The options that have another value than their default."""
-        default = type(self)()
-        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        """Return the options that differ from their defaults."""
+        default, values = type(self)(), msgspec.structs.asdict(self)
         return {name: value for name, value in values.items() if value != getattr(default, name)}
 
     def contradicted_by(self, other: EvalOptions) -> list[str]:
-        """The options that were given in `other` and have another value here."""
+        """Return the names of options set in `other` that have a different value here."""
         return [name for name, value in other.given().items() if getattr(self, name) != value]
 
 
 class RescoreOptions(EvalOptions, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of `agentv rescore`. `run` is the run whose answers are scored; without `paths`, the cases are those
-    of its datasets, or with `stored_cases` those that its folder kept. `evaluators` are entries that replace the cases'
-    own; with `every_evaluator` those run too that have not changed."""
+    """The options of `agentv rescore`.
+
+    `run` is the run to rescore. Without `paths`, the cases come from its datasets, or with `stored_cases` from its run
+    folder. `evaluators` replace those of the cases; with `every_evaluator`, unchanged evaluators run as well.
+    """
 
     run: str = ""
     stored_cases: bool = False
@@ -134,38 +131,33 @@ class RescoreOptions(EvalOptions, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def parse_max_errors(text: str, option: str = "--max-errors") -> tuple[float, bool]:
-    """`3` is a number of jobs, `5%` a share of them."""
+    """Parse a number of jobs (`3`) or a percentage (`5%`); return the value and whether it is a fraction."""
     try:
         share = text.endswith("%")
         value = float(text[:-1]) / 100 if share else float(int(text))
     except ValueError:
         value = -1.0
     if not 0 <= value <= (1 if share else math.inf):
-        raise UsageError(f"{option} takes a number or a share such as 5%, got {text!r}")
+        raise UsageError(f"{option} takes a number or a percentage such as 5%, got {text!r}")
     return value, share
 
 
 def number_of(value: float, is_share: bool, total: int) -> float:
-    """The number that `parse_max_errors` read, of so many in all."""
-    # Rounded, for 29 % of 100 are 29, and as floats a little less.
+    """Convert a result of `parse_max_errors` to a number of jobs."""
+    # Rounded, because 29% of 100 is slightly less than 29 in floating point.
     return round(value * total, 6) if is_share else value
-
-
-def options_from_data(data: dict[str, Any], kind: type[Options]) -> Options:
-    """The options that a manifest kept."""
-    return msgspec.convert(data, kind)
 
 
 Value = TypeVar("Value")
 
 
 def first_given(*values: Value | None) -> Value | None:
-    """The first that is not None: values go from strongest to weakest."""
+    """Return the first value that is not None."""
     return next((value for value in values if value is not None), None)
 
 
 def load_defaults(folder: str, root: str, warn: Callable[[DatasetWarning], None]) -> RunDefaults:
-    """What the nearest configuration from a folder up to the root says of runs; nothing where there is none."""
+    """Read the run defaults from the nearest configuration file between a folder and the project root."""
     path = config_file(folder, root)
     if path is None:
         return RunDefaults()
@@ -185,17 +177,17 @@ def load_defaults(folder: str, root: str, warn: Callable[[DatasetWarning], None]
 
 
 def given_defaults(defaults: RunDefaults) -> dict[str, Any]:
-    """What a configuration says, as a manifest keeps it."""
-    said: dict[str, Any] = msgspec.to_builtins(defaults)
-    return {name: value for name, value in said.items() if value is not None}
+    """Return the configured run defaults as stored in the manifest."""
+    values: dict[str, Any] = msgspec.to_builtins(defaults)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def default_target(known: Sequence[str], defaults: RunDefaults) -> str | None:
-    """Who answers where nobody is named: the configuration's target, else `default`, else the only one there is."""
+    """Return the default target: the configured one, else the one named `default`, else the only one."""
     if defaults.target is not None:
         if defaults.target not in known:
             hint = did_you_mean(defaults.target, known) or f"Known targets: {', '.join(known) or 'none'}"
-            detail = "'execution.target' of .agentv/config.yaml names it"
+            detail = "Set as 'execution.target' in .agentv/config.yaml"
             raise UsageError(f"Unknown target '{defaults.target}'", detail, hint)
         return defaults.target
     if DEFAULT_TARGET in known:
