@@ -23,6 +23,12 @@ settings.register_profile(
 )
 settings.load_profile("agentv")
 
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: many tests wait for the processes they start."""
+    return (os.cpu_count() or 1) + 1
+
+
 # What changes how programs print, where they send a request or which key they find, on one machine and not on another.
 SURROUNDINGS = ("CI", "BUILD_NUMBER", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR", "CLICOLOR_FORCE")
 SURROUNDINGS += ("PYTEST_ADDOPTS", "COLUMNS", "LINES", "PYTHONWARNINGS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")

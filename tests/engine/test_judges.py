@@ -736,9 +736,8 @@ def alone(context):
 def test_the_judges_of_a_case_are_asked_at_the_same_time_and_code_runs_one_by_one(project):
     project.write("judge.py", MEETING)
     project.write("alone.py", ALONE)
-    project.targets(
-        MOCK, {"name": "judge", "provider": "python", "function": "judge.py:verdict", "timeout_seconds": 20}
-    )
+    judge = {"name": "judge", "provider": "python", "function": "judge.py:verdict", "workers": 3}
+    project.targets(MOCK, {**judge, "timeout_seconds": 20, "max_retries": 0})
     alone = {"type": "python", "function": "alone.py:alone"}
     project.dataset(
         "yes",

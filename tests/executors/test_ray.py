@@ -15,7 +15,7 @@ KEY = "sk-0123456789abcdef"
 SLOW = "import asyncio\nasync def answer(prompt):\n    await asyncio.sleep(0.05)\n    return 'yes'\n"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster():
     """Two nodes that have MY_API_KEY in their environment; a driver has not."""
     pytest.importorskip("ray")
@@ -23,7 +23,16 @@ def cluster():
         yield nodes
 
 
-def test_a_killed_node_and_a_killed_driver_cost_only_the_jobs_in_flight(cluster, project):
+@pytest.fixture
+def fragile_cluster():
+    """Two nodes for one test, which may kill one of them."""
+    pytest.importorskip("ray")
+    with RayNodes() as nodes:
+        yield nodes
+
+
+def test_a_killed_node_and_a_killed_driver_cost_only_the_jobs_in_flight(fragile_cluster, project):
+    cluster = fragile_cluster
     project.write("agent.py", SLOW)
     target = {"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 20}
     project.targets(target)
