@@ -23,8 +23,8 @@ def load_stream(path: str) -> Callable[[], Any]:
 
 
 def _import_formats() -> None:
-    """Formats are imported when a file is first read; imports are start-up, which `startup.py` measures."""
+    """Find and import all formats. A process does this once, at its first file; `startup.py` measures start-up."""
     from agentv.registry import FORMATS
 
-    for name in FORMATS.names():
+    for name in FORMATS.all_names():
         FORMATS.find(name)

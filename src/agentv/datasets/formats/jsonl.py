@@ -133,6 +133,8 @@ _BLANK = b" \t\r"
 _BOM = b"\xef\xbb\xbf"
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)}) - {"description", "metadata", "tags"}
+_decode_plain = msgspec.json.Decoder(PlainRow).decode
+_decode_row = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class _Jsonl(DatasetFormat):
@@ -147,7 +149,7 @@ class _Jsonl(DatasetFormat):
         return Document(source, is_agentmark=is_agentmark_row(first_row(source.files)))
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
-        decode = msgspec.json.Decoder(PlainRow if options.plain else dict[str, Any]).decode
+        decode = _decode_plain if options.plain else _decode_row
         for file in document.source.files:
             number = 1
             for lines, cut in _lines(file, options.max_line_bytes):
