@@ -20,7 +20,7 @@ from agentv.stats.judge_calibration import (
     next_labels,
     prediction_powered,
     rogan_gladen,
-    variance,
+    slope_moments,
 )
 
 FIGURES = ("accuracy", "kappa", "Rogan-Gladen", "PPI++")
@@ -79,7 +79,7 @@ TABLES = [
 def test_kappa_and_its_variance_are_those_of_statsmodels(table):
     known = cohens_kappa(np.array(table))
     assert cohen_kappa(table).value == pytest.approx(known.kappa, abs=1e-12)
-    assert variance(kappa_gradient(table), table) ** 0.5 == pytest.approx(known.std_kappa, abs=1e-9)
+    assert slope_moments(kappa_gradient(table), table)[1] ** 0.5 == pytest.approx(known.std_kappa, abs=1e-9)
 
 
 def test_kappa_gets_surer_with_more_of_the_same():

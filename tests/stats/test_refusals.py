@@ -1,4 +1,4 @@
-"""What is no number, no score or no count is refused by every function that it would make lie."""
+"""Every function rejects arguments that are not finite numbers, scores or counts."""
 
 import math
 
@@ -28,7 +28,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("value", [NAN, INFINITE, -INFINITE], ids=str)
 @pytest.mark.parametrize("function", ARRAYS.values(), ids=ARRAYS)
-def test_what_is_no_number(function, value):
+def test_numbers_that_are_not_finite_are_rejected(function, value):
     with pytest.raises(ValueError, match=r"nan|inf"):
         function(value)
 
@@ -46,19 +46,19 @@ def test_what_is_no_number(function, value):
         lambda: stats.wilson(-0.2, 10),
     ],
 )
-def test_scores_and_shares_outside_0_and_1(call):
+def test_scores_and_proportions_outside_0_and_1_are_rejected(call):
     with pytest.raises(ValueError, match="0 to"):
         call()
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: stats.mcnemar_exact(-1, 2), "-1"),
         (lambda: stats.mcnemar_mid_p(2, -1), "-1"),
         (lambda: stats.clopper_pearson(5, 10, 1.0), "1.0"),
         (lambda: stats.rank([]), "row"),
-        (lambda: stats.clustered_mean([[0.1], [0.2]]), "one row"),
+        (lambda: stats.clustered_mean([[0.1], [0.2]]), "one-dimensional"),
         (lambda: stats.holm([0.1, 2.0]), "2.0"),
         (lambda: stats.power_to_detect(0.1, -1.0), "-1.0"),
         (lambda: stats.minimum_detectable_difference(-1.0), "-1.0"),
@@ -66,6 +66,6 @@ def test_scores_and_shares_outside_0_and_1(call):
         (lambda: stats.variance_of_difference(0.1, 0.1, 0.1, 0), "0"),
     ],
 )
-def test_what_makes_no_sense_is_named(call, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_arguments_are_named_in_the_error(call, message):
+    with pytest.raises(ValueError, match=message):
         call()

@@ -12,7 +12,7 @@ import numpy as np
 from agentv.comparison.run_comparison import JOIN_HINT, JoinedCases
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
 from agentv.errors import UsageError
-from agentv.stats.intervals import NO_ERROR
+from agentv.stats.intervals import ROUNDING_ERROR
 from agentv.stats.means import clustered_mean
 from agentv.stats.power import ALPHA, POWER, cases_needed, minimum_detectable_difference, variance_of_difference
 
@@ -165,7 +165,7 @@ def _trials(run: RunScores, groups: NDArray[Any], count: int) -> tuple[NDArray[A
         return means, None, 1.0
     within = float(np.square(values - means[index]).sum()) / further
     # Rounding errors are not variance.
-    return means, within if within > NO_ERROR**2 else 0.0, float((1 / trials).mean())
+    return means, within if within > ROUNDING_ERROR**2 else 0.0, float((1 / trials).mean())
 
 
 def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[float, float]:

@@ -1,7 +1,7 @@
-"""What scores mean: pure functions and accumulators over numbers. Knows no result and no file.
+"""Statistics of scores: pure functions and accumulators over numbers, without I/O.
 
-`distributions`, `intervals`, `sequential` and `power` are plain Python, and runs use them;
-the others work on arrays and import numpy. Every name is imported on first use.
+`distributions`, `intervals`, `sequential` and `power` are plain Python, because runs use them. The other modules work
+on arrays and import numpy. Every name is imported on first use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMES = {
     "ranking": ("rank",),
     "sequential": ("BettingMean",),
 }
-"""The public names, by the module that has them."""
+"""The public names, by module."""
 
 __all__ = [name for names in NAMES.values() for name in names]
 

@@ -1,7 +1,7 @@
-"""A judge held against people: how well it agrees, what its pass rate is worth, where the next labels help most. Pure.
+"""Calibrate a judge against human labels: agreement, corrected pass rate, and the most useful next labels.
 
-A stratum is a group of cases inside which the labelled ones were drawn at random. Labels drawn from all cases are one
-stratum. Where more were drawn among those of one verdict, each verdict is a stratum, and everything is weighted back.
+A stratum is a group of cases whose labelled cases were drawn at random. Labels drawn from all cases form one stratum.
+If one verdict was sampled more than another, each verdict is a stratum, and figures are weighted accordingly.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from agentv.stats.distributions import Z95
 from agentv.stats.intervals import wilson
 
 Table = Sequence[Sequence[float]]
-"""Counts or shares: a row for each answer of the first rater, a column for each of the second."""
+"""Counts or proportions: a row for each label of the first rater, a column for each of the second."""
 
 _PADDING = 2.0
-"""Made-up observations, spread over the cells: without them few labels that all agree would leave no doubt at all."""
+"""Pseudo-observations, spread over the cells: a few labels that all agree must not give an interval of zero width."""
 
-_LAST_BITS = 1e-15
+_CELL_PADDING = 0.25
+"""Pseudo-observations per cell, for the same reason."""
+
+_ROUNDING = 1e-15
 
 
 class IntervalEstimate(NamedTuple):
-    """A figure with its 95 % interval, and of how many observations it is."""
+    """An estimate with its 95 % interval and the number of observations."""
 
     value: float
     low: float
@@ -33,12 +36,12 @@ class IntervalEstimate(NamedTuple):
 
 
 def cohen_kappa(table: Table) -> IntervalEstimate | None:
-    """The agreement of two raters beyond chance: κ = (p_o - p_e) / (1 - p_e) of a square table of counts.
+    """Return the agreement of two raters beyond chance, κ = (p_o - p_e) / (1 - p_e), from a square table of counts.
 
-    p_o is the share of items on which they agree, p_e the share on which two raters with the same habits would agree by
-    chance. None when both always give the same one answer, which chance alone explains. The interval is Fleiss, Cohen
-    and Everitt's on Fisher's scale, from the table with two observations spread over it: it holds the truth in 95 of
-    100 samples of 100 labels, the plain one in 89 to 94.
+    p_o is the observed agreement, p_e the agreement expected by chance from how often each rater uses each label. None
+    if both raters always use the same label. The interval is that of Fleiss, Cohen and Everitt on Fisher's scale, with
+    two pseudo-observations spread over the table: it covers the true value in 95 % of samples of 100 labels, compared
+    to 89 to 94 % without them.
 
     Cohen (1960), Educational and Psychological Measurement 20:37; Fleiss, Cohen & Everitt (1969), Psychological
     Bulletin 72:323.
@@ -49,27 +52,27 @@ def cohen_kappa(table: Table) -> IntervalEstimate | None:
         return None
     padding = _PADDING / sum(map(len, table))
     padded = [[count + padding for count in row] for row in table]
+    return _fisher_interval(value, padded, slope_moments(kappa_gradient(padded), padded)[1], round(n))
+
+
+def _fisher_interval(value: float, padded: Table, variance: float, n: int) -> IntervalEstimate:
+    """Return the interval of κ on Fisher's scale, around the κ of the padded table. It includes the value itself."""
     middle = kappa_value(padded)
     assert middle is not None
-    return around(value, middle, variance(kappa_gradient(padded), padded), round(n))
-
-
-def around(value: float, middle: float, spread: float, n: int) -> IntervalEstimate:
-    """The interval around `middle` on Fisher's scale, which keeps it within -1 and 1; the value itself is in it."""
     inside = min(max(middle, -0.9999), 0.9999)
-    half = Z95 * math.sqrt(spread) / (1 - inside * inside)
+    half = Z95 * math.sqrt(variance) / (1 - inside * inside)
     low, high = math.tanh(math.atanh(inside) - half), math.tanh(math.atanh(inside) + half)
     return IntervalEstimate(value, min(low, value), max(high, value), n)
 
 
 def kappa_value(table: Table) -> float | None:
-    """κ = (agreement - chance) / (1 - chance); None where chance leaves nothing to agree on."""
+    """Return κ = (agreement - chance) / (1 - chance); None if chance explains all agreement."""
     agreed, by_chance = _agreements(table)
-    return None if by_chance >= 1 - _LAST_BITS else (agreed - by_chance) / (1 - by_chance)
+    return None if by_chance >= 1 - _ROUNDING else (agreed - by_chance) / (1 - by_chance)
 
 
 def kappa_gradient(table: Table) -> list[list[float]]:
-    """How much κ changes with the share of each cell."""
+    """Return the derivatives of κ with respect to the proportion of each cell."""
     agreed, by_chance = _agreements(table)
     rows, columns = _margins(_shares(table))
     left = 1 - by_chance
@@ -79,8 +82,8 @@ def kappa_gradient(table: Table) -> list[list[float]]:
     ]
 
 
-def variance(gradient: Table, table: Table) -> float:
-    """The variance of a figure of shares, to first order, when the table was drawn at random."""
+def slope_moments(gradient: Table, table: Table) -> tuple[float, float]:
+    """Return the mean slope over the table, and the first-order variance of an estimate with that gradient."""
     n = sum(map(sum, table))
     pairs = [
         (share, slope)
@@ -88,7 +91,7 @@ def variance(gradient: Table, table: Table) -> float:
         for share, slope in zip(shares, slopes, strict=True)
     ]
     mean = math.fsum(share * slope for share, slope in pairs)
-    return math.fsum(share * (slope - mean) ** 2 for share, slope in pairs) / n
+    return mean, math.fsum(share * (slope - mean) ** 2 for share, slope in pairs) / n
 
 
 def _shares(table: Table) -> list[list[float]]:
@@ -101,19 +104,15 @@ def _margins(shares: Table) -> tuple[list[float], list[float]]:
 
 
 def _agreements(table: Table) -> tuple[float, float]:
-    """The share of agreement, and the share that chance alone would give."""
+    """Return the observed agreement, and the agreement expected by chance."""
     shares = _shares(table)
     rows, columns = _margins(shares)
     observed = math.fsum(shares[i][i] for i in range(len(rows)))
     return observed, math.fsum(row * column for row, column in zip(rows, columns, strict=True))
 
 
-_CELL_PADDING = 0.25
-"""Made-up observations a cell: a judge that was right on all of twenty labels is not right for certain."""
-
-
 class Labelled(NamedTuple):
-    """One case that a person labelled: whether it passes, whether the judge passed it, and the judge's score."""
+    """One labelled case: whether the label is a pass, whether the judge passed it, and the judge's score."""
 
     label: bool
     passed: bool
@@ -121,7 +120,7 @@ class Labelled(NamedTuple):
 
 
 class Stratum(NamedTuple):
-    """Cases of one kind: how many the judge scored, and those of them that are labelled."""
+    """A stratum of cases: the number that the judge scored, and the labelled ones among them."""
 
     name: str
     size: int
@@ -129,13 +128,13 @@ class Stratum(NamedTuple):
 
 
 def confusion(labelled: Sequence[Labelled]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Rows: a person says pass, fail. Columns: the judge does."""
+    """Return the confusion table. Rows: the label is pass, fail. Columns: the judge's verdict."""
     counts = Counter((each.label, each.passed) for each in labelled)
     return (counts[True, True], counts[True, False]), (counts[False, True], counts[False, False])
 
 
 def accuracy(strata: Sequence[Stratum]) -> IntervalEstimate | None:
-    """The share of cases on which judge and person agree, with Wilson's interval."""
+    """Return the proportion of cases on which judge and label agree, with Wilson's interval."""
     table = _weighted(strata, 0.0)
     if table is None:
         return None
@@ -147,7 +146,7 @@ def accuracy(strata: Sequence[Stratum]) -> IntervalEstimate | None:
 
 
 def kappa(strata: Sequence[Stratum]) -> IntervalEstimate | None:
-    """Cohen's κ between judge and person; None where there is nothing to tell it from."""
+    """Return Cohen's κ between judge and labels; None if it is undefined."""
     if len(strata) == 1:
         return cohen_kappa(confusion(strata[0].labelled))
     table = _weighted(strata, 0.0)
@@ -155,18 +154,16 @@ def kappa(strata: Sequence[Stratum]) -> IntervalEstimate | None:
     padded = _weighted(strata, 2 * _CELL_PADDING)
     if value is None or padded is None:
         return None
-    middle = kappa_value(padded)
-    assert middle is not None
-    return around(value, middle, _variance(strata, kappa_gradient(padded)), _labels(strata))
+    return _fisher_interval(value, padded, _variance(strata, kappa_gradient(padded)), _labels(strata))
 
 
 def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> IntervalEstimate | None:
-    """The true pass rate from the judge's, by how often it passes good answers and bad ones.
+    """Estimate the true pass rate from the judge's, using how often it passes good and bad answers.
 
-    The labelled are among the `cases`, of which the judge passed `passed`, and were drawn at random. The interval is
-    Fieller's: it holds where the judge is poor too, and is everything from 0 to 1 when the judge may be guessing. None
-    when the labels are all pass or all fail, for then one of the two rates is unknown, and when the judge passes bad
-    answers as often as good ones, for then its verdicts say nothing that could be corrected.
+    The labelled cases are a random sample of `cases`, of which the judge passed `passed`. The interval is Fieller's: it
+    is valid for a poor judge too, and is 0 to 1 if the judge may be guessing. None if the labels are all pass or all
+    fail, because one of the two rates is then unknown, and if the judge passes bad answers at least as often as good
+    ones.
     """
     (both, missed), (let_through, caught) = confusion(labelled)
     good, bad, n = both + missed, let_through + caught, len(labelled)
@@ -177,14 +174,11 @@ def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> Inter
         return None
     value = min(1.0, max(0.0, (passed / cases - let_through / bad) / exact))
     half = 2 * _CELL_PADDING
-    finds, rejects = (
-        (both + _CELL_PADDING) / (good + half),
-        (caught + _CELL_PADDING) / (bad + half),
-    )
+    finds, rejects = (both + _CELL_PADDING) / (good + half), (caught + _CELL_PADDING) / (bad + half)
     rest, share, base = cases - n, n / cases, good / n
     others = (passed - both - let_through + _CELL_PADDING) / (rest + half)
     slope = finds + rejects - 1
-    # T(θ) = judge's pass rate - [θ·finds + (1 - θ)(1 - rejects)] is 0 at the truth; the interval is where it may be.
+    # T(θ) = judge's pass rate - [θ·finds + (1 - θ)(1 - rejects)] is 0 at the true θ; the interval is where it can be 0.
     offset = (1 - share) * others + share * (base * finds + (1 - base) * (1 - rejects)) - (1 - rejects)
     of_good, of_bad = finds * (1 - finds) / (good + half), rejects * (1 - rejects) / (bad + half)
     fixed = (1 - share) ** 2 * others * (1 - others) / max(rest, 1) + (share * slope) ** 2 * base * (1 - base) / n
@@ -198,44 +192,41 @@ def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> Inter
 
 
 def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> IntervalEstimate | None:
-    """PPI++: the labels' pass rate, moved by what the judge says of all cases as far as its scores go with the labels.
+    """Estimate the pass rate by PPI++: the labels' pass rate, corrected by the judge's scores of all cases.
 
-    `mean_score` is the judge's mean over all cases. Never much wider than from labels alone, however poor the judge,
-    and never moved by more than the judge's mean itself moves.
-    None when a stratum has no label: of its cases nothing is known.
+    `mean_score` is the judge's mean over all cases. The better the scores predict the labels, the larger the
+    correction; with a poor judge the interval is hardly wider than from labels alone. None if a stratum has no labels.
     """
     cases = sum(stratum.size for stratum in strata)
     if not cases or any(stratum.size and not stratum.labelled for stratum in strata):
         return None
     used = [stratum for stratum in strata if stratum.labelled]
-    moments = [_moments(stratum.labelled) for stratum in used]
-    # What the design leaves open in each stratum: nothing where every case is labelled.
-    open_shares = [
+    moments = [_label_moments(stratum.labelled) for stratum in used]
+    # The sampling variance factor of each stratum; 0 if every case is labelled.
+    factors = [
         (stratum.size / cases) ** 2 * max(0.0, 1 - len(stratum.labelled) / stratum.size) / len(stratum.labelled)
         for stratum in used
     ]
-    spread = math.fsum(open_ * each.of_scores for open_, each in zip(open_shares, moments, strict=True))
-    shared = math.fsum(open_ * each.shared for open_, each in zip(open_shares, moments, strict=True))
-    # Held within 0 and 1, as in the paper: the slope of a few labels may be anything, and would carry the figure away.
-    power = min(1.0, max(0.0, shared / spread)) if spread > 0 else 0.0
+    of_labels, of_scores, shared = (
+        math.fsum(factor * each[k] for factor, each in zip(factors, moments, strict=True)) for k in range(3)
+    )
+    # Limited to 0 to 1, as in the paper: the slope from a few labels is too uncertain.
+    power = min(1.0, max(0.0, shared / of_scores)) if of_scores > 0 else 0.0
     labels = math.fsum(s.size / cases * _mean([e.label for e in s.labelled]) for s in used)
     scores = math.fsum(s.size / cases * _mean([e.score for e in s.labelled]) for s in used)
     value = min(1.0, max(0.0, labels + power * (mean_score - scores)))
-    left = math.fsum(
-        open_ * (each.of_labels - 2 * power * each.shared + power**2 * each.of_scores)
-        for open_, each in zip(open_shares, moments, strict=True)
-    )
+    variance = max(0.0, of_labels - 2 * power * shared + power**2 * of_scores)
     inside = min(1 - 0.5 / cases, max(0.5 / cases, value))
     own = inside * (1 - inside)
-    bounds = wilson(inside, own / (own / cases + max(0.0, left)))
+    bounds = wilson(inside, own / (own / cases + variance))
     assert bounds is not None
     return IntervalEstimate(value, min(bounds[0], value), max(bounds[1], value), _labels(strata))
 
 
 def next_labels(strata: Sequence[Stratum], count: int) -> list[int]:
-    """How many of `count` further labels each stratum should get: where they narrow the interval most.
+    """Distribute `count` further labels over the strata so that they narrow the interval most.
 
-    One at a time to where one more takes most off the variance; two labels in each stratum come first.
+    Each label goes to the stratum where it reduces the variance most; strata with fewer than two labels come first.
     """
     total = sum(stratum.size for stratum in strata)
     have = [len(stratum.labelled) for stratum in strata]
@@ -253,21 +244,15 @@ def next_labels(strata: Sequence[Stratum], count: int) -> list[int]:
 
 
 def _gain(stratum: Stratum, total: int, n: int) -> float:
-    """How much one more label takes off the variance, as far as the labels that are there tell."""
+    """Estimate how much one more label reduces the variance."""
     if n < 2:
         return math.inf
     share = (sum(each.label for each in stratum.labelled) + 1) / (len(stratum.labelled) + 2)
     return (stratum.size / total) ** 2 * share * (1 - share) * (1 / n - 1 / (n + 1))
 
 
-class _Moments(NamedTuple):
-    of_labels: float
-    of_scores: float
-    shared: float
-
-
-def _moments(labelled: Sequence[Labelled]) -> _Moments:
-    """Variances and covariance of labels and scores, with one observation spread over the corners of what there is."""
+def _label_moments(labelled: Sequence[Labelled]) -> tuple[float, float, float]:
+    """Return the variances of labels and scores and their covariance, with one pseudo-observation over the corners."""
     lowest, highest = min(each.score for each in labelled), max(each.score for each in labelled)
     corners = [(label, score, _CELL_PADDING) for label in (0.0, 1.0) for score in (lowest, highest)]
     points = [(float(each.label), each.score, 1.0) for each in labelled] + corners
@@ -275,7 +260,7 @@ def _moments(labelled: Sequence[Labelled]) -> _Moments:
     label = math.fsum(y * w for y, _, w in points) / weight
     score = math.fsum(f * w for _, f, w in points) / weight
     degrees = weight - 1
-    return _Moments(
+    return (
         math.fsum(w * (y - label) ** 2 for y, _, w in points) / degrees,
         math.fsum(w * (f - score) ** 2 for _, f, w in points) / degrees,
         math.fsum(w * (y - label) * (f - score) for y, f, w in points) / degrees,
@@ -283,7 +268,7 @@ def _moments(labelled: Sequence[Labelled]) -> _Moments:
 
 
 def _weighted(strata: Sequence[Stratum], padding: float) -> Table | None:
-    """The confusion table as it would be if all cases were labelled, in shares; None where a stratum has no label."""
+    """Return the confusion table weighted to all cases, as proportions; None if a stratum has no labels."""
     cases = sum(stratum.size for stratum in strata)
     table = [[0.0, 0.0], [0.0, 0.0]]
     for stratum in strata:
@@ -299,32 +284,29 @@ def _weighted(strata: Sequence[Stratum], padding: float) -> Table | None:
 
 
 def _variance(strata: Sequence[Stratum], gradient: Table) -> float:
-    """The variance of a figure of the weighted table: inside strata by their labels, between them by all cases."""
+    """Return the variance of an estimate from the weighted table: within strata and between them."""
     cases = sum(stratum.size for stratum in strata)
     inside, means = 0.0, []
     for stratum in strata:
         if not stratum.labelled:
             continue
         counts = _padded(stratum, 2 * _CELL_PADDING)
-        inside += (stratum.size / cases) ** 2 * variance(gradient, counts)
-        n = sum(map(sum, counts))
-        slopes = math.fsum(
-            c / n * g for row, gs in zip(counts, gradient, strict=True) for c, g in zip(row, gs, strict=True)
-        )
-        means.append((stratum.size / cases, slopes))
+        slope, variance = slope_moments(gradient, counts)
+        inside += (stratum.size / cases) ** 2 * variance
+        means.append((stratum.size / cases, slope))
     middle = math.fsum(weight * slope for weight, slope in means)
     return inside + math.fsum(weight * (slope - middle) ** 2 for weight, slope in means) / cases
 
 
 def _padded(stratum: Stratum, padding: float) -> list[list[float]]:
-    """Counts with made-up ones in the columns that occur: a stratum of the judge's passes has no fails of its."""
+    """Return the counts with pseudo-observations in the columns that occur: a stratum may have one verdict only."""
     table = confusion(stratum.labelled)
     occurs = [any(row[column] for row in table) for column in (0, 1)]
     return [[count + padding * occurs[column] for column, count in enumerate(row)] for row in table]
 
 
 def _roots(square: float, linear: float, constant: float) -> tuple[float, float]:
-    """Where a parabola that opens upwards is not above 0, inside [0, 1]; all of it where that has no bounds."""
+    """Return the part of [0, 1] where a parabola is at most 0; all of it if the parabola opens downwards."""
     inner = linear**2 - 4 * square * constant
     if square <= 0 or inner < 0:
         return 0.0, 1.0

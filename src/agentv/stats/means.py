@@ -1,4 +1,4 @@
-"""Means and paired differences of scores, with errors that know which scores belong together."""
+"""Means and paired differences of scores, with cluster-robust standard errors."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from agentv.stats.distributions import Interval, row, t_p_value, t_quantile
-from agentv.stats.intervals import ALIKE, CONFIDENCE, NO_ERROR, of_equals
+from agentv.stats.distributions import Interval, t_p_value, t_quantile, vector
+from agentv.stats.intervals import CONFIDENCE, NEGLIGIBLE_RANGE, ROUNDING_ERROR, interval_of_equal_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
 class Estimate(NamedTuple):
-    """A mean, how far it may be off, and what it stands on. Without two clusters there is no error to tell.
+    """A mean with its standard error, interval and sample size. The error is None with fewer than two clusters.
 
-    An error of 0 is that of equal values, which show no spread and do not prove that there is none.
+    A standard error of 0 means that all values were equal, which does not prove that there is no variance.
     """
 
     value: float
@@ -28,12 +28,12 @@ class Estimate(NamedTuple):
 
     @property
     def degrees(self) -> int:
-        """Degrees of freedom of the t distribution that belongs to it."""
+        """The degrees of freedom of its t distribution."""
         return self.clusters - 1
 
 
 class Difference(NamedTuple):
-    """A paired difference: its mean, the p-value of "there is none", and how far the two sides go together."""
+    """A paired difference: its mean, the p-value of "no difference", and the correlation of the two sides."""
 
     estimate: Estimate
     p_value: float | None
@@ -41,71 +41,79 @@ class Difference(NamedTuple):
 
 
 def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None, within: Interval | None = None) -> Estimate:
-    """The mean with a cluster-robust 95 % interval.
+    """Return the mean with a cluster-robust 95 % confidence interval.
 
     SE² = G/(G-1) · Σ_c (Σ_{i∈c} (s_i - s̄))² / n², and t with G-1 degrees of freedom; G is the number of clusters.
-    Without clusters every score is its own, and SE² is the ordinary s²/n. The interval stays `within` where values can
-    be. Clusters that are all equal have the one of `of_equals`, or none where values have no bounds; where they have,
-    values that differ by less than 0.001 count as equal.
+    Without clusters, SE² is the ordinary s²/n. The interval is clipped to `within`, the range of possible values. If
+    all clusters are equal it is that of `interval_of_equal_values`, or None without `within`. With `within`, values
+    that differ by less than 0.001 count as equal.
 
     Miller (2024), Adding Error Bars to Evals, arXiv:2411.00640; Liang & Zeger (1986), Biometrika 73:13.
     """
-    values = row(scores)
+    values = vector(scores)
     if not values.size:
-        raise ValueError("There are no scores")
+        raise ValueError("At least one score is needed, got no scores")
     mean = float(values.mean())
     sums = cluster_sums(values - mean, clusters)
     count = len(sums)
     if count < 2:
         return Estimate(mean, None, None, len(values), count)
     error = math.sqrt(count / (count - 1) * float(np.square(sums).sum())) / len(values)
-    alike = within is not None and float(np.ptp(values)) < ALIKE
-    if alike or error <= NO_ERROR * max(1.0, abs(mean)):
-        return Estimate(mean, 0.0, None if within is None else of_equals(mean, count, within), len(values), count)
+    are_equal = within is not None and float(np.ptp(values)) < NEGLIGIBLE_RANGE
+    if are_equal or error <= ROUNDING_ERROR * max(1.0, abs(mean)):
+        return Estimate(
+            mean, 0.0, None if within is None else interval_of_equal_values(mean, count, within), len(values), count
+        )
     half = t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error
     low, high = within or (-math.inf, math.inf)
     return Estimate(mean, error, (max(low, mean - half), min(high, mean + half)), len(values), count)
 
 
 def paired_difference(before: ArrayLike, after: ArrayLike, clusters: ArrayLike | None = None) -> Difference:
-    """The mean of after - before over the same cases, clustered, with Student's test that it is 0.
+    """Return the mean of after - before over the same cases, with clusters, and Student's test that it is 0.
 
-    SE² is that of the differences, which is SE_A² + SE_B² - 2ρ·SE_A·SE_B: the more the two go together, the less is
-    left to chance. Miller (2024), arXiv:2411.00640, section 4.
+    SE² is that of the differences, SE_A² + SE_B² - 2ρ·SE_A·SE_B: the higher the correlation ρ, the smaller the error.
+    Miller (2024), arXiv:2411.00640, section 4.
     """
-    first, second = row(before), row(after)
-    if first.shape != second.shape:
-        raise ValueError(f"Pairs are needed, got {first.size} and {second.size} scores")
+    first, second = paired_vectors(before, after)
     estimate = clustered_mean(second - first, clusters)
     return Difference(estimate, t_test(estimate), correlation(first, second))
 
 
-def t_test(estimate: Estimate, expected: float = 0.0) -> float | None:
-    """The two-sided p-value of a mean that is `expected`; None where there is no error to measure it by.
+def paired_vectors(before: ArrayLike, after: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return two arrays of the same length. Raises ValueError for others."""
+    first, second = vector(before), vector(after)
+    if first.shape != second.shape:
+        raise ValueError(f"Paired scores must have the same length, got {first.size} and {second.size}")
+    return first, second
 
-    Of equal values it is the one of all sign flips, 2 / 2^G: Student's would be 0 of any two.
+
+def t_test(estimate: Estimate, expected: float = 0.0) -> float | None:
+    """Return the two-sided p-value of the hypothesis that the mean is `expected`; None without a standard error.
+
+    For equal values it is that of the sign-flip test, 2 / 2^G; Student's would be 0 for any two.
     """
     off, error = estimate.value - expected, estimate.standard_error
     if error is None:
         return None
     if error == 0:
-        return 1.0 if abs(off) <= NO_ERROR else 2.0 ** (1 - estimate.clusters)
+        return 1.0 if abs(off) <= ROUNDING_ERROR else 2.0 ** (1 - estimate.clusters)
     return t_p_value(off / error, estimate.degrees)
 
 
 def cluster_sums(values: NDArray[Any], clusters: ArrayLike | None) -> NDArray[Any]:
-    """The sum of each cluster; the values themselves when each stands alone."""
+    """Return the sum of each cluster, or the values themselves without clusters."""
     if clusters is None:
         return values
     names = np.asarray(clusters)
     if names.shape != values.shape:
-        raise ValueError(f"A cluster for each score is needed, got {names.size} and {values.size}")
+        raise ValueError(f"Each score needs a cluster, got {names.size} and {values.size}")
     _, index = np.unique(names, return_inverse=True)
     return np.bincount(index, values)
 
 
 def correlation(first: NDArray[Any], second: NDArray[Any]) -> float | None:
-    """How far two sides go together, from -1 to 1; None where one does not vary."""
+    """Return the correlation of two sides; None if one of them does not vary."""
     a, b = first - first.mean(), second - second.mean()
     spread = math.sqrt(float((a * a).sum()) * float((b * b).sum()))
     return float((a * b).sum()) / spread if spread > 0 else None

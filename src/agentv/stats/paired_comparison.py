@@ -1,4 +1,4 @@
-"""Compare two sides on the same cases: exact McNemar, sign flips of clusters, score intervals of a difference."""
+"""Paired comparison of two sides on the same cases: effect, confidence interval and test."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from agentv.stats.distributions import Z95, Interval, binomial_cdf, binomial_pmf, crossing, not_negative, row, share
-from agentv.stats.means import Estimate, cluster_sums, clustered_mean, correlation, t_test
+from agentv.stats.distributions import Z95, Interval, binomial_cdf, binomial_pmf, bisect, check_fraction, vector
+from agentv.stats.means import Estimate, cluster_sums, clustered_mean, correlation, paired_vectors, t_test
 from agentv.stats.power import minimum_detectable_difference
 from agentv.stats.sequential import BettingMean
 
@@ -31,11 +31,10 @@ Answer = Literal["better", "worse", "no difference shown", "too little to tell"]
 
 
 class Paired(NamedTuple):
-    """The second side against the first, over the same cases. `test` is the one that gave the p-value.
+    """The second side against the first, over the same cases. `test` is the source of the p-value.
 
-    `minimum_detectable_difference` is what so many cases find four times in five: 1 where not even that is sure, None
-    where differences do not vary. `resamples` is how often signs were flipped, from `seed`, or in all ways when
-    `exact`.
+    `minimum_detectable_difference` is detected with 80 % power with this number of cases: at most 1, and None if the
+    differences do not vary. `resamples` is the number of sign flips, drawn with `seed`, or all of them if `exact`.
     """
 
     n: int
@@ -55,7 +54,7 @@ class Paired(NamedTuple):
 
     @property
     def answer(self) -> Answer:
-        """What the interval says: a difference is shown when it leaves 0 out."""
+        """The conclusion: a difference is shown if the interval excludes 0."""
         if self.ci95 is None:
             return "too little to tell"
         low, high = self.ci95
@@ -63,25 +62,23 @@ class Paired(NamedTuple):
 
     @property
     def estimate(self) -> Estimate:
-        """The difference as a mean with its error."""
+        """The difference as a mean with its standard error."""
         return Estimate(self.mean_delta, self.standard_error, self.ci95, self.n, self.clusters)
 
 
 def compare_paired(
     before: ArrayLike, after: ArrayLike, clusters: ArrayLike | None = None, *, seed: int = 0, test: bool = True
 ) -> Paired:
-    """Compares the scores of two sides on the same cases, trials averaged before.
+    """Compare the scores of two sides on the same cases, with trials already averaged.
 
-    Scores that are all 0 or 1, each case on its own: Tango's score interval and the exact McNemar test. Any others: the
-    clustered t interval and a permutation test that flips the signs of clusters. Without `test`, Student's p-value.
-    Differences that are all equal to 0.001, and not of 0 and 1, have the cautious interval of `of_equals`.
+    Scores that are all 0 or 1, without clusters: Tango's score interval and the exact McNemar test. Other scores: the
+    clustered t interval and a permutation test that flips the signs of clusters, or Student's p-value without `test`.
+    Differences other than 0 and 1 that are equal to within 0.001 get the interval of `interval_of_equal_values`.
     """
-    first, second = row(before), row(after)
-    if first.shape != second.shape:
-        raise ValueError(f"Pairs are needed, got {first.size} and {second.size} scores")
+    first, second = paired_vectors(before, after)
     for side in (first, second):
-        share(float(side.min(initial=0.0)))
-        share(float(side.max(initial=0.0)))
+        check_fraction(float(side.min(initial=0.0)))
+        check_fraction(float(side.max(initial=0.0)))
     delta = second - first
     estimate = clustered_mean(delta, clusters, within=(-1.0, 1.0))
     error = estimate.standard_error
@@ -107,7 +104,7 @@ def compare_paired(
             ci95=share_difference(wins, losses, n),
             p_value=mcnemar_exact(wins, losses),
             test="exact McNemar",
-            # Where nothing changed the error is 0 and says nothing; as if one case had changed, it is 1/n.
+            # If no case changed the error is 0. Use 1/n instead, as if one case had changed.
             minimum_detectable_difference=_detectable(error or 1 / n, max(1, n - 1)),
             exact=True,
         )
@@ -122,13 +119,13 @@ def _detectable(error: float, degrees: int) -> float:
 
 
 def compare_drawn(paired: Paired, groups: Iterable[tuple[float, int]], largest: int) -> Paired:
-    """The same comparison of a run that was stopped early, with an interval that holds at whatever moment.
+    """Return the comparison with an interval that is valid at any stopping time, for runs that stopped early.
 
-    `groups` are sums and numbers of differences that belong together, in the order in which they were drawn.
+    `groups` are the sum and number of differences in each cluster, in the order in which they were drawn.
     """
     bet = BettingMean(0.5, largest=largest)
     for total, count in groups:
-        bet.add((total + count) / 2, count)  # from [-1, 1] to where bets are
+        bet.add((total + count) / 2, count)  # from [-1, 1] to [0, 1]
     low, high = bet.interval
     return paired._replace(
         ci95=(2 * low - 1, 2 * high - 1), p_value=min(1.0, 1 / bet.e_value), test="e-value", resamples=None, exact=False
@@ -136,7 +133,7 @@ def compare_drawn(paired: Paired, groups: Iterable[tuple[float, int]], largest: 
 
 
 class SignFlips(NamedTuple):
-    """A permutation test. `exact`: every way to flip was looked at, and no seed mattered."""
+    """A permutation test. If `exact`, all sign flips were enumerated, and the seed had no effect."""
 
     p_value: float
     resamples: int
@@ -145,7 +142,7 @@ class SignFlips(NamedTuple):
 
 
 def mcnemar_exact(wins: int, losses: int) -> float:
-    """The two-sided p-value of pairs of 0 and 1 in which one side won so often and lost so often; ties say nothing.
+    """Return the two-sided p-value of pairs of 0 and 1, from the wins and losses of one side; ties do not count.
 
     min(1, 2 Σ_{k ≤ min(b,c)} C(b+c, k) / 2^(b+c)). McNemar (1947), Psychometrika 12:153, in its exact form.
     """
@@ -154,7 +151,7 @@ def mcnemar_exact(wins: int, losses: int) -> float:
 
 
 def mcnemar_mid_p(wins: int, losses: int) -> float:
-    """The same with half the probability of what was seen: less cautious, and still right in practice.
+    """Return McNemar's mid-p value: less conservative than the exact test, and still valid in practice.
 
     Fagerland, Lydersen & Laake (2013), BMC Medical Research Methodology 13:91.
     """
@@ -163,26 +160,28 @@ def mcnemar_mid_p(wins: int, losses: int) -> float:
 
 
 def _fewer(wins: int, losses: int) -> tuple[int, int]:
-    """The smaller of the two, and both together."""
-    return int(not_negative(min(wins, losses), "A number of wins or losses")), wins + losses
+    """Return the smaller count and the total."""
+    if min(wins, losses) < 0:
+        raise ValueError(f"Wins and losses must not be negative, got {wins} and {losses}")
+    return min(wins, losses), wins + losses
 
 
 def share_difference(wins: int, losses: int, n: int, critical: float = Z95) -> Interval:
-    """The 95 % score interval of a difference of two shares over n pairs, of which so many were won and lost.
+    """Return Tango's 95 % score interval of the difference of two proportions over n pairs.
 
-    The values δ that the score test does not refuse: |b - c - nδ| / √(n(2q + δ(1-δ))) ≤ z, where q is the likeliest
-    share of losses given δ. Stays inside [-1, 1] and is not empty when every pair is a tie.
+    It holds the values δ that the score test does not reject: |b - c - nδ| / √(n(2q + δ(1-δ))) ≤ z, where q is the
+    maximum-likelihood proportion of losses given δ. It stays within [-1, 1] and has a width even if all pairs are ties.
 
     Tango (1998), Statistics in Medicine 17:891.
     """
     if min(wins, losses) < 0 or wins + losses > n or n < 1:
-        raise ValueError(f"{wins} wins and {losses} losses do not fit into {n} pairs")
+        raise ValueError(f"{wins} wins and {losses} losses do not fit in {n} pairs")
     estimate = (wins - losses) / n
     low, high = (
-        # Where the statistic comes down to its critical value, between the end and the estimate.
+        # The point between the end and the estimate where the statistic reaches its critical value.
         end
         if abs(_score(wins, losses, n, end)) <= critical
-        else crossing(lambda delta: abs(_score(wins, losses, n, delta)) > critical, end, estimate)[1]
+        else bisect(lambda delta: abs(_score(wins, losses, n, delta)) > critical, end, estimate)[1]
         for end in (-1.0, 1.0)
     )
     return low, high
@@ -191,18 +190,18 @@ def share_difference(wins: int, losses: int, n: int, critical: float = Z95) -> I
 def sign_flip_test(
     differences: ArrayLike, clusters: ArrayLike | None = None, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> SignFlips:
-    """How often chance alone gives a mean difference as large as this one: signs of whole clusters are flipped.
+    """Test whether the mean difference is 0, by randomly flipping the signs of whole clusters.
 
-    p = (1 + #{|d̄*| ≥ |d̄|}) / (1 + B). Up to 16 clusters that differ, all 2^G ways are looked at instead. Of more than
-    20,000 different values fewer than 9,999 resamples are drawn, never under 1,999; their number is in the answer.
+    p = (1 + #{|d̄*| ≥ |d̄|}) / (1 + B). With up to 16 nonzero clusters, all 2^G flips are enumerated instead. With more
+    than 20,000 different values fewer than 9,999 resamples are drawn, but at least 1,999; see `resamples`.
 
     Good (2005), Permutation, Parametric and Bootstrap Tests of Hypotheses; Phipson & Smyth (2010), Statistical
     Applications in Genetics and Molecular Biology 9:39.
     """
-    found = cluster_sums(row(differences, "Differences"), clusters)
+    found = cluster_sums(vector(differences, "Differences"), clusters)
     signed, sums = float(found.sum()), np.abs(found)
     sums = sums[sums > 0]
-    # Sums that are equal but for rounding must count as equal.
+    # The tolerance makes sums count as equal that differ only by rounding.
     reached = abs(signed) - 1e-9 * max(1.0, float(sums.sum()))
     if len(sums) <= _EXACT_UP_TO:
         ways = np.zeros(1)
@@ -212,19 +211,19 @@ def sign_flip_test(
     chance = np.random.default_rng(seed)
     values, counts = np.unique(sums, return_counts=True)
     if len(values) <= _FEW_VALUES:
-        # Of k equal values a binomial number keeps its sign: scores of few different values cost next to nothing.
+        # The number of k equal values that keep their sign is binomial, which is fast for few different values.
         drawn = np.zeros(resamples)
         for value, count in zip(values, counts, strict=True):
             drawn += value * (2.0 * chance.binomial(count, 0.5, resamples) - count)
     else:
         resamples = min(resamples, max(_FEWEST_RESAMPLES, _MOST_SIGNS // len(sums)))
-        drawn = _from_bits(sums, resamples, chance)
+        drawn = _flip_by_bits(sums, resamples, chance)
     beyond = int(np.count_nonzero(np.abs(drawn) >= reached))
     return SignFlips((1 + beyond) / (1 + resamples), resamples, False, seed)
 
 
-def _from_bits(sums: NDArray[Any], resamples: int, chance: Generator) -> NDArray[Any]:
-    """A random bit is a sign. In single precision: what is compared are sums that all differ, not ties."""
+def _flip_by_bits(sums: NDArray[Any], resamples: int, chance: Generator) -> NDArray[Any]:
+    """Draw each sign as a random bit. Single precision is enough, because the sums have no ties."""
     values, total = sums.astype(np.float32), float(sums.sum())
     width = -(-len(sums) // 8)
     at_once = max(1, _SIGNS_AT_ONCE // len(sums))
@@ -233,13 +232,13 @@ def _from_bits(sums: NDArray[Any], resamples: int, chance: Generator) -> NDArray
         rows = min(at_once, resamples - done)
         drawn = np.frombuffer(chance.bytes(rows * width), np.uint8).reshape(rows, width)
         kept = np.unpackbits(drawn, axis=1, count=len(sums)).astype(np.float32)
-        # Not `@`: threads of a linear algebra library would spend more time on waiting than on this.
+        # Not `@`: the threads of a linear algebra library would cost more than they save here.
         parts.append(2.0 * np.einsum("ij,j->i", kept, values).astype(np.float64) - total)
     return np.concatenate(parts)
 
 
 def _score(wins: int, losses: int, n: int, delta: float) -> float:
-    """Tango's statistic for a true difference of delta."""
+    """Return Tango's statistic for a true difference of delta."""
     a = 2 * n
     b = -wins - losses + (2 * n - wins + losses) * delta
     c = -losses * delta * (1 - delta)

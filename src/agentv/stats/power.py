@@ -1,4 +1,4 @@
-"""What a set of cases can show: power, the smallest difference it would find, the cases that one needs."""
+"""Power analysis: power, minimum detectable difference, sample size, non-inferiority, and adjusted p-values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from agentv.stats.distributions import normal_cdf, normal_quantile, not_negative, share, t_cdf, t_quantile
+from agentv.stats.distributions import check_fraction, check_nonnegative, normal_cdf, normal_quantile, t_cdf, t_quantile
 from agentv.stats.means import Estimate
 
 ALPHA = 0.05
@@ -18,7 +18,7 @@ Outcome = Literal["shown", "refuted", "inconclusive"]
 
 
 class NonInferiority(NamedTuple):
-    """Whether a difference is above -margin: `shown` and `refuted` are said by the whole 95 % interval."""
+    """Whether a difference is above -margin; `shown` and `refuted` mean that the whole 95 % interval agrees."""
 
     outcome: Outcome
     margin: float
@@ -26,11 +26,12 @@ class NonInferiority(NamedTuple):
 
 
 def power_to_detect(difference: float, standard_error: float, alpha: float = ALPHA) -> float:
-    """The chance to find a true difference with a two-sided test: Φ(δ/SE - z) + Φ(-δ/SE - z).
+    """Return the power of a two-sided test to detect a true difference: Φ(δ/SE - z) + Φ(-δ/SE - z).
 
     Cohen (1988), Statistical Power Analysis for the Behavioral Sciences.
     """
-    if not_negative(standard_error, "A standard error") == 0:
+    check_nonnegative(standard_error, "A standard error")
+    if standard_error == 0:
         return 1.0 if difference else alpha
     ratio, critical = abs(difference) / standard_error, normal_quantile(1 - alpha / 2)
     return normal_cdf(ratio - critical) + normal_cdf(-ratio - critical)
@@ -39,29 +40,29 @@ def power_to_detect(difference: float, standard_error: float, alpha: float = ALP
 def minimum_detectable_difference(
     standard_error: float, degrees: float | None = None, *, alpha: float = ALPHA, wanted: float = POWER
 ) -> float:
-    """The smallest true difference that is found with the wanted power: (t_{1-α/2} + t_{power}) · SE.
+    """Return the smallest true difference detected with the wanted power: (t_{1-α/2} + t_{power}) · SE.
 
-    With degrees of freedom the quantiles are Student's, for few cases; else normal. Bloom (1995), Evaluation Review
-    19:547.
+    With degrees of freedom the quantiles are Student's, for small samples; otherwise normal. Bloom (1995), Evaluation
+    Review 19:547.
     """
-    not_negative(standard_error, "A standard error")
+    check_nonnegative(standard_error, "A standard error")
     if degrees is None:
         return (normal_quantile(1 - alpha / 2) + normal_quantile(wanted)) * standard_error
     return (t_quantile(1 - alpha / 2, degrees) + t_quantile(wanted, degrees)) * standard_error
 
 
 def cases_needed(difference: float, variance: float, *, alpha: float = ALPHA, wanted: float = POWER) -> int:
-    """How many paired cases find a difference: n = (z_{1-α/2} + z_{power})² · Var(d) / δ², rounded up.
+    """Return the number of paired cases to detect a difference: n = (z_{1-α/2} + z_{power})² · Var(d) / δ², rounded up.
 
-    Var(d) is the variance of a case's difference, see `variance_of_difference`. Below 30 the quantiles are Student's,
-    as those of the smallest difference are; from there on that would be two cases more.
+    Var(d) is the variance of a case's difference, see `variance_of_difference`. Below 30 cases the quantiles are
+    Student's, as in `minimum_detectable_difference`; above, that would add about two cases.
 
     Miller (2024), arXiv:2411.00640, section 5.
     """
     if difference == 0:
-        raise ValueError("No number of cases shows a difference of 0")
-    not_negative(abs(difference), "A difference without its sign")
-    not_negative(variance, "A variance")
+        raise ValueError("A difference of 0 cannot be detected with any number of cases")
+    check_nonnegative(abs(difference), "The size of a difference")
+    check_nonnegative(variance, "A variance")
     total = normal_quantile(1 - alpha / 2) + normal_quantile(wanted)
     cases = max(2, math.ceil(total**2 * variance / difference**2 - 1e-9))
     while cases < _MANY:
@@ -73,22 +74,22 @@ def cases_needed(difference: float, variance: float, *, alpha: float = ALPHA, wa
 
 
 def variance_of_difference(between: float, within_before: float, within_after: float, trials: int = 1) -> float:
-    """The variance of a case's difference with so many trials on each side: ω² + σ²_A/K + σ²_B/K.
+    """Return the variance of a case's difference with K trials on each side: ω² + σ²_A/K + σ²_B/K.
 
-    ω² is how much cases differ in what the change does to them, σ² how much the trials of one case differ.
+    ω² is the variance of the true difference between cases, σ² the variance between trials of one case.
     """
     if trials < 1:
-        raise ValueError(f"There is a trial or more, got {trials}")
+        raise ValueError(f"The number of trials must be 1 or more, got {trials}")
     return between + (within_before + within_after) / trials
 
 
 def non_inferiority(difference: Estimate, margin: float) -> NonInferiority:
-    """Whether the new is worse by less than a margin: shown when the lower end of the interval is above -margin.
+    """Test whether the new side is worse by less than a margin: shown if the interval lies above -margin.
 
-    The p-value is one-sided, of "worse by the margin or more"; None of differences that do not vary, of which only
-    the interval tells. ICH E9 (1998), Statistical Principles for Clinical Trials, 3.3.2.
+    The p-value is one-sided, for "worse by the margin or more"; None for differences that do not vary. ICH E9 (1998),
+    Statistical Principles for Clinical Trials, 3.3.2.
     """
-    not_negative(margin, "A margin")
+    check_nonnegative(margin, "A margin")
     error, interval = difference.standard_error, difference.ci95
     if error is None or interval is None:
         return NonInferiority("inconclusive", margin, None)
@@ -99,13 +100,13 @@ def non_inferiority(difference: Estimate, margin: float) -> NonInferiority:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted so that the chance of any false finding among all stays below the limit: for gates.
+    """Return p-values adjusted to control the probability of any false positive among all tests.
 
-    The i-th smallest of m is multiplied by m - i + 1, and none gets smaller than the one before. Holm (1979),
+    The i-th smallest of m is multiplied by m - i + 1, and made no smaller than the one before. Holm (1979),
     Scandinavian Journal of Statistics 6:65.
     """
     for p_value in p_values:
-        share(p_value, "A p-value")
+        check_fraction(p_value, "A p-value")
     count, largest = len(p_values), 0.0
     adjusted = [0.0] * count
     for rank, index in enumerate(sorted(range(count), key=p_values.__getitem__)):

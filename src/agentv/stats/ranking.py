@@ -1,4 +1,4 @@
-"""Many targets in one order: Bradley-Terry strengths from who beat whom, with intervals over the cases."""
+"""Rank several sides by Bradley-Terry strength, with bootstrap intervals over the cases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from agentv.stats.distributions import Interval, numbers
+from agentv.stats.distributions import Interval, finite_array
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ _PRIOR = 0.5
 
 
 class Ranked(NamedTuple):
-    """A side in a ranking, by its column. `share` is its chance to win against an average side."""
+    """A side in a ranking, by its column. `share` is its probability of winning against an average side."""
 
     side: int
     value: float
@@ -29,18 +29,18 @@ class Ranked(NamedTuple):
 def rank(
     scores: ArrayLike, clusters: ArrayLike | None = None, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Ranked]:
-    """Sides in order of strength, from a row of scores a case (one column a side); the interval resamples cases.
+    """Return the sides in order of strength. `scores` has a row per case and a column per side.
 
-    A case is a game of each pair of sides: the higher score wins, and a tie is half a win for each. Strengths are log
-    odds against an average side: P(i beats j) = 1 / (1 + exp(θ_j - θ_i)), by maximum likelihood, Σθ = 0. Whole clusters
-    are resampled. The intervals are percentiles; half a tie with an average side keeps them finite. Cases that all went
-    alike, resampled, are the same again, and there is none.
+    Each case is a game between each pair of sides: the higher score wins, and a tie is half a win for both. Strengths
+    are log odds against an average side: P(i beats j) = 1 / (1 + exp(θ_j - θ_i)), by maximum likelihood, Σθ = 0. The
+    intervals are percentiles of a bootstrap over whole clusters; half a tie with an average side keeps them finite.
+    There is no interval if all cases have the same outcome, because resampling then changes nothing.
 
     Bradley & Terry (1952), Biometrika 39:324; Hunter (2004), Annals of Statistics 32:384.
     """
-    rows = numbers(scores)
+    rows = finite_array(scores)
     if rows.ndim != 2 or not len(rows):
-        raise ValueError("A row of scores is needed for each case, and a case or more")
+        raise ValueError("Scores must have one row per case, and at least one case")
     sides = rows.shape[1]
     games = np.sign(rows[:, :, None] - rows[:, None, :])
     won = ((games + 1) / 2).reshape(len(rows), -1)
@@ -67,14 +67,14 @@ def rank(
 
 
 def _fit(tables: NDArray[Any]) -> NDArray[Any]:
-    """Newton's steps to the likeliest strengths of each table of wins."""
+    """Fit the strengths for each table of wins by Newton's method."""
     own = np.eye(tables.shape[-1])
     tables = tables * (1 - own)
     lost = tables.swapaxes(1, 2)
     values = np.zeros(tables.shape[:2])
     for _ in range(_STEPS):
         chances = 1 / (1 + np.exp(values[:, None, :] - values[:, :, None]))
-        against = chances.swapaxes(1, 2)  # not 1 - chances, of which nothing is left where a side nearly always wins
+        against = chances.swapaxes(1, 2)  # not 1 - chances, which loses precision when a side nearly always wins
         alone = 1 / (1 + np.exp(-values))
         slope = (tables * against - lost * chances).sum(axis=2) + _PRIOR * (0.5 - alone)
         weight = (tables + lost) * chances * against

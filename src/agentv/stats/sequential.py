@@ -1,8 +1,8 @@
-"""Means over time: betting e-values and confidence sequences while scores come in, and changes in a series of means.
+"""Sequential statistics: e-values and confidence sequences by betting, and change points in a series of means.
 
-An e-value is what a gambler's 1 has grown to who bets against a claim about the mean; if the claim is true it grows
-above 1/α at any time with a chance of at most α. So one may stop whenever it does, and the claims that have not been
-refused are an interval that holds at every moment. Plain Python, because runs look at it while they go.
+An e-value is the wealth of a gambler who starts with 1 and bets against a claim about the mean. If the claim is true,
+the wealth ever exceeds 1/α with probability at most α. So a run may stop at any time, and the claims that were not
+rejected form an interval that is valid at every moment. Plain Python, because runs use it while they are in progress.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from agentv.stats.distributions import Z95, Interval, crossing, normal_cdf
+from agentv.stats.distributions import Z95, Interval, bisect, normal_cdf
 from agentv.stats.intervals import CONFIDENCE
 
 ALPHA = 1 - CONFIDENCE
 
 STAKES = tuple(0.75 / 2**step for step in range(9))
-"""Shares of what could be lost that are staked on every group, a gambler each: some fit large effects, some small."""
+"""The stakes of nine gamblers, as fractions of the maximum: large ones suit large effects, small ones small effects."""
 
 _HALVINGS = 18
 
@@ -27,13 +27,13 @@ Side = Literal["above", "below"]
 
 
 class BettingMean:
-    """The mean of scores from 0 to 1 that come in one group after another, watched all the time.
+    """The mean of scores from 0 to 1 that arrive in groups, with an interval that is valid at any time.
 
-    A group is what belongs together (trials of a case, turns of a conversation), at most `largest` scores; each group
-    is one bet. Against the claim "the mean is m", a group with sum s of n scores is worth z = (s - n·m) / largest, of
-    which the expectation is 0 if the claim is true. Nine gamblers bet that the mean is above m, each with its own share
-    c of what could be lost, and their mean wealth is Σ_c Π_t (1 + c·z_t/m) / 9; nine others bet that it is below, with
-    Σ_c Π_t (1 - c·z_t/(1-m)) / 9. A claim is refused when either reaches 2/α. Takes 16 bytes a group.
+    A group (trials of a case, turns of a conversation) has at most `largest` scores and is one bet. Against the claim
+    "the mean is m", a group of n scores with sum s has the value z = (s - n·m) / largest, whose expectation is 0 if the
+    claim is true. Nine gamblers bet that the mean is above m, each with its own stake c, and their mean wealth is
+    Σ_c Π_t (1 + c·z_t/m) / 9. Nine others bet that it is below, with Σ_c Π_t (1 - c·z_t/(1-m)) / 9. The claim is
+    rejected when either reaches 2/α. Each group takes 16 bytes.
 
     Waudby-Smith & Ramdas (2024), Estimating means of bounded random variables by betting, Journal of the Royal
     Statistical Society B 86:1 (diversified Kelly betting).
@@ -41,7 +41,7 @@ class BettingMean:
 
     def __init__(self, claim: float | None = None, *, largest: int = 1, alpha: float = ALPHA) -> None:
         if largest < 1 or not 0 < alpha < 1 or (claim is not None and not 0 < claim < 1):
-            raise ValueError("A claim and alpha are between 0 and 1, a group has a score or more")
+            raise ValueError("The claim and alpha must be between 0 and 1, and `largest` must be 1 or more")
         self._largest = largest
         self._limit = 2 / alpha
         self._sums, self._counts = array("d"), array("d")
@@ -51,13 +51,13 @@ class BettingMean:
         self._decided: Side | None = None
 
     def add(self, total: float, count: int = 1) -> None:
-        """One more group: the sum of its scores, and how many they are."""
+        """Add a group: the sum and the number of its scores."""
         if count > self._largest:
-            raise ValueError(f"A group has at most {self._largest} scores, got {count}")
+            raise ValueError(f"A group must have at most {self._largest} scores, got {count}")
         if count < 1:
-            return  # all of it ended in errors: nothing is known of it
+            return  # all jobs of the group ended in errors
         if not 0 <= total <= count:
-            raise ValueError(f"The sum of {count} scores is from 0 to {count}, got {total}")
+            raise ValueError(f"The sum of {count} scores must be from 0 to {count}, got {total}")
         self._sums.append(total)
         self._counts.append(count)
         self._total += total
@@ -68,65 +68,65 @@ class BettingMean:
 
     @property
     def groups(self) -> int:
-        """How many groups were taken in."""
+        """The number of groups."""
         return len(self._sums)
 
     @property
     def n(self) -> int:
-        """How many scores they hold."""
+        """The number of scores."""
         return int(self._scores)
 
     @property
     def mean(self) -> float | None:
-        """Their mean; None without any."""
+        """The mean; None without scores."""
         return self._total / self._scores if self._scores else None
 
     @property
     def e_value(self) -> float:
-        """The evidence against the claim, as an even bet on both sides; it stands still once the claim is decided."""
+        """The evidence against the claim, from both sides in equal parts; it is frozen once the claim is decided."""
         if self._bets is None:
-            raise ValueError("There is no claim to bet against")
+            raise ValueError("There is no claim to test")
         return (self._bets[0].wealth + self._bets[1].wealth) / 2
 
     @property
     def decided(self) -> Side | None:
-        """On which side of the claim the mean is, once that is known; it never changes its mind."""
+        """The side of the claim that the mean is on, once known; a decision is never revised."""
         return self._decided
 
     @property
     def interval(self) -> Interval:
-        """The claims that no side has become rich by betting against, at any time so far."""
+        """The 95 % interval: the claims that have not been rejected at any time so far."""
         low = self._edge(0) if self._total > 0 else 0.0
         high = self._edge(1) if self._total < self._scores else 1.0
         mean = self.mean if self.mean is not None else 0.5
         return min(low, mean), max(high, mean)
 
     def _edge(self, side: int) -> float:
-        """Wealth falls (side 0) or grows (side 1) with the claim, so that halving finds where it crosses the limit."""
+        """Return one end of the interval, by bisection: wealth is monotonic in the claim."""
         ends = (0.0, 1.0) if side == 0 else (1.0, 0.0)
 
         def is_refused(claim: float) -> bool:
             bet, limit = _Bet(claim, side, self._largest), self._limit
             return any(bet.add(total, count) >= limit for total, count in zip(self._sums, self._counts, strict=True))
 
-        return crossing(is_refused, *ends, steps=_HALVINGS)[0]
+        return bisect(is_refused, *ends, steps=_HALVINGS)[0]
 
 
 class _Bet:
-    """Gamblers on one side of one claim: side 0 bets that the mean is above it, side 1 below."""
+    """The gamblers on one side of a claim: side 0 bets that the mean is above it, side 1 below."""
 
-    __slots__ = ("_claim", "_per_score", "_purses", "wealth")
+    __slots__ = ("_claim", "_purses", "_stake_per_score", "wealth")
 
     def __init__(self, claim: float, side: int, largest: int) -> None:
         self._claim = claim
-        # What a group can lose at most is worth 1.
-        self._per_score = 1 / (claim * largest) if side == 0 else -1 / ((1 - claim) * largest)
+        # Scaled so that the largest possible loss of a group is 1.
+        self._stake_per_score = 1 / (claim * largest) if side == 0 else -1 / ((1 - claim) * largest)
         self._purses = [1.0] * len(STAKES)
         self.wealth = 1.0
 
     def add(self, total: float, count: float) -> float:
-        worth = (total - count * self._claim) * self._per_score
-        self._purses = [purse * (1 + stake * worth) for purse, stake in zip(self._purses, STAKES, strict=True)]
+        gain = (total - count * self._claim) * self._stake_per_score
+        self._purses = [purse * (1 + stake * gain) for purse, stake in zip(self._purses, STAKES, strict=True)]
         self.wealth = sum(self._purses) / len(STAKES)
         return self.wealth
 
@@ -143,7 +143,7 @@ class Point(NamedTuple):
 
 
 class LevelChange(NamedTuple):
-    """The position of the first mean after a change, the level before and after it, and the adjusted p-value."""
+    """A change point: the position of the first mean after it, both levels, and the adjusted p-value."""
 
     position: int
     before: float
@@ -152,20 +152,20 @@ class LevelChange(NamedTuple):
 
 
 def change_points(points: Sequence[Point], level: float = LEVEL) -> list[LevelChange]:
-    """The changes in a series, in its order; none where it is too short or too noisy to tell.
+    """Return the change points of a series in order; none if it is too short or too noisy.
 
     The means m_i have standard errors s_i, taken from their 95 % intervals. A split before position k compares the
     means of both sides, weighted by 1 / s_i²:
 
         z_k = |m_left - m_right| / sqrt(1 / W_left + 1 / W_right),    W = sum of weights
 
-    The largest z of a segment of n means is tested at n - 1 times its p-value (Bonferroni), so that a series without a
-    change is split in at most 5 % of all cases. Found splits are kept and both sides searched again (binary
-    segmentation: Scott and Knott 1974, Vostrikova 1981). Runs on the same cases differ by less than their intervals
-    say, so that the test errs on the side of silence; two runs are compared case by case with a paired test instead.
+    The p-value of the largest z in a segment of n means is multiplied by n - 1 (Bonferroni), so that a series without a
+    change is split with a probability of at most 5 %. Both sides of a split are searched again (binary segmentation:
+    Scott and Knott 1974, Vostrikova 1981). The test is conservative, because runs on the same cases differ by less than
+    their intervals suggest; use a paired test to compare two runs.
     """
     means = [point.mean for point in points]
-    # An interval without width would outweigh all others; scores that never differ say little of how sure they are.
+    # The minimum keeps an interval of zero width from outweighing all others.
     weights = [1 / max((point.high - point.low) / (2 * Z95), 1e-6) ** 2 for point in points]
     found: dict[int, float] = {}
     _search(means, weights, 0, level, found)
