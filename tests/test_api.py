@@ -195,7 +195,7 @@ def test_an_unknown_setting_of_an_evaluator_is_a_warning(folder):
 
 def test_an_existing_folder_is_refused(folder):
     evaluate(CASES, echo, SAYS_YES, out="out")
-    with pytest.raises(AgentvError, match="exists already"):
+    with pytest.raises(AgentvError, match="already exists"):
         evaluate(CASES, echo, SAYS_YES, out="out")
 
 

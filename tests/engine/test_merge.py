@@ -87,7 +87,7 @@ def test_resuming_a_merged_run_runs_the_missing_shards(shards):
     # The records that the resumed run made and those of the late shard are of the same jobs.
     before = files(shards)
     late = merge(shards, "s1", "s2", "s3")
-    assert late.code == 2 and "Another run has a different record of" in late.stderr
+    assert late.code == 2 and "Another run has a different record for" in late.stderr
     assert files(shards) == before
 
 
@@ -109,14 +109,17 @@ DIFFERENT = {
     "the version": ({"versions": {"agentv": "0", "python": "3"}}, "the version of agentv"),
     "the seed": ({"seed": 7}, "the seed"),
     "the defaults": ({"defaults": {"trials": 2}}, ".agentv/config.yaml"),
-    "the number of shards": ({"options": {"paths": ["d.yaml"], "shard": [2, 4]}}, "Their shards are of 3 and of 4"),
+    "the number of shards": (
+        {"options": {"paths": ["d.yaml"], "shard": [2, 4]}},
+        "They differ in the number of shards: 3 and 4",
+    ),
     "a rescored run": ({"rescored_from": {"run_id": "r", "path": "p", "digest": "0"}}, "It was merged or rescored"),
-    "a run with --stop-when": ({"options": {"stop_when": "0.8"}}, "With --stop-when"),
+    "a run with --stop-when": ({"options": {"stop_when": "0.8"}}, "It used --stop-when"),
 }
 
 
 @pytest.mark.parametrize(("changes", "message"), DIFFERENT.values(), ids=DIFFERENT)
-def test_runs_that_do_not_belong_together_are_refused(shards, changes, message):
+def test_runs_of_different_evaluations_are_refused(shards, changes, message):
     change(shards, "s2", **changes)
     done = merge(shards, "s1", "s2")
     assert done.code == 2 and message in done.stderr
@@ -137,7 +140,7 @@ def test_an_evaluator_whose_file_changed_between_shards_is_refused(project):
     project.write("rule.py", "def check(answer):\n    return True\n")
     project.eval("--shard", "2/2", "--out", "s2")
     done = merge(project, "s1", "s2")
-    assert done.code == 2 and "An evaluator of the case" in done.stderr
+    assert done.code == 2 and "An evaluator of case" in done.stderr
     assert not (project.path / "merged").exists()
 
 
@@ -145,7 +148,7 @@ def test_two_runs_of_the_same_jobs_are_refused(shards):
     shards.eval("--shard", "1/3", "--out", "twice")
     done = merge(shards, "s1", "twice")
     assert done.code == 2
-    assert "Another run has a different record of c" in done.stderr
+    assert "Another run has a different record for c" in done.stderr
 
 
 def test_cases_that_name_files_and_have_evaluators_of_their_own_are_merged(project):
@@ -174,7 +177,7 @@ def test_cases_that_name_files_and_have_evaluators_of_their_own_are_merged(proje
 
 
 def test_a_folder_with_another_run_and_a_file_of_results_are_refused(shards):
-    assert "It holds another run" in merge(shards, "s1", "s2", out="whole").stderr
+    assert "It contains another run" in merge(shards, "s1", "s2", out="whole").stderr
     assert "It is not a run folder" in merge(shards, "s1", "s2/results.jsonl").stderr
     merge(shards, "s1", "s2")
     assert "It is a merge of other runs" in merge(shards, "s1", "s3").stderr

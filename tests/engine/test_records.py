@@ -233,7 +233,7 @@ def test_a_folder_that_is_there_is_refused_and_left_alone(project):
     before = (project.path / "out" / "results.jsonl").read_bytes()
     ended = project.eval("--out", "out")
     assert ended.code == 2
-    assert "exists already: out" in ended.stderr and "--resume" in ended.stderr
+    assert "already exists: out" in ended.stderr and "--resume" in ended.stderr
     assert (project.path / "out" / "results.jsonl").read_bytes() == before
 
 

@@ -219,7 +219,7 @@ def test_a_folder_that_lost_its_manifest_says_so(answered):
     (answered.path / "first" / "run.json").unlink()
     ended = answered.command("rescore", "first")
     assert ended.code == 2
-    assert "There is no run.json in" in ended.stderr and "No cases.jsonl beside" not in ended.stderr
+    assert "has no run.json, which is needed" in ended.stderr and "No cases.jsonl" not in ended.stderr
 
 
 def test_a_run_is_scored_from_its_folder_alone(answered):

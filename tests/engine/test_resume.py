@@ -451,8 +451,8 @@ agentv.evaluate({dataset}, slow, [{{"type": "is_json"}}])
 @pytest.mark.parametrize(
     ("dataset", "why"),
     [
-        ("[{'id': 'a', 'expected_outcome': 'x', 'input': 'y'}]", "Its cases were given by a program"),
-        ("'d.yaml'", "Its target 'slow' was given by a program"),
+        ("[{'id': 'a', 'expected_outcome': 'x', 'input': 'y'}]", "Its cases were passed from Python"),
+        ("'d.yaml'", "Its target 'slow' was passed from Python"),
     ],
 )
 def test_what_a_program_began_stands_in_nobodys_way_either(project, dataset, why):

@@ -39,7 +39,7 @@ def test_a_new_folder_holds_the_files_of_a_run(tmp_path):
 
 def test_a_folder_with_anything_in_it_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"exists already: .*\n\n  Hint: .*--resume"):
+    with pytest.raises(UsageError, match=r"already exists: .*\n\n  Hint: .*--resume"):
         RunFolder.create(tmp_path)
     with pytest.raises(UsageError, match="Not a folder"):
         RunFolder.create(tmp_path / "notes.txt")
@@ -52,7 +52,7 @@ def test_an_empty_folder_and_what_a_killed_start_leaves_are_taken(tmp_path):
 
 
 def test_a_folder_without_a_manifest_is_no_run(tmp_path):
-    with pytest.raises(UsageError, match=r"Not a run folder: .*\n  There is no run.json in it"):
+    with pytest.raises(UsageError, match=r"Not a run folder: .*\n  It has no run.json"):
         RunFolder.open(tmp_path)
 
 

@@ -58,7 +58,7 @@ def test_records_that_went_after_the_end_are_counted(folder):
     path = RunFolder("run").results_path
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:58]))
     found = RunStore.open("run").figures()
-    assert found.missing_note == "58 of 60 jobs are done; 2 records that the run wrote are gone from its results"
+    assert found.missing_note == "58 of 60 jobs are done; 2 records are missing from its file"
 
 
 def test_cases_come_with_their_lines(folder):

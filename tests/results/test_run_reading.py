@@ -57,7 +57,9 @@ def test_a_run_without_a_result_is_empty(tmp_path):
 def test_a_run_that_finished_and_lost_its_results_is_no_empty_run(tmp_path):
     path = ours(tmp_path / "run", None)
     RunFolder(path).write_manifest(RunManifest(run_id="run", started_at="", finished_at="2026-01-02T03:04:05Z"))
-    with pytest.raises(AgentvError, match=r"gone\n  run.json says that it finished, and there is no results.jsonl"):
+    with pytest.raises(
+        AgentvError, match=r"missing\n  run.json marks the run as finished, but there is no results.jsonl"
+    ):
         RunStore.open(path).records()
 
 

@@ -1,1 +1,1 @@
-"""What a run leaves: records, the folder that holds them, and reading both back. Knows no dataset and no target."""
+"""Store runs: records, run folders, summaries and merges. Independent of datasets and targets."""

@@ -1,4 +1,4 @@
-"""Result rows of AgentV 2.x to 5.x, in JSON Lines and YAML, converted to our results."""
+"""Convert result rows of AgentV (TypeScript) 2.x to 5.x, in JSON Lines and YAML."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SCALARS = (
 )
 _VERDICTS: dict[str | None, Verdict] = {verdict: verdict for verdict in get_args(Verdict)}
 _STAGES: dict[str, Stage] = {"repo_setup": "setup", **{stage: stage for stage in get_args(Stage)}}
-# AgentV keeps an error as a sentence; these words are all there is to tell its class by.
+# AgentV (TypeScript) stores an error as a message only; its class is guessed from these words.
 _CLASSES: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
     ("timeout", re.compile(r"time[d]?[\s_-]?out", re.I)),
     ("rate_limit", re.compile(r"\b429\b|rate[\s_-]?limit|too many requests", re.I)),
@@ -59,7 +59,7 @@ class _Assertion(msgspec.Struct):
 
 
 class _Figures(msgspec.Struct):
-    """What a row says of its cost, inside `trace_summary` or at its top."""
+    """Usage of a row: in `trace_summary` or at the top level."""
 
     token_usage: _Usage | None = None
     cost_usd: float | None = None
@@ -76,7 +76,7 @@ class _Trace(_Figures):
 
 
 class _Scored(_Figures):
-    """What rows and the evaluators inside them share."""
+    """Fields that rows and their evaluators have in common."""
 
     score: float | msgspec.UnsetType | None = msgspec.UNSET
     verdict: str | None = None
@@ -121,7 +121,7 @@ class _Row(_Scored):
 
 
 class AgentvLines(RecordLines):
-    """AgentV's rows, one JSON object a line."""
+    """Rows of AgentV (TypeScript), one JSON object per line."""
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         line = first_line(head)
@@ -129,7 +129,7 @@ class AgentvLines(RecordLines):
 
     @staticmethod
     def convert(data: dict[str, Any], run_id: str, needs_score: bool = True) -> Result:
-        """Convert one row. Raises RecordError with the reason when it is not a result."""
+        """Convert one row. Raises RecordError if it is not a result."""
         try:
             row = msgspec.convert(data, _Row)
             if row.score is msgspec.UNSET and not needs_score:
@@ -140,7 +140,7 @@ class AgentvLines(RecordLines):
 
 
 class AgentvYaml:
-    """YAML documents, one a result: AgentV's rows, or our own records as `--format yaml` writes them."""
+    """YAML documents, one per result: rows of AgentV (TypeScript), or our own records as written by `--format yaml`."""
 
     extensions: tuple[str, ...] = (".yaml", ".yml")
     unit = "document"
@@ -161,7 +161,7 @@ class AgentvYaml:
 
     @staticmethod
     def write(lines: Iterable[bytes], stream: IO[bytes]) -> None:
-        """Write records, given as lines of JSON, as documents."""
+        """Write records, passed as lines of JSON, as YAML documents."""
         for line in lines:
             yaml.dump(
                 msgspec.json.decode(line), stream, Dumper=yaml.CSafeDumper, encoding="utf-8", explicit_start=True,
@@ -182,7 +182,7 @@ def _from_document(data: Any, run_id: str) -> Result:
 
 
 def _plain_loader() -> Any:
-    """PyYAML's safe loader with JSON's rules: times stay text, and only true and false are booleans."""
+    """Return a safe YAML loader with JSON's types: times stay text, and only true and false are booleans."""
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         yaml_implicit_resolvers: dict[str, Any] = {}
@@ -200,7 +200,7 @@ def _result(row: _Row, run_id: str) -> Result:
     score = None if error else _score(row.score)
     status: Status = "error" if error else "ok" if score is not None else "unscored"
     hits, misses = _findings(row)
-    output = next((said for said in (row.output, row.output_messages) if isinstance(said, list)), [])
+    output = next((messages for messages in (row.output, row.output_messages) if isinstance(messages, list)), [])
     return Result(
         timestamp=row.timestamp or "",
         run_id=run_id,
@@ -213,7 +213,7 @@ def _result(row: _Row, run_id: str) -> Result:
         status=status,
         score=score,
         verdict=_verdict(row, score),
-        # What an error row has there repeats the error, in place of an answer.
+        # An error row repeats the error here.
         hits=() if error else hits,
         misses=() if error else misses,
         reasoning=row.reasoning,
@@ -229,8 +229,8 @@ def _result(row: _Row, run_id: str) -> Result:
 
 
 def _error(row: _Row) -> ErrorInfo | None:
-    said = row.error.get("message") or row.error if isinstance(row.error, dict) else row.error
-    message = str(said) if said else ""
+    error = row.error.get("message") or row.error if isinstance(row.error, dict) else row.error
+    message = str(error) if error else ""
     failed = row.execution_status == "execution_error" if row.execution_status else bool(message)
     if not failed:
         return None
@@ -245,7 +245,7 @@ def _score(score: float | msgspec.UnsetType | None) -> float | None:
     if isinstance(score, msgspec.UnsetType):
         raise ValueError("no 'score' and no 'error'")
     if score is not None and not 0 <= score <= 1:
-        raise ValueError(f"a score is from 0 to 1, got {score:g}")
+        raise ValueError(f"a score must be from 0 to 1, got {score:g}")
     return score
 
 
@@ -254,10 +254,10 @@ def _verdict(row: _Scored, score: float | None) -> Verdict | None:
         return None
     if row.verdict in _VERDICTS:
         return _VERDICTS[row.verdict]
-    # From 4.x on the status holds the verdict, against a limit that the row does not name.
-    told = getattr(row, "execution_status", None)
-    if told in ("ok", "quality_failure"):
-        return "pass" if told == "ok" else "fail"
+    # Since 4.x the status implies the verdict, by a limit that is not in the row.
+    status = getattr(row, "execution_status", None)
+    if status in ("ok", "quality_failure"):
+        return "pass" if status == "ok" else "fail"
     return "pass" if score >= PASS_FROM else "borderline" if score >= BORDERLINE_FROM else "fail"
 
 
@@ -280,7 +280,7 @@ def _evaluators(scored: _Scored) -> tuple[EvaluatorResult, ...]:
 
 def _evaluator(entry: _Evaluator) -> EvaluatorResult:
     hits, misses = _findings(entry)
-    # A grader that failed is a score of 0 with the verdict `skip` there. Here it is an error and no score.
+    # A failed grader has the score 0 and the verdict `skip` there; here it is an error without a score.
     skipped = entry.verdict == "skip" or entry.score in (None, msgspec.UNSET)
     score = None if skipped else _score(entry.score)
     return EvaluatorResult(

@@ -21,9 +21,9 @@ State = Literal["finished", "unfinished", "running", "foreign", "unreadable"]
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run. `done` of its `jobs` have a record; the figures come from its summary, or else from its records.
+    """One run. `done` of its `jobs` have a record; the figures come from its summary or, without one, its records.
 
-    `name` is what commands take as RUN; a folder may have another name than the id of its run.
+    `name` is the argument that commands accept as RUN; a folder's name may differ from its run id.
     """
 
     run_id: str
@@ -40,7 +40,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def began(self) -> datetime | None:
-        """When it started; None if unknown."""
+        """The start time; None if unknown."""
         try:
             found = datetime.fromisoformat(self.started_at or "")
         except ValueError:
@@ -49,21 +49,21 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def find_runs(folder: Path | str) -> list[RunEntry]:
-    """The runs in a folder, the newest first: by when they began, because a folder may have any name."""
+    """Return the runs in a folder, newest first."""
     folder = Path(folder)
     found = [_entry(path) for path in folder.iterdir() if _is_run(path)] if folder.is_dir() else []
     return sorted(found, key=lambda entry: (entry.began or _UNKNOWN, entry.run_id), reverse=True)
 
 
 def remove_run(entry: RunEntry) -> None:
-    """Delete a run's folder. Raises UsageError when a process is writing to it."""
+    """Delete a run folder. Raises UsageError if a process is writing to it."""
     folder = RunFolder.open(entry.path)
     with folder.lock(), file_errors(f"Cannot remove {folder.path}"):
         shutil.rmtree(folder.path)
 
 
 def is_removable(entry: RunEntry) -> bool:
-    """Whether a run may be removed: not one in progress, another tool's, or a link."""
+    """Return whether a run may be removed: not if it is in progress, from another tool, or a symbolic link."""
     return entry.state in ("finished", "unfinished") and not Path(entry.path).is_symlink()
 
 
@@ -100,7 +100,7 @@ def _entry(path: Path) -> RunEntry:
 
 
 def _targets(folder: RunFolder, finished: bool) -> dict[str, TargetSummary]:
-    """The stored figures of a run; if they cannot be read and the run finished, those of its records."""
+    """Return the stored figures of a run; for a finished run without readable ones, compute them from its records."""
     with suppress(AgentvError):
         return folder.read_summary().targets
     with suppress(AgentvError):
@@ -109,7 +109,7 @@ def _targets(folder: RunFolder, finished: bool) -> dict[str, TargetSummary]:
 
 
 def _foreign(bare: RunEntry, run: RunStore) -> RunEntry:
-    """A run of AgentV's, which has no manifest: all that is known of it is in its records."""
+    """Describe a run of AgentV (TypeScript) from its records; it has no manifest."""
     figures = run.figures()
     first = next(run.records(), None)
     return msgspec.structs.replace(
@@ -124,7 +124,7 @@ def _foreign(bare: RunEntry, run: RunStore) -> RunEntry:
 
 
 def _lines(path: Path) -> int:
-    """Count the records of an unfinished run without reading them."""
+    """Count the records of an unfinished run without decoding them."""
     if not path.is_file():
         return 0
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The folder of a run: its files, its id, its lock, and manifests written completely or not at all."""
+"""The run folder: its files, run id, lock, and atomically written manifest and summary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCK_NAME = ".lock"
 
 
 class FolderLock:
-    """An exclusive lock on a run folder, released by `close` or when the process ends. The lock file holds its id."""
+    """An exclusive lock on a run folder, released by `close` or when the process ends. Its file holds the pid."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCK_NAME
@@ -32,7 +32,7 @@ class FolderLock:
         os.write(self._file, str(os.getpid()).encode())
 
     def close(self) -> None:
-        """Release the lock; a second time does nothing."""
+        """Release the lock. May be called twice."""
         if self._file < 0:
             return
         with suppress(OSError):
@@ -47,7 +47,7 @@ class FolderLock:
         self.close()
 
     def _take(self) -> int:
-        """Lock the file; returns -1 if its last holder removed it in the meantime."""
+        """Lock the file, and return -1 if its last holder removed it in the meantime."""
         with file_errors(f"Cannot write to {self._path.parent}"):
             file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
         if not _try_lock(file):
@@ -56,7 +56,7 @@ class FolderLock:
             raise UsageError(
                 f"The run folder is in use: {self._path.parent}",
                 f"Process {holder or 'unknown'} is writing to it",
-                "Wait until it ends, or end it; then go on with --resume",
+                "Wait until it ends or stop it, then continue with --resume",
             )
         with suppress(OSError):
             if os.path.samestat(os.fstat(file), os.stat(self._path)):
@@ -66,7 +66,7 @@ class FolderLock:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process is writing to a folder."""
+    """Return whether a process is writing to a folder."""
     try:
         file = os.open(folder / LOCK_NAME, os.O_RDWR)
     except OSError:
@@ -81,7 +81,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _try_lock(file: int) -> bool:
-        # Locked bytes cannot be read there, so it is one far behind the number of the process.
+        # Locked bytes cannot be read on Windows, so lock one far after the process id.
         os.lseek(file, 1 << 20, os.SEEK_SET)
         try:
             msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
@@ -100,7 +100,7 @@ else:
         except BlockingIOError:
             return False
         except OSError:
-            return True  # a file system without locks: better a run without one than none
+            return True  # a file system without locks: run without one
         return True
 
 
@@ -111,7 +111,7 @@ Document = TypeVar("Document", RunManifest, RunSummary)
 
 
 def new_run_id(now: datetime | None = None) -> str:
-    """A new run id: the time in UTC, so that ids sort by start, and four hex digits."""
+    """Return a new run id: the time in UTC, so that ids sort by start, and four hex digits."""
     moment = now or datetime.now(UTC)
     return f"{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
@@ -129,33 +129,33 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | str, redact: Redact | None = None) -> RunFolder:
-        """Create a folder with its parents. An empty one may exist; raises UsageError for any other."""
+        """Create a folder with its parents. Raises UsageError if it exists and is not empty."""
         folder = cls(path, redact)
         if folder.path.exists() and not folder.path.is_dir():
-            raise UsageError(f"Not a folder: {folder.path}", hint="Name another place with --out")
+            raise UsageError(f"Not a folder: {folder.path}", hint="Choose another path with --out")
         with file_errors(f"Cannot create the run folder {folder.path}"):
             folder.path.mkdir(parents=True, exist_ok=True)
             names = os.listdir(folder.path)
-        # A lock and half a manifest are what a process leaves that was killed before its run began.
+        # A process that is killed before its run starts leaves a lock and a temporary manifest.
         if any(name != LOCK_NAME and not name.endswith(_TEMPORARY) for name in names):
-            hint = "Go on with the run that is there with --resume, or name another folder with --out"
-            raise UsageError(f"The run folder exists already: {folder.path}", hint=hint)
+            hint = "Continue its run with --resume, or choose another folder with --out"
+            raise UsageError(f"The run folder already exists: {folder.path}", hint=hint)
         return folder
 
     @classmethod
     def open(cls, path: Path | str, redact: Redact | None = None) -> RunFolder:
-        """Open the folder of a run. Raises UsageError when there is no run in it."""
+        """Open a run folder. Raises UsageError if it has no manifest."""
         folder = cls(path, redact)
         if not folder.manifest_path.is_file():
-            raise UsageError(f"Not a run folder: {folder.path}", f"There is no {folder.manifest_path.name} in it")
+            raise UsageError(f"Not a run folder: {folder.path}", f"It has no {folder.manifest_path.name}")
         return folder
 
     def lock(self) -> FolderLock:
-        """Lock the folder for writing. Raises UsageError when another process has locked it."""
+        """Lock the folder for writing. Raises UsageError if another process has locked it."""
         return FolderLock(self.path)
 
     def remove_temporary_files(self) -> None:
-        """Delete the temporary files of processes that were killed. Hold the lock."""
+        """Delete temporary files of killed processes. The caller must hold the lock."""
         for path in self.path.glob(f".*{_TEMPORARY}"):
             path.unlink(missing_ok=True)
 
@@ -179,7 +179,7 @@ class RunFolder:
 
 
 def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Write a file, whole or in pieces, so that it always has the old or the new content, even after a power cut."""
+    """Write a file atomically, also in case of a power failure. `data` may come in pieces."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{_TEMPORARY}")
     try:
         with file_errors(f"Cannot write {path}"):
@@ -188,7 +188,7 @@ def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-            if os.name == "posix":  # elsewhere a folder cannot be opened
+            if os.name == "posix":  # Windows cannot open a folder
                 handle = os.open(path.parent, os.O_RDONLY)
                 try:
                     os.fsync(handle)
@@ -200,7 +200,7 @@ def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def run_folders(root: Path | str) -> Iterator[RunFolder]:
-    """The runs under `.agentv/results` of a project, the newest first."""
+    """Yield the runs in `.agentv/results` of a project, newest first."""
     results = Path(root) / RESULTS_FOLDER
     for name in sorted(os.listdir(results), reverse=True) if results.is_dir() else ():
         if (results / name / "run.json").is_file():
@@ -208,16 +208,16 @@ def run_folders(root: Path | str) -> Iterator[RunFolder]:
 
 
 def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | None:
-    """The newest unfinished run; one that a process is writing to only if there is no other.
+    """Return the newest unfinished run, preferably one that no process is writing to.
 
-    `rescored` are runs that score the answers of others.
+    With `rescored`, only rescored runs count, otherwise only others.
     """
     busy = None
     for folder in run_folders(root):
         try:
             manifest = folder.read_manifest()
         except AgentvError:
-            continue  # a manifest of another version: not ours to go on with
+            continue  # a manifest of another version
         if (manifest.rescored_from is not None) != rescored or manifest.finished_at or resume_obstacle(manifest):
             continue
         if not is_locked(folder.path):
@@ -227,13 +227,13 @@ def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | 
 
 
 def resume_obstacle(manifest: RunManifest) -> str:
-    """Why a run cannot be resumed; empty when it can."""
+    """Return why a run cannot be resumed; empty if it can."""
     if manifest.exit_code == EXIT_USAGE:
-        return "It ended because of its own options"
+        return "It stopped because of invalid options"
     if manifest.rescored_from is None and not manifest.paths:
-        return "Its cases were given by a program"
-    given = [entry.name for entry in manifest.targets if not entry.settings]
-    return f"Its target '{given[0]}' was given by a program" if given and manifest.rescored_from is None else ""
+        return "Its cases were passed from Python"
+    unnamed = [entry.name for entry in manifest.targets if not entry.settings]
+    return f"Its target '{unnamed[0]}' was passed from Python" if unnamed and manifest.rescored_from is None else ""
 
 
 def _read(path: Path, kind: type[Document]) -> Document:
@@ -243,6 +243,6 @@ def _read(path: Path, kind: type[Document]) -> Document:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AgentvError(f"Cannot read {path}", str(error)) from error
     if document.schema_version > SCHEMA_VERSION:
-        detail = f"schema_version is {document.schema_version}, and this agentv reads {SCHEMA_VERSION}"
+        detail = f"schema_version is {document.schema_version}, but this version of agentv reads {SCHEMA_VERSION}"
         raise AgentvError(f"Cannot read {path}", detail, "Update agentv")
     return document

@@ -1,4 +1,4 @@
-"""Find the records of a run: which jobs have one, and where the records of a case are."""
+"""Indexes of the records of a run: which jobs have one, and where the records of a case are."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _CASES_REMEMBERED = 256
 
 
 class DoneJobs:
-    """The jobs that have a record, in 12 to 24 bytes each.
+    """The set of jobs that have a record, in 12 to 24 bytes each.
 
-    A hash stands for each key; among a million jobs the chance that two share one is about one in thirty million.
+    It stores hashes of the keys. The probability of a collision among a million jobs is about one in thirty million.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class DoneJobs:
 
     @classmethod
     def read(cls, path: Path) -> DoneJobs:
-        """Read a `results.jsonl`. A last line without its newline counts as not written."""
+        """Read a `results.jsonl`. A last line without a newline is ignored."""
         done = cls()
         for number, lines, fraction in _batches(path):
             try:
@@ -55,7 +55,7 @@ class DoneJobs:
 
 
 def keyed_lines(path: Path) -> Iterator[tuple[JobKey, int, bytes]]:
-    """The records of a `results.jsonl` as they are: the job, the byte where the line starts, and the line."""
+    """Yield the records of a `results.jsonl` without decoding them: the job, the offset of the line, and the line."""
     start = 0
     for number, lines, _ in _batches(path):
         for at, line in enumerate(lines, number):
@@ -65,7 +65,7 @@ def keyed_lines(path: Path) -> Iterator[tuple[JobKey, int, bytes]]:
 
 
 def _batches(path: Path) -> Iterator[tuple[int, list[bytes], float]]:
-    """Read whole lines in batches: the number of the first, the lines, and the fraction of the file read so far."""
+    """Yield batches of whole lines: the number of the first line, the lines, and the fraction of the file read."""
     number = 1
     if not path.exists():
         return
@@ -82,14 +82,14 @@ def _decode(line: bytes, number: int, path: Path) -> RecordKey:
     try:
         return decode_key(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        hint = "Take the line out to have its job run again"
+        hint = "Remove the line to run its job again"
         raise AgentvError(f"Not a result record at line {number} in {path}", str(error), hint) from error
 
 
 class AnswerIndex:
-    """The records of a run by dataset name and case id, which hold wherever the dataset's file is now.
+    """The records of a run by dataset name and case id, which do not change if the dataset's file is moved.
 
-    Of several records of one job the last counts. `jobs` is the number of distinct jobs.
+    The last of several records of a job counts. `jobs` is the number of distinct jobs.
     """
 
     def __init__(self, run: RunStore) -> None:
@@ -98,7 +98,7 @@ class AnswerIndex:
         targets: dict[str, None] = {}
         datasets: dict[str, None] = {}
         jobs = HashTable()
-        # One number for hash and offset sorts without a key for each; an offset takes less than 64 bits.
+        # Hash and offset as one number, which sorts fast without a key function.
         both: list[int] = []
         for offset, record in run.entries(ScoreRecord):
             both.append(_hash(record.dataset, record.eval_id) << 64 | offset)
@@ -115,21 +115,21 @@ class AnswerIndex:
         return len(self._offsets)
 
     def places(self, dataset: str, eval_id: str, dataset_path: str) -> list[tuple[JobKey, int]]:
-        """The jobs of a case that have a record, each with its offset."""
+        """Return the jobs of a case that have a record, each with its offset."""
         return self._find_places(dataset, eval_id, dataset_path)
 
     def find(self, dataset: str, key: JobKey) -> Result | None:
-        """The record of a job; its target, prompt and trial must match."""
+        """Return the record of a job. Target, prompt and trial must match."""
         places = self._find_places(dataset, key.eval_id, key.dataset_path)
         offset = next((offset for found, offset in places if found[2:] == key[2:]), None)
         return None if offset is None else self.run.read(offset)
 
     def _places(self, dataset: str, eval_id: str, dataset_path: str) -> list[tuple[JobKey, int]]:
-        # AgentV leaves the dataset out of some files.
+        # Some files of AgentV (TypeScript) omit the dataset.
         for name in dict.fromkeys((dataset, "")):
             found = list(self._with_name(name, eval_id))
             if found:
-                # Of several datasets of one name, the one with the same path goes first.
+                # Prefer the dataset with the same path if several have the same name.
                 same = [place for place in found if place[0].dataset_path == dataset_path]
                 return list({key[2:]: (key, offset) for key, offset in same or found}.values())
         return []

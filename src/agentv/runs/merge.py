@@ -1,4 +1,4 @@
-"""Merge the runs of several shards into one run folder. A merge can be repeated, and a killed one completed."""
+"""Merge the runs of several shards into one run folder. A merge can be repeated, or completed after a kill."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
 
 _MAY_DIFFER = ("shard", "workers", "executor", "processes", "ray_address", "record", "dump_prompts", "dump_traces")
-"""Options that choose the part of the cases, or how they run; results do not depend on them."""
+"""Options that select the shard or the way it runs; results do not depend on them."""
 
 
 class Merged(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a merge. `missing` are shards that were not given, `unfinished` given runs that have not ended."""
+    """The result of a merge. `missing` shards were not passed; `unfinished` runs were passed but have not ended."""
 
     path: Path
     runs: int
@@ -37,7 +37,7 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def merge_runs(paths: Sequence[Path | str], out: Path | str) -> Merged:
-    """Write the union of shard runs to a run folder. Raises UsageError when they do not belong together."""
+    """Write the union of shard runs to a run folder. Raises UsageError if they are not shards of one evaluation."""
     shards = _Shards([RunStore.open(path) for path in paths])
     folder = _open_folder(Path(out), shards)
     with folder.lock():
@@ -47,7 +47,7 @@ def merge_runs(paths: Sequence[Path | str], out: Path | str) -> Merged:
         parts = [*([earlier] if earlier else []), *shards.runs]
         try:
             if earlier is None:
-                # Written first: a merge that is killed leaves an unfinished run, which the next one completes.
+                # Written first, so that a killed merge leaves an unfinished run, which the next merge completes.
                 folder.write_manifest(manifest)
             write_whole(folder.cases_path, _cases(parts))
             write_whole(folder.results_path, _records(parts))
@@ -69,7 +69,7 @@ def merge_runs(paths: Sequence[Path | str], out: Path | str) -> Merged:
 
 
 class _Shards:
-    """The runs of a merge, checked to belong together, in the order of their ids."""
+    """The runs of a merge, in the order of their ids, checked to be shards of one evaluation."""
 
     def __init__(self, runs: Sequence[RunStore]) -> None:
         by_id = {_mergeable(run).run_id: run for run in runs}
@@ -78,13 +78,13 @@ class _Shards:
         for one, other in combinations(range(len(self.runs)), 2):
             difference = next(_differences(self.manifests[one], self.manifests[other]), None)
             if difference is not None:
-                headline = f"{self.runs[one].path} and {self.runs[other].path} do not belong together"
-                raise UsageError(headline, difference, "Merge the shards of one evaluation: agentv eval --shard 1/4 …")
+                headline = f"{self.runs[one].path} and {self.runs[other].path} are not shards of the same evaluation"
+                raise UsageError(headline, difference, "Create shards with: agentv eval --shard 1/4 …")
         numbers = [manifest.options.get("shard") for manifest in self.manifests]
         counts = {shard[1] for shard in numbers if shard}
         if len(counts) > 1:
-            detail = f"Their shards are of {' and of '.join(map(str, sorted(counts)))}"
-            raise UsageError("The runs do not belong together", detail, "Merge the shards of one evaluation")
+            detail = f"They differ in the number of shards: {' and '.join(map(str, sorted(counts)))}"
+            raise UsageError("The runs are not shards of the same evaluation", detail)
         given = {shard[0] for shard in numbers if shard}
         whole = max(counts, default=0) if all(numbers) else 0
         self.missing = tuple(f"{number}/{whole}" for number in range(1, whole + 1) if number not in given)
@@ -94,13 +94,13 @@ class _Shards:
         self.finished_at = max(filter(None, ends)) if is_complete else None
 
     def manifest(self, earlier: RunManifest | None) -> RunManifest:
-        """The manifest of the union, unfinished. It has no shard: resuming it runs what is missing."""
+        """Return the manifest of the union, unfinished and without a shard, so that resuming it runs missing jobs."""
         first = self.manifests[0]
         links = {link.run_id: link for link in (earlier.merged_from if earlier else ())}
         links |= {run.run_id: RunLink(run_id=run.run_id, path=str(run.path), digest=run.digest()) for run in self.runs}
         started_at = min(manifest.started_at for manifest in self.manifests)
         commits = {manifest.git_commit for manifest in self.manifests}
-        fingerprints = defaultdict[str, set[str]](set)  # cases with evaluators of their own may differ: left out
+        fingerprints = defaultdict[str, set[str]](set)  # omitted if they differ between shards
         for name, fingerprint in (item for each in self.manifests for item in each.fingerprints.items()):
             fingerprints[name].add(fingerprint)
         return msgspec.structs.replace(
@@ -128,38 +128,38 @@ class _Shards:
         )
 
     def summary(self, merged: RunStore, run_id: str) -> RunSummary:
-        """The figures of the union, from its records; what was planned is known from the shards."""
+        """Return the figures of the merged run, from its records and the jobs that the shards planned."""
         jobs: Counter[str] = Counter()
         cases: Counter[str] = Counter()
         for run, manifest in zip(self.runs, self.manifests, strict=True):
-            planned, asked = planned_jobs(manifest, run.summary())
+            planned, selected = planned_jobs(manifest, run.summary())
             jobs.update(planned)
-            cases.update(asked)
+            cases.update(selected)
         builder = SummaryBuilder(run_id, jobs_per_case=2).add_all(merged.records())
         return builder.build(jobs, cases)
 
 
 def _mergeable(run: RunStore) -> RunManifest:
-    """The manifest of a run that can be merged. Raises UsageError for any other."""
+    """Return the manifest of a run that can be merged. Raises UsageError for others."""
     manifest = run.manifest
     if manifest is None:
-        raise UsageError(f"Cannot merge {run.path}", "It is not a run folder", "Name folders that agentv eval wrote")
+        raise UsageError(f"Cannot merge {run.path}", "It is not a run folder", "Pass folders written by agentv eval")
     if is_locked(run.path):
         raise UsageError(f"Cannot merge {run.path}", "A process is writing to it", "Wait until the run ends")
     if manifest.rescored_from is not None or manifest.merged_from:
-        raise UsageError(f"Cannot merge {run.path}", "It was merged or rescored", "Name the runs of the shards")
+        raise UsageError(f"Cannot merge {run.path}", "It was merged or rescored", "Pass the runs of the shards instead")
     if manifest.options.get("stop_when") is not None:
-        raise UsageError(f"Cannot merge {run.path}", "With --stop-when, each shard stopped at its own time")
+        raise UsageError(f"Cannot merge {run.path}", "It used --stop-when, so each shard stopped at a different point")
     return manifest
 
 
 def _differences(first: RunManifest, other: RunManifest) -> Iterator[str]:
-    """What keeps two runs from being parts of one evaluation."""
+    """Yield the differences that keep two runs from being shards of one evaluation."""
     before, after = _required(first), _required(other)
     for name in (*before, *(name for name in after if name not in before)):
         if before.get(name) != after.get(name):
             yield f"They differ in {name}"
-    # A shard knows only the targets and judges that its own cases need.
+    # A manifest lists only the targets and judges that the cases of its shard need.
     for kind, entries, others in (("target", first.targets, other.targets), ("judge", first.judges, other.judges)):
         known = {entry.name: entry.fingerprint for entry in entries}
         for entry in others:
@@ -168,7 +168,7 @@ def _differences(first: RunManifest, other: RunManifest) -> Iterator[str]:
 
 
 def _required(manifest: RunManifest) -> dict[str, Any]:
-    """Everything that must be the same, by what it is called in a message."""
+    """Return everything that must be equal, by its name in messages."""
     return {
         "the paths": manifest.paths,
         "the seed": manifest.seed,
@@ -180,19 +180,19 @@ def _required(manifest: RunManifest) -> dict[str, Any]:
 
 
 def _open_folder(out: Path, shards: _Shards) -> RunFolder:
-    """A new folder, or that of an earlier merge of the same runs."""
+    """Create a folder, or open that of an earlier merge of the same runs."""
     folder = RunFolder(out)
     if not folder.manifest_path.is_file():
         return RunFolder.create(out)
     known = {link.run_id for link in folder.read_manifest().merged_from}
     if not known or not known <= {manifest.run_id for manifest in shards.manifests}:
-        detail = "It holds another run" if not known else "It is a merge of other runs"
-        raise UsageError(f"The run folder exists already: {out}", detail, "Name another folder with --out")
+        detail = "It contains another run" if not known else "It is a merge of other runs"
+        raise UsageError(f"The run folder already exists: {out}", detail, "Choose another folder with --out")
     return folder
 
 
 def _cases(runs: Sequence[RunStore]) -> Iterator[bytes]:
-    """Each case once. Raises UsageError when a case, its evaluators, or files that those name differ between runs."""
+    """Yield each case once. Raises UsageError if a case, its evaluators, or their files differ between runs."""
     written: dict[int, int] = {}
     evaluators: dict[int, int] = {}
     for run in runs:
@@ -201,17 +201,17 @@ def _cases(runs: Sequence[RunStore]) -> Iterator[bytes]:
             settings = (os.path.dirname(case.dataset_path), to_json([own.get("evaluators"), own.get("turns")]))
             fingerprints = hash(to_json(case.evaluator_fingerprints))
             if evaluators.setdefault(hash(settings), fingerprints) != fingerprints:
-                raise _conflict(run, f"An evaluator of the case {case.id} of {case.dataset_path} has changed")
+                raise _conflict(run, f"An evaluator of case {case.id} in {case.dataset_path} differs between the runs")
             key, content = hash((case.dataset_path, case.id)), hash(case.data)
             if key not in written:
                 written[key] = content
                 yield case.data
             elif written[key] != content:
-                raise _conflict(run, f"The case {case.id} of {case.dataset_path} has changed")
+                raise _conflict(run, f"Case {case.id} in {case.dataset_path} differs between the runs")
 
 
 def _records(runs: Sequence[RunStore]) -> Iterator[bytes]:
-    """Each record once. Raises UsageError for a job with two different records."""
+    """Yield each record once. Raises UsageError for a job with two different records."""
     written: dict[int, int] = {}
     for run in runs:
         for key, _, line in keyed_lines(run.folder.results_path):
@@ -220,8 +220,10 @@ def _records(runs: Sequence[RunStore]) -> Iterator[bytes]:
                 written[code] = content
                 yield line
             elif written[code] != content:
-                raise _conflict(run, f"Another run has a different record of {key}")
+                raise _conflict(run, f"Another run has a different record for {key}")
 
 
 def _conflict(run: RunStore, detail: str) -> UsageError:
-    return UsageError(f"Cannot merge {run.path}", detail, "Merge runs that share no job, or copies of the same run")
+    return UsageError(
+        f"Cannot merge {run.path}", detail, "Merge runs without common jobs, or identical copies of a run"
+    )

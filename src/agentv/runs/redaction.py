@@ -14,43 +14,43 @@ REPLACEMENT = "[redacted]"
 
 _ENCODED = re.compile(rb"%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}")
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
-# JSON in JSON doubles them each time. A pattern begins with a fixed character to be fast, and has an end to stay so.
+# Nested JSON doubles backslashes. The pattern starts with a fixed character and is bounded, which keeps it fast.
 _SLASHES = r"\\\\{0,31}"
 _ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 
-# What a record is found by, and values from closed sets. They stay as they are even where a weak password such as
-# "postgres" is a part of a path: without them a run could not be resumed, or its records not be read.
+# Fields that identify a record, and values from closed sets. They are kept even if a weak password such as "postgres"
+# is part of a path: otherwise a run could not be resumed, or its records not be read.
 _KEPT = frozenset((
     "schema_version", "timestamp", "run_id", "eval_id", "id", "dataset", "dataset_path", "conversation_id",
     "target", "prompt", "trial", "status", "verdict", "class", "stage", "name", "type", "provider",
     "carried_from", "fingerprint", "input_fingerprint", "digest", "path", "paths", "started_at", "finished_at",
     "exit_code", "git_commit", "seed", "attempts", "contents",
 ))  # fmt: skip
-# Records inside records, with names of ours; everything else inside a record is a user's.
+# Nested objects with fields defined by agentv; everything else in a record is user data.
 _RECORDS = frozenset((
     "evaluator_results", "error", "execution_metrics", "token_usage", "trace_summary", "datasets", "targets",
     "judges", "counts", "merged_from",
 ))  # fmt: skip
-# What the user typed on the command line comes back from here on resume; deeper settings are a user's.
+# Settings that a resumed run needs unchanged; objects nested in them are user data.
 _FLAT = frozenset(("options", "defaults", "versions", "fingerprints"))
 
 
 class Redactor:
-    """Replaces secrets, also where they are escaped as JSON (at any depth) or percent-encoded."""
+    """Replaces secrets, including those escaped in JSON (at any depth) or percent-encoded."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         values = {form for secret in secrets for form in (secret, secret.strip()) if len(form) >= SHORTEST_SECRET}
         self._values = sorted(values, key=len, reverse=True)
-        # The longest part of each that looks the same however it is escaped; empty, and so in every line, if none does.
+        # The longest part of each secret that no escaping changes; empty (found in every line) if there is none.
         self._runs = tuple({max(_PLAIN.findall(value), key=len, default="").encode() for value in self._values})
         self._pattern: re.Pattern[str] | None = None
 
     def redact_text(self, text: str) -> str:
-        """Redact a message."""
+        """Redact plain text."""
         return self._compiled().sub(REPLACEMENT, text) if self._values else text
 
     def redact_line(self, line: bytes) -> bytes:
-        """Redact a line or document of JSON; it stays valid, and its keys stay as they are."""
+        """Redact a JSON line or document. It stays valid, with the same keys in agentv's own objects."""
         if not self._occurs_in(line):
             return line
         try:
@@ -61,11 +61,11 @@ class Redactor:
         return msgspec.json.encode(self._redacted(data, isinstance(data, dict))) + ending
 
     def _occurs_in(self, line: bytes) -> bool:
-        """Whether a secret occurs, which is rare: then it costs a search for each value."""
+        """Return whether a secret occurs, optimised for lines without one."""
         if not self._values:
             return False
         found = any(map(line.__contains__, self._runs))
-        # One character is looked for ten times as fast as two or a pattern.
+        # Searching for one character is ten times as fast as for two or for a pattern.
         if not found and (b"%" in line or b"\\" in line):
             found = _ENCODED.search(line) is not None
         return found and self._compiled().search(line.decode("utf-8", "replace")) is not None
@@ -95,7 +95,7 @@ class Redactor:
 
 
 def _spellings(character: str) -> str:
-    """A pattern that matches every encoding of one character."""
+    """Return a pattern that matches every encoding of one character."""
     code = ord(character)
     units = [code] if code < 0x10000 else [0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF)]
     ways = [

@@ -1,4 +1,4 @@
-"""Figures of a run for reports: summary, details, what is missing; and what a rescoring changed."""
+"""Figures of a run for reports, and the differences between a run and its rescored copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of a run. `evaluators` are the names of all evaluators, `jobs` the number of planned jobs.
 
-    `lost` is the number of records that the run counted when it ended and that are no longer in its file.
+    `lost` is the number of records that are missing from the file although the run counted them.
     """
 
     summary: RunSummary
@@ -32,26 +32,28 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def jobs_saved(self) -> int:
-        """The number of jobs that early stopping saved."""
+        """The number of jobs saved by early stopping."""
         return sum(each.early_stop.not_needed for each in self.summary.targets.values() if each.early_stop)
 
     @property
     def unfinished(self) -> bool:
-        """Whether planned jobs are missing."""
+        """Whether planned jobs have no record."""
         return self.done + self.jobs_saved < self.jobs
 
     @property
     def missing_note(self) -> str:
-        """What is missing from the run, in a sentence; empty if nothing is."""
+        """A description of the missing jobs; empty if there are none."""
         if not self.unfinished:
             return ""
-        gone = f"; {self.lost:,} records that the run wrote are gone from its results" if self.lost else ""
-        return f"{self.done:,} of {self.jobs:,} jobs are done{gone}"
+        records = "1 record is" if self.lost == 1 else f"{self.lost:,} records are"
+        return f"{self.done:,} of {self.jobs:,} jobs are done" + (
+            f"; {records} missing from its file" if self.lost else ""
+        )
 
 
 def run_figures(run: RunStore) -> Figures:
     """Compute the figures of a run from its records, in one pass."""
-    # Clustering by case is what several trials need, and changes nothing where each case has one result.
+    # Clustering by case is needed for several trials, and has no effect with one result per case.
     builder = SummaryBuilder(run.run_id, jobs_per_case=2)
     evaluators: dict[str, None] = {}
     done = 0
@@ -76,7 +78,7 @@ def run_figures(run: RunStore) -> Figures:
 
 
 def planned_jobs(manifest: RunManifest | None, stored: RunSummary | None) -> tuple[dict[str, int], dict[str, int]]:
-    """Jobs and cases of each target, if known: from the summary of a run that ended, or for a single target."""
+    """Return the jobs and cases of each target, if known: from the stored summary, or for a single target."""
     if stored is not None:
         targets = stored.targets.items()
         return {name: target.jobs for name, target in targets}, {name: target.cases for name, target in targets}
@@ -89,7 +91,7 @@ def planned_jobs(manifest: RunManifest | None, stored: RunSummary | None) -> tup
 def _with_early_stop(
     summary: RunSummary, details: dict[str, TargetDetails], stored: RunSummary | None
 ) -> tuple[RunSummary, dict[str, TargetDetails]]:
-    """Take over the intervals that a run with `--stop-when` stored: they are valid at any stopping time."""
+    """Use the intervals that a run with `--stop-when` stored, which are valid at any stopping time."""
     targets, further = dict(summary.targets), dict(details)
     for name, before in (stored.targets if stored else {}).items():
         early, found = before.early_stop, targets.get(name)
@@ -135,7 +137,7 @@ class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """The difference for one target. `mended` counts errors that are gone, `broken` new ones."""
+    """The differences for one target. `mended` counts jobs that no longer end in an error, `broken` new errors."""
 
     jobs: int
     scores: MeanChange
@@ -150,7 +152,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deltas(pairs: Iterable[tuple[Result, Result]]) -> dict[str, Delta]:
-    """The differences by target, of records before and after."""
+    """Return the differences by target, from pairs of records before and after."""
     found: dict[str, _TargetDelta] = {}
     for before, after in pairs:
         found.setdefault(after.target, _TargetDelta()).add(before, after)
@@ -158,7 +160,7 @@ def deltas(pairs: Iterable[tuple[Result, Result]]) -> dict[str, Delta]:
 
 
 _Means = tuple[MeanAccumulator, MeanAccumulator]
-"""Two means over the same jobs, before and after, in memory that does not grow."""
+"""Two means over the same jobs, before and after."""
 
 
 def _add(means: _Means, before: float, after: float) -> None:
@@ -193,10 +195,15 @@ class _TargetDelta:
         if before.score is not None and after.score is not None:
             _add(self._scores, before.score, after.score)
             self._counts.update(passed_before=before.verdict == "pass", passed_after=after.verdict == "pass")
-            if before.verdict != after.verdict and before.verdict is not None and after.verdict is not None:
+            if before.verdict and after.verdict and before.verdict != after.verdict:
                 self._flips[f"{before.verdict} → {after.verdict}"] += 1
                 if len(self._flipped) < MOST_FLIPS:
-                    self._flipped.append(_flip(before, after))
+                    flip = Flip(
+                        eval_id=after.eval_id, dataset=after.dataset, target=after.target, trial=after.trial,
+                        prompt=after.prompt, before=before.verdict, after=after.verdict,
+                        score_before=before.score, score_after=after.score,
+                    )  # fmt: skip
+                    self._flipped.append(flip)
         scores = {result.name: result.score for result in before.evaluator_results}
         for result in after.evaluator_results:
             earlier = scores.get(result.name)
@@ -217,11 +224,3 @@ class _TargetDelta:
             flips=dict(self._flips.most_common()),
             flipped=tuple(self._flipped),
         )
-
-
-def _flip(before: Result, after: Result) -> Flip:
-    assert before.verdict and after.verdict and before.score is not None and after.score is not None
-    return Flip(
-        eval_id=after.eval_id, dataset=after.dataset, target=after.target, trial=after.trial, prompt=after.prompt,
-        before=before.verdict, after=after.verdict, score_before=before.score, score_after=after.score,
-    )  # fmt: skip

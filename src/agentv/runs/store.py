@@ -1,4 +1,4 @@
-"""A run on disk: read its records, cases and figures, and append to them. The only reader of a run's files."""
+"""A run on disk: read its records, cases and figures, and append to it."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from agentv.runs.writer import Redact, ResultWriter
 from agentv.support.hashes import add_file
 
 RECORD_FILES = (RESULTS_FILE, "index.jsonl", ".internal/index.jsonl")
-"""Where the records of a run folder are: ours first, then those of AgentV 4.x and 5.x."""
+"""The possible files of records in a run folder: our own, then those of AgentV (TypeScript) 4.x and 5.x."""
 
 _FINGERPRINTS = ("input_fingerprint", "fingerprint", "evaluators_fingerprint", "evaluator_fingerprints")
 _RUN_FIELDS = ("dataset", "dataset_path", "line", "prompts", "variables", *_FINGERPRINTS)
 
 
 class StoredExecution(msgspec.Struct, frozen=True):
-    """The execution settings of a stored case, as far as a run needs them."""
+    """The execution settings of a stored case that are read back."""
 
     verdicts: Verdicts | None = None
 
 
 class StoredCase(msgspec.Struct, frozen=True, gc=False):
-    """A line of `cases.jsonl`. `line` is the case's line in its dataset, `data` the whole case as JSON."""
+    """A line of `cases.jsonl`. `line` is the line of the case in its dataset, `data` the whole case as JSON."""
 
     id: str
     dataset_path: str = ""
@@ -61,7 +61,7 @@ class StoredCase(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def verdicts(self) -> Verdicts | None:
-        """The case's own verdict limits, if it has any."""
+        """The verdict limits of the case, if it sets any."""
         return self.execution.verdicts if self.execution is not None else None
 
     @property
@@ -72,7 +72,7 @@ class StoredCase(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def row(self) -> dict[str, Any]:
-        """The fields that a dataset would have, without those that the run added."""
+        """The fields as in a dataset, without those that the run added."""
         return {key: value for key, value in self.fields.items() if key not in _RUN_FIELDS}
 
 
@@ -80,10 +80,10 @@ _decode_case = msgspec.json.Decoder(StoredCase).decode
 
 
 class RunStore:
-    """A run folder, or a file of results, which may be another tool's.
+    """A run folder, or a file of results, possibly from another tool.
 
-    Records are read one at a time and never held. A run may be read while it is written: a torn last line is ignored.
-    The writing side needs the folder's lock and `start_writing`.
+    Records are read one at a time. A run may be read while it is written: an incomplete last line is ignored. Writing
+    requires the folder's lock and `start_writing`.
     """
 
     def __init__(self, folder: RunFolder, file: Path | None = None, needs_scores: bool = True) -> None:
@@ -102,19 +102,19 @@ class RunStore:
 
     @classmethod
     def open(cls, path: Path | str, redact: Redact | None = None, *, needs_scores: bool = True) -> RunStore:
-        """Open a run folder or a result file. Raises UsageError when it is neither.
+        """Open a run folder or a result file. Raises UsageError for anything else.
 
-        With `needs_scores` off, other tools' rows may consist of answers only.
+        Without `needs_scores`, rows of other tools may have answers only.
         """
         path = Path(path)
         if not path.exists():
-            raise UsageError(f"No such run: {path}", hint=f"Runs are kept in {RESULTS_FOLDER}")
+            raise UsageError(f"No such run: {path}", hint=f"Runs are stored in {RESULTS_FOLDER}")
         folder = RunFolder(path, redact)
         return cls(folder, _records_in(folder) if path.is_dir() else path, needs_scores)
 
     @cached_property
     def manifest(self) -> RunManifest | None:
-        """The manifest; None for files and for AgentV's folders. Raises AgentvError for another version's."""
+        """The manifest; None for files and other tools' folders. Raises AgentvError for another version."""
         return self.folder.read_manifest() if self.folder.manifest_path.is_file() else None
 
     @property
@@ -124,12 +124,12 @@ class RunStore:
 
     @property
     def run_id(self) -> str:
-        """The run's id: that of the manifest, else the name."""
+        """The run id from the manifest, or the name."""
         return self.manifest.run_id if self.manifest is not None else self.name
 
     @property
     def is_ours(self) -> bool:
-        """Whether the records are our own, and not another tool's."""
+        """Whether the records were written by agentv itself."""
         return type(self._format) is RecordLines
 
     @overload
@@ -137,9 +137,9 @@ class RunStore:
     @overload
     def records(self, fields: type[ScoreRecord]) -> Iterator[ScoreRecord | Result]: ...
     def records(self, fields: type[ScoreRecord] | None = None) -> Iterator[ScoreRecord | Result]:
-        """The records in the order in which they ended: whole, or with `ScoreRecord` those fields only, much faster.
+        """Yield the records in the order in which jobs ended: complete, or much faster as `ScoreRecord`.
 
-        Other tools' records always come whole. Raises AgentvError for a damaged record and for a job with two records.
+        Records of other tools are always complete. Raises AgentvError for a damaged record or a job with two records.
         """
         return (record for _, record in (self.entries() if fields is None else self.entries(fields)))
 
@@ -148,7 +148,7 @@ class RunStore:
     @overload
     def entries(self, fields: type[ScoreRecord]) -> Iterator[tuple[int, ScoreRecord | Result]]: ...
     def entries(self, fields: type[ScoreRecord] | None = None) -> Iterator[tuple[int, ScoreRecord | Result]]:
-        """The records, each with the offset that `read` takes."""
+        """Yield the records, each with its offset for `read`."""
         if self.file is None:
             return iter(())
         if not self._is_lines:
@@ -162,7 +162,7 @@ class RunStore:
     @overload
     def read(self, offset: int, fields: type[ScoreRecord]) -> ScoreRecord | Result: ...
     def read(self, offset: int, fields: type[ScoreRecord] | None = None) -> ScoreRecord | Result:
-        """The record at an offset that `entries` or `index` gave."""
+        """Return the record at an offset from `entries` or `index`."""
         if not self._is_lines:
             return self._held[offset]
         assert self.file is not None
@@ -172,14 +172,14 @@ class RunStore:
         line = self._stream.readline().removeprefix(b"\xef\xbb\xbf")
         try:
             return self._decode(line) if fields is None else self._decode_scores(line)
-        except RecordError as error:  # a brief reading has not looked at all of its fields
+        except RecordError as error:  # decoding as a ScoreRecord did not check all fields
             self._stream.seek(0)
             number = self._stream.read(offset).count(b"\n") + 1
             raise damaged(self.file, f"line {number}", error) from error
 
     @cached_property
     def index(self) -> dict[JobKey, int]:
-        """The offset of each job's record; of several records the last."""
+        """The offset of the last record of each job."""
         if self.file is None:
             return {}
         if self.file.name == RESULTS_FILE:
@@ -187,23 +187,23 @@ class RunStore:
         return {record.key: offset for offset, record in self.entries(ScoreRecord)}
 
     def get(self, key: JobKey) -> Result | None:
-        """The last record of a job."""
+        """Return the last record of a job."""
         offset = self.index.get(key)
         return None if offset is None else self.read(offset)
 
     def done_jobs(self) -> DoneJobs:
-        """The jobs that have a record: fast and small, for runs of millions of jobs."""
+        """Return the set of jobs that have a record, fast and compact enough for millions of jobs."""
         return DoneJobs.read(self.folder.results_path)
 
     def cases(self) -> Iterator[StoredCase]:
-        """The cases that the run stored, one at a time; none for a file of results."""
+        """Yield the cases that the run stored; none for a file of results."""
         path = self.folder.cases_path
         if not path.is_file():
             return
         with path.open("rb", buffering=1 << 18) as lines:
             for line in lines:
                 if not line.endswith(b"\n"):
-                    return  # a run that was killed, or is being written
+                    return  # the run was killed, or is still being written
                 try:
                     case = _decode_case(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -211,41 +211,41 @@ class RunStore:
                 yield msgspec.structs.replace(case, data=line)
 
     def check_cases(self, hint: str) -> None:
-        """Raise UsageError when the run has no cases that can be read, with the way out."""
+        """Raise UsageError with this hint if the run has no readable cases."""
         folder = self.folder
         if self.manifest is not None and folder.cases_path.is_file():
             return
-        detail = f"No {folder.cases_path.name} beside {self.path}"
         if folder.cases_path.is_file():
-            detail = f"There is no {folder.manifest_path.name} in {self.path}, without which its cases are not read"
-        raise UsageError("This run has results but no cases.jsonl", detail, hint)
+            detail = f"{self.path} has no {folder.manifest_path.name}, which is needed to read its cases"
+            raise UsageError("This run has results but no manifest", detail, hint)
+        raise UsageError("This run has results but no cases", f"No {folder.cases_path.name} in {self.path}", hint)
 
     def digest(self) -> str:
-        """A hash of the file of records."""
+        """Return a hash of the file of records."""
         digest = hashlib.blake2b(digest_size=16)
         if self.file is not None:
             add_file(digest, str(self.file))
         return digest.hexdigest()
 
     def case_lines(self) -> dict[tuple[str, str], int]:
-        """The line of each case in its dataset, by dataset path and id."""
+        """Return the line of each case in its dataset, by dataset path and id."""
         return {(case.dataset_path, case.id): case.line for case in self.cases() if case.line}
 
     def summary(self) -> RunSummary | None:
-        """The stored summary; None before the run ends, and where it cannot be read."""
+        """Return the stored summary; None before the run ends, or if it cannot be read."""
         try:
             return self.folder.read_summary()
         except AgentvError:
             return None
 
     def figures(self) -> Figures:
-        """Figures computed from the records, in one pass."""
+        """Compute the figures from the records, in one pass."""
         return run_figures(self)
 
     def start_writing(self, flush_soon: Callable[[Callable[[], None]], object] | None = None) -> bool:
-        """Open the run's files for appending. Returns whether a torn record was removed from their end.
+        """Open the files for appending. Return whether an incomplete last record was removed.
 
-        With `flush_soon`, which must call its argument before long, records that follow quickly are written together.
+        With `flush_soon`, which must call its argument shortly, records that follow quickly are written together.
         """
         self._flush_soon = flush_soon
         self._results = ResultWriter(self.folder.results_path)
@@ -253,7 +253,7 @@ class RunStore:
         return self._results.cut_bytes > 0
 
     def append(self, result: Result) -> Result:
-        """Write a record; returns it as it was written, without secrets."""
+        """Write a record, and return it as written, without secrets."""
         assert self._results is not None
         line, redact = encode_record(result), self.folder.redact
         if redact is not None and (redacted := redact(line)) is not line:
@@ -265,12 +265,12 @@ class RunStore:
         return result
 
     def append_cases(self, lines: list[bytes]) -> None:
-        """Write the lines of several cases at once, without secrets."""
+        """Write the lines of several cases, without secrets."""
         assert self._cases is not None
         self._cases.write_all(lines)
 
     def close(self) -> None:
-        """Close all files; what was written is on disk."""
+        """Close all files, with everything written to disk."""
         for opened in (self._stream, self._results, self._cases):
             if opened is not None:
                 opened.close()
@@ -284,7 +284,7 @@ class RunStore:
 
     @cached_property
     def _held(self) -> list[Result]:
-        """All records of a file whose format has no offsets."""
+        """All records of a file in a format without offsets."""
         return list(self.records())
 
     def _checked(self) -> Iterator[Result]:
@@ -297,13 +297,13 @@ class RunStore:
 
 
 def _records_in(folder: RunFolder) -> Path | None:
-    """The file of records in a folder; None for a run that was stopped before its first one."""
+    """Return the file of records in a folder; None for a run that stopped before its first record."""
     for name in RECORD_FILES:
         if (folder.path / name).is_file():
             return folder.path / name
     if not folder.manifest_path.is_file():
-        raise UsageError(f"Not a run folder: {folder.path}", "There are no results in it")
+        raise UsageError(f"Not a run folder: {folder.path}", "It contains no results")
     if folder.read_manifest().finished_at is not None:
-        detail = f"{folder.manifest_path.name} says that it finished, and there is no {folder.results_path.name}"
-        raise AgentvError(f"The results of {folder.path} are gone", detail, "Bring the file back, or run it again")
+        detail = f"{folder.manifest_path.name} marks the run as finished, but there is no {folder.results_path.name}"
+        raise AgentvError(f"The results of {folder.path} are missing", detail, "Restore the file, or run it again")
     return None

@@ -1,4 +1,4 @@
-"""Summarise a run one result at a time. Memory grows with targets and evaluators, not with results."""
+"""Summarise a run one result at a time, in memory that does not grow with the number of results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SHOWN_TRIALS = (1, 2, 3, 5, 10, 20, 50, 100)
 SHOWN = 5
 LONGEST_REASON = 300
 _SAME = 0.0005
-"""Means that look the same are not shown twice."""
+"""Means that differ by less look the same, and are not shown twice."""
 
 
 class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
-    """A case worth looking at, and why."""
+    """A case worth reviewing, and the reason."""
 
     eval_id: str
     dataset: str
@@ -35,11 +35,11 @@ class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Details of a target beyond `summary.json`; each count is the denominator of a figure there.
+    """Details of a target that are not in `summary.json`; the counts are denominators of figures there.
 
-    `case_mean` is the mean of the cases' own means, as comparisons have it, where it is another than that of the jobs:
-    of some cases more trials were scored than of others. `priced`, `judge_priced` and `timed` are the jobs whose cost
-    and time is known. `bins` counts scores by tenths. The first error of each class stands in `errors`.
+    `case_mean` is the mean of the case means, as in comparisons. It is set if it differs from the mean of the jobs,
+    because some cases have more scored trials than others. `priced`, `judge_priced` and `timed` are the numbers of jobs
+    with known cost, judge cost and time. `bins` counts scores by tenths. `errors` has the first error of each class.
     """
 
     passed: int
@@ -56,9 +56,9 @@ class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a run. `total` and `concurrency` are None where they are unknown.
+    """The progress of a run. `total` and `concurrency` are None if unknown.
 
-    `waits_s` is how long an endpoint has asked to wait.
+    `waits_s` is how long an endpoint's rate limit requires calls to wait.
     """
 
     done: int
@@ -72,10 +72,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummaryBuilder:
-    """Takes results in any order.
+    """Builds the summary of a run from results in any order.
 
-    `jobs_per_case` is how often a target is asked each case: trials times prompts. Above 1, the results of a case are
-    one cluster of the statistics, as those of a conversation always are; that takes memory for each case.
+    `jobs_per_case` is the number of trials times prompts. Above 1, the results of a case form a cluster, as those of a
+    conversation always do; this takes memory for each case.
     """
 
     def __init__(self, run_id: str, jobs_per_case: int = 1) -> None:
@@ -90,27 +90,27 @@ class SummaryBuilder:
             self.add(result)
         return self
 
-    def build(self, planned: Mapping[str, int] | None = None, asked: Mapping[str, int] | None = None) -> RunSummary:
-        """The content of `summary.json`. Of the `planned` jobs of each target, those without a result were skipped.
+    def build(self, planned: Mapping[str, int] | None = None, cases: Mapping[str, int] | None = None) -> RunSummary:
+        """Return the content of `summary.json`, from the planned jobs and the number of cases of each target.
 
-        `asked` are the cases that each target has; without them, those that there are results of.
+        Planned jobs without a result count as skipped. Without `cases`, those with results are counted.
         """
-        planned, asked = planned or {}, asked or {}
+        planned, cases = planned or {}, cases or {}
         names = [*planned, *(name for name in self._targets if name not in planned)]
         found = {name: self._targets.get(name) or _Target(False) for name in names}
         return RunSummary(
             run_id=self._run_id,
             targets={
-                name: target.summary(planned.get(name, target.done), asked.get(name)) for name, target in found.items()
+                name: target.summary(planned.get(name, target.done), cases.get(name)) for name, target in found.items()
             },
         )
 
     def details(self) -> dict[str, TargetDetails]:
-        """Further details for reports, by target."""
+        """Return further details for reports, by target."""
         return {name: target.details() for name, target in self._targets.items()}
 
     def snapshot(self, total: int | None = None, concurrency: int | None = None, waits_s: float = 0.0) -> Snapshot:
-        """The figures so far. Cheap, and may be called from another thread."""
+        """Return the progress so far. Fast, and safe to call from another thread."""
         targets = list(self._targets.values())
         errors: Counter[str] = Counter()
         for target in targets:
@@ -152,15 +152,17 @@ class _Target:
 
     def add(self, result: Result) -> None:
         self.done += 1
-        if self._by_case:
-            case = self._cases.setdefault(_case_key(result), len(self._cases))
+        key = hash((result.dataset_path, result.dataset, result.eval_id)) if self._by_case else None
+        if key is not None:
+            case = self._cases.setdefault(key, len(self._cases))
             if result.score is not None:
                 self._case_scores.add(result.score, case)
-        self._add_use(result)
+        self._add_usage(result)
         if result.status == "error":
             self._add_error(result)
             return
-        cluster = self._cluster(result)
+        group: object = key if result.conversation_id is None else result.conversation_id
+        cluster = None if group is None else self._clusters.setdefault(group, len(self._clusters))
         score = result.score
         if score is None:
             self.unscored += 1
@@ -170,8 +172,8 @@ class _Target:
                 self._prompts[result.prompt].add(score, cluster)
             self._bins[min(int(score * BINS), BINS - 1)] += 1
             self._passes.add(float(result.verdict == "pass"), cluster)
-            if self._by_case and cluster is not None:
-                self._trials.add(_case_key(result), result.prompt, cluster, result.verdict == "pass")
+            if key is not None and cluster is not None:
+                self._trials.add(key, result.prompt, cluster, result.verdict == "pass")
             if result.verdict == "pass":
                 self.passed += 1
             elif self._worst.wants(-score):
@@ -180,7 +182,7 @@ class _Target:
             if found.score is not None:
                 self._evaluators[found.name].add(found.score, cluster)
 
-    def _add_use(self, result: Result) -> None:
+    def _add_usage(self, result: Result) -> None:
         metrics = result.execution_metrics
         if metrics is not None:
             if metrics.cost_usd is not None:
@@ -204,20 +206,11 @@ class _Target:
         if self.error_classes[name] == 1:
             self._first_errors[name] = _note(result, error.message if error else "")
 
-    def _cluster(self, result: Result) -> int | None:
-        if result.conversation_id is not None:
-            key: object = result.conversation_id
-        elif self._by_case:
-            key = _case_key(result)
-        else:
-            return None
-        return self._clusters.setdefault(key, len(self._clusters))
-
-    def summary(self, planned: int, asked: int | None = None) -> TargetSummary:
+    def summary(self, planned: int, cases: int | None = None) -> TargetSummary:
         skipped = max(0, planned - self.done)
         scored = self.scores.n
         return TargetSummary(
-            cases=asked if asked is not None else len(self._cases) if self._by_case else max(planned, self.done),
+            cases=cases if cases is not None else len(self._cases) if self._by_case else max(planned, self.done),
             jobs=self.done + skipped,
             scored=scored,
             errors=self.errors,
@@ -271,7 +264,7 @@ class _Trials:
         self._passed[number] += passed
 
     def summary(self) -> tuple[TrialsSummary, ...]:
-        """The summaries for several k, up to the most trials of a case; empty if no case has two."""
+        """Return pass rates for several k, up to the largest number of trials; empty if no case has two."""
         most = max(self._scored, default=0)
         return tuple(self._of(k) for k in sorted({*_SHOWN_TRIALS, most}) if k <= most) if most > 1 else ()
 
@@ -297,12 +290,8 @@ def _parts(found: Mapping[str, MeanAccumulator]) -> dict[str, PartSummary]:
     return {name: PartSummary(n=scores.n, mean=scores.mean, ci95=scores.ci95) for name, scores in found.items()}
 
 
-def _case_key(result: Result) -> int:
-    return hash((result.dataset_path, result.dataset, result.eval_id))
-
-
 class _Ranking:
-    """The few highest by a measure; of equals, the first."""
+    """The results with the highest measure; the first ones in case of ties."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, CaseNote]] = []
@@ -335,9 +324,9 @@ def _note(result: Result, reason: str) -> CaseNote:
 
 
 def reason_of(result: Result, before: Result | None = None) -> str:
-    """Why a result did not pass: its error, its misses, or the evaluators' reasoning. Empty if there is none.
+    """Return why a result did not pass: its error, its misses, or the evaluators' reasoning; empty if unknown.
 
-    With `before`, the evaluators whose scores changed in the direction of the whole explain it.
+    With `before`, the reason comes from the evaluators whose scores changed in the same direction as the result's.
     """
     if result.error is not None:
         return result.error.message
@@ -345,34 +334,34 @@ def reason_of(result: Result, before: Result | None = None) -> str:
     moved = [] if before is None else _moved(before, result, change)
     if moved:
         found = next((each for found in moved for each in (found.misses if change < 0 else found.hits)), None)
-        said = next((found.reasoning for found in moved if found.reasoning), None)
-        return found or said or ", ".join(found.name for found in moved)
+        reasoning = next((found.reasoning for found in moved if found.reasoning), None)
+        return found or reasoning or ", ".join(found.name for found in moved)
     if result.misses:
         return result.misses[0]
     low = [found for found in result.evaluator_results if found.verdict not in (None, "pass")]
     missed = next((found.misses[0] for found in low if found.misses), None)
-    said = next((found.reasoning for found in low if found.reasoning), None)
-    return missed or result.reasoning or said or ", ".join(found.name for found in low)
+    reasoning = next((found.reasoning for found in low if found.reasoning), None)
+    return missed or result.reasoning or reasoning or ", ".join(found.name for found in low)
 
 
 def _moved(before: Result, result: Result, change: float) -> list[EvaluatorResult]:
-    """The evaluators whose scores changed in the same direction."""
+    """Return the evaluators whose scores changed in the direction of `change`."""
     then = {found.name: found.score for found in before.evaluator_results if found.score is not None}
     known = [(found, found.score) for found in result.evaluator_results if found.score is not None]
     return [found for found, score in known if (score - then.get(found.name, score)) * change > 0]
 
 
 def judge_cost(result: Result) -> float | None:
-    """The cost of measuring: evaluators and a simulated user."""
+    """Return the cost of evaluators and of a simulated user; None if unknown."""
     judged = _evaluators_cost(result.evaluator_results)
-    talked = None if result.conversation is None else result.conversation.user_metrics
-    if talked is None or talked.cost_usd is None:
+    user = None if result.conversation is None else result.conversation.user_metrics
+    if user is None or user.cost_usd is None:
         return judged
-    return talked.cost_usd + (judged or 0.0)
+    return user.cost_usd + (judged or 0.0)
 
 
 def _evaluators_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
-    """The cost of evaluators; a composite without a cost of its own costs what its members do."""
+    """Return the cost of evaluators. A composite without a cost of its own costs as much as its members."""
     total = None
     for found in results:
         cost = found.cost_usd if found.cost_usd is not None else _evaluators_cost(found.evaluator_results)
