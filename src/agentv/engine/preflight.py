@@ -12,7 +12,7 @@ from agentv.engine.scoring.fingerprints import EvaluatorFiles, references_of
 from agentv.errors import UsageError
 from agentv.evaluators.base import NEEDS_CONTEXT, has_context
 from agentv.evaluators.code.static_checks import transform_references
-from agentv.model.case import USER_TARGET, EvalCase
+from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase
 from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference, turn_evaluator_name
 from agentv.model.message import Message
 from agentv.model.values import digest
@@ -132,6 +132,18 @@ class Preflight:
         if case.turns and self.facts.evaluators is None:
             yield from self._turn_problems()
             self._specs = None  # the judge calls of the next case differ
+
+    def is_checked(self, case: EvalCase, targets: Collection[str]) -> bool:
+        """Whether a case shares all that `problems` checks with the last one: most cases of a dataset do."""
+        last = self._case
+        return (
+            case.evaluators is last.evaluators
+            and case.execution is last.execution
+            and case.details is last.details is NO_DETAILS
+            and case.place.origin is last.place.origin
+            and targets is self._targets
+            and not self._demanding
+        )
 
     def judges(self, need: JudgeNeed, target: str) -> tuple[str, ...]:
         """Return the judges of a target's answers, resolved when the case was checked."""
