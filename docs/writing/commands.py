@@ -1,4 +1,4 @@
-"""The page of the commands, from the commands themselves."""
+"""The reference page of the commands, generated from the commands."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import inspect
 import click
 
 from agentv.cli import cli
+from agentv.cli.options import GroupedCommand
 from writing.markup import Lines, cell, code
 
 
 def page() -> Lines:
-    """Every command with its options, and the exit codes."""
+    """Yield the page: every command with its options, and the exit codes."""
     commands = _commands()
-    yield from ("# Commands", "", str(cli.help), "", *_options(cli), "", "| command | what it does |", "|---|---|")
+    yield from ("# Commands", "", str(cli.help), "", *_options(cli), "", "| command | description |", "|---|---|")
     for name, command in commands.items():
         yield f"| [`agentv {name}`](#agentv-{name}) | {_sentence(command)} |"
     yield from ("", "Data goes to standard output, messages to standard error. Exit codes:", "")
-    yield from ("| code | meaning |", "|---|---|", "| 0 | all went well |")
+    yield from ("| code | meaning |", "|---|---|", "| 0 | success |")
     yield (
-        "| 1 | `agentv validate` has findings, `agentv eval` missed a gate, `agentv compare` found what `--fail-on` "
-        "names, `agentv targets check` got no answer |"
+        "| 1 | findings in `agentv validate`, a missed gate in `agentv eval`, the `--fail-on` condition of "
+        "`agentv compare`, or a failed target in `agentv targets check` |"
     )
-    yield "| 2 | wrong usage, configuration or targets, or a dataset that cannot be loaded |"
-    yield from ("| 3, 4 | `agentv eval`: too many errors; budget used up |", "| 130 | interrupted |")
+    yield "| 2 | usage, configuration or targets error, or a dataset that cannot be loaded |"
+    yield from ("| 3, 4 | `agentv eval`: too many errors; budget reached |", "| 130 | interrupted |")
     for name, command in commands.items():
         yield from ("", f"## agentv {name}", "", *_command(name, command))
 
@@ -45,11 +46,14 @@ def _command(name: str, command: click.Command) -> Lines:
     for argument in arguments:
         if isinstance(argument.type, click.Choice):
             yield from (f"`{_argument(argument)}` is {code(argument.type.choices, ' or ')}.", "")
-    yield from _options(command)
+    if isinstance(command, GroupedCommand):
+        for title, options in command.sections(click.Context(command)).items():
+            yield from (f"**{title}**", "", *_table(options[:-1] if title == "Output" else options), "")
+    else:
+        yield from (*_options(command), "")
     if command.epilog:
-        text = command.epilog.removeprefix("\b\n").removeprefix("Examples:").removeprefix("Example:")
-        lines = [part.strip() for line in text.split("\n") for part in line.split("  ·  ")]
-        yield from ("", "```text", *lines, "```")
+        lines = command.epilog.removeprefix("\b\nExamples:\n").split("\n")
+        yield from ("```text", *(line.strip() for line in lines), "```")
 
 
 def _argument(argument: click.Argument) -> str:
@@ -58,23 +62,16 @@ def _argument(argument: click.Argument) -> str:
 
 
 def _options(command: click.Command) -> Lines:
-    yield from ("| option | value | meaning |", "|---|---|---|")
-    for param in command.params:
-        if isinstance(param, click.Option):
-            meaning = str(param.help or _help_elsewhere(param))
-            if param.show_default and not param.is_flag:
-                meaning += f" Default: `{param.default}`."
-            yield f"| {code(sorted(param.opts, key=len))} | {_option_value(param)} | {cell(meaning)} |"
+    yield from _table([param for param in command.params if isinstance(param, click.Option)])
     yield "| `-h`, `--help` |  | Show the help and exit. |"
 
 
-def _help_elsewhere(option: click.Option) -> str:
-    """An option that one command leaves out of its help says what it means at another command."""
-    for command in _commands().values():
-        for param in command.params:
-            if isinstance(param, click.Option) and param.name == option.name and param.help:
-                return param.help
-    raise ValueError(f"{option.opts[0]} has no help")
+def _table(options: list[click.Option]) -> Lines:
+    yield from ("| option | value | meaning |", "|---|---|---|")
+    for option in options:
+        default = f" Default: `{option.default}`." if option.show_default and not option.is_flag else ""
+        meaning = cell(f"{option.help}{default}")
+        yield f"| {code(sorted(option.opts, key=len))} | {_option_value(option)} | {meaning} |"
 
 
 def _option_value(option: click.Option) -> str:
@@ -82,11 +79,7 @@ def _option_value(option: click.Option) -> str:
         return ""
     if isinstance(option.type, click.Choice):
         return code(option.type.choices, " or ")
-    if option.metavar:
-        return cell(f"`{option.metavar}`")
-    if isinstance(option.type, click.IntRange):
-        return f"integer ≥ {option.type.min}"
-    return "integer" if option.type is click.INT else "text"
+    return cell(f"`{option.metavar}`") if option.metavar else "text"
 
 
 def _sentence(command: click.Command) -> str:

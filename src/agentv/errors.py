@@ -1,18 +1,18 @@
-"""What can go wrong that a user can mend, as exceptions that print well. Knows no file format.
+"""Exceptions for mistakes that users can fix, the exit codes, and `plural` for counts in messages.
 
-    AgentvError                     exit code 2, message and hint, never a traceback
-    ├── UsageError                  options that contradict each other or have wrong values
+    AgentvError                     exit code 2, printed without a traceback
+    ├── UsageError                  invalid or conflicting options
     └── PlacedError                 .path .line .column .field .hint
         ├── DatasetError
-        │   ├── DatasetNotFoundError    no such file, nothing matched, unknown extension
-        │   ├── DatasetParseError       bytes that are no JSON Lines, YAML, gzip …
-        │   ├── InvalidDatasetError     the document around the cases is wrong
-        │   └── InvalidCaseError        one case is wrong
-        └── TargetsError            the targets file is wrong
+        │   ├── DatasetNotFoundError    missing file, no match, unknown extension
+        │   ├── DatasetParseError       invalid JSON Lines, YAML, gzip …
+        │   ├── InvalidDatasetError     invalid document around the cases
+        │   └── InvalidCaseError        invalid case
+        └── TargetsError            invalid targets file
 
-    DatasetWarning                  legal, but probably not what was meant
+    DatasetWarning                  valid, but probably a mistake
 
-Anything else that is raised is our own fault and shows its traceback.
+Any other exception is a bug in agentv and shows its traceback.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXIT_INTERRUPTED = 130
 
 
 class AgentvError(Exception):
-    """A mistake the user can mend: a headline, an optional detail and an optional hint."""
+    """A mistake the user can fix: a headline, an optional detail and an optional hint."""
 
     exit_code = EXIT_USAGE
 
@@ -50,7 +50,7 @@ class AgentvError(Exception):
 
     @property
     def hint_line(self) -> str:
-        """The hint as it is printed; a list of what is required stands on its own, without the word."""
+        """The hint as printed. A list of required fields is printed without the `Hint:` prefix."""
         return self.hint if self.hint.startswith("Required fields:") else f"Hint: {self.hint}"
 
 
@@ -64,11 +64,11 @@ def file_errors(headline: str) -> Iterator[None]:
 
 
 class UsageError(AgentvError):
-    """Options that contradict each other or have values that make no sense."""
+    """Invalid or conflicting options."""
 
 
 class FilePlace(TypedDict, total=False):
-    """A place in a file: `line` and `column` count from 1; `field` is the path of a key."""
+    """A position in a file. `line` and `column` start at 1; `field` is the path of a key."""
 
     path: str | None
     line: int | None
@@ -77,7 +77,7 @@ class FilePlace(TypedDict, total=False):
 
 
 class PlacedError(AgentvError):
-    """Something wrong in a file, with its place; None where a part of it is not known."""
+    """A mistake in a file, with its position. Parts that are not known are None."""
 
     def __init__(self, headline: str, detail: str = "", hint: str = "", **place: Unpack[FilePlace]) -> None:
         super().__init__(headline, detail, hint)
@@ -88,31 +88,31 @@ class PlacedError(AgentvError):
 
 
 class DatasetError(PlacedError):
-    """Something wrong in a dataset."""
+    """A mistake in a dataset."""
 
 
 class DatasetNotFoundError(DatasetError):
-    """A path that names no dataset: missing, matching nothing, or of an unknown kind."""
+    """A path without a dataset: missing, matching nothing, or with an unknown extension."""
 
 
 class DatasetParseError(DatasetError):
-    """A file whose bytes are not what its extension says."""
+    """A file whose content does not match its extension."""
 
 
 class InvalidDatasetError(DatasetError):
-    """A document whose parts around the cases are wrong."""
+    """A dataset that is invalid outside its cases."""
 
 
 class InvalidCaseError(DatasetError):
-    """One case that is wrong."""
+    """An invalid case."""
 
 
 class TargetsError(PlacedError):
-    """Something wrong in a targets file."""
+    """A mistake in a targets file."""
 
 
 class DatasetWarning(UserWarning):
-    """Legal, but probably not what was meant. `.path .line .column .field .hint` as on errors."""
+    """Valid, but probably a mistake. Has the attributes of PlacedError."""
 
     def __init__(self, message: str, hint: str = "", **place: Unpack[FilePlace]) -> None:
         super().__init__(message)
@@ -125,7 +125,16 @@ class DatasetWarning(UserWarning):
 
 
 class MissingSidecarWarning(DatasetWarning):
-    """A dataset without the sidecar it may have: worth a line when it is loaded, and not an error in the file."""
+    """A dataset without its optional sidecar. Reported when it is loaded; not an error in the file."""
+
+
+def plural(count: int, noun: str) -> str:
+    """Return the count with the noun in the right number: `1 case`, `1,200 cases`, `2 entries`."""
+    if count != 1:
+        noun = (
+            f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}es" if noun.endswith(("s", "x", "ch")) else f"{noun}s"
+        )
+    return f"{count:,} {noun}"
 
 
 def _indented(text: str) -> str:

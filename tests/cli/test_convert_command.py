@@ -147,7 +147,7 @@ def test_files_that_would_not_be_found_from_there_stop_the_conversion(here):
 def test_several_datasets_are_converted_one_by_one(here):
     for name in ("a", "b"):
         Path(f"{name}.yaml").write_text(YAML, encoding="utf-8")
-    with pytest.raises(UsageError, match="holds 2 datasets"):
+    with pytest.raises(UsageError, match="has 2 datasets"):
         convert(".", "c.jsonl")
 
 

@@ -67,7 +67,7 @@ def test_the_exit_code_says_how_it_ended(project, command, answers, arguments, c
     manifest = json.loads((project.path / "out" / "run.json").read_bytes())
     assert manifest["exit_code"] == code
     if code:
-        assert ("Gate: " if code == 1 else "Ended: ") in ended.stderr
+        assert ("Gate: " if code == 1 else "Failed: ") in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -197,7 +197,7 @@ def test_data_goes_to_stdout_and_messages_to_stderr(project, command):
     assert "says-yes" in ended.stdout and "does not contain 'yes'" in ended.stdout
     assert "agentv eval --retry-errors out" in ended.stdout
     assert ended.stdout.rstrip().endswith("Results: out")
-    assert "First process error, in c3: " in ended.stderr and "5/5" in ended.stderr
+    assert "First process error in c3: " in ended.stderr and "5/5" in ended.stderr
     assert "\x1b[" not in ended.stdout + ended.stderr
 
 
@@ -257,7 +257,7 @@ def test_the_format_of_a_file_of_records_can_be_said(project, command, arguments
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(("--format", "yaml"), "--out names none"), (("--out", "evals", "--format", "yaml"), "It is a folder")],
+    [(("--format", "yaml"), "--out is not set"), (("--out", "evals", "--format", "yaml"), "It is a folder")],
 )
 def test_a_format_without_a_file_is_refused(project, command, arguments, message):
     dataset(project, "yes")

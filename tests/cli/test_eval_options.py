@@ -29,10 +29,10 @@ def test_run_is_another_name_that_help_does_not_list(project, command):
 def test_a_dry_run_prints_the_plan_and_what_is_known_of_its_cost(project, command):
     done = command("eval", "cases.jsonl", "-t", "echo", "-t", "gpt", "--trials", "4", "--dry-run")
     assert done.stdout.splitlines() == [
-        "1 cases, 8 jobs, about 22 tokens of prompts",
+        "1 case, 8 jobs, about 22 prompt tokens",
         "  echo: 4 jobs (mock), about 11 tokens, cost $0.00",
         "  gpt: 4 jobs (openai), about 11 tokens, cost unknown: no price for gpt",
-        "  cases.jsonl: 1 cases",
+        "  cases.jsonl: 1 case",
         "Nothing was called.",
     ]
     assert not (project.path / ".agentv").exists()
@@ -40,7 +40,7 @@ def test_a_dry_run_prints_the_plan_and_what_is_known_of_its_cost(project, comman
 
 def test_verbose_shows_every_job(project, command):
     done = command("eval", "cases.jsonl", "-t", "echo", "--verbose")
-    assert "pass one (echo) 1.000" in done.stderr
+    assert "pass        one (echo) 1.000" in done.stderr
 
 
 def test_verbose_shows_errors_whole_and_what_targets_log_without_secrets(project, command, monkeypatch):
@@ -49,7 +49,7 @@ def test_verbose_shows_errors_whole_and_what_targets_log_without_secrets(project
     project.write("targets.yaml", {"targets": [failing]})
     done = command("eval", "cases.jsonl", "-v")
     assert done.code == 3
-    assert "error one (t): process:" in done.stderr
+    assert "error       one (t): process:" in done.stderr
     assert "agentv.targets.command_call: one, in " in done.stderr
     assert "hush-hush-hush" not in done.stderr + done.stdout
 
@@ -57,7 +57,7 @@ def test_verbose_shows_errors_whole_and_what_targets_log_without_secrets(project
 def test_quiet_and_verbose_exclude_each_other(project, command):
     done = command("eval", "cases.jsonl", "-q", "-v")
     assert done.code == 2
-    assert "--quiet and --verbose exclude each other" in done.stderr
+    assert "--quiet and --verbose cannot be combined" in done.stderr
 
 
 def test_a_provider_that_cannot_be_called_is_an_error_before_anything_runs(project, command):

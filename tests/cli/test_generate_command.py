@@ -105,7 +105,7 @@ def test_a_second_time_nothing_is_asked_and_nothing_changes(project):
     before = (project.path / "d.yaml").read_bytes()
     (project.path / "asked.log").unlink()
     ended = project.command("generate", "rubrics", "d.yaml")
-    assert ended.code == 0 and "All 3 cases have rubrics" in ended.stderr
+    assert ended.code == 0 and "3 cases checked, none needs rubrics" in ended.stderr
     assert asked(project) == [] and (project.path / "d.yaml").read_bytes() == before
 
 
@@ -324,8 +324,8 @@ def test_rows_that_fail_are_counted_and_tried_again(project):
     project.write("rows.jsonl", rows)
     ended = project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl")
     assert ended.code == 1
-    assert "Row 2: " in ended.stderr and "2 of 3 rows are cases in out.jsonl now" in ended.stderr
-    assert "1 failed; the same command with --resume tries them again" in ended.stderr
+    assert "Row 2: " in ended.stderr and "Wrote 2 cases from 3 rows to out.jsonl" in ended.stderr
+    assert "Incomplete: 1 failed. To retry, run the same command with --resume." in ended.stderr
     assert project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl").code == 2
     project.write("rows.jsonl", [rows[0], {"topic": "hail"}, rows[2]])
     (project.path / "asked.log").unlink()
@@ -340,7 +340,7 @@ def test_rows_that_fail_are_counted_and_tried_again(project):
     [
         ("rows.csv", "a,b\n1\n", [], "line 2: 1 cells, and 2 columns"),
         ("rows.csv", "a,a\n1,2\n", [], "name the columns, each once"),
-        ("rows.csv", "a\n", [], "There are no rows"),
+        ("rows.csv", "a\n", [], "has no rows"),
         ("rows.csv", 'a\n"x\n', [], "rows.csv, line"),
         ("rows.jsonl", "[1]\n", [], "line 1: expected a JSON object"),
         ("rows.jsonl", '{"a": 1}\n{', [], "line 2"),
@@ -370,5 +370,5 @@ def test_a_row_that_makes_no_case_is_told_by_its_number(project):
 def test_rows_in_a_dry_run_are_counted_only(project):
     project.write("rows.csv", TABLE)
     ended = project.command("generate", "evals", "rows.csv", "--out", "out.jsonl", "--dry-run", "--limit", "2")
-    assert ended.code == 0 and "2 rows would become cases" in ended.stderr
+    assert ended.code == 0 and "Would write 2 cases" in ended.stderr
     assert not (project.path / "out.jsonl").exists()

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from agentv.cli import COMMANDS, cli
+from agentv.cli.options import GROUPS
 
 
 def agentv(*arguments, **options):
@@ -51,6 +53,22 @@ def test_every_command_has_help_with_an_example(name):
     assert f"agentv {name}" in result.output
     command = cli.get_command(None, name)
     assert (command.help or "").split("\n")[0].rstrip(":").startswith(COMMANDS[name].rstrip(".").split(" (")[0][:20])
+
+
+@pytest.mark.parametrize("name", ["eval", "rescore"])
+def test_options_are_listed_under_headings(name):
+    command = cli.get_command(None, name)
+    sections = command.sections(click.Context(command))
+    assert list(sections) == ["Selection", "Targets", "Scoring", "Limits", "Output", "Resume"]
+    assert [option.opts for option in sections["Output"]][-1][-1] == "--help"
+    named = [name for names in GROUPS.values() for name in names.split()]
+    options = [param.name for param in command.params if isinstance(param, click.Option)]
+    assert set(options) <= set(named) and len(named) == len(set(named))
+
+
+def test_examples_are_printed_one_per_line():
+    output = CliRunner().invoke(cli, ["eval", "--help"]).output
+    assert "\n    agentv eval evals\n    agentv eval evals/dataset.yaml --target gpt --trials 3\n" in output
 
 
 def test_an_unknown_command_gets_a_suggestion_and_exit_code_2():

@@ -47,7 +47,7 @@ def test_what_exists_is_kept_when_nobody_can_be_asked(tmp_path):
     mine.write_text("mine", encoding="utf-8")
     result = run("init", tmp_path)
     assert mine.read_text(encoding="utf-8") == "mine"
-    assert "greetings.yaml exists and was kept" in result.stderr
+    assert "Kept existing" in result.stderr and "greetings.yaml" in result.stderr
 
 
 def test_what_exists_is_replaced_when_that_is_asked_for(tmp_path):

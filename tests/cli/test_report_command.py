@@ -33,7 +33,7 @@ def test_one_text_format_goes_to_stdout(run, command, option, start):
 
 def test_html_goes_to_the_runs_folder(run, command):
     ended = command("report", "run", "--html")
-    assert (ended.stdout, ended.stderr) == ("", "Written: run/report.html\n")
+    assert (ended.stdout, ended.stderr) == ("", "Wrote run/report.html\n")
     assert Path("run/report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
@@ -46,7 +46,7 @@ def test_files_are_written_in_the_format_of_their_extension(run, command):
     ended = command("report", "run", "page.html", "tests.xml", "table.csv")
     assert ended.code == 0
     assert Path("tests.xml").read_text().startswith("<?xml")
-    assert ended.stderr.count("Written: ") == 3
+    assert ended.stderr.count("Wrote ") == 3
 
 
 def test_an_option_with_its_file_behind_it_works_too(run, command):
@@ -95,7 +95,7 @@ def test_github_writes_the_summary_of_the_step(run, command, monkeypatch):
     [
         (("nothing", "--html"), "No such run: nothing"),
         (("run", "report.pdf"), "No report is written to report.pdf"),
-        (("run", "no/where.html"), "There is no folder no"),
+        (("run", "no/where.html"), "Folder no does not exist"),
         ((), "Missing argument 'RUN'"),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_finished_run_without_readable_figures_has_those_of_its_records(projec
 def test_no_runs_are_no_mistake(project, command):
     ended = command("runs")
     assert (ended.code, ended.stdout) == (0, "")
-    assert "no runs" in ended.stderr
+    assert "No matching runs" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_filters(project, command, arguments, days):
 
 def test_what_is_not_shown_is_counted(project, command):
     keep(1), keep(2), keep(3)
-    assert "2 older runs are not shown" in command("runs", "--limit", "1").stderr
+    assert "2 older runs not shown" in command("runs", "--limit", "1").stderr
 
 
 def test_the_trend_shows_where_the_level_changed(project, command):
@@ -179,7 +179,7 @@ def test_prune_keeps_the_newest(project, command):
     for day in range(1, 6):
         keep(day)
     ended = command("runs", "prune", "--keep", "2", "--yes")
-    assert (ended.code, ended.stderr) == (0, "3 runs removed, 2 kept\n")
+    assert (ended.code, ended.stderr) == (0, "Removed 3 runs, kept 2\n")
     assert ids(command) == ["20261105-120000-0005", "20261104-120000-0004"]
 
 
@@ -188,7 +188,7 @@ def test_prune_by_age_and_number_takes_what_both_name(project, command):
     manifest = json.loads((KEPT / keep(2) / "run.json").read_text())
     manifest["started_at"] = "2020-01-01T00:00:00Z"
     project.write(f"{KEPT}/20261102-120000-0002/run.json", manifest)
-    assert command("runs", "prune", "--older-than", "104w", "--yes").stderr == "1 run removed, 1 kept\n"
+    assert command("runs", "prune", "--older-than", "104w", "--yes").stderr == "Removed 1 run, kept 1\n"
     assert ids(command) == ["20261101-120000-0001"]
 
 
@@ -210,13 +210,13 @@ def test_a_prune_that_could_not_remove_a_run_does_not_end_well(project, command,
     monkeypatch.setattr(shutil, "rmtree", refuse)
     ended = command("runs", "prune", "--keep", "1", "--yes")
     assert ended.code == 2
-    assert "Cannot remove" in ended.stderr and "0 runs removed, 2 kept" in ended.stderr
+    assert "Cannot remove" in ended.stderr and "Removed 0 runs, kept 2" in ended.stderr
 
 
 def test_a_dry_run_removes_nothing(project, command):
     keep(1), keep(2)
     ended = command("runs", "prune", "--keep", "1", "--dry-run")
-    assert "20261101-120000-0001" in ended.stdout and "1 run would be removed" in ended.stderr
+    assert "20261101-120000-0001" in ended.stdout and "Would remove 1 run" in ended.stderr
     assert len(ids(command)) == 2
 
 
@@ -255,7 +255,7 @@ def test_links_and_what_is_no_run_are_left_alone(project, command):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("prune",), "Nothing says which runs are old"),
+        (("prune",), "prune needs to know which runs are old"),
         (("prune", "--older-than", "soon"), "--older-than takes hours, days or weeks"),
         (("--since", "yesterday"), "--since takes a date"),
         (("--in", "nowhere"), "No such folder: nowhere"),

@@ -118,7 +118,7 @@ def test_a_function_that_cannot_be_called_is_named_with_what_it_may_ask_for(proj
 def test_an_answer_without_text_is_told(project):
     project.write("agent.py", "def silent(prompt):\n    return ''\n")
     project.write("own.yaml", "targets:\n  - {name: mine, provider: python, function: 'agent.py:silent'}\n")
-    assert check("--targets", "own.yaml").stdout.endswith(" ms  no text in the answer\n")
+    assert check("--targets", "own.yaml").stdout.endswith(" ms  empty response\n")
 
 
 def test_a_failure_is_reported_with_its_class_and_without_secrets(project, monkeypatch):

@@ -35,7 +35,7 @@ def write(tmp_path):
 def test_nothing_wrong_is_exit_code_0(write):
     result = validate(write("a.jsonl", GOOD))
     assert result.exit_code == 0
-    assert "1 file and 1 good case checked: 0 errors, 0 warnings" in result.stderr
+    assert "Checked 1 file with 1 valid case: 0 errors, 0 warnings" in result.stderr
 
 
 def test_all_findings_of_all_files_come_in_one_pass_with_exit_code_1(write, tmp_path):

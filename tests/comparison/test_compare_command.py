@@ -215,7 +215,7 @@ def test_a_target_that_only_failed_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("a.jsonl",), "Two runs are needed"),
+        (("a.jsonl",), "compare needs two runs"),
         (("a.jsonl", "nowhere"), "No such run: nowhere"),
         (("a.jsonl", "a.jsonl:u"), "No results for target 'u'"),
         (("a.jsonl", "a.jsonl", "a.jsonl", "--margin", "0.1"), "for two runs"),

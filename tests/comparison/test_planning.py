@@ -131,7 +131,7 @@ def test_the_command(tmp_path):
     run = scores_of(tmp_path, "a", [[0, 1], [1, 1], [0, 0], [1, 0]], execution_metrics=lambda case: used(0.01, 10.0))
     found = agentv(run.path, "--difference", "0.1")
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith("To show a difference of 0.1 with a chance of 80%, ")
+    assert found.stdout.startswith("Detecting a difference of 0.1 with 80% power needs ")
     assert "10 trials" in found.stdout
     assert "($" in found.stdout
     data = json.loads(agentv(run.path, "--trials", "2", "--json").stdout)

@@ -119,7 +119,7 @@ def test_a_server_that_is_not_there_is_an_error_of_every_case(project):
     project.dataset("q", "q")
     ended = project.eval("--out", "out")
     assert ended.code == 3
-    assert "Every job errored" in ended.stderr and "First network error, in c" in ended.stderr
+    assert "Every job errored" in ended.stderr and "First network error in c" in ended.stderr
     assert {(record["error"]["class"], record["attempts"]) for record in project.records()} == {("network", 2)}
 
 
@@ -128,8 +128,8 @@ def test_the_first_error_of_each_class_is_shown_at_once_and_once(project):
         project.targets(target(server, max_retries=0, workers=1))
         project.dataset(*(["q"] * 5))
         ended = project.eval("--out", "out")
-    assert ended.stderr.count("First server error, in c0") == 1
-    assert ended.stderr.count("First auth error, in c2") == 1
+    assert ended.stderr.count("First server error in c0") == 1
+    assert ended.stderr.count("First auth error in c2") == 1
 
 
 def test_a_key_that_is_refused_from_the_start_ends_the_run_early(project):
@@ -139,7 +139,7 @@ def test_a_key_that_is_refused_from_the_start_ends_the_run_early(project):
         ended = project.eval("--out", "out")
         assert server.counts.requests < 40
     assert ended.code == 3
-    assert "Ended: Stopped: every job so far failed authentication. Check the API key." in ended.stderr
+    assert "Failed: Stopped: every job so far failed authentication. Check the API key." in ended.stderr
     assert "agentv eval --retry-errors out" in ended.stdout
     with FaultyServer("yes") as server:
         project.targets(target(server))

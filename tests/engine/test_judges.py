@@ -484,8 +484,8 @@ def test_a_dry_run_counts_the_calls_of_judges(project):
     ended = project.eval("--dry-run", "--trials", "3")
     # For each of six jobs: a rubric, two votes, the aggregator, and the rubric of a jury.
     # Each shows the outcome and the input, a character each, and 1,500 of our own; four characters are a token.
-    assert "judge: 30 calls as judge (mock), about 11,265 tokens besides the answers, cost $0.00" in ended.stdout
-    assert "second: 6 calls as judge (mock), about 2,253 tokens" in ended.stdout
+    assert "judge: 30 judge calls (mock), about 11,265 tokens without the answers, cost $0.00" in ended.stdout
+    assert "second: 6 judge calls (mock), about 2,253 tokens" in ended.stdout
 
 
 def test_a_run_does_not_go_on_with_another_judge(project):

@@ -42,7 +42,7 @@ def without_times(summary):
 
 def test_merged_shards_are_the_run_that_one_machine_would_have_made(shards):
     done = merge(shards, "s1", "s2", "s3")
-    assert (done.code, done.stdout + done.stderr) == (0, "3 runs with 24 results merged into merged\n")
+    assert (done.code, done.stdout + done.stderr) == (0, "Merged 3 runs with 24 results into merged\n")
     assert jobs_of(shards.records("merged")) == jobs_of(shards.records("whole"))
     assert sorted(case["id"] for case in shards.lines("cases.jsonl", "merged")) == sorted(f"c{n}" for n in range(24))
     assert without_times(shards.summary("merged")) == without_times(shards.summary("whole"))

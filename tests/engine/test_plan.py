@@ -279,7 +279,7 @@ def test_bad_cases_can_be_skipped_and_are_counted(project):
     ended = project.eval("d.jsonl", "--out", "out", "--on-error", "skip")
     assert ended.code == 0
     assert sorted(project.by_id()) == ["a", "c"]
-    assert "2 bad cases were skipped" in ended.stdout
+    assert "Skipped 2 invalid cases" in ended.stdout
     assert ended.stderr.count("Skipped a case at line") == 2
     (dataset,) = project.manifest()["datasets"]
     assert (dataset["cases"], dataset["skipped_lines"]) == (2, [2, 4])

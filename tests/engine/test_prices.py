@@ -171,8 +171,8 @@ def test_a_target_without_a_price_is_refused_before_anything_is_called(project, 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({}, "prompts about $0.0200, 1,000 tokens of answers $0.0100"),
-        ({"max_output_tokens": 500}, "prompts about $0.0200, with answers at most $0.0600"),
+        ({}, "cost about $0.0200 for prompts, plus $0.0100 per 1,000 response tokens"),
+        ({"max_output_tokens": 500}, "cost about $0.0200 for prompts, at most $0.0600 with responses"),
     ],
 )
 def test_a_dry_run_estimates_from_the_list(project, more, said):

@@ -200,8 +200,8 @@ def test_an_answer_to_another_question_is_an_error_and_no_score(answered):
 def test_cases_and_answers_without_each_other_are_left_out_and_counted(answered):
     write(answered, "yes", "no", {"id": "new", "input": "yes"})
     _, _, ended = rescore(answered)
-    assert "1 of 3 cases have no answer in the run and are left out" in ended.stderr
-    assert "2 of 4 answers are left out: their cases are not here" in ended.stderr
+    assert "1 of 3 cases skipped: the run has no answer" in ended.stderr
+    assert "2 of 4 answers skipped: their cases were not found" in ended.stderr
     assert sorted(answered.by_id("second")) == ["c0", "c1"]
 
 

@@ -25,19 +25,21 @@ FULL = Snapshot(
     ("snapshot", "rate", "line"),
     [
         (Snapshot(done=0, total=10), None, "0/10 (0 %)"),
-        (Snapshot(done=3), 0.5, "3 · 0.5/s"),
-        (Snapshot(done=3, total=9, waits_s=4.0), 0.5, "3/9 (33 %) · 0.5/s · ETA 12.0 s"),
+        (Snapshot(done=3), 0.5, "3 · 30/min"),
+        (Snapshot(done=3), 4 / 60, "3 · 4/min"),
+        (Snapshot(done=3), 0.005, "3 · 18/h"),
+        (Snapshot(done=3, total=9, waits_s=4.0), 0.5, "3/9 (33 %) · 30/min · ETA 12.0 s"),
         (
             Snapshot(done=3, total=9, waits_s=86_000),
             0.5,
-            "3/9 (33 %) · 0.5/s · waiting 23h 53m, as an endpoint asked",
+            "3/9 (33 %) · 30/min · waiting 23h 53m as requested by the endpoint",
         ),
         (Snapshot(done=10, total=10, scored=10, passed=9), 2500.0, "10/10 (100 %) · 2500/s · passed 90 % of 10"),
         (
             FULL,
             35.2,
-            "142/1000 (14 %) · 35.2/s · passed 81 % of 130 · errors 12 (rate_limit 10, timeout 2) · $0.4215"
-            " · ETA 24.4 s · 20 at once",
+            "142/1000 (14 %) · 35.2/s · passed 81 % of 130 · 12 errors (rate_limit 10, timeout 2) · $0.4215"
+            " · ETA 24.4 s · concurrency 20",
         ),
     ],
 )
@@ -129,10 +131,10 @@ def test_on_a_terminal_the_line_is_redrawn_below_the_notes_and_goes_away(monkeyp
     os.close(ours)
     assert "Error: [bold] the first one" in shown
     assert shown.count("142/1000 (14 %)") >= 2
-    assert "20 at once" in shown
+    assert "concurrency 20" in shown
     # The last thing that happens is that the line is erased and the cursor comes back.
-    assert shown[shown.rindex("20 at once") :].endswith(("\x1b[2K", "\x1b[?25h"))
-    assert "\x1b[2K" in shown[shown.rindex("20 at once") :]
+    assert shown[shown.rindex("concurrency 20") :].endswith(("\x1b[2K", "\x1b[?25h"))
+    assert "\x1b[2K" in shown[shown.rindex("concurrency 20") :]
 
 
 def all_of(terminal):

@@ -1,4 +1,4 @@
-"""The command line: `agentv COMMAND`. Commands are imported when they are used, so that help is quick."""
+"""The command line: `agentv COMMAND`. Commands are imported on use, so that help is fast."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from agentv import __version__
 from agentv.cli.output import run
 
 COMMANDS = {
-    "eval": "Answer, score and record every case.",
-    "compare": "Compare runs, and say whether the change is real.",
-    "report": "Show a run: as a page, for CI, for spreadsheets and data tools.",
-    "runs": "List runs, show their trend, remove old ones.",
-    "plan": "Say how many cases and trials a difference needs.",
-    "rescore": "Score the answers of a run again, calling no target.",
-    "judge": "Label answers, hold a judge against the labels, try to fool it.",
-    "generate": "Write rubrics for cases, and cases out of rows.",
-    "cases": "Print the cases of datasets, resolved, as JSON Lines.",
+    "eval": "Run every case, score the answers and record the results.",
+    "compare": "Compare runs and test whether the difference is real.",
+    "report": "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
+    "runs": "List runs, show their trend, remove old runs.",
+    "plan": "Estimate the number of cases needed to detect a difference.",
+    "rescore": "Score the answers of a run again without calling targets.",
+    "judge": "Label answers, calibrate a judge, and probe it.",
+    "generate": "Generate rubrics for cases, or cases from rows of data.",
+    "cases": "Print the resolved cases of datasets as JSON Lines.",
     "validate": "Check datasets, sidecars, targets and configuration.",
-    "convert": "Write a dataset in another format, without loss.",
+    "convert": "Convert a dataset to another format without loss.",
     "schema": "Print the JSON Schema of a file format.",
-    "targets": "List the targets of a project; `check` calls them.",
-    "init": "Set up a starter project that works.",
-    "completion": "Print the completion script of a shell.",
+    "targets": "List the targets of a project, or check them with a call.",
+    "init": "Create a starter project.",
+    "completion": "Print the completion script for a shell.",
 }
 
 _HOMES = {
@@ -34,14 +34,14 @@ _HOMES = {
     "commands.report": ("report",),
     "project_options": ("cases", "validate", "convert", "generate", "schema", "targets", "init", "completion"),
 }
-"""The modules of this package that declare the commands."""
+"""The modules that declare the commands."""
 
 ALIASES = {"run": "eval"}
-"""Other names of commands; help does not list them."""
+"""Alternative names of commands, not listed in help."""
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and one line of help; a command's module is imported only to run it."""
+    """A command group that lists commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in (*COMMANDS, *ALIASES) and not args[0].startswith("-"):
-            from agentv.settings.diagnostics import did_you_mean  # late: only a mistake needs it
+            from agentv.settings.diagnostics import did_you_mean  # late: only needed for a mistake
 
             hint = did_you_mean(args[0], COMMANDS) or f"Commands: {', '.join(COMMANDS)}"
             raise click.UsageError(f"No such command '{args[0]}'. {hint}", ctx)
@@ -80,5 +80,5 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line: errors that a user can fix are printed without a traceback."""
+    """Run the command line and exit."""
     sys.exit(run(cli))

@@ -1,22 +1,23 @@
-"""The arguments of the commands that look at finished runs: compare, plan and runs."""
+"""The arguments of the commands that analyse finished runs: compare, plan and runs."""
 
 from __future__ import annotations
 
 import click
 
-from agentv.cli.options import AT_LEAST_0, AT_LEAST_1, PATH, SHARE, Arguments, Real, argument, declare, flag, option
+from agentv.cli.options import AT_LEAST_0, AT_LEAST_1, PATH, SHARE, Arguments, Number, argument, declare, flag, option
+from agentv.settings.diagnostics import Range
 
-_FRACTION = Real(0, 1, min_open=True, max_open=True)
+_FRACTION = Number(Range(0, 1, above=True, below=True))
 
 
 class CompareArguments(Arguments):
-    """RUN is a run's folder or id, or a file of results, AgentV's too; RUN:target picks one target, and RUN:prompt one
-    prompt. Cases are joined by dataset and id, and trials are averaged. A single run is split by its targets, or by its
-    prompts where it has one target; more than two runs give a matrix and a ranking, in which the first is the one that
-    others must not be worse than.
+    """RUN is a run folder, a run id or a results file, including those of AgentV (TypeScript). RUN:target selects one
+    target, RUN:prompt one prompt. Cases are matched by dataset and id, and trials are averaged. A single run is split
+    by target, or by prompt if it has one target. Three or more runs give a matrix and a ranking; the first run is the
+    baseline.
 
     \b
-    Exit codes: 0 fine   1 what --fail-on names   2 usage, or files that cannot be read
+    Exit codes: 0 passed   1 the --fail-on condition is met   2 usage error, or a run cannot be read
     """
 
     action = "agentv.cli.commands.compare:compare"
@@ -28,23 +29,23 @@ class CompareArguments(Arguments):
     )
 
     runs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RUN...", type=str)
-    threshold: float = option("--threshold", "Smaller changes of a case are ties.", SHARE, default=0.1)
-    margin: float | None = option("--margin M", "Test whether B is worse than A by less than M.", SHARE)
+    threshold: float = option("--threshold X", "Count smaller changes of a case as ties.", SHARE, default=0.1)
+    margin: float | None = option("--margin M", "Test whether B is at most M worse than A (non-inferiority).", SHARE)
     fail_on: str | None = option(
         "--fail-on",
-        "Exit 1 when B is shown to be worse (regression, the default), has a lower mean (worse), lost a case "
+        "Exit with 1 if B is significantly worse (regression, the default), has a lower mean (worse), loses a case "
         "(any-loss), or is not shown to be better (inconclusive, the default with --margin).",
         click.Choice(["regression", "worse", "any-loss", "inconclusive", "never"]),
     )
-    changes: int = option("--changes", "Number of cases shown with answers.", AT_LEAST_0, default=5)
-    seed: int = option("--seed", "Random seed of the permutation test.", int, default=0)
-    as_json: bool = flag("--json", "Print everything as JSON.")
-    as_markdown: bool = flag("--markdown", "Print Markdown, for a pull request.")
+    changes: int = option("--changes N", "Number of changed cases to show with their answers.", AT_LEAST_0, default=5)
+    seed: int = option("--seed N", "Random seed of the permutation test.", int, default=0)
+    as_json: bool = flag("--json", "Print the comparison as JSON.")
+    as_markdown: bool = flag("--markdown", "Print the comparison as Markdown, for a pull request.")
 
 
 class PlanArguments(Arguments):
-    """RUN is an earlier run, from which the variance is taken: of its cases, and of trials where it has several of
-    each. Two runs also show how far they are correlated, which is otherwise a guess. Nothing is called.
+    """RUN is an earlier run. Its scores supply the variance between cases, and between trials if it has several per
+    case. Two runs also supply the correlation between runs, which is otherwise assumed. Nothing is called.
     """
 
     action = "agentv.cli.commands.compare:print_plan"
@@ -56,42 +57,44 @@ class PlanArguments(Arguments):
 
     runs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RUN...", type=str)
     differences: tuple[float, ...] = option(
-        "--difference -d X", "Difference to detect; repeatable.", _FRACTION, multiple=True
+        "--difference -d X", "Difference to detect. Repeatable.", _FRACTION, multiple=True
     )
-    trials: tuple[int, ...] = option("--trials N", "Trials of each case; repeatable.", AT_LEAST_1, multiple=True)
-    power: float = option("--power", "Chance to detect it, if it is there.", _FRACTION, default=0.8)
-    alpha: float = option("--alpha", "Chance to see one that is not there.", _FRACTION, default=0.05)
+    trials: tuple[int, ...] = option("--trials N", "Number of trials per case. Repeatable.", AT_LEAST_1, multiple=True)
+    power: float = option("--power X", "Probability of detecting a real difference.", _FRACTION, default=0.8)
+    alpha: float = option("--alpha X", "Probability of reporting a difference by chance.", _FRACTION, default=0.05)
     correlation: float = option(
-        "--correlation",
-        "With one run: expected correlation of the scores of the same case in the next.",
-        Real(-1, 1),
+        "--correlation X",
+        "Expected correlation of a case's scores between two runs; used with one RUN.",
+        Number(Range(-1, 1)),
         default=0.5,
     )
-    as_json: bool = flag("--json", "Print it as JSON.")
+    as_json: bool = flag("--json", "Print the plan as JSON.")
 
 
 class RunFilters(Arguments):
-    """Which runs of the project are wanted."""
+    """Options that select runs of the project."""
 
-    folder: str | None = option("--in DIR", "Folder of the runs (default: .agentv/results).", PATH)
-    dataset: str | None = option("--dataset GLOB", "Runs of a dataset with this name.")
-    target: str | None = option("--target GLOB", "Runs of a target with this name.")
-    since: str | None = option("--since DATE|AGE", "Started since 2026-11-01, or within 36h, 30d, 8w.")
+    folder: str | None = option("--in DIR", "Folder to search for runs (default: .agentv/results).", PATH)
+    dataset: str | None = option("--dataset GLOB", "Select runs of a dataset with this name.")
+    target: str | None = option("--target GLOB", "Select runs of a target with this name.")
+    since: str | None = option(
+        "--since DATE|AGE", "Select runs started since a date (2026-11-01) or within an age (36h, 30d, 8w)."
+    )
     state: str | None = option(
         "--state",
-        "State of the run; foreign ones are AgentV's.",
+        "Select runs in this state; foreign runs are from AgentV (TypeScript).",
         click.Choice(["finished", "unfinished", "running", "foreign"]),
     )
 
 
 class RunsArguments(RunFilters):
-    """The newest first; those under .agentv/results of the project, AgentV's among them.
+    """Lists the runs in .agentv/results of the project, newest first, including those of AgentV (TypeScript).
 
     \b
-    agentv runs          id, time, state, datasets, and each target's mean with its interval
-    agentv runs trend    the means of the same datasets and target over time, and where their level changed
-    agentv runs prune    remove old runs; asks first, and never touches one that is running
-    agentv runs merge    join the runs of shards into one
+    agentv runs          list id, time, state, datasets, and the mean of each target with its interval
+    agentv runs trend    show means over time for the same datasets and target, and where they changed
+    agentv runs prune    remove old runs, after a confirmation; never removes a run in progress
+    agentv runs merge    merge the runs of shards into one run
     """
 
     action = "agentv.cli.commands.runs:list_runs"
@@ -102,15 +105,16 @@ class RunsArguments(RunFilters):
         "agentv runs prune --keep 20 --older-than 30d",
     )
 
-    limit: int = option("--limit", "Maximum number of runs.", AT_LEAST_1, default=20)
+    limit: int = option("--limit N", "Maximum number of runs to list.", AT_LEAST_1, default=20)
     as_json: bool = flag("--json", "Print one JSON object per line.")
 
 
 class TrendArguments(RunFilters):
-    """Show means over time, and where their level changed.
+    """Show means over time, and where they changed.
 
-    Runs of the same datasets and the same target make a series. A change is one that the intervals of the runs show at
-    5 %, all places tried; to find out whether two runs differ, use `agentv compare`, which goes case by case.
+    Runs of the same datasets and target form a series. A change is reported if it is significant at the 5 % level,
+    adjusted for all positions tried. To find out whether two runs differ, use `agentv compare`, which compares the
+    cases one by one.
     """
 
     action = "agentv.cli.commands.runs:print_trend"
@@ -120,13 +124,14 @@ class TrendArguments(RunFilters):
 
 
 class PruneArguments(RunFilters):
-    """Remove old runs: those beyond --keep, and older than --older-than, both where both are given.
+    """Remove old runs.
 
-    It asks first; without a terminal to ask on, it needs --yes. Runs that a process is writing to, runs of AgentV's and
-    links are never removed.
+    Removes the runs beyond --keep, the runs older than --older-than, or with both options the runs that are both. Asks
+    for confirmation; without a terminal, --yes is required. Runs in progress, runs of AgentV (TypeScript) and
+    symbolic links are never removed.
 
     \b
-    Exit codes: 0 done   2 usage, or some could not be removed
+    Exit codes: 0 done   2 usage error, or some runs could not be removed
     """
 
     action = "agentv.cli.commands.runs:prune"
@@ -136,21 +141,21 @@ class PruneArguments(RunFilters):
         "agentv runs prune --keep 5 --state unfinished --yes",
     )
 
-    keep: int | None = option("--keep N", "Keep the newest N of those that match.", AT_LEAST_0)
-    older_than: str | None = option("--older-than AGE", "Only runs started longer ago: 36h, 30d, 8w.")
-    dry_run: bool = flag("--dry-run", "Print what would be removed, and remove nothing.")
-    yes: bool = flag("--yes -y", "Do not ask.")
+    keep: int | None = option("--keep N", "Keep the newest N runs that match.", AT_LEAST_0)
+    older_than: str | None = option("--older-than AGE", "Remove only runs older than this: 36h, 30d, 8w.")
+    dry_run: bool = flag("--dry-run", "List the runs that would be removed; remove nothing.")
+    yes: bool = flag("--yes -y", "Remove without confirmation.")
 
 
 class MergeArguments(Arguments):
-    """Merge the runs of several shards into one run, as if one machine had run them all.
+    """Merge the runs of several shards into one run.
 
-    SHARD is the folder or id of a run, usually one of `agentv eval --shard`. All of them must have the same datasets,
-    targets, evaluators, options and versions. A merge can be repeated, also with further shards. If shards are missing
-    or unfinished, the merged run is unfinished, and `agentv eval --resume --out DIR` runs the rest.
+    SHARD is a run folder or run id, usually from `agentv eval --shard`. All shards must have the same datasets,
+    targets, evaluators, options and versions. A merge can be repeated with further shards. If shards are missing or
+    unfinished, the merged run is unfinished, and `agentv eval --resume --out DIR` runs the rest.
 
     \b
-    Exit codes: 0 merged   1 merged, but shards are missing or unfinished   2 usage, or runs that do not belong together
+    Exit codes: 0 merged   1 merged, but shards are missing or unfinished   2 usage error, or runs that do not match
     """
 
     action = "agentv.cli.commands.runs:merge"

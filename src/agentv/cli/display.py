@@ -1,4 +1,4 @@
-"""What is seen of a run while it goes on: progress on a timer, and the first error of each kind at once."""
+"""The progress display of a run: a status line on a timer, and the first error of each class."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from agentv.engine.run import Observer, RunInProgress
 from agentv.engine.run_plan import RunPlan
+from agentv.errors import plural
 from agentv.model.job import Job
 from agentv.model.result import Result
 from agentv.report.figures import counted, duration, fitting, number, one_line, usd
@@ -21,6 +22,7 @@ from agentv.runs.summary import Snapshot
 
 if TYPE_CHECKING:
     from rich.live import Live
+    from rich.text import Text
 
 
 REDRAWS_PER_SECOND = 4
@@ -29,11 +31,12 @@ PLAIN_INTERVAL_S = 5.0
 _WINDOW_S = 30.0
 _BAR_WIDTH = 24
 _LONG_WAIT_S = 5.0
-"""From here on a pause that an endpoint asks for is worth a word, and nobody can tell when the run will end."""
+"""Show pauses requested by an endpoint from this length on, instead of an ETA."""
+_COLOURS = {"pass": "green", "borderline": "yellow", "fail": "red", "error": "red"}
 
 
 class Progress:
-    """Draws on a timer of its own from what `snapshot` says, so that a case costs nothing."""
+    """Redraws a status line from snapshots on its own timer, so that jobs have no overhead."""
 
     def __init__(
         self,
@@ -49,13 +52,14 @@ class Progress:
         self._interval_s = plain_interval_s
         self._pace = Pace()
         self._live: Live | None = None
+        self._text: type[Text] | Any = None
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
         self._last_line = ""
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Begins to draw."""
+        """Start drawing."""
         self._pace.rate(self._snapshot().done, monotonic())
         if self._interactive:
             self._start_live()
@@ -64,7 +68,7 @@ class Progress:
             self._thread.start()
 
     def stop(self, *, last_line: bool = True) -> None:
-        """Ends drawing; the line on a terminal goes away, a plain one is the last. A second time does nothing."""
+        """Stop drawing: erase the line on a terminal, or print a last plain line. Can be called twice."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -75,14 +79,14 @@ class Progress:
             if last_line:
                 self._print_line()
 
-    def note(self, text: str) -> None:
-        """Shows something at once, above the line: the first error, a warning."""
-        # A terminal that went away must not take the run with it.
+    def note(self, text: str, label: str = "", colour: str = "") -> None:
+        """Print a line above the status line immediately. A terminal shows the label in colour."""
+        # A closed terminal must not end the run.
         with self._lock, suppress(OSError, ValueError):
             if self._live is not None:
-                self._live.console.print(text, markup=False, highlight=False)
+                self._live.console.print(self._text(label, colour).append(text, "default"))
             else:
-                self._stream.write(fitting(text, self._stream.encoding) + "\n")
+                self._stream.write(fitting(label + text, self._stream.encoding) + "\n")
                 self._stream.flush()
 
     def __enter__(self) -> Progress:
@@ -116,24 +120,25 @@ class Progress:
                 line.append("━" * full, "green").append("━" * (_BAR_WIDTH - full), "dim").append(" ")
             return line.append(self._line(snapshot))
 
+        self._text = text.Text
         self._live = live.Live(
             console=console.Console(file=self._stream, highlight=False),
             get_renderable=drawn,
             refresh_per_second=REDRAWS_PER_SECOND,
             transient=True,
-            redirect_stdout=False,  # data on stdout is for programs and stays there
+            redirect_stdout=False,  # stdout is for data
         )
         self._live.start()
 
 
 class Pace:
-    """Jobs a second over the last half minute, so that a slow start does not spoil the rest."""
+    """Jobs per second over the last 30 seconds, so that a slow start does not distort the rate."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def rate(self, done: int, now: float) -> float | None:
-        """Takes in how far it is, and gives the rate; None while there is nothing to tell it by."""
+        """Add a measurement and return the rate; None until it is known."""
         self._seen.append((now, done))
         while len(self._seen) > 2 and now - self._seen[1][0] >= _WINDOW_S:
             self._seen.popleft()
@@ -142,38 +147,45 @@ class Pace:
 
 
 def status_line(snapshot: Snapshot, rate: float | None) -> str:
-    """All of it on one line: done, rate, passes, errors by class, cost, time left, how many at once."""
+    """Return the status line: done, rate, passes, errors by class, cost, time left, concurrency."""
     done, total = snapshot.done, snapshot.total
     parts = [f"{done}/{total} ({100 * done // total} %)" if total else str(done)]
     if rate is not None:
-        parts.append(f"{rate:.1f}/s" if rate < 100 else f"{rate:.0f}/s")
+        parts.append(_rate(rate))
     if snapshot.scored:
         parts.append(f"passed {100 * snapshot.passed / snapshot.scored:.0f} % of {snapshot.scored}")
     if snapshot.errors:
-        parts.append(f"errors {sum(snapshot.errors.values())} ({counted(snapshot.errors)})")
+        parts.append(f"{plural(sum(snapshot.errors.values()), 'error')} ({counted(snapshot.errors)})")
     if snapshot.cost_usd is not None:
         parts.append(usd(snapshot.cost_usd))
     if snapshot.waits_s >= _LONG_WAIT_S and done != total:
-        parts.append(f"waiting {duration(1000 * snapshot.waits_s)}, as an endpoint asked")
+        parts.append(f"waiting {duration(1000 * snapshot.waits_s)} as requested by the endpoint")
     elif rate and total and total > done:
         parts.append(f"ETA {duration(1000 * (total - done) / rate)}")
-    if snapshot.concurrency is not None:
-        parts.append(f"{snapshot.concurrency} at once")
+    if snapshot.concurrency:
+        parts.append(f"concurrency {snapshot.concurrency}")
     return " · ".join(parts)
+
+
+def _rate(per_second: float) -> str:
+    """Return a rate in the unit in which it is at least 1: `35.2/s`, `4/min`, `20/h`."""
+    if per_second >= 1:
+        return f"{per_second:.1f}/s" if per_second < 100 else f"{per_second:.0f}/s"
+    return f"{per_second * 60:.0f}/min" if per_second * 60 >= 1 else f"{per_second * 3600:.0f}/h"
 
 
 _LONGEST_LINE = 500
 
 
 class DisplayOptions(Protocol):
-    """The options of a command that decide what is shown of its run."""
+    """The options of a command that control the display."""
 
     quiet: bool
     as_json: bool
 
 
 class RunDisplay(Observer):
-    """Renders run events on stderr. With `quiet`, only what was asked for."""
+    """Renders run events on stderr. With `quiet`, only what other options request."""
 
     def __init__(self, plan: RunPlan, args: DisplayOptions) -> None:
         self._redactor = Redactor(plan.project.secrets)
@@ -185,14 +197,13 @@ class RunDisplay(Observer):
 
     @contextmanager
     def watch(self, running: RunInProgress) -> Iterator[None]:
-        """Show progress, and send what user code prints to stderr: stdout is for what the command itself says."""
-        shown = self._progressing(running), self._logging() if self._verbose else nullcontext()
-        with redirect_stdout(sys.stderr), shown[0], shown[1]:
+        """Show progress, and redirect prints of user code to stderr: stdout is for the command's own output."""
+        log = self._show_log() if self._verbose else nullcontext()
+        with redirect_stdout(sys.stderr), self._show_progress(running), log:
             yield
 
     @contextmanager
-    def _progressing(self, running: RunInProgress) -> Iterator[None]:
-        """Where the run stands, unless the user wants quiet."""
+    def _show_progress(self, running: RunInProgress) -> Iterator[None]:
         if self._quiet:
             yield
             return
@@ -204,9 +215,9 @@ class RunDisplay(Observer):
             self._progress.stop(last_line=running.has_begun)
 
     @contextmanager
-    def _logging(self) -> Iterator[None]:
-        """What targets log, among the other lines."""
-        handler, logger = _Notes(self), logging.getLogger("agentv")
+    def _show_log(self) -> Iterator[None]:
+        """Print the log messages of targets."""
+        handler, logger = _LogHandler(self), logging.getLogger("agentv")
         before = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -219,19 +230,24 @@ class RunDisplay(Observer):
     def result(self, result: Result) -> None:
         error = result.error
         if self._verbose:
-            self.said(_line(result))
+            verdict = "error" if error is not None else result.verdict or result.status
+            self.print_line(_line(result), f"{verdict:<10}  ", _COLOURS.get(verdict, "dim"))
         elif error is not None and not self._quiet and error.error_class not in self._seen:
             self._seen.add(error.error_class)
-            self.said(f"First {error.error_class} error, in {result.eval_id}: {error.message}")
+            self.print_line(f"in {result.eval_id}: {error.message}", f"First {error.error_class} error ", "red")
 
     def decided(self, job: Job, why: str) -> None:
         if self._why:
             trial = f", trial {job.trial}" if job.trial > 1 else ""
             self.note(f"{job.case.id} ({job.target}{trial}): {why}")
 
-    def said(self, text: str) -> None:
-        """A line of words that are not ours: the first line of them, without secrets and control characters."""
-        self.note(one_line(self._redactor.redact_text(text.split("\n", 1)[0]), _LONGEST_LINE))
+    def print_line(self, text: str, label: str = "", colour: str = "") -> None:
+        """Print the first line of external text, without secrets and control characters."""
+        text = one_line(self._redactor.redact_text(text.split("\n", 1)[0]), _LONGEST_LINE)
+        if self._progress is not None:
+            self._progress.note(text, label, colour)
+        else:
+            sys.stderr.write(f"{label}{text}\n")
 
     def note(self, text: str) -> None:
         if self._progress is not None:
@@ -240,24 +256,23 @@ class RunDisplay(Observer):
             sys.stderr.write(text + "\n")
 
 
-class _Notes(logging.Handler):
-    """A log that is shown as notes."""
+class _LogHandler(logging.Handler):
+    """Prints log records on the display."""
 
-    def __init__(self, shown: RunDisplay) -> None:
+    def __init__(self, display: RunDisplay) -> None:
         super().__init__()
-        self._shown = shown
+        self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._shown.said(f"{record.name}: {record.getMessage()}")
+        self._display.print_line(f"{record.name}: {record.getMessage()}")
 
 
 def _line(result: Result) -> str:
-    """A job that ended: how, how well, which, and how long it took."""
+    """Return the job, its score or error, and how long it took."""
     trial = f", trial {result.trial}" if result.trial > 1 else ""
     job = f"{result.eval_id} ({', '.join(filter(None, (result.target, result.prompt)))}{trial})"
     if result.error is not None:
-        return f"error       {job}: {result.error.error_class}: {result.error.message}"
+        return f"{job}: {result.error.error_class}: {result.error.message}"
     metrics = result.execution_metrics
-    took = f"  {duration(metrics.duration_ms)}" if metrics is not None and metrics.duration_ms is not None else ""
-    cached = "  cached" if result.cached else ""
-    return f"{result.verdict or result.status:<10}  {job}  {number(result.score)}{took}{cached}"
+    took = f" {duration(metrics.duration_ms)}" if metrics is not None and metrics.duration_ms is not None else ""
+    return f"{job} {number(result.score)}{took}{' cached' if result.cached else ''}"

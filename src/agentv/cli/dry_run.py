@@ -1,4 +1,4 @@
-"""`agentv eval --dry-run`: what a run would do, said and not done."""
+"""`agentv eval --dry-run`: print the plan of a run and an estimate of its cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentv.engine.job.conversation import prompt_lengths
 from agentv.engine.job.request import Question
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_plan import RunPlan
-from agentv.errors import UsageError
+from agentv.errors import UsageError, plural
 from agentv.executors.executor import LocalLimits
 from agentv.model.job import Job
 from agentv.model.result import TokenUsage
@@ -23,15 +23,14 @@ from agentv.runs.redaction import Redactor
 from agentv.targets.target import Target
 
 CHARACTERS_PER_TOKEN = 4
-"""Of English text; an estimate is all it is for."""
+"""A rough average for English text."""
 
-A_THOUSAND = 1000
 JUDGE_PROMPT_CHARACTERS = 1500
-"""What a judge is told besides the case: what to do, and what to reply."""
+"""The length of a judge's instructions, without the case."""
 
 
 class CostEstimate(msgspec.Struct):
-    """The calls to one target at most, and the characters that they send."""
+    """The maximum number of calls to a target, and the characters they send."""
 
     target: Target
     jobs: int = 0
@@ -40,27 +39,24 @@ class CostEstimate(msgspec.Struct):
 
     @property
     def tokens(self) -> int:
-        """Tokens of prompts, roughly."""
+        """The approximate number of prompt tokens."""
         return self.characters // CHARACTERS_PER_TOKEN
 
     def cost(self) -> str:
-        """What is known of the cost: of the prompts, and of answers by the thousand tokens or at most.
-
-        What answers will cost nobody knows before they are there: their price is given for a thousand tokens, or for
-        the most that they may have.
-        """
+        """Describe the cost of the prompts, and of the responses: their maximum, or the price of 1,000 tokens."""
         if self.target.is_free:
             return "cost $0.00"
-        prompts, thousand = self._usd(0), _price(self.target, 0, A_THOUSAND)
+        prompts, thousand = self._usd(0), _price(self.target, 0, 1000)
         if prompts is None or thousand is None:
             return f"cost unknown: no price for {self.target.name}"
         most_output = getattr(self.target, "max_output_tokens", None)
         most = None if most_output is None else self._usd(most_output)
-        answers = f"1,000 tokens of answers {_usd(thousand)}" if most is None else f"with answers at most {_usd(most)}"
-        return f"prompts about {_usd(prompts)}, {answers}"
+        if most is not None:
+            return f"cost about {_usd(prompts)} for prompts, at most {_usd(most)} with responses"
+        return f"cost about {_usd(prompts)} for prompts, plus {_usd(thousand)} per 1,000 response tokens"
 
     def _usd(self, output: int) -> float | None:
-        # Of one call, times all: a call of many tokens may have a price of its own.
+        # Priced per call: the price of a token may depend on the length of the call.
         each = _price(self.target, -(-self.tokens // max(1, self.calls)), output)
         return None if each is None else each * self.calls
 
@@ -71,7 +67,7 @@ def _price(target: Target, input: int, output: int) -> float | None:
 
 
 def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, CostEstimate]:
-    """By target. Renders every prompt, which finds what cannot be rendered."""
+    """Return an estimate for each target. Renders every prompt, so rendering errors are found."""
     found = {name: CostEstimate(target) for name, target in targets.items()}
     for job in jobs:
         entry = found[job.target]
@@ -83,28 +79,27 @@ def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, CostE
 
 
 def print_plan(plan: RunPlan) -> None:
-    """The plan, with what its prompts would take. Every prompt is rendered, and kept when that is asked for."""
+    """Print the plan with token and cost estimates. Renders every prompt, and writes it with --dump-prompts."""
     checked, project = plan.checked, plan.project
-    jobs = _dumped(plan) if plan.options.dump_prompts is not None else plan.jobs()
+    jobs = _dump_prompts(plan) if plan.options.dump_prompts is not None else plan.jobs()
     found = estimate(jobs, {name: project.answering(name) for name in checked.jobs})
     tokens = sum(entry.tokens for entry in found.values())
-    click.echo(f"{checked.cases:,} cases, {checked.total:,} jobs, about {tokens:,} tokens of prompts")
+    cases, jobs_ = plural(checked.cases, "case"), plural(checked.total, "job")
+    click.echo(f"{cases}, {jobs_}, about {plural(tokens, 'prompt token')}")
     for name, entry in found.items():
-        talks = f", at most {entry.calls:,} calls" if entry.calls > entry.jobs else ""
-        use = f"about {entry.tokens:,} tokens, {entry.cost()}"
-        click.echo(f"  {name}: {entry.jobs:,} jobs ({entry.target.provider}){talks}, {use}")
+        most = f", at most {plural(entry.calls, 'call')}" if entry.calls > entry.jobs else ""
+        use = f"about {plural(entry.tokens, 'token')}, {entry.cost()}"
+        click.echo(f"  {name}: {plural(entry.jobs, 'job')} ({entry.target.provider}){most}, {use}")
     for name, calls in checked.judges.items():
-        # Answers are not there yet and count for nothing; our own words count as they are.
+        # The answers to judge are not known yet and are not counted.
         characters = checked.judge_characters[name] + calls * JUDGE_PROMPT_CHARACTERS
         entry = CostEstimate(project.target(name), calls=calls, characters=characters)
-        use = f"about {entry.tokens:,} tokens besides the answers, {entry.cost()}"
-        click.echo(f"  {name}: {calls:,} calls as judge ({entry.target.provider}), {use}")
+        use = f"about {plural(entry.tokens, 'token')} without the answers, {entry.cost()}"
+        click.echo(f"  {name}: {plural(calls, 'judge call')} ({entry.target.provider}), {use}")
     for dataset in checked.datasets:
-        click.echo(f"  {dataset.path}: {dataset.cases:,} cases")
+        click.echo(f"  {dataset.path}: {plural(dataset.cases, 'case')}")
     if any(entry.calls > entry.jobs for entry in found.values()):
-        click.echo(
-            "  Of conversations this counts what is known before they begin; replies and simulated users add to it"
-        )
+        click.echo("  Conversations: responses and simulated users add to these prompt tokens")
     click.echo("Nothing was called.")
 
 
@@ -112,12 +107,12 @@ def _usd(amount: float) -> str:
     return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.4f}"
 
 
-def _dumped(plan: RunPlan) -> Iterator[Job]:
-    """The jobs, each with its prompt written as it would be sent. Targets are opened for that, and not called."""
+def _dump_prompts(plan: RunPlan) -> Iterator[Job]:
+    """Yield the jobs, and write the prompt of each as it would be sent. Targets are opened, but not called."""
     project = plan.project
     folder = project.run_files(plan.options, None).prompts_folder
     if folder is None:
-        raise UsageError("A dry run has no folder of its own", hint="Say where prompts go: --dump-prompts DIR")
+        raise UsageError("A dry run has no run folder to write prompts to", hint="Pass a folder: --dump-prompts DIR")
     prompts = JobFiles(folder, Redactor(project.secrets))
     answering = tuple(map(project.answering, plan.checked.jobs))
     targets = OpenTargets(RunSpec(run_id="", targets=answering, home=project.home), LocalLimits())

@@ -13,8 +13,8 @@ from agentv.cli.options import (
     POSITIVE,
     SHARE,
     Arguments,
+    Number,
     ReadingOptions,
-    Real,
     SelectionOptions,
     TargetsFileOption,
     argument,
@@ -22,83 +22,106 @@ from agentv.cli.options import (
     flag,
     option,
 )
+from agentv.settings.diagnostics import Range
+
+CORRELATION = Number(Range(-1, 1))
 
 
 class JudgeOptions(TargetsFileOption):
-    """The judge to use, and how its calls are made."""
+    """Options for judges and their calls."""
 
-    judge: str | None = option("--judge NAME", "Target to judge with, instead of all others.")
-    workers: int | None = option("--workers N", "Maximum concurrent judge calls.", AT_LEAST_1)
-    timeout_s: float | None = option("--timeout SECONDS", "Time limit for one attempt of a judge.", POSITIVE)
+    judge: str | None = option("--judge NAME", "Use this target as the judge instead of the configured ones.")
+    workers: int | None = option("--workers N", "Maximum concurrent calls (default: adaptive).", AT_LEAST_1)
+    timeout_s: float | None = option("--timeout SECONDS", "Time limit for one attempt of a call.", POSITIVE)
 
 
 class GateOptions(Arguments):
-    """What a run must reach."""
+    """Conditions that fail the command."""
 
-    threshold: float | None = option("--threshold X", "Fail if the mean of a target is below this.", SHARE)
+    threshold: float | None = option("--threshold X", "Fail if the mean score of a target is below X (0 to 1).", SHARE)
     min_pass_rate: float | None = option(
-        "--min-pass-rate P", "Fail if a smaller share of the scored jobs passes.", SHARE
+        "--min-pass-rate X", "Fail if the pass rate of the scored jobs is below X (0 to 1).", SHARE
     )
     max_errors: str | None = option(
         "--max-errors N|N%", "Fail if more than N (or N%) of jobs error. Defaults to 0 when another gate is set."
     )
 
 
-class RunArguments(GateOptions, SelectionOptions, ReadingOptions):
-    """What every command that runs jobs takes."""
+class EvaluatorsOption(Arguments):
+    """The option that replaces the evaluators of the cases."""
+
+    evaluators: tuple[str, ...] = option(
+        "--evaluator -e TYPE|OBJECT|FILE",
+        "Use this evaluator instead of the evaluators of the cases. Repeatable.",
+        multiple=True,
+    )
+
+
+class RunArguments(GateOptions, SelectionOptions, ReadingOptions, JudgeOptions):
+    """The arguments of every command that runs jobs."""
+
+    grouped = True
 
     paths: tuple[str, ...] = argument(nargs=-1)
-    max_retries: int | None = option(
-        "--max-retries N", "Maximum retries after failures worth another attempt.", AT_LEAST_0
+    max_retries: int | None = option("--max-retries N", "Maximum retries of a failed call.", AT_LEAST_0)
+    budget_usd: float | None = option(
+        "--budget-usd USD", "Start no new job once the calls have cost this much.", POSITIVE
     )
-    resume: bool = flag("--resume", "Resume the run in --out, or else the last unfinished one.")
-    verbose: bool = flag("--verbose -v", "Print a line for each job as it ends, and what targets log.")
-    why: bool = flag("--why", "Say for each job why it runs or is carried over.")
+    resume: bool = flag("--resume", "Resume the run in --out, or the latest unfinished run.")
+    verbose: bool = flag("--verbose -v", "Print a line for each finished job, and the log of targets.")
+    why: bool = flag("--why", "Print for each job why it runs or is carried over.")
+    as_json: bool = flag("--json", "Print the summary as JSON on stdout.")
 
 
-class CallOptions(Arguments):
-    """Earlier runs to use, and what is kept of calls."""
+class EarlierRunOptions(Arguments):
+    """Options that build on an earlier run."""
 
+    retry_errors: str | None = option(
+        "--retry-errors RUN", "Start a new run that repeats the errors of RUN and carries over the rest.", PATH
+    )
+    changed_since: str | None = option(
+        "--changed-since RUN", "Start a new run that repeats what changed since RUN and carries over the rest.", PATH
+    )
     only: str | None = option(
         "--only",
         "Run only cases that failed, were borderline or errored in the run given by --from.",
         click.Choice(["failed", "borderline", "errors"]),
     )
     only_from: str | None = option("--from RUN", "Earlier run that --only refers to.", PATH)
-    cache: bool = flag("--cache", "Reuse answers that a model gave before; see .agentv/cache.")
-    record: str | None = option("--record FILE", "Append every answer to this recording.", FILE)
+
+
+class CallOptions(Arguments):
+    """Options for targets, their calls and where jobs run."""
+
+    targets: tuple[str, ...] = option(
+        "--target -t NAME",
+        "Target to evaluate. Repeat to evaluate several.",
+        multiple=True,
+        callback=lambda _context, _param, names: tuple(dict.fromkeys(names)),
+    )
+    trials: int | None = option("--trials N", "Number of times to run each case.", AT_LEAST_1)
+    cache: bool = flag("--cache", "Reuse cached responses; the cache is in .agentv/cache.")
+    record: str | None = option("--record FILE", "Append every response to this recording.", FILE)
     replay: str | None = option(
-        "--replay FILE|RUN", "Answer every call from a recording or an earlier run; nothing is called.", PATH
+        "--replay FILE|RUN", "Answer every call from a recording or an earlier run; no target is called.", PATH
     )
-    dump_prompts: str | None = option(
-        "--dump-prompts [DIR]",
-        "Write what each job sends to a file, in the run folder or in DIR.",
-        is_flag=False,
-        flag_value="",
-    )
-    dump_traces: str | None = option(
-        "--dump-traces [DIR]",
-        "Write the whole exchange of each job to a file, in the run folder or in DIR.",
-        is_flag=False,
-        flag_value="",
-    )
-    include_trace: bool = flag("--include-trace", "Always store the full message list in each record.")
     executor: str | None = option(
-        "--executor NAME", "Where jobs run: local (this process, the default), process (all cores) or ray (a cluster)."
+        "--executor NAME",
+        "Run jobs in this process (local, the default), on all cores (process) or on a cluster (ray).",
     )
     processes: int | None = option(
         "--processes N", "Number of worker processes (default: one for each core).", AT_LEAST_1
     )
-    ray_address: str | None = option("--ray-address ADDRESS", "Ray cluster to run on (default: a Ray on this machine).")
+    ray_address: str | None = option("--ray-address ADDRESS", "Ray cluster to use (default: Ray on this machine).")
 
 
-class EvalArguments(CallOptions, RunArguments, TargetsFileOption):
-    """PATHS are dataset files, folders or globs. Everything is read and checked before the first call. Results are on
-    disk the moment they exist: after a crash, `agentv eval --resume` continues without repeating a call.
+class EvalArguments(CallOptions, RunArguments, EarlierRunOptions):
+    """PATHS are dataset files, folders or globs. All inputs are read and checked before the first call. Every result is
+    written to disk as soon as it exists: after a crash, `agentv eval --resume` continues without repeating a call.
 
     \b
-    Exit codes: 0 done, gates met   1 a gate missed   2 usage, configuration or dataset
-                3 too many errors   4 budget used up  130 interrupted
+    Exit codes: 0 done, gates met   1 gate missed     2 usage, configuration or dataset error
+                3 too many errors   4 budget reached  130 interrupted
     """
 
     action = "agentv.cli.commands.eval:evaluate"
@@ -109,43 +132,41 @@ class EvalArguments(CallOptions, RunArguments, TargetsFileOption):
         "agentv eval --resume",
     )
 
-    targets: tuple[str, ...] = option(
-        "--target -t NAME",
-        "Target to evaluate. Repeat to evaluate several.",
-        multiple=True,
-        callback=lambda _context, _param, names: tuple(dict.fromkeys(names)),
-    )
-    judge: str | None = option("--judge NAME", "Target to judge with, instead of those that files name.")
-    workers: int | None = option("--workers N", "Maximum concurrent calls (default: adaptive).", AT_LEAST_1)
-    trials: int | None = option("--trials N", "Number of times each case is run.", AT_LEAST_1)
-    timeout_s: float | None = option("--timeout SECONDS", "Time limit for one attempt of a call.", POSITIVE)
     out: str | None = option(
-        "--out DIR|FILE", "The run folder, or a .jsonl or .yaml file to also write the records to.", PATH
+        "--out DIR|FILE", "Run folder, or a .jsonl or .yaml file to write the records to as well.", PATH
     )
     file_format: str | None = option(
-        "--format", "Format of the file given by --out, whatever its name.", click.Choice(["jsonl", "yaml"])
+        "--format", "Format of the --out file, whatever its extension.", click.Choice(["jsonl", "yaml"])
     )
-    retry_errors: str | None = option("--retry-errors RUN", "New run of the jobs that errored in RUN.", PATH)
-    changed_since: str | None = option("--changed-since RUN", "New run of the jobs that changed since RUN.", PATH)
-    budget_usd: float | None = option("--budget-usd USD", "Start no new job once this much is spent.", POSITIVE)
     stop_when: str | None = option(
         "--stop-when X|pass-rate=X|RUN",
-        "Stop once it is known on which side of a mean or pass rate a target is, or whether it beats a run.",
+        "Stop as soon as the mean or pass rate is known to be above or below X, or above or below that of RUN.",
     )
     fail_fast: bool = flag("--fail-fast", "Stop at the first failure or error.")
-    dry_run: bool = flag("--dry-run", "Check and render everything, call nothing, print the plan.")
-    as_json: bool = flag("--json", "Print the summary as JSON on stdout.")
+    dry_run: bool = flag("--dry-run", "Check the inputs, render the prompts and print the plan; call nothing.")
+    include_trace: bool = flag("--include-trace", "Store the full message list in every record.")
+    dump_prompts: str | None = option(
+        "--dump-prompts [DIR]",
+        "Write the prompt of each job to a file in the run folder, or in DIR.",
+        is_flag=False,
+        flag_value="",
+    )
+    dump_traces: str | None = option(
+        "--dump-traces [DIR]",
+        "Write the messages of each job to a file in the run folder, or in DIR.",
+        is_flag=False,
+        flag_value="",
+    )
 
 
-class RescoreArguments(RunArguments, JudgeOptions):
-    """RUN is a run's folder or id, or a file of results, AgentV's own among them. The cases are read from PATHS, else
-    from the datasets of the run as they are now, else from the run's folder. Only evaluators that changed are run: by
-    their settings, the files they name, their judge or the case. Judges may be called. The new run records where its
-    answers come from, and ends with what changed.
+class RescoreArguments(EvaluatorsOption, RunArguments):
+    """RUN is a run folder, a run id or a results file, including those of AgentV (TypeScript). Cases are read from
+    PATHS, else from the current datasets of the run, else from the run folder. Only evaluators that changed run again:
+    their settings, the files they name, their judge or the case. Judges may be called. The changes are printed last.
 
     \b
-    Exit codes: 0 done, gates met   1 a gate missed   2 usage, configuration or dataset
-                3 too many errors   4 budget used up  130 interrupted
+    Exit codes: 0 done, gates met   1 gate missed     2 usage, configuration or dataset error
+                3 too many errors   4 budget reached  130 interrupted
     """
 
     action = "agentv.cli.commands.rescore:rescore"
@@ -158,17 +179,10 @@ class RescoreArguments(RunArguments, JudgeOptions):
 
     run: str | None = argument(required=False)
     paths: tuple[str, ...] = argument(nargs=-1)
-    evaluators: tuple[str, ...] = option(
-        "--evaluator -e TYPE|OBJECT|FILE",
-        "Score with this instead of the cases' own evaluators; repeatable.",
-        multiple=True,
-    )
     every_evaluator: bool = flag("--all", "Run every evaluator, not only those that changed.")
-    stored_cases: bool = flag("--stored-cases", "Take the cases from the run's folder, not from its datasets.")
-    cache: bool = flag("--cache", "Reuse replies that a judge gave before.")
-    budget_usd: float | None = option("--budget-usd USD", "Call no judge once judges have cost this much.", POSITIVE)
+    stored_cases: bool = flag("--stored-cases", "Read the cases from the run folder instead of the datasets.")
+    cache: bool = flag("--cache", "Reuse cached judge responses.")
     out: str | None = option("--out DIR", "Folder of the new run.", FOLDER)
-    as_json: bool = flag("--json", "Print the summary and the difference as JSON on stdout.")
 
 
 eval_command = declare("eval", EvalArguments)
@@ -177,9 +191,9 @@ rescore_command = declare("rescore", RescoreArguments)
 
 class JudgeArguments(Arguments):
     """\b
-    agentv judge label RUN       show one answer after another: pass or fail?
-    agentv judge calibrate RUN   how well the judge of RUN agrees with people, and what its pass rate is worth
-    agentv judge probe PATHS…    which empty, wrong or manipulative answers does a judge accept?
+    agentv judge label RUN       show answers one by one and label each as pass or fail
+    agentv judge calibrate RUN   measure how well the judge agrees with the labels, and correct its pass rate
+    agentv judge probe PATHS…    find empty, wrong or manipulative answers that the judge accepts
     """
 
     examples = (
@@ -190,21 +204,21 @@ class JudgeArguments(Arguments):
 
 
 class LabelledRun(Arguments):
-    """A run and the labels that people gave its answers."""
+    """A run and its labels."""
 
     run: str = argument()
-    labels_file: str | None = option("--labels FILE", "Default: .agentv/labels.jsonl.", FILE)
+    labels_file: str | None = option("--labels FILE", "File of labels (default: .agentv/labels.jsonl).", FILE)
     evaluator: str | None = option(
-        "--evaluator NAME", "The judge: one evaluator of the run. Default: the overall verdict."
+        "--evaluator NAME", "Evaluator of the run to use as the judge (default: the overall verdict)."
     )
 
 
 class LabelArguments(LabelledRun):
     """Show answers one by one and record a person's label for each.
 
-    Scores, judges and targets are hidden, and the order is random. Every label is on disk before the next answer is
-    shown; quit at any time, and the same command continues where you stopped. The cases are those of the run's folder;
-    for a file of results without one, name the datasets in PATHS. A label applies to the same answer in any run.
+    Scores, judges and targets are hidden, and the order is random. Every label is written to disk before the next
+    answer is shown; quit at any time, and the same command continues where you stopped. Cases are read from the run
+    folder; for a results file without one, name the datasets in PATHS. A label applies to the same answer in any run.
 
     Keys: p pass, f fail, s skip, u undo, q quit. Without a terminal, one key per line is read from stdin.
     """
@@ -218,21 +232,21 @@ class LabelArguments(LabelledRun):
 
     run: str = argument()
     paths: tuple[str, ...] = argument(nargs=-1)
-    count: int = option("--count", "Maximum number of answers.", AT_LEAST_1, default=50)
-    seed: int = option("--seed", "Random seed for choice and order.", int, default=0)
-    labeller: str = option("--labeller NAME", "Name of the person, where several label.", default="")
-    suggested: bool = flag("--suggested", "Show the answers that `calibrate` suggests to label next.")
+    count: int = option("--count N", "Maximum number of answers to label.", AT_LEAST_1, default=50)
+    seed: int = option("--seed N", "Random seed for the selection and order of answers.", int, default=0)
+    labeller: str = option("--labeller NAME", "Name of the person who labels, when there are several.", default="")
+    suggested: bool = flag("--suggested", "Show the answers that `calibrate` suggests labelling next.")
 
 
 class CalibrateArguments(LabelledRun):
-    """Compare the verdicts of a run with labels that people gave.
+    """Compare the verdicts of a run with labels from people.
 
-    Prints accuracy, Cohen's kappa and the confusion table; the pass rate corrected for the judge's errors, by Rogan and
-    Gladen and by PPI++; each with its 95 % interval; and the answers to label next. The labels must have been drawn at
-    random, as `agentv judge label` does, or suggested by this command.
+    Prints accuracy, Cohen's kappa, the confusion table, and the pass rate corrected for the judge's errors
+    (Rogan-Gladen and PPI++), each with its 95 % interval, and suggests the answers to label next. The labels must be a
+    random sample, as drawn by `agentv judge label`, or suggested by this command.
 
     \b
-    Exit codes: 0 done, gate met   1 the gate missed   2 usage
+    Exit codes: 0 done, gate met   1 gate missed   2 usage error
     """
 
     action = "agentv.cli.commands.judge:calibrate"
@@ -242,26 +256,26 @@ class CalibrateArguments(LabelledRun):
         "agentv judge calibrate RUN --min-kappa 0.6",
     )
 
-    target: str | None = option("--target NAME", "Only the answers of this target.")
-    count: int = option("--next", "Number of answers to suggest for labelling.", AT_LEAST_0, default=20)
+    target: str | None = option("--target NAME", "Use only the answers of this target.")
+    count: int = option("--next N", "Number of answers to suggest for labelling.", AT_LEAST_0, default=20)
     min_kappa: float | None = option(
-        "--min-kappa K", "Fail if the low end of kappa's interval is below K.", Real(-1, 1)
+        "--min-kappa K", "Fail if the lower bound of the kappa interval is below K.", CORRELATION
     )
     as_json: bool = flag("--json", "Print the figures as JSON on stdout.")
 
 
-class ProbeArguments(SelectionOptions, ReadingOptions, JudgeOptions):
-    """Give a dataset's evaluators answers that must not pass, and the reference, which must.
+class ProbeArguments(EvaluatorsOption, SelectionOptions, ReadingOptions, JudgeOptions):
+    """Score answers that must fail, and the reference answer, which must pass, with a dataset's evaluators.
 
-    No target is called. For each case: an answer that says nothing, an empty one, a long and wrong one, ones that tell
-    the judge what to do, and the expected output. A judge that accepts one of the first, or fails the last, is named
-    with the case.
+    No target is called. The answers for each case: an evasive one, an empty one, a long and wrong one, some that give
+    the judge instructions, and the expected output. Every misjudged answer is listed with its case.
 
     \b
-    Exit codes: 0 none misjudged, or no more than allowed   1 more than that
-                2 usage, configuration or dataset           3 every probe ended in an error
+    Exit codes: 0 none misjudged, or within --max-fooled   1 more than --max-fooled
+                2 usage, configuration or dataset error    3 every probe ended in an error
     """
 
+    grouped = True
     action = "agentv.cli.commands.judge:probe"
     examples = (
         "agentv judge probe evals",
@@ -270,12 +284,9 @@ class ProbeArguments(SelectionOptions, ReadingOptions, JudgeOptions):
     )
 
     paths: tuple[str, ...] = argument(nargs=-1, required=True)
-    evaluators: tuple[str, ...] = option(
-        "--evaluator -e TYPE|OBJECT|FILE", "Probe this instead of the cases' own evaluators; repeatable.", multiple=True
-    )
-    kinds: tuple[str, ...] = option("--probe KIND", "Only this kind of answer; repeatable.", multiple=True)
-    max_fooled: str = option("--max-fooled N|N%", "Fail if more are misjudged.", default="0")
-    out: str | None = option("--out DIR", "Keep the run of all probes.", FOLDER)
+    kinds: tuple[str, ...] = option("--probe KIND", "Use only this kind of probe. Repeatable.", multiple=True)
+    max_fooled: str = option("--max-fooled N|N%", "Fail if more than N (or N%) of probes are misjudged.", default="0")
+    out: str | None = option("--out DIR", "Keep the run of all probes in this folder.", FOLDER)
     as_json: bool = flag("--json", "Print the figures as JSON on stdout.")
 
 

@@ -1,4 +1,4 @@
-"""The labelling loop: one answer at a time, one key a label, each on disk before the next is shown."""
+"""The labelling loop: one answer at a time, one key per label, each on disk before the next is shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ try:
     import tty
 
     HAS_TERMIOS = True
-except ImportError:  # Windows, where click reads single keys
+except ImportError:  # on Windows, click reads single keys
     HAS_TERMIOS = False
 
 Key = Literal["pass", "fail", "skip", "undo", "quit"]
@@ -37,8 +37,8 @@ _PROMPT = "p pass   f fail   s skip   u undo   q quit > "
 _MOST_LINES, _LONGEST_LINE = 60, 400
 
 
-class Labelling:
-    """A person at work. `drawn` says how the cards were chosen."""
+class LabelSession:
+    """A labelling session of one person. `drawn` is how the cards were selected."""
 
     def __init__(self, file: LabelFile, *, labeller: str, drawn: Drawn, run_id: str) -> None:
         self._file = file
@@ -49,27 +49,27 @@ class Labelling:
         self._read: Callable[[], str] = _line
 
     def run(self, cards: list[Card]) -> None:
-        """Until all are labelled or the person quits. What was said is kept whatever happens."""
+        """Label cards until all are done or the person quits."""
         with _keys() if self._interactive else nullcontext(_line) as self._read:
-            self._go_through(cards)
+            self._label_all(cards)
 
-    def _go_through(self, cards: list[Card]) -> None:
+    def _label_all(self, cards: list[Card]) -> None:
         place = 0
         while place < len(cards):
             self._show(cards[place], place, len(cards))
-            key = self._ask()
+            key = self._read_key()
             if key == "quit":
                 return
             if key != "undo":
-                self._say(cards[place], key)
+                self._record(cards[place], key)
                 place += 1
             elif place:
                 place -= 1
-                self._say(cards[place], None)
+                self._record(cards[place], None)
             else:
-                click.echo("There is nothing to undo yet.")
+                click.echo("Nothing to undo.")
 
-    def _ask(self) -> Key:
+    def _read_key(self) -> Key:
         while True:
             click.echo(_PROMPT, nl=False)
             try:
@@ -77,11 +77,11 @@ class Labelling:
             except (EOFError, KeyboardInterrupt):
                 typed = "q"
             key = _KEYS.get(typed[:1].lower())
-            click.echo(key or f"{typed!r} is none of these keys")
+            click.echo(key or f"Unknown key {typed!r}")
             if key is not None:
                 return key
 
-    def _say(self, card: Card, saying: LabelValue | None) -> None:
+    def _record(self, card: Card, value: LabelValue | None) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._file.add(
             Label(
@@ -89,7 +89,7 @@ class Labelling:
                 dataset=card.key.dataset,
                 eval_id=card.key.eval_id,
                 answer=card.key.answer,
-                label=saying,
+                label=value,
                 drawn=self._drawn,
                 labeller=self._labeller,
                 run_id=self._run_id,
@@ -108,23 +108,23 @@ class Labelling:
 
 
 def _parts(card: Card) -> Iterator[tuple[str, str]]:
-    """What is shown, in the order in which it is read; nothing of scores, judges or targets."""
+    """Yield the parts to show, in reading order. Scores, judges and targets are hidden."""
     if card.question:
-        yield "Question", card.question
+        yield "Input", card.question
     if card.context:
         yield "Context", "\n".join(card.context)
     if card.expected_outcome:
-        yield "A good answer", card.expected_outcome
+        yield "Expected outcome", card.expected_outcome
     if card.reference:
-        yield "Reference", card.reference
+        yield "Expected output", card.reference
     if card.calls:
         yield "Tool calls", "\n".join(card.calls)
-    yield "Answer", card.answer or "(the answer is empty)"
+    yield "Answer", card.answer or "(empty answer)"
 
 
 @contextmanager
 def _keys() -> Iterator[Callable[[], str]]:
-    """One key at a time without Enter, from a terminal that is set back afterwards. Nothing that was typed is lost."""
+    """Read single keys without Enter, and restore the terminal afterwards. Keys typed ahead are kept."""
     if not HAS_TERMIOS:
         yield click.getchar
         return
@@ -132,14 +132,14 @@ def _keys() -> Iterator[Callable[[], str]]:
     before = termios.tcgetattr(terminal)
     tty.setcbreak(terminal, termios.TCSADRAIN)
     try:
-        # All of what came: an arrow key is several characters, the last of which may look like one of ours.
+        # Read all characters of a key: an arrow key sends several, and the last may look like a label key.
         yield lambda: os.read(terminal, 32).decode(errors="replace")
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 def _line() -> str:
-    """A line of a pipe or a file, for those who label with a program. A blank one is no key."""
+    """Read a line from a pipe or a file, for labels from a program. A blank line is not a key."""
     line = sys.stdin.readline()
     if not line:
         raise EOFError

@@ -13,58 +13,64 @@ from msgspec import Struct
 from agentv.cli import COMMANDS
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.errors import UsageError
+from agentv.settings import diagnostics
 from agentv.settings.diagnostics import Range
 
+GROUPS = {
+    "Selection": "given_filters tags cases sample seed shard limit on_error allow_outside_files max_line_bytes",
+    "Targets": "targets targets_file trials cache record replay",
+    "Scoring": "judge evaluators kinds every_evaluator stored_cases threshold min_pass_rate max_errors max_fooled",
+    "Limits": "workers timeout_s max_retries budget_usd stop_when fail_fast executor processes ray_address",
+    "Output": "out file_format as_json quiet verbose why dry_run include_trace dump_prompts dump_traces",
+    "Resume": "resume retry_errors changed_since only only_from",
+}
+"""The headings of the options in the help of commands with many of them, and the order of the options."""
 
-class Whole(click.IntRange):
-    """A whole number in a range."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return Range(self.min, self.max, whole=True).read(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Real(click.FloatRange):
+class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
     """A number in a range."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    name = "number"
+
+    def __init__(self, allowed: Range) -> None:
+        self._allowed = allowed
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            return Range(self.min, self.max, above=self.min_open, below=self.max_open).read(value)
+            return self._allowed.read(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
 def parse_sample(text: str) -> int | float:
-    """`200` is a number of cases; `10%` and `0.1` are fractions."""
+    """Read `200` as a number of cases, `10%` and `0.1` as fractions."""
     try:
         if text.endswith("%"):
             return float(text[:-1]) / 100
         return int(text) if text.isdigit() else float(text)
     except ValueError:
-        raise UsageError(f"--sample takes a number of cases or a share such as 10%, got {text!r}") from None
+        raise UsageError(f"--sample takes a number of cases or a percentage such as 10%, got {text!r}") from None
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """`2/8` is the second of eight parts."""
+    """Read `2/8` as the second of eight parts."""
     index, slash, count = text.partition("/")
     if not slash or not index.isdigit() or not count.isdigit():
         raise UsageError(f"--shard takes I/N, for example 2/8, got {text!r}")
     return int(index), int(count)
 
 
-AT_LEAST_0 = Whole(min=0)
-AT_LEAST_1 = Whole(min=1)
-POSITIVE = Real(min=0, min_open=True)
-SHARE = Real(0, 1)
+AT_LEAST_0 = Number(Range(0, whole=True))
+AT_LEAST_1 = Number(diagnostics.AT_LEAST_1)
+POSITIVE = Number(Range(0, above=True))
+SHARE = Number(diagnostics.SHARE)
 PATH = click.Path()
 FILE = click.Path(dir_okay=False)
 FOLDER = click.Path(file_okay=False)
 
 
 class _Declared(NamedTuple):
-    """A click parameter that has no name yet: it gets that of its field."""
+    """A click parameter without a name; it gets the name of its field."""
 
     kind: type[click.Parameter]
     names: list[str]
@@ -76,31 +82,33 @@ def argument(**settings: Any) -> Any:
     return _Declared(click.Argument, [], {"type": click.Path(), **settings})
 
 
-def option(spec: str, shown: str, type: Any = None, **settings: Any) -> Any:
-    """Declare an option. `spec` is how it is written, such as "--filter -f FILTER"; `shown` is its help."""
+def option(spec: str, text: str, type: Any = None, **settings: Any) -> Any:
+    """Declare an option. `spec` is its spelling, such as "--filter -f FILTER"; `text` is its help."""
     names = [word for word in spec.split() if word.startswith("-")]
     metavar = " ".join(word for word in spec.split() if word not in names) or None
     shows_default = settings.get("default", "") != ""
     return _Declared(
         click.Option,
         names,
-        {"metavar": metavar, "show_default": shows_default, "help": shown, "type": type, **settings},
+        {"metavar": metavar, "show_default": shows_default, "help": text, "type": type, **settings},
     )
 
 
-def flag(spec: str, shown: str) -> Any:
+def flag(spec: str, text: str) -> Any:
     """Declare an option without a value."""
-    return option(spec, shown, is_flag=True)
+    return option(spec, text, is_flag=True)
 
 
 class Arguments:
-    """What a command was called with, read-only. The docstring of a subclass is the help of its command.
+    """The read-only arguments of a command. The docstring of a subclass is the command's help.
 
-    `action` names the function that does the work ("module:function"); it is imported when the command runs.
+    `action` names the function to call ("module:function"); it is imported when the command runs. If `grouped`, help
+    lists the options under the headings of `GROUPS`.
     """
 
     action: ClassVar[str] = ""
     examples: ClassVar[tuple[str, ...]] = ()
+    grouped: ClassVar[bool] = False
 
     def __init__(self, given: dict[str, Any]) -> None:
         vars(self).update(given)
@@ -109,18 +117,33 @@ class Arguments:
         raise AttributeError(f"{name} is read-only")
 
 
+class GroupedCommand(click.Command):
+    """A command whose help lists its options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, options in self.sections(ctx).items():
+            with formatter.section(title):
+                formatter.write_dl([record for option in options if (record := option.get_help_record(ctx))])
+
+    def sections(self, ctx: click.Context) -> dict[str, list[click.Option]]:
+        """Return the options under each heading; `--help`, whose name depends on click's version, is under Output."""
+        known = {param.name: param for param in self.get_params(ctx) if isinstance(param, click.Option)}
+        found = {title: [known.pop(name) for name in names.split() if name in known] for title, names in GROUPS.items()}
+        found["Output"] += known.values()
+        return {title: options for title, options in found.items() if options}
+
+
 def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> click.Command:
-    """The command that takes these arguments; with `commands`, a group of them."""
-    text = "\n\n".join(filter(None, (COMMANDS.get(name), cleandoc(arguments.__doc__ or ""))))
+    """Return the command that takes these arguments; with `commands`, a group of them."""
     settings: dict[str, Any] = {
         "params": _parameters(arguments),
         "callback": partial(_run, arguments),
-        "help": text,
-        "epilog": f"{'Examples' if len(arguments.examples) > 1 else 'Example'}:  {'  ·  '.join(arguments.examples)}",
+        "help": "\n\n".join(filter(None, (COMMANDS.get(name), cleandoc(arguments.__doc__ or "")))),
+        "epilog": "\n".join(("\b", "Examples:", *(f"  {example}" for example in arguments.examples))),
     }
     if commands:
         return click.Group(name, list(commands), invoke_without_command=bool(arguments.action), **settings)
-    return click.Command(name, **settings)
+    return (GroupedCommand if arguments.grouped else click.Command)(name, **settings)
 
 
 def _parameters(arguments: type[Arguments]) -> list[click.Parameter]:
@@ -146,54 +169,58 @@ Options = TypeVar("Options", bound=Struct)
 
 
 def options_of(kind: type[Options], args: Arguments, **further: Any) -> Options:
-    """A struct of options: the arguments that have the same names as its fields, and `further` ones."""
+    """Build a struct from the arguments with the same names as its fields, and `further` values."""
     same = {name: getattr(args, name) for name in kind.__struct_fields__ if hasattr(args, name)}
     return kind(**{**same, **further})
 
 
 class TargetsFileOption(Arguments):
-    """The targets file to use."""
+    """The option for the targets file."""
 
-    targets_file: str | None = option("--targets FILE", "Targets file to read.", PATH)
+    targets_file: str | None = option("--targets FILE", "Read targets from this file.", PATH)
 
 
 class SelectionOptions(Arguments):
-    """Which cases are wanted."""
+    """Options that select cases."""
 
     given_filters: tuple[str, ...] = option(
-        "--filter -f FILTER", "An id glob, tag=x or metadata.k=v; all must match.", multiple=True
+        "--filter -f FILTER",
+        "Select cases by id glob, tag=x or metadata.k=v. Repeat to require several.",
+        multiple=True,
     )
-    tags: tuple[str, ...] = option("--tag TAG", "The same as --filter tag=TAG.", multiple=True)
-    cases: tuple[str, ...] = option("--case ID", "Only this case; repeatable.", multiple=True)
+    tags: tuple[str, ...] = option("--tag TAG", "Select cases with this tag; same as --filter tag=TAG.", multiple=True)
+    cases: tuple[str, ...] = option("--case ID", "Select the case with this id. Repeatable.", multiple=True)
     sample: int | float | None = option(
-        "--sample N|SHARE", "Random sample: a count or a share (10% or 0.1).", parse_sample
+        "--sample N|N%", "Select a random sample: a count (200) or a percentage (10%).", parse_sample
     )
-    seed: int = option("--seed", "Random seed for --sample.", int, default=0)
-    shard: tuple[int, int] | None = option("--shard I/N", "The I-th of N parts, by a hash of the id.", parse_shard)
-    limit: int | None = option("--limit N", "Maximum number of cases.", AT_LEAST_1)
+    seed: int = option("--seed N", "Random seed for --sample.", int, default=0)
+    shard: tuple[int, int] | None = option(
+        "--shard I/N", "Select the I-th of N parts of the cases, split by a hash of the id.", parse_shard
+    )
+    limit: int | None = option("--limit N", "Select at most N cases.", AT_LEAST_1)
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """All filters, those on tags included."""
+        """All filters, including those from --tag."""
         return (*self.given_filters, *(f"tag={tag}" for tag in self.tags))
 
 
 class FileOptions(Arguments):
-    """How dataset files are read."""
+    """Options for reading dataset files."""
 
-    allow_outside_files: bool = flag("--allow-outside-files", "Let datasets read files outside their project.")
+    allow_outside_files: bool = flag("--allow-outside-files", "Allow datasets to read files outside their project.")
     max_line_bytes: int = option(
-        "--max-line-bytes", "Longest JSONL line to accept.", AT_LEAST_1, default=MAX_LINE_BYTES
+        "--max-line-bytes N", "Maximum length of a JSONL line.", AT_LEAST_1, default=MAX_LINE_BYTES
     )
     quiet: bool = flag("--quiet -q", "Hide warnings and notes.")
 
 
 class ReadingOptions(FileOptions):
-    """How dataset files are read, and what a bad case does."""
+    """Options for reading dataset files, and for invalid cases."""
 
     on_error: str = option(
         "--on-error",
-        "What to do about an invalid case: stop, or skip it with a warning.",
+        "Stop at an invalid case, or skip it with a warning.",
         click.Choice(["stop", "skip"]),
         default="stop",
     )

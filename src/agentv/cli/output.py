@@ -1,4 +1,4 @@
-"""How commands speak: data on stdout, messages on stderr, colour on a terminal only, and how they end."""
+"""Console output: data on stdout, messages on stderr, colour only on a terminal; and the exit code of a command."""
 
 from __future__ import annotations
 
@@ -6,101 +6,99 @@ import os
 import sys
 from collections.abc import Callable
 from io import BufferedWriter, FileIO, TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from agentv.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AgentvError
 from agentv.report.figures import fit_stream
 
-if TYPE_CHECKING:
-    from agentv.errors import DatasetWarning
-
 
 def run(cli: click.Command) -> int:
-    """Runs a command and turns the ways it can end into an exit code. One whose output is lost did not end well."""
+    """Run a command and return its exit code. Output that could not be written is an error."""
     prepare()
     try:
-        code = _ended(cli)
+        code = _exit_code(cli)
     except OSError:
         code = EXIT_USAGE
-        if lost() is None:
-            raise  # it is about something else
-    failure = lost()
+        if stdout_error() is None:
+            raise
+    failure = stdout_error()
     if failure is None or code == EXIT_INTERRUPTED:
         return code
-    say(styled("Error:", "red") + f" Cannot write to stdout: {failure.strerror}")
+    error(f"Cannot write to stdout: {failure.strerror}")
     return EXIT_USAGE
 
 
-def _ended(cli: click.Command) -> int:
+def _exit_code(cli: click.Command) -> int:
     try:
-        # Commands return nothing; where one raises click's Exit, its code comes back.
-        code = cli.main(prog_name="agentv", standalone_mode=False)
+        # Commands return nothing; if one raises click's Exit, its code is returned.
+        code = cli.main(prog_name="agentv", standalone_mode=False, color=_colour())
     except SystemExit as ending:
         code = ending.code
     except click.Abort:
-        say("Interrupted")
+        message("Interrupted")
         return EXIT_INTERRUPTED
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
+    except click.ClickException as failure:
+        failure.show()
+        return failure.exit_code
     except KeyboardInterrupt:
-        say("\nInterrupted")
+        message("\nInterrupted")
         return EXIT_INTERRUPTED
-    except AgentvError as error:
-        say(styled("Error:", "red") + f" {error}")
-        return error.exit_code
+    except AgentvError as failure:
+        error(failure)
+        return failure.exit_code
     return code if isinstance(code, int) else EXIT_OK
 
 
-def say(text: str) -> None:
-    """A line for people, on stderr."""
-    click.echo(text, err=True, color=None if _may_colour() else False)
+def message(text: str) -> None:
+    """Print a line on stderr."""
+    click.echo(text, err=True, color=_colour())
 
 
-def styled(text: str, colour: str) -> str:
-    """Coloured text; the colour is taken off again where it is not wanted."""
-    return click.style(text, fg=colour, bold=True)
+def error(text: object, label: str = "Error") -> None:
+    """Print a line with a red label on stderr."""
+    message(f"{click.style(f'{label}:', fg='red', bold=True)} {text}")
 
 
-def warn(warning: DatasetWarning) -> None:
-    """A warning as a line on stderr."""
-    say(styled("Warning:", "yellow") + f" {warning}")
+def warn(text: object) -> None:
+    """Print a warning on stderr."""
+    message(f"{click.style('Warning:', fg='yellow', bold=True)} {text}")
 
 
 def note(text: str) -> None:
-    """Something worth knowing, on stderr."""
-    say(f"Note: {text}")
+    """Print a note on stderr."""
+    message(f"Note: {text}")
 
 
-def listeners(quiet: bool) -> tuple[Callable[[DatasetWarning], None], Callable[[str], None]]:
-    """What receives warnings and notes."""
-    return (silent, silent) if quiet else (warn, note)
+def listeners(quiet: bool) -> tuple[Callable[[object], None], Callable[[str], None]]:
+    """Return the functions that receive warnings and notes."""
+    return (discard, discard) if quiet else (warn, note)
 
 
-def silent(_: object) -> None:
-    """Where `--quiet` sends what it hides."""
+def discard(_: object) -> None:
+    """Ignore a warning or a note."""
 
 
-def _may_colour() -> bool:
-    return not os.environ.get("NO_COLOR") and sys.stderr.isatty()
+def _colour() -> bool | None:
+    """Return click's `color` setting: off with NO_COLOR, else on for terminals."""
+    return False if os.environ.get("NO_COLOR") else None
 
 
 def prepare() -> None:
-    """Makes the streams fit to be written to, whatever their encoding and whether or not they are open."""
+    """Make the standard streams usable whatever their encoding, even if they are closed."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
-        _fill()
+        _open_closed_streams()
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.fileno() == 1:
         sys.stdout = _text(_Watched(1, "w", closefd=False), sys.stdout.encoding, lines=sys.stdout.line_buffering)
     if isinstance(sys.stderr, TextIOWrapper) and sys.stderr.fileno() == 2:
-        sys.stderr = _text(_Heedless(2, "w", closefd=False), sys.stderr.encoding, lines=True)
+        sys.stderr = _text(_IgnoreWriteErrors(2, "w", closefd=False), sys.stderr.encoding, lines=True)
     for stream in (sys.stdout, sys.stderr):
         fit_stream(stream)
 
 
-def lost() -> OSError | None:
-    """Why what was printed did not get out; None when all of it did, or when its reader has seen enough."""
+def stdout_error() -> OSError | None:
+    """Return why output could not be written to stdout; None if it was, or if its reader closed the pipe."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -111,9 +109,9 @@ def lost() -> OSError | None:
 
 
 class _Watched(FileIO):
-    """A stream for data that remembers why it could not be written: not every error is an error of stdout.
+    """A stream that stores its first write error.
 
-    A reader that has seen enough, as `head` has, is no failure: the command goes on to its verdict.
+    A reader that closes the pipe early, such as `head`, is not an error: the command continues to its exit code.
     """
 
     failure: OSError | None = None
@@ -129,8 +127,8 @@ class _Watched(FileIO):
         return len(data)
 
 
-class _Heedless(FileIO):
-    """A stream for messages. Nobody can be told that messages cannot be written, and no run ends for their sake."""
+class _IgnoreWriteErrors(FileIO):
+    """A stream for messages. Messages that cannot be written do not end a run."""
 
     def write(self, data: Any) -> int:
         try:
@@ -139,10 +137,10 @@ class _Heedless(FileIO):
             return len(data)
 
 
-def _fill() -> None:
-    """Has something under each of the three numbers: a file that is opened next must not be taken for a stream."""
+def _open_closed_streams() -> None:
+    """Open the descriptors 0 to 2, so that a file that is opened later does not become a standard stream."""
     while (number := os.open(os.devnull, os.O_RDONLY)) <= 2:
-        pass  # what is only open for reading says so to whoever writes to it
+        pass  # read-only: writing to it is an error
     os.close(number)
     for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:

@@ -1,4 +1,4 @@
-"""The arguments of the commands that look after a project: its datasets, targets, schemas and starter files."""
+"""The arguments of the commands for project files: datasets, targets, schemas and the starter project."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMATS = ("dataset", "line", "sidecar", "targets", "config", "result", "run")
 
 
 class CasesArguments(SelectionOptions, ReadingOptions):
-    """PATHS are dataset files, folders or globs. Everything is read and checked first: after an error no case is
+    """PATHS are dataset files, folders or globs. All of them are read and checked first: after an error, no case is
     printed.
     """
 
@@ -36,30 +36,34 @@ class CasesArguments(SelectionOptions, ReadingOptions):
     paths: tuple[str, ...] = argument(nargs=-1, required=True)
     resolve: bool = flag("--resolve", "Include the contents of files in the output.")
     count: bool = flag("--count", "Print only the number of cases.")
-    as_json: bool = flag("--json", "Print JSON Lines on a terminal too.")
+    as_json: bool = flag("--json", "Print JSON Lines even on a terminal.")
 
 
 class ValidateArguments(FileOptions):
-    """PATHS are files, folders or globs. Exit code 0: no findings; 1: findings; 2: wrong usage."""
+    """PATHS are files, folders or globs.
+
+    \b
+    Exit codes: 0 no findings   1 findings   2 usage error
+    """
 
     action = "agentv.cli.commands.dataset_files:validate"
     examples = ("agentv validate evals", "agentv validate . --strict", "agentv validate evals --format github")
 
     paths: tuple[str, ...] = argument(nargs=-1, required=True)
-    strict: bool = flag("--strict", "Treat warnings as errors in the exit code.")
+    strict: bool = flag("--strict", "Exit with 1 on warnings too.")
     style: str = option(
         "--format",
-        "For people, for programs, or as annotations of a pull request.",
+        "Print findings as text, as JSON, or as GitHub annotations.",
         click.Choice(["human", "json", "github"]),
         default="human",
     )
-    as_json: bool = flag("--json", "The same as --format json.")
+    as_json: bool = flag("--json", "Same as --format json.")
     quiet: bool = flag("--quiet -q", "Print findings only.")
 
 
 class ConvertArguments(FileOptions):
-    """SOURCE and TARGET are .yaml, .yml, .jsonl, .ndjson, .jsonl.gz or .jsonl.zst; the settings of JSONL go into the
-    sidecar next to it. The result is read back and must give the same cases. YAML that stays YAML keeps its comments.
+    """SOURCE and TARGET are .yaml, .yml, .jsonl, .ndjson, .jsonl.gz or .jsonl.zst files. Settings of a JSONL dataset
+    are written to its sidecar. The result is read back and checked to have the same cases. YAML to YAML keeps comments.
     """
 
     action = "agentv.cli.commands.dataset_files:convert"
@@ -70,7 +74,7 @@ class ConvertArguments(FileOptions):
 
     source: str = argument()
     target: str = argument(type=click.Path(dir_okay=False))
-    force: bool = flag("--force", "Replace files that exist.")
+    force: bool = flag("--force", "Replace existing files.")
 
 
 class SchemaArguments(Arguments):
@@ -83,7 +87,8 @@ class SchemaArguments(Arguments):
 
     action = "agentv.cli.commands.project_files:print_schema"
     examples = (
-        "agentv schema dataset > dataset.schema.json, and as the first line of a dataset  "
+        "agentv schema dataset > dataset.schema.json",
+        "# and as the first line of a dataset:",
         "# yaml-language-server: $schema=dataset.schema.json",
     )
 
@@ -91,18 +96,18 @@ class SchemaArguments(Arguments):
 
 
 class TargetsOptions(TargetsFileOption):
-    """Which targets, and how they are printed."""
+    """Options of the commands for targets."""
 
     as_json: bool = flag("--json", "Print one JSON object per line.")
 
 
 class TargetsArguments(TargetsOptions):
-    """The file is the nearest .agentv/targets.yaml or targets.yaml from here up to the project root. Nothing is called
-    without `check`.
+    """Targets are read from the nearest .agentv/targets.yaml or targets.yaml, from this folder up to the project root.
+    Only `check` calls them.
 
     \b
-    agentv targets               name, provider, model and place of each target
-    agentv targets check NAME…   one tiny call to each (all without a name); exit code 1 when one fails
+    agentv targets               list name, provider, model and location of each target
+    agentv targets check NAME…   make one small call to each named target (default: all); exit with 1 if one fails
     """
 
     action = "agentv.cli.commands.targets:list_targets"
@@ -115,9 +120,10 @@ class TargetsArguments(TargetsOptions):
 
 
 class CheckArguments(TargetsOptions):
-    """Make one tiny call to each target and report how it went.
+    """Make one small call to each target and report the result.
 
-    Exit code 0: all answered; 1: one did not; 2: wrong usage, or an invalid targets file.
+    \b
+    Exit codes: 0 all targets responded   1 a target failed   2 usage error, or an invalid targets file
     """
 
     action = "agentv.cli.commands.targets:check"
@@ -127,8 +133,8 @@ class CheckArguments(TargetsOptions):
 
 
 class InitArguments(Arguments):
-    """Writes two small datasets, a targets file that needs no key, a configuration, and the schemas that let an editor
-    complete and check them. Existing files are kept unless you say otherwise.
+    """Writes two small datasets, a targets file that needs no API key, a configuration, and the schemas for completion
+    and validation in editors. Asks before it replaces an existing file.
     """
 
     action = "agentv.cli.commands.project_files:init"
@@ -162,8 +168,8 @@ completion_command = declare("completion", CompletionArguments)
 
 class GenerateArguments(Arguments):
     """\b
-    agentv generate rubrics FILE            adds what is missing; nothing else in the file changes
-    agentv generate evals ROWS --out FILE   one case per row, by templates or by a model
+    agentv generate rubrics FILE            add rubrics to the cases without them
+    agentv generate evals ROWS --out FILE   write one case per row, with templates or a model
     """
 
     examples = (
@@ -173,21 +179,21 @@ class GenerateArguments(Arguments):
 
 
 class ModelOptions(TargetsFileOption):
-    """The model to generate with."""
+    """Options for the model to generate with."""
 
-    target: str | None = option("--target -t NAME", "Target to generate with (default: `judge`).")
+    target: str | None = option("--target -t NAME", "Target to generate with (default: the target named `judge`).")
     workers: int | None = option("--workers N", "Maximum concurrent calls.", AT_LEAST_1)
-    cache: bool = flag("--cache", "Reuse answers that the model gave before.")
-    dry_run: bool = flag("--dry-run", "Call nothing and write nothing; print what would be made.")
+    cache: bool = flag("--cache", "Reuse cached responses of the model.")
+    dry_run: bool = flag("--dry-run", "List what would be generated; call nothing and write nothing.")
     quiet: bool = flag("--quiet -q", "Hide notes.")
 
 
 class RubricsArguments(ModelOptions):
-    """Write rubrics into FILE for cases that have an expected outcome and no rubrics.
+    """Add rubrics to cases without them.
 
-    Lines are added and none is changed: comments, order, indentation, anchors, line ends and a byte order mark stay. A
-    case that has rubrics is never touched. The file is replaced whole, every few seconds and at the end; after an
-    interruption the same command does what is left.
+    Writes rubrics into FILE for cases that have an expected outcome but no rubrics. Lines are added, none is changed:
+    comments, order, indentation, anchors, line endings and a byte order mark stay. The file is saved every few seconds
+    and at the end; after an interruption, the same command continues.
     """
 
     action = "agentv.cli.commands.generate:rubrics"
@@ -198,15 +204,18 @@ class RubricsArguments(ModelOptions):
     )
 
     file: str = argument()
-    cases: tuple[str, ...] = option("--case ID", "Only these cases; an id or a glob.", multiple=True)
+    cases: tuple[str, ...] = option(
+        "--case ID", "Write rubrics only for cases with this id or glob. Repeatable.", multiple=True
+    )
 
 
 class EvalsArguments(ModelOptions):
-    """Make a dataset out of ROWS, a .csv, .tsv or .jsonl file: one case per row.
+    """Create a dataset with one case per row.
 
-    Columns are the variables of the templates. What no template fills, a model writes: `input`, `expected_outcome`, and
-    `expected_output` where the row holds one. With templates for the first two no model is called. Each case is checked
-    as a dataset's is, written the moment it exists, and names its row in `metadata`.
+    ROWS is a .csv, .tsv or .jsonl file. Templates can use its columns as variables. A model writes the fields without a
+    template: `input`, `expected_outcome`, and `expected_output` if the row contains one. With templates for the first
+    two, no model is called. Each case is validated, written to disk as soon as it exists, and has its row number in
+    `metadata`.
     """
 
     action = "agentv.cli.commands.generate:evals"
@@ -217,13 +226,15 @@ class EvalsArguments(ModelOptions):
     )
 
     rows: str = argument(type=click.Path(exists=True, dir_okay=False))
-    out: str = option("--out FILE", "The .jsonl file to write.", FILE, required=True)
-    id_template: str | None = option("--id TEMPLATE", "Default: the row's own id, else row-1, row-2 …")
-    input_template: str | None = option("--input TEMPLATE", "The question, such as '{{ question }}'.")
-    outcome_template: str | None = option("--expected-outcome TEMPLATE", "What a good answer does.")
-    output_template: str | None = option("--expected-output TEMPLATE", "The reference answer.")
-    limit: int | None = option("--limit N", "Maximum number of rows.", AT_LEAST_1)
-    resume: bool = flag("--resume", "Add to the file what is missing in it.")
+    out: str = option("--out FILE", "Write the cases to this .jsonl file.", FILE, required=True)
+    id_template: str | None = option(
+        "--id TEMPLATE", "Template of the id (default: the id of the row, else row-1, row-2 …)."
+    )
+    input_template: str | None = option("--input TEMPLATE", "Template of the input, such as '{{ question }}'.")
+    outcome_template: str | None = option("--expected-outcome TEMPLATE", "Template of the expected outcome.")
+    output_template: str | None = option("--expected-output TEMPLATE", "Template of the expected output.")
+    limit: int | None = option("--limit N", "Maximum number of rows to read.", AT_LEAST_1)
+    resume: bool = flag("--resume", "Continue an existing file: add the cases that are missing.")
 
 
 generate_command = declare(

@@ -1,4 +1,4 @@
-"""`agentv compare` and `agentv plan`: compares runs, and plans how many cases the next one needs."""
+"""`agentv compare` and `agentv plan`: compare runs, and estimate how many cases the next run needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentv.comparison.planning import DIFFERENCES, TRIALS, Plan, PlanOptions, p
 from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import named_run
-from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError
+from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.comparison_text import comparison_lines, comparison_markdown, matrix_lines, matrix_markdown
 from agentv.report.figures import aligned, number, one_line, usd
@@ -23,15 +23,15 @@ from agentv.report.terminal import print_lines
 
 
 def compare(args: CompareArguments) -> None:
-    """Compare the runs, print the result and end with its exit code."""
+    """Compare the runs, print the result and exit with its exit code."""
     if args.as_json and args.as_markdown:
-        raise click.UsageError("--json and --markdown are two ways to print the same; give one")
+        raise click.UsageError("--json and --markdown cannot be combined")
     default = "regression" if args.margin is None else "inconclusive"
     fail_on = cast("FailOn", args.fail_on or default)
     loaded = _loaded(args.runs)
     if len(loaded) > 2:
         if args.margin is not None or fail_on == "any-loss":
-            raise UsageError("--margin and --fail-on any-loss are for two runs", hint="Compare them two by two")
+            raise UsageError("--margin and --fail-on any-loss need exactly two runs", hint="Compare the runs in pairs")
         matrix = compare_many(loaded, seed=args.seed)
         code = EXIT_FINDINGS if matrix.fails(fail_on) else EXIT_OK
         _print(args, matrix_data(matrix, code), lambda: matrix_markdown(matrix), lambda: matrix_lines(matrix))
@@ -57,7 +57,7 @@ def _print(
 
 
 def _loaded(runs: tuple[str, ...]) -> list[RunScores]:
-    """The scores of the named runs; of a single one, those of each of its targets, or else of its prompts."""
+    """Return the scores of each run; for a single run, those of each of its targets, or else of its prompts."""
     named = [named_run(run) for run in runs]
     if len(named) > 1:
         return [RunScores(path, run, target) for run, (path, target) in zip(runs, named, strict=True)]
@@ -65,16 +65,15 @@ def _loaded(runs: tuple[str, ...]) -> list[RunScores]:
     whole = None if target is not None else RunScores(path, run)
     names = [] if whole is None else whole.targets if len(whole.targets) > 1 else whole.prompts
     if len(names) < 2:
-        hint = "Or one run with several targets or prompts, which are then compared"
-        raise UsageError("Two runs are needed", hint=hint)
+        raise UsageError("compare needs two runs, or one run with several targets or prompts")
     return [RunScores(path, f"{run}:{name}", name) for name in names]
 
 
 def print_plan(args: PlanArguments) -> None:
-    """Print the number of cases that a difference needs."""
+    """Print the number of cases needed to detect a difference."""
     runs = args.runs
     if len(runs) > 2:
-        raise UsageError("One run is needed, or two that differ", hint="agentv compare takes more")
+        raise UsageError("plan takes one or two runs", hint="Compare more runs with `agentv compare`")
     found = plan(
         [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)],
         args.differences or DIFFERENCES,
@@ -90,37 +89,27 @@ def print_plan(args: PlanArguments) -> None:
 def _lines(found: Plan) -> list[str]:
     spread = found.spread
     first = found.needs[0]
-    times = "once" if first.trials == 1 else f"{first.trials} times"
+    cases = f"{plural(first.cases, 'paired case')} with {plural(first.trials, 'trial')} each"
     lines = [
-        f"To show a difference of {first.difference:g} with a chance of {found.power:.0%}, "
-        f"{first.cases:,} paired cases asked {times} are needed",
-        f"These {spread.cases:,} cases could show {number(found.could_show[first.trials])}",
+        f"Detecting a difference of {first.difference:g} with {found.power:.0%} power needs {cases}",
+        f"The {plural(spread.cases, 'case')} of this run can detect {number(found.could_show[first.trials])}",
         "",
     ]
-    trials = list(found.could_show)
-    head = ["difference", *(f"{count} trial{'s' if count > 1 else ''}" for count in trials)]
-    rows = [head]
+    rows = [["difference", *(plural(count, "trial") for count in found.could_show)]]
     for difference in dict.fromkeys(need.difference for need in found.needs):
         needs = [need for need in found.needs if need.difference == difference]
         cells = [f"{need.cases:,}" + ("" if need.cost_usd is None else f" ({usd(need.cost_usd)})") for need in needs]
         rows.append([f"{difference:g}", *cells])
     lines += aligned(rows)
-    lines += ["", "Cases needed" + ("" if spread.cost_usd is None else ", and the cost of one run of them")]
+    lines += ["", "Cases needed" + ("" if spread.cost_usd is None else ", and the cost of one run with them")]
     if spread.within is None:
-        # Of two runs one may have trials; then the other is the one to run again.
-        whose = (
-            f" of {one_line(spread.asked_once[0], 500)}"
-            if spread.correlation is None and len(spread.asked_once) == 1
-            else ""
-        )
-        lines.append(
-            f"No case{whose} was asked twice, so what trials would do is not known: a run with --trials 3 would tell"
-        )
+        # If one of two runs has trials, name the other.
+        one = spread.correlation is None and len(spread.asked_once) == 1
+        which = f" in {one_line(spread.asked_once[0], 500)}" if one else ""
+        lines.append(f"The effect of trials is unknown, because no case{which} has several: run with --trials 3")
     if spread.correlation is not None:
-        lines.append(
-            f"Scores of the same case are taken to go together by {spread.correlation:g} (--correlation); "
-            "two runs would tell"
-        )
+        assumed = f"Assumes a correlation of {spread.correlation:g} between the scores of a case (--correlation)"
+        lines.append(f"{assumed}; pass two runs to measure it")
     if spread.design_effect > 1.005:
-        lines.append(f"Conversations make {spread.design_effect:.2f} times as many cases necessary")
+        lines.append(f"Conversations increase the number of cases by a factor of {spread.design_effect:.2f}")
     return lines

@@ -1,4 +1,4 @@
-"""`agentv cases`, `validate` and `convert`: commands that read and write datasets."""
+"""`agentv cases`, `validate` and `convert`: print, check and convert datasets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentv.datasets.discovery import find_datasets
 from agentv.engine.findings import Finding, Report
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.validation import validate as validated
-from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError
+from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError, plural
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
 from agentv.report.figures import one_line
@@ -44,11 +44,11 @@ def print_cases(args: CasesArguments) -> None:
     else:
         _print_lines(cases, args.resolve)
     if source.sink.skipped and not args.quiet:
-        output.note(f"{source.sink.skipped:,} bad cases were skipped")
+        output.note(f"Skipped {plural(source.sink.skipped, 'invalid case')}")
 
 
 def _print_lines(cases: Iterable[EvalCase], resolve: bool) -> None:
-    """JSON Lines, held back until the last case was read, on disk when there are many."""
+    """Print JSON Lines after the last case is read; many cases are buffered on disk."""
     to_data: Callable[[EvalCase], dict[str, Any]] = resolved_data if resolve else case_to_data
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as spool:
         for case in cases:
@@ -59,23 +59,22 @@ def _print_lines(cases: Iterable[EvalCase], resolve: bool) -> None:
 
 
 def _print_table(cases: Iterable[EvalCase]) -> None:
-    """The first cases as a table, with the number of the rest."""
+    """Print a table of the first cases, and the total."""
     rows: list[tuple[str, ...]] = [_HEADINGS]
     total = 0
     for case in cases:
         total += 1
         if total <= _TABLE_ROWS:
             rows.append(_cells(case))
-    for position, line in enumerate(_laid_out(rows, shutil.get_terminal_size().columns)):
+    for position, line in enumerate(_lay_out(rows, shutil.get_terminal_size().columns)):
         click.echo(click.style(line, bold=True) if position == 0 else line)
-    more = f", the first {_TABLE_ROWS} shown" if total > _TABLE_ROWS else ""
-    summary = f"{total:,} {'case' if total == 1 else 'cases'}{more}; --json prints them whole"
-    click.echo(click.style(summary, dim=True))
+    more = f" (first {_TABLE_ROWS} shown)" if total > _TABLE_ROWS else ""
+    click.echo(click.style(f"{plural(total, 'case')}{more}; use --json for the full cases", dim=True))
 
 
-def _laid_out(rows: list[tuple[str, ...]], width: int) -> Iterator[str]:
-    """Lines of columns that fit: the input takes what the others leave."""
-    from rich.cells import cell_len, set_cell_size  # late: characters of double width count twice
+def _lay_out(rows: list[tuple[str, ...]], width: int) -> Iterator[str]:
+    """Lay out the columns to fit the width; the input column gets the space that is left."""
+    from rich.cells import cell_len, set_cell_size  # late: only needed for a table
 
     widths = [
         min(max(map(cell_len, column)), most) for column, most in zip(zip(*rows, strict=True), _WIDEST, strict=True)
@@ -90,8 +89,8 @@ def _laid_out(rows: list[tuple[str, ...]], width: int) -> Iterator[str]:
 
 
 def _cells(case: EvalCase) -> tuple[str, ...]:
-    asked = next((message for message in reversed(case.input) if message.role == "user"), None)
-    text = "" if asked is None else _preview(asked.content)
+    last = next((message for message in reversed(case.input) if message.role == "user"), None)
+    text = "" if last is None else _preview(last.content)
     if case.prompts:
         text = f"({len(case.prompts)} prompts) {_preview(case.variables)}"
     target = ", ".join(case.execution.targets) or case.execution.target or "default"
@@ -119,7 +118,7 @@ def validate(args: ValidateArguments) -> None:
 
 
 def annotation(finding: Finding) -> str:
-    """A finding as a workflow command that GitHub shows beside the line."""
+    """Return a finding as a workflow command that GitHub shows at the line."""
     place = {"file": finding.path, "line": finding.line, "col": finding.column, "title": "agentv"}
     return workflow_command(finding.severity, place, finding.message + (f" — {finding.hint}" if finding.hint else ""))
 
@@ -137,11 +136,9 @@ def _print_human(report: Report, quiet: bool) -> None:
         output.note(note)
     listed = len(report.findings)
     more = f" ({listed:,} listed)" if listed < report.errors + report.warnings else ""
-    summary = (
-        f"{_count(report.files, 'file')} and {_count(report.cases, 'good case')} checked: "
-        f"{_count(report.errors, 'error')}, {_count(report.warnings, 'warning')}{more}"
-    )
-    output.say(("\n" if listed else "") + summary)
+    checked = f"Checked {plural(report.files, 'file')} with {plural(report.cases, 'valid case')}"
+    found = f"{plural(report.errors, 'error')}, {plural(report.warnings, 'warning')}{more}"
+    output.message(("\n" if listed else "") + f"{checked}: {found}")
 
 
 def _human(finding: Finding) -> str:
@@ -151,18 +148,14 @@ def _human(finding: Finding) -> str:
     return text + "".join(f"\n{'':11}{line}" for line in finding.hint.split("\n") if line)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def convert(args: ConvertArguments) -> None:
     """Write the dataset in another format."""
-    found = find_datasets(args.source, output.silent if args.quiet else output.warn, output.silent)
+    found = find_datasets(args.source, output.discard if args.quiet else output.warn, output.discard)
     if len(found) != 1:
         names = ", ".join(each.path for each in found[:5])
-        raise UsageError(f"{args.source} holds {len(found)} datasets: {names}", hint="Convert them one by one")
+        raise UsageError(f"{args.source} has {plural(len(found), 'dataset')}: {names}", hint="Convert them one by one")
     options = Options(args.allow_outside_files, args.max_line_bytes)
     done = Conversion(found[0], args.target, options, overwrite=args.force).run()
     if not args.quiet:
-        cases = f"{done.cases:,} case{'' if done.cases == 1 else 's'}"
-        output.say(f"Wrote {' and '.join(done.files)}: {cases}, equal to those of {found[0].path}")
+        cases = f"{plural(done.cases, 'case')}, identical to {found[0].path}"
+        output.message(f"Wrote {' and '.join(done.files)}: {cases}")

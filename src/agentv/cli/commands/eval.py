@@ -1,4 +1,4 @@
-"""`agentv eval`: runs the cases and prints how the run ended."""
+"""`agentv eval`: run the cases and print the summary."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from agentv.engine.prepare import prepare
 from agentv.engine.resume import folder_of, options_of_earlier, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, Gates, parse_max_errors
-from agentv.errors import UsageError
+from agentv.errors import UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.writer import export_records, places_of
 
 
 def evaluate(args: EvalArguments) -> None:
-    """Run the cases, print the outcome and end with the exit code of the run."""
+    """Run the cases, print the outcome and exit with the exit code of the run."""
     _check(args)
     folder, file = places_of(args.out, args.file_format)
     options, folder = _chosen(options_of(EvalOptions, args, gates=gates_of(args)), folder, args.resume)
     written = None if file is None else file[0]
     plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), written=written)
     if args.dry_run:
-        from agentv.cli.dry_run import print_plan  # late: few runs are dry
+        from agentv.cli.dry_run import print_plan  # late: rarely needed
 
         print_plan(plan)
         return
@@ -43,35 +43,37 @@ def evaluate(args: EvalArguments) -> None:
     try:
         _print_outcome(outcome, args)
     except OSError:
-        output.say(f"Results: {short(outcome.folder)}")
+        output.message(f"Results: {short(outcome.folder)}")
         raise
     sys.exit(outcome.verdict.exit_code)
 
 
 def _check(args: EvalArguments) -> None:
-    """Raises UsageError for options that contradict each other."""
+    """Raise UsageError for conflicting options."""
     if args.quiet and args.verbose:
-        raise UsageError("--quiet and --verbose exclude each other")
+        raise UsageError("--quiet and --verbose cannot be combined")
     if args.out is None and args.file_format is not None:
         hint = f"For example: --out records.{args.file_format}"
-        raise UsageError("--format is about a file, and --out names none", hint=hint)
+        raise UsageError("--format needs a file, but --out is not set", hint=hint)
     if args.record and args.replay and os.path.realpath(args.record) == os.path.realpath(args.replay):
-        raise UsageError("A recording cannot be added to while it is replayed", hint="Give --record another file")
+        raise UsageError("--record and --replay cannot use the same file", hint="Pass another file to --record")
     for name, folder in (("--dump-prompts", args.dump_prompts), ("--dump-traces", args.dump_traces)):
         if folder and not args.resume:
             check_job_folder(folder, name)
 
 
 def run_folder(out: str | None) -> str | None:
-    """The folder that `--out` names, where it cannot be a file. Raises UsageError for the name of a file."""
+    """Return the folder given by `--out`. Raise UsageError if it is the name of a file."""
     folder, file = places_of(out)
     if file is not None:
-        raise UsageError(f"Cannot write {out}", "Here --out names the folder of a run", "Its records are in it")
+        raise UsageError(
+            f"--out must be a folder, got {out}", hint="The folder will contain the records in results.jsonl"
+        )
     return folder
 
 
 def _chosen(given: EvalOptions, folder: str | None, resume: bool) -> tuple[EvalOptions, str | None]:
-    """The options that hold and the run folder: those given, or those of the run that goes on or is carried over."""
+    """Return the options and the run folder: those given, or those of the run that is resumed or carried over."""
     if resume:
         return resumed(given, folder, folder_of(given.paths))
     if given.paths:
@@ -82,14 +84,14 @@ def _chosen(given: EvalOptions, folder: str | None, resume: bool) -> tuple[EvalO
 
 
 def gates_of(args: GateOptions) -> Gates | None:
-    """What a run must reach; None when nothing is required."""
+    """Return the gates of a run; None if there are none."""
     errors, is_share = (None, False) if args.max_errors is None else parse_max_errors(args.max_errors)
     gates = options_of(Gates, args, max_errors=errors, errors_are_share=is_share)
     return None if gates == Gates() else gates
 
 
 def print_outcome(outcome: Outcome, notes: list[str], commands: list[str]) -> None:
-    """Print the summary of a run, what there is to note, and the commands to run next."""
+    """Print the summary of a run with notes and the commands to run next."""
     ending = Ending(
         summary=outcome.summary,
         details=outcome.details,
@@ -101,9 +103,9 @@ def print_outcome(outcome: Outcome, notes: list[str], commands: list[str]) -> No
 
 
 def print_reasons(outcome: Outcome) -> None:
-    """Print what decided the exit code, on stderr."""
+    """Print the reasons for the exit code on stderr."""
     for reason in outcome.verdict.reasons:
-        output.say(output.styled("Gate:" if outcome.verdict.exit_code == 1 else "Ended:", "red") + f" {reason}")
+        output.error(reason, "Gate" if outcome.verdict.exit_code == 1 else "Failed")
 
 
 def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
@@ -112,27 +114,29 @@ def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
         click.echo(to_json(data))
         return
     if not args.quiet:
-        notes = [f"{outcome.skipped_cases:,} bad cases were skipped"] if outcome.skipped_cases else []
+        notes = [f"Skipped {plural(outcome.skipped_cases, 'invalid case')}"] if outcome.skipped_cases else []
         if outcome.stopped_early:
-            notes.append("Partial: stopped early, because what was asked is known. Intervals hold whenever a run stops")
+            notes.append(
+                "Stopped early: the --stop-when condition is decided. The intervals are valid at any stopping time."
+            )
         print_outcome(outcome, notes, _next_commands(outcome))
         click.echo(f"\nResults: {short(outcome.folder)}")
     print_reasons(outcome)
     if outcome.stopped == "interrupted" and args.quiet:
-        output.say(f"Go on with: {_next_commands(outcome)[0]}")
+        output.message(f"Resume with: {_next_commands(outcome)[0]}")
 
 
 def short(path: Path | str) -> str:
-    """A path as one would type it here."""
+    """Return a path relative to the current folder if it is below it."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
 
 def _next_commands(outcome: Outcome) -> list[str]:
-    """What to type next: to go on with a run that was stopped, to ask again what ended in errors."""
+    """Return the command to resume a stopped run or to retry errors."""
     folder = shlex.quote(short(outcome.folder))
     if outcome.stopped == "budget":
-        # The run itself keeps its budget; a new one takes over what is paid for.
+        # The run keeps its budget; a new run carries over its records.
         return [f"agentv eval --changed-since {folder} --budget-usd USD"]
     if outcome.stopped == "auth":
         return [f"agentv eval --retry-errors {folder}"]

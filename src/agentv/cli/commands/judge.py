@@ -1,4 +1,4 @@
-"""`agentv judge`: collects labels from people, compares a judge with them, and tries to fool it."""
+"""`agentv judge`: collect labels from people, calibrate a judge with them, and probe it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from agentv.calibration.calibrate import calibrate as calibrated
 from agentv.calibration.labels import (
     LABELS_FILE,
     AnswerKey,
+    Drawn,
     LabelFile,
     Labels,
     cards,
@@ -29,7 +30,7 @@ from agentv.cli import output
 from agentv.cli.commands.eval import run_folder
 from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import CalibrateArguments, LabelArguments, ProbeArguments
-from agentv.cli.label_loop import Labelling
+from agentv.cli.label_loop import LabelSession
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import given_entries, specs_of
 from agentv.datasets.files import project_root
@@ -38,7 +39,7 @@ from agentv.engine.answers.probes import KINDS, ORACLE, chosen_kinds, prepare_pr
 from agentv.engine.named_runs import existing_run, run_path
 from agentv.engine.run import open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, number_of, parse_max_errors
-from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, UsageError
+from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.figures import number, one_line
 from agentv.report.run_tables import calibration_lines
@@ -48,69 +49,65 @@ _LONGEST_REASON = 100
 
 
 def label(args: LabelArguments) -> None:
-    """Show answers one by one and write down the labels."""
+    """Show answers one by one and record the labels."""
     path = _labels_file(args.labels_file)
     run = RunStore.open(existing_run(args.run))
     if next(run.records(), None) is None:
-        raise UsageError(f"The run has no results: {args.run}")
+        raise UsageError(f"Run {args.run} has no results")
     with LabelFile(path) as labels:
         found = cards(run.records(), args.count, _order(run, labels.labels, args))
-        named = case_source(args.paths, warn=output.silent, note=output.silent) if args.paths else None
-        labelling = Labelling(
-            labels,
-            labeller=args.labeller,
-            drawn="suggested" if args.suggested else "random",
-            run_id=run.run_id,
-        )
-        labelling.run(with_cases(found, stored_cases(run).stream() if named is None else named.stream_lazily()))
+        named = case_source(args.paths, warn=output.discard, note=output.discard) if args.paths else None
+        drawn: Drawn = "suggested" if args.suggested else "random"
+        session = LabelSession(labels, labeller=args.labeller, drawn=drawn, run_id=run.run_id)
+        session.run(with_cases(found, stored_cases(run).stream() if named is None else named.stream_lazily()))
         counts = labels.labels.counts(args.labeller)
-    told = ", ".join(f"{counts[what]} {what}" for what in ("pass", "fail", "skip") if counts[what]) or "none yet"
-    click.echo(f"\nLabels in {os.path.relpath(path)}: {told}")
-    click.echo(f"Next: {_typed('calibrate', args.run, args.labels_file, args.evaluator)}")
+    totals = ", ".join(f"{counts[what]} {what}" for what in ("pass", "fail", "skip") if counts[what]) or "none yet"
+    click.echo(f"\nLabels in {os.path.relpath(path)}: {totals}")
+    click.echo(f"Next: {_command('calibrate', args.run, args.labels_file, args.evaluator)}")
 
 
 def calibrate(args: CalibrateArguments) -> None:
     """Compare the verdicts with the labels and print the figures."""
     file = args.labels_file
     if file is not None and not os.path.exists(file):
-        raise UsageError(f"No such file of labels: {file}", hint=f"Make it with: {_typed('label', args.run, file)}")
+        raise UsageError(f"Labels file not found: {file}", hint=f"Create it with: {_command('label', args.run, file)}")
     found = _calibration(args)
     if args.as_json:
         click.echo(to_json(found))
     else:
         click.echo("\n".join(calibration_lines(found)))
     if not found.labelled:
-        output.say(f"No answer of this run is labelled; begin with: {_typed('label', args.run, file)}")
-    missed = _gate_missed(found, args.min_kappa)
+        output.message(f"No answers of this run are labelled. Start with: {_command('label', args.run, file)}")
+    missed = _missed_gate(found, args.min_kappa)
     if missed:
-        output.say(output.styled("Gate:", "red") + f" {missed}")
+        output.error(missed, "Gate")
         sys.exit(EXIT_FINDINGS)
 
 
-def _gate_missed(found: Calibration, least: float | None) -> str:
-    """How far the gate is missed; empty when it is met or there is none."""
+def _missed_gate(found: Calibration, least: float | None) -> str:
+    """Describe how the gate is missed; empty if it is met or there is none."""
     if least is None:
         return ""
     if found.kappa is None:
-        return f"kappa cannot be told from {found.labelled} labels, and is to reach {least}"
+        return f"not enough labels ({found.labelled}) to estimate kappa; required: {least}"
     low = found.kappa.ci95[0]
-    return f"the low end of kappa's interval is {low:.3f} (n = {found.kappa.n}), below {least}" if low < least else ""
+    return f"lower bound of kappa is {low:.3f} (n = {found.kappa.n}); required: {least}" if low < least else ""
 
 
-def _typed(command: str, run: str, labels: str | None, evaluator: str | None = None) -> str:
-    """The command that goes on with the same run and the same labels."""
+def _command(command: str, run: str, labels: str | None, evaluator: str | None = None) -> str:
+    """Return the next command for the same run and the same labels."""
     options = [("--labels", labels), ("--evaluator", evaluator)]
     given = [word for name, value in options if value is not None for word in (name, value)]
     return shlex.join(["agentv", "judge", command, run, *given])
 
 
 def _labels_file(named: str | None) -> str:
-    """The file that is named, else the one of the project."""
+    """Return the given file, else the labels file of the project."""
     return os.path.join(project_root("."), LABELS_FILE) if named is None else named
 
 
 def _order(run: RunStore, labels: Labels, args: LabelArguments) -> Callable[[AnswerKey], bytes | None]:
-    """The order in which answers are shown; None for those that this person has labelled, or that are not wanted."""
+    """Return the sort key of answers; None skips those that this person has labelled or that are not selected."""
     if args.suggested:
         chosen = suggestions(answers_of(run.records(), args.evaluator).judged, labels, args.count, args.seed)
         places = {AnswerKey(each.dataset, each.eval_id, each.answer): place for place, each in enumerate(chosen)}
@@ -124,14 +121,14 @@ def _calibration(args: CalibrateArguments) -> Calibration:
     if not answers.judged:
         named = sorted({found.name for result in RunStore.open(path).records() for found in result.evaluator_results})
         hint = f"Its evaluators: {', '.join(named)}" if named else ""
-        raise UsageError(f"No answer in {args.run} has a verdict of this judge", hint=hint)
-    name = args.evaluator or "the verdict over all evaluators"
+        raise UsageError(f"No answer in {args.run} has a verdict from this judge", hint=hint)
+    name = args.evaluator or "overall verdict of all evaluators"
     return calibrated(answers, Labels(read_labels(_labels_file(args.labels_file))), name, args.count)
 
 
 def probe(args: ProbeArguments) -> None:
-    """Run every probe, print the findings and end with their exit code."""
-    allowed = parse_max_errors(args.max_fooled, "--max-fooled")  # wrong usage is reported before anything is called
+    """Run every probe, print the findings and exit with their exit code."""
+    allowed = parse_max_errors(args.max_fooled, "--max-fooled")  # checked before any call
     options = options_of(EvalOptions, args)
     specs = specs_of(given_entries(args.evaluators))[0] if args.evaluators else None
     plan = prepare_probes(options, options.open_cases(*output.listeners(args.quiet)), chosen_kinds(args.kinds), specs)
@@ -139,8 +136,7 @@ def probe(args: ProbeArguments) -> None:
         outcome = run(plan, open_store(plan, folder), open_executor(plan), RunDisplay(plan, args))
         found = summarize_probes(RunStore.open(outcome.folder).records(), frozenset({ORACLE}))
     if outcome.stopped == "interrupted":
-        kept = "" if args.out is None else f": what is done is kept in {args.out}"
-        output.say(f"Interrupted{kept}")
+        output.message("Interrupted" if args.out is None else f"Interrupted. Finished probes are saved in {args.out}.")
         sys.exit(EXIT_INTERRUPTED)
     code = found.exit_code(number_of(*allowed, found.judged_in_all))
     _print_probes(found, code, args.as_json)
@@ -149,7 +145,7 @@ def probe(args: ProbeArguments) -> None:
 
 @contextmanager
 def _probe_folder(out: str | None) -> Iterator[str]:
-    """The run folder: the one that is named, else one that is gone afterwards."""
+    """Yield the given run folder, else a temporary one."""
     if out is not None:
         yield out
         return
@@ -165,29 +161,28 @@ def _print_probes(found: ProbeSummary, code: int, as_json: bool) -> None:
         return
     click.echo("\n".join(_probe_lines(found)))
     if code == EXIT_FINDINGS:
-        wrong = f"{found.misjudged_in_all} of {found.judged_in_all} probes were misjudged"
-        output.say(output.styled("Gate:", "red") + f" {wrong}")
+        output.error(f"{found.misjudged_in_all} of {plural(found.judged_in_all, 'probe')} misjudged", "Gate")
     elif code:
-        output.say(output.styled("Ended:", "red") + f" no probe got a verdict: {one_line(found.first_error, 200)}")
+        output.error(f"no probe was scored. First error: {one_line(found.first_error, 200)}", "Failed")
 
 
 def _probe_lines(found: ProbeSummary) -> Iterator[str]:
     width = max(map(len, KINDS))
-    yield f"{'an answer that':<{width + 39}}  misjudged  no verdict"
+    yield f"{'probe':<{width}}  {'an answer that':<37}  misjudged  not scored"
     for kind, (what, _) in KINDS.items():
         counts = found.kinds.get(kind)
         if counts is not None:
             wrong = f"{counts.misjudged} of {counts.judged}"
             yield f"{kind:<{width}}  {what:<37}  {wrong:>9}  {counts.errors + counts.unscored or '':>10}".rstrip()
     for name, kinds in found.evaluators.items():
-        told = ", ".join(f"{kind} {wrong} of {judged}" for kind, (wrong, judged) in kinds.items() if wrong)
-        if told:
-            yield f"\nEvaluator {one_line(name, 60)} misjudged: {told}"
+        misjudged = ", ".join(f"{kind} {wrong} of {judged}" for kind, (wrong, judged) in kinds.items() if wrong)
+        if misjudged:
+            yield f"\nEvaluator {one_line(name, 60)} misjudged: {misjudged}"
     if found.misjudged:
         yield "\nMisjudged"
     for each in found.misjudged:
-        what = "fails" if each.kind == ORACLE else "lets through"
-        by = ", ".join(each.by) or "the verdict"
+        what = "fails" if each.kind == ORACLE else "accepts"
+        by = ", ".join(each.by) or "the overall verdict"
         reason = one_line(each.reason, _LONGEST_REASON)
         line = f"  {one_line(each.eval_id, 40)}: {by} {what} {each.kind}, score {number(each.score)}"
         yield f"{line}: {reason}" if reason else line
@@ -196,4 +191,4 @@ def _probe_lines(found: ProbeSummary) -> Iterator[str]:
         yield f"  and {hidden} more"
     if found.errors_in_all and found.judged_in_all:
         first = one_line(found.first_error, _LONGEST_REASON)
-        yield f"\n{found.errors_in_all} probes ended in errors; the first: {first}"
+        yield f"\n{plural(found.errors_in_all, 'error')} (not scored). First error: {first}"

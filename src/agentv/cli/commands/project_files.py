@@ -1,4 +1,4 @@
-"""`agentv init`, `schema` and `completion`: what a project needs to start, and what editors and shells need."""
+"""`agentv init`, `schema` and `completion`: create a project, print schemas and completion scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.shell_completion import get_completion_class
 
 from agentv.cli import cli, output
 from agentv.cli.project_options import CompletionArguments, InitArguments, SchemaArguments
-from agentv.errors import UsageError
+from agentv.errors import UsageError, plural
 from agentv.schemas import schema, to_text
 
 _FILES = {
@@ -32,7 +32,7 @@ def print_schema(args: SchemaArguments) -> None:
 
 
 def print_completion(args: CompletionArguments) -> None:
-    """Print the completion script of a shell."""
+    """Print the completion script for a shell."""
     kind = get_completion_class(args.shell)
     assert kind is not None
     click.echo(kind(cli, {}, "agentv", "_AGENTV_COMPLETE").source())
@@ -48,13 +48,15 @@ def init(args: InitArguments) -> None:
         path = root / name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
-        # Without a terminal there is nobody to ask, and the file is kept.
+        # Without a terminal, existing files are kept.
         if (
             path.exists()
             and not args.force
-            and not (sys.stdin.isatty() and click.confirm(f"{path} exists. Replace it?", default=False, err=True))
+            and not (
+                sys.stdin.isatty() and click.confirm(f"{path} already exists. Replace it?", default=False, err=True)
+            )
         ):
-            output.note(f"{path} exists and was kept")
+            output.note(f"Kept existing {path}")
             kept += 1
             continue
         try:
@@ -63,6 +65,6 @@ def init(args: InitArguments) -> None:
         except OSError as error:
             raise UsageError(f"Cannot write {path}", error.strerror or str(error)) from None
         written += 1
-    click.echo(f"Wrote {written} files{f', kept {kept}' if kept else ''} in {root}")
+    click.echo(f"Wrote {plural(written, 'file')}{f', kept {kept}' if kept else ''} in {root}")
     where = "" if args.folder == "." else f"cd {args.folder} && "
     click.echo(f"\nNext:\n  {where}agentv validate .\n  {where}agentv eval evals")

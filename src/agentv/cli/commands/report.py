@@ -1,6 +1,6 @@
-"""`agentv report`: writes a run in the report formats asked for, for GitHub, or prints its summary.
+"""`agentv report`: write reports of a run, annotate GitHub pull requests, or print the summary.
 
-Its arguments are declared here, because each report format adds a flag.
+The arguments are declared here, because each report format adds a flag.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from agentv.runs.store import RunStore
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 STDOUT = "-"
 
-Wanted = tuple[str, str | None]
-"""A format and the file it goes to; None for stdout."""
+Destination = tuple[str, str | None]
+"""A format and the file to write; None for stdout."""
 
 
 class ReportArguments(Arguments):
-    """RUN is a run's folder or id, or a file of results, AgentV's too. Each of FILES is written in the format of its
-    extension: .html, .xml (JUnit), .md, .csv, .parquet. A format without a file goes to stdout when it is the only one
-    and text, else to a file in the run's folder. Without any, the summary is printed.
+    """RUN is a run folder, a run id or a results file, including those of AgentV (TypeScript). Each of FILES is written
+    in the format of its extension: .html, .xml (JUnit), .md, .csv, .parquet. A single text format without a file is
+    written to stdout, other formats to files in the run folder. Without files and formats, the summary is printed.
     """
 
     action = "agentv.cli.commands.report:report"
@@ -47,38 +47,38 @@ class ReportArguments(Arguments):
 
     run: str = argument(metavar="RUN")
     files: tuple[str, ...] = argument(nargs=-1)
-    github: bool = flag("--github", "Annotations at the cases' lines on stdout, and the summary of the step.")
-    out: str | None = option("--out FILE|DIR", "File to write, folder for several, or - for stdout.", PATH)
-    as_json: bool = flag("--json", "Print the figures as JSON.")
-    quiet: bool = flag("--quiet -q", "Do not print which files were written.")
+    github: bool = flag("--github", "Print GitHub annotations for failed cases, and write the step summary.")
+    out: str | None = option("--out FILE|DIR", "File to write, folder for several files, or - for stdout.", PATH)
+    as_json: bool = flag("--json", "Print the summary as JSON.")
+    quiet: bool = flag("--quiet -q", "Hide messages about written files.")
 
 
 def report(args: ReportArguments) -> None:
     """Write the reports, or print the summary."""
     opened = RunStore.open(run_path(args.run))
-    wanted = list(_wanted(opened, args))
+    destinations = list(_destinations(opened, args))
     figures = opened.figures()
-    for name, file in wanted:
+    for name, file in destinations:
         _write(name, opened, figures, file, args.quiet)
     if args.github:
         _for_github(opened, figures, args.quiet)
     if args.as_json:
         _print_json(opened, figures)
-    elif not wanted and not args.github:
+    elif not destinations and not args.github:
         _print_summary(opened, figures)
 
 
-def _wanted(run: RunStore, args: ReportArguments) -> Iterator[Wanted]:
-    """What is to be written, and where."""
-    asked = [name for name in REPORTS.all_names() if getattr(args, name)]
+def _destinations(run: RunStore, args: ReportArguments) -> Iterator[Destination]:
+    """Yield the reports to write."""
+    requested = [name for name in REPORTS.all_names() if getattr(args, name)]
     folder, files = _places(args.out, args.files)
-    if len(asked) == 1 and len(files) == 1:
-        # An option says more than a name: `--junit --out results.txt` is JUnit.
-        yield asked[0], files[0]
+    if len(requested) == 1 and len(files) == 1:
+        # An option overrides the extension: `--junit --out results.txt` is JUnit.
+        yield requested[0], files[0]
         return
     named = [(format_of(file), file) for file in files]
     yield from named
-    rest = [name for name in asked if name not in dict(named)]
+    rest = [name for name in requested if name not in dict(named)]
     to_stdout = args.out == STDOUT or (folder is None and not named)
     if len(rest) == 1 and to_stdout and (report_format(rest[0]).is_text or args.out == STDOUT):
         yield rest[0], None
@@ -89,7 +89,7 @@ def _wanted(run: RunStore, args: ReportArguments) -> Iterator[Wanted]:
 
 
 def _places(out: str | None, files: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """The folder that `--out` names, if it does, and all files."""
+    """Return the folder given by `--out`, if any, and all files to write."""
     if out is None or out == STDOUT:
         return None, files
     if os.path.isdir(out) or out.endswith(("/", os.sep)) or not os.path.splitext(out)[1]:
@@ -108,10 +108,10 @@ def _write(name: str, run: RunStore, figures: Figures, file: str | None, quiet: 
         return
     parent = os.path.dirname(file) or "."
     if not os.path.isdir(parent):
-        raise UsageError(f"Cannot write {file}", f"There is no folder {parent}")
+        raise UsageError(f"Cannot write {file}", f"Folder {parent} does not exist")
     write_report(name, run, figures, file)
     if not quiet:
-        output.say(f"Written: {file}")
+        output.message(f"Wrote {file}")
 
 
 def _for_github(run: RunStore, figures: Figures, quiet: bool) -> None:
@@ -121,7 +121,7 @@ def _for_github(run: RunStore, figures: Figures, quiet: bool) -> None:
     if file:
         append_step_summary(run, figures, file)
     elif not quiet:
-        output.note(f"{STEP_SUMMARY} is not set, so that there is no step to write a summary of")
+        output.note(f"{STEP_SUMMARY} is not set; skipping the step summary")
 
 
 def _print_json(run: RunStore, figures: Figures) -> None:
@@ -137,7 +137,7 @@ def _print_summary(run: RunStore, figures: Figures) -> None:
 
 
 def _format_flags() -> Iterator[click.Option]:
-    """A flag for each report format; one whose plug-in is broken says so in its help."""
+    """Yield a flag for each report format; the help of a broken plug-in is its error."""
     for name in REPORTS.all_names():
         try:
             shown = report_format(name).help

@@ -1,4 +1,4 @@
-"""`agentv rescore`: scores the stored answers of a run and prints what changed."""
+"""`agentv rescore`: score the stored answers of a run again and print what changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentv.engine.resume import folder_of, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import RescoreOptions
 from agentv.engine.run_plan import RunPlan
-from agentv.errors import UsageError
+from agentv.errors import UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.run_tables import delta_lines
 from agentv.runs.run_figures import deltas
@@ -28,19 +28,19 @@ from agentv.runs.store import RunStore
 
 
 def rescore(args: RescoreArguments) -> None:
-    """Score the answers again, print the outcome and end with the exit code of the run."""
+    """Score the answers again, print the outcome and exit with the exit code of the run."""
     if args.quiet and args.verbose:
-        raise UsageError("--quiet and --verbose exclude each other")
+        raise UsageError("--quiet and --verbose cannot be combined")
     options, folder = _chosen(args)
     with StoredAnswers(options.run) as answers:
         plan = _prepared(options, answers, args)
         left_out = answers.records.jobs - plan.checked.total
         _, note = output.listeners(args.quiet)
         if left_out > 0:
-            note(f"{left_out:,} of {answers.records.jobs:,} answers are left out: their cases are not here")
+            note(f"{left_out:,} of {plural(answers.records.jobs, 'answer')} skipped: their cases were not found")
         if plan.checked.without_jobs:
-            missing = f"{plan.checked.without_jobs:,} of {plan.checked.cases:,} cases"
-            note(f"{missing} have no answer in the run and are left out")
+            missing = f"{plan.checked.without_jobs:,} of {plural(plan.checked.cases, 'case')}"
+            note(f"{missing} skipped: the run has no answer")
         store = open_store(plan, folder, resume=args.resume)
         outcome = run(plan, store, open_executor(plan), RunDisplay(plan, args))
         _print(outcome, answers, args)
@@ -48,11 +48,11 @@ def rescore(args: RescoreArguments) -> None:
 
 
 def _chosen(args: RescoreArguments) -> tuple[RescoreOptions, str | None]:
-    """The options that hold and the folder: those given, or those of the rescoring that is resumed."""
+    """Return the options and the run folder: those given, or those of the run that is resumed."""
     if args.run is None and not args.resume:
         raise click.UsageError("Missing argument 'RUN'")
     if args.paths and args.stored_cases:
-        raise UsageError("--stored-cases takes the cases from the run, and PATHS name others", hint="Leave one out")
+        raise UsageError("--stored-cases and PATHS cannot be combined", hint="Remove one of them")
     options = options_of(
         RescoreOptions,
         args,
@@ -69,7 +69,7 @@ def _prepared(options: RescoreOptions, answers: StoredAnswers, args: RescoreArgu
     if options.evaluators is not None:
         specs, warned = specs_of(options.evaluators)
         for problem in [] if args.quiet else warned:
-            output.say(f"Warning: {problem.message}")
+            output.warn(problem.message)
     return prepare_rescore(options, cases_to_rescore(options, answers, *output.listeners(args.quiet)), answers, specs)
 
 
@@ -89,8 +89,8 @@ def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> 
     commands = [f"agentv rescore --resume --out {shlex.quote(folder)}"] if outcome.stopped is not None else []
     notes = []
     if outcome.stopped == "budget":
-        commands = []  # the rescoring keeps its budget, and what it paid for is in a cache or nowhere
-        notes = ["Rescore again with a larger budget to go on; with --cache nothing is paid for twice"]
+        commands = []  # the run keeps its budget, and judge responses are only kept with --cache
+        notes = ["To continue, rescore again with a larger --budget-usd; --cache avoids paying for a judge call twice"]
     if not args.quiet:
         print_outcome(outcome, notes, commands)
         click.echo("\n".join(("", *delta_lines(changed, short(answers.path)), "", f"Results: {folder}")))

@@ -1,4 +1,4 @@
-"""`agentv runs`: lists runs, shows their trend, removes old ones."""
+"""`agentv runs`: list runs, show their trend, remove old runs, merge shards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agentv.cli.analysis_options import (
 )
 from agentv.datasets.files import project_root
 from agentv.engine.named_runs import existing_run, run_name
-from agentv.errors import EXIT_FINDINGS, EXIT_USAGE, AgentvError, UsageError
+from agentv.errors import EXIT_FINDINGS, EXIT_USAGE, AgentvError, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.figures import can_show_bars
 from agentv.report.run_tables import run_list, series_of, trend_lines
@@ -43,21 +43,21 @@ def list_runs(args: RunsArguments) -> None:
     if args.as_json:
         return
     if not found:
-        output.note("There are no runs, or none that match")
+        output.note("No matching runs")
         return
     table = run_list(found[: args.limit], width_of(sys.stdout))
     click.echo("\n".join(table.lines))
     if table.left_out:
-        output.note(f"There is no room for {', '.join(table.left_out)}; a wider terminal or --json shows them")
+        output.note(f"Columns that do not fit: {', '.join(table.left_out)}. Use a wider terminal or --json.")
     if len(found) > args.limit:
-        output.note(f"{len(found) - args.limit:,} older runs are not shown; --limit shows more")
+        output.note(f"{plural(len(found) - args.limit, 'older run')} not shown; use --limit to show more")
 
 
 def print_trend(args: TrendArguments) -> None:
     """Print means over time."""
     found = series_of(list(_found(args)))
     if not found:
-        output.note("There are no runs with scores, or none that match")
+        output.note("No matching runs with scores")
     for number, series in enumerate(found):
         if args.as_json:
             click.echo(to_json(_series_data(series)).decode())
@@ -68,27 +68,27 @@ def print_trend(args: TrendArguments) -> None:
 
 
 def prune(args: PruneArguments) -> None:
-    """Remove old runs, after asking."""
+    """Remove old runs after a confirmation."""
     if args.keep is None and args.older_than is None:
-        raise UsageError("Nothing says which runs are old", hint="Give --keep N, --older-than 30d, or both")
+        raise UsageError("prune needs to know which runs are old", hint="Pass --keep N, --older-than 30d, or both")
     ours = [entry for entry in _found(args) if is_removable(entry)]
     old = ours[args.keep or 0 :]
     if args.older_than is not None:
         limit = datetime.now(UTC) - _age(args.older_than, "--older-than")
         old = [entry for entry in old if entry.began is not None and entry.began < limit]
     if not old:
-        output.say("Nothing to remove")
+        output.message("Nothing to remove")
         return
     for entry in old:
         click.echo(f"{entry.name}  {(entry.started_at or '')[:16].replace('T', ' ')}  {entry.state}")
     if args.dry_run:
-        output.say(f"{_runs(len(old))} would be removed, {len(ours) - len(old):,} kept")
+        output.message(f"Would remove {plural(len(old), 'run')} and keep {len(ours) - len(old):,}")
         return
     if not args.yes and not _agreed(len(old)):
-        output.say("Nothing was removed")
+        output.message("Nothing was removed")
         return
     removed = _removed(old)
-    output.say(f"{_runs(removed)} removed, {len(ours) - removed:,} kept")
+    output.message(f"Removed {plural(removed, 'run')}, kept {len(ours) - removed:,}")
     if removed < len(old):
         sys.exit(EXIT_USAGE)
 
@@ -100,7 +100,7 @@ def merge(args: MergeArguments) -> None:
         output.note(f"Shard {missing} is missing")
     for path in merged.unfinished:
         output.note(f"{run_name(path)} is unfinished")
-    output.say(f"{_runs(merged.runs)} with {merged.records:,} results merged into {args.out}")
+    output.message(f"Merged {plural(merged.runs, 'run')} with {plural(merged.records, 'result')} into {args.out}")
     if merged.missing or merged.unfinished:
         output.note(f"The merged run is unfinished; run the rest with: agentv eval --resume --out {args.out}")
         sys.exit(EXIT_FINDINGS)
@@ -108,8 +108,9 @@ def merge(args: MergeArguments) -> None:
 
 def _agreed(count: int) -> bool:
     if not sys.stdin.isatty():
-        raise UsageError(f"{_runs(count)} would be removed, and there is nobody to ask", hint="Say so with --yes")
-    return click.confirm(f"Remove {_runs(count)} for good?", err=True)
+        hint = "Pass --yes to remove without confirmation"
+        raise UsageError(f"Cannot ask for confirmation to remove {plural(count, 'run')}: no terminal", hint=hint)
+    return click.confirm(f"Permanently remove {plural(count, 'run')}?", err=True)
 
 
 def _removed(entries: list[RunEntry]) -> int:
@@ -119,12 +120,12 @@ def _removed(entries: list[RunEntry]) -> int:
             remove_run(entry)
             removed += 1
         except AgentvError as error:
-            output.say(output.styled("Warning:", "yellow") + f" {error}")
+            output.warn(error)
     return removed
 
 
 def _found(args: RunFilters) -> Iterator[RunEntry]:
-    """The runs that match all filters, the newest first."""
+    """Yield the runs that match all filters, newest first."""
     folder = args.folder or os.path.join(project_root("."), RESULTS_FOLDER)
     if args.folder and not os.path.isdir(folder):
         raise UsageError(f"No such folder: {folder}")
@@ -143,7 +144,7 @@ def _matches(glob: str | None, names: tuple[str, ...]) -> bool:
 
 
 def _moment(text: str) -> datetime:
-    """A date, a moment, or how long ago."""
+    """Parse a date, a timestamp or an age."""
     if re.fullmatch(r"\d+[hdw]", text):
         return datetime.now(UTC) - _age(text, "--since")
     try:
@@ -168,7 +169,3 @@ def _series_data(series: Any) -> dict[str, Any]:
     ]  # fmt: skip
     changes = [{"run_id": series.runs[change.position][0].run_id, **change._asdict()} for change in series.changes]
     return {"datasets": series.datasets, "target": series.target, "runs": runs, "changes": changes}
-
-
-def _runs(count: int) -> str:
-    return f"{count:,} run{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""`agentv targets`: lists the targets of a project; `check` calls them."""
+"""`agentv targets`: list the targets of a project, or check them with a call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentv.cli.project_options import CheckArguments, TargetsArguments
 from agentv.engine.run_project import open_targets
 from agentv.errors import EXIT_FINDINGS, AgentvError
 from agentv.model.values import to_json
-from agentv.report.figures import aligned
+from agentv.report.figures import aligned, one_line
 from agentv.targets.catalog import Targets
 from agentv.targets.check import TargetCheck, check_targets
 
@@ -21,7 +21,7 @@ _PLACES = ("base_url", "endpoint", "resource", "url", "command_template", "execu
 
 
 def list_targets(args: TargetsArguments) -> None:
-    """Print name, provider, model and place of each target."""
+    """Print name, provider, model and location of each target."""
     targets = _opened(args.targets_file)
     rows = [_row(targets, name) for name in targets.names]
     if args.as_json:
@@ -29,7 +29,7 @@ def list_targets(args: TargetsArguments) -> None:
             click.echo(to_json(row).decode())
         return
     for warning in targets.warnings:
-        output.say(output.styled("Warning:", "yellow") + f" {warning}")
+        output.warn(warning)
     cells = [[row["name"], row["provider"], row.get("model", "-"), row.get("where", "-")] for row in rows]
     click.echo("\n".join(aligned([["name", "provider", "model", "where"], *cells])))
     for row in rows:
@@ -38,7 +38,7 @@ def list_targets(args: TargetsArguments) -> None:
 
 
 def check(args: CheckArguments) -> None:
-    """Make one tiny call to each target and print how it went."""
+    """Make one small call to each target and print the result."""
     targets = _opened(args.targets_file)
     chosen = targets.pick(args.names) if args.names else targets.names
     checks = asyncio.run(check_targets(targets, chosen))
@@ -57,7 +57,7 @@ def _opened(file: str | None) -> Targets:
 
 
 def _row(targets: Targets, name: str) -> dict[str, Any]:
-    """What there is to say of a target. One whose variables are unset is listed as it is written."""
+    """Describe a target. If its variables are unset, its settings are listed as written."""
     row: dict[str, Any] = {"name": name, "provider": targets.raw(name)["provider"]}
     try:
         settings = targets.public(name)
@@ -74,19 +74,14 @@ def _row(targets: Targets, name: str) -> dict[str, Any]:
 
 
 def _line(each: TargetCheck, width: int) -> str:
-    """One line for people, whatever a target said."""
+    """Return the result of a check as one line."""
     took = f"{each.duration_ms:,.0f} ms" if each.duration_ms is not None else ""
     if each.ok:
         usage = each.token_usage
         tokens = f"{usage.input} + {usage.output} tokens" if usage else ""
-        said = "no text in the answer" if each.answer is not None and not each.answer.strip() else _short(each.answer)
-        told = (click.style("ok ", fg="green"), each.name.ljust(width), took, tokens, said)
+        text = "empty response" if each.answer is not None and not each.answer.strip() else each.answer or ""
+        parts = (click.style("ok ", fg="green"), each.name.ljust(width), took, tokens, one_line(text, 60))
     else:
-        told = (click.style("err", fg="red"), each.name.ljust(width), took, f"{each.error}:", _short(each.message, 500))
-    note = f"({each.note})" if each.note else ""
-    return "  ".join(filter(None, (*told, note))).rstrip()
-
-
-def _short(text: str | None, most: int = 60) -> str:
-    words = " ".join((text or "").split())
-    return words if len(words) <= most else words[: most - 1] + "…"
+        reason = one_line(each.message or "", 500)
+        parts = (click.style("err", fg="red"), each.name.ljust(width), took, f"{each.error}:", reason)
+    return "  ".join(filter(None, (*parts, f"({each.note})" if each.note else ""))).rstrip()
