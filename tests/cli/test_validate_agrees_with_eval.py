@@ -167,7 +167,7 @@ def test_files_that_a_run_would_use_are_checked_with_the_dataset(here, file, tex
 def test_a_dataset_without_a_targets_file_is_checked_and_the_missing_file_noted(here):
     write("d.yaml", "cases: [{id: a, expected_outcome: x, input: q, evaluators: [{type: llm_judge}]}]\n")
     found = CliRunner().invoke(cli, ["validate", "d.yaml"])
-    assert found.exit_code == 0 and "There is no targets file" in found.stderr
+    assert found.exit_code == 0 and "No targets file found" in found.stderr
     write("d.yaml", "cases: [{id: a, expected_outcome: x, input: q, evaluators: [{type: contains}]}]\n")
     assert exit_code("validate", "d.yaml") == 1
 

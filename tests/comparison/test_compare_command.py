@@ -218,8 +218,8 @@ def test_a_target_that_only_failed_is_named(tmp_path):
         (("a.jsonl",), "compare needs two runs"),
         (("a.jsonl", "nowhere"), "No such run: nowhere"),
         (("a.jsonl", "a.jsonl:u"), "No results for target 'u'"),
-        (("a.jsonl", "a.jsonl", "a.jsonl", "--margin", "0.1"), "for two runs"),
-        (("a.jsonl", "a.jsonl", "--json", "--markdown"), "give one"),
+        (("a.jsonl", "a.jsonl", "a.jsonl", "--margin", "0.1"), "need exactly two runs"),
+        (("a.jsonl", "a.jsonl", "--json", "--markdown"), "cannot be combined"),
         (("a.jsonl", "c.txt"), "Not a run: c.txt"),
     ],
 )

@@ -413,7 +413,7 @@ def judged(answered):
 def test_a_rescoring_is_stopped_by_its_budget_with_exit_code_4(judged):
     _, _, ended = rescore(judged, "--all", "--budget-usd", "2.5", run="judged", code=4)
     assert "the budget is used up" in ended.stderr
-    assert "with --cache nothing is paid for twice" in ended.stdout
+    assert "--cache avoids paying for a judge call twice" in ended.stdout
     assert (judged.path / "judged.log").read_text() == "xxx"
     assert len(judged.records("second")) == 3
     assert judged.summary("second")["skipped"] == 3
@@ -591,5 +591,5 @@ def test_turns_are_scored_from_the_folder_alone(answered):
 @pytest.mark.parametrize("name", ["again.jsonl", "again.csv"])
 def test_a_folder_that_is_named_as_a_file_is_refused(answered, name):
     ended = answered.command("rescore", "first", "--out", name)
-    assert ended.code == 2 and f"Cannot write {name}" in ended.stderr
+    assert ended.code == 2 and name in ended.stderr
     assert not (answered.path / name).exists()
