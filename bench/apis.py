@@ -1,4 +1,4 @@
-"""What a call to each model API costs its client: processor time, 100 calls at once, beside the vendor's SDK."""
+"""CPU time per call for each model API at concurrency 100, compared with the vendor's SDK."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from harness import BENCH, Measurement, Options, environment
 CALLS, QUICK_CALLS = 2_000, 300
 AT_ONCE = 100
 SDKS = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google.genai"}
-"""The APIs, each with the package of its vendor."""
+"""The APIs and the vendors' packages."""
 
 
 def target(api: str, url: str) -> Any:
-    """Our target for an API."""
+    """Return our target for an API."""
     from agentv.targets.apis.anthropic import Anthropic
     from agentv.targets.apis.gemini import Gemini
     from agentv.targets.apis.openai import OpenAI
@@ -37,7 +37,7 @@ def target(api: str, url: str) -> Any:
 
 
 async def ours(api: str, url: str, calls: int) -> Sample:
-    """Our target, as a run asks it."""
+    """Call our target the way a run does."""
     from agentv_testing import SampleRequest
 
     responder = target(api, url).open(".")
@@ -53,7 +53,7 @@ async def ours(api: str, url: str, calls: int) -> Sample:
 
 
 async def sdk(api: str, url: str, calls: int) -> Sample:
-    """The vendor's own asynchronous client, as its documentation shows it, without retries."""
+    """Call the vendor's asynchronous client as documented, without retries."""
     if api == "anthropic":
         return await _anthropic(url, calls)
     if api == "gemini":
@@ -63,8 +63,8 @@ async def sdk(api: str, url: str, calls: int) -> Sample:
     async with AsyncOpenAI(base_url=url, api_key="bench-key", max_retries=0) as client:
 
         async def chat() -> str:
-            said = await client.chat.completions.create(model="fake", messages=[{"role": "user", "content": QUESTION}])
-            return str(said.choices[0].message.content)
+            reply = await client.chat.completions.create(model="fake", messages=[{"role": "user", "content": QUESTION}])
+            return str(reply.choices[0].message.content)
 
         async def responses() -> str:
             return (await client.responses.create(model="fake", input=QUESTION, store=False)).output_text
@@ -79,8 +79,8 @@ async def _anthropic(url: str, calls: int) -> Sample:
 
         async def ask() -> str:
             message = {"role": "user", "content": QUESTION}
-            said: Any = await client.messages.create(model="fake", max_tokens=1000, messages=[message])
-            return str(said.content[0].text)
+            reply: Any = await client.messages.create(model="fake", max_tokens=1000, messages=[message])
+            return str(reply.content[0].text)
 
         return await timed(ask, calls, AT_ONCE)
 
@@ -100,7 +100,7 @@ async def _gemini(url: str, calls: int) -> Sample:
 
 
 def in_child(client: str, api: str, url: str, calls: int) -> Sample:
-    """Runs one client once in a new process."""
+    """Run one client once in a new process."""
     command = [sys.executable, str(BENCH / "apis.py"), client, api, url, str(calls)]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
     sample = Sample(**json.loads(done.stdout))
@@ -110,7 +110,7 @@ def in_child(client: str, api: str, url: str, calls: int) -> Sample:
 
 
 def is_installed(package: str) -> bool:
-    """Whether a vendor's SDK can be measured here."""
+    """Whether a vendor's SDK is installed."""
     try:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:
@@ -118,13 +118,13 @@ def is_installed(package: str) -> bool:
 
 
 def measurements(options: Options) -> Iterator[Measurement]:
-    """Processor time of each API, ours and the vendor's taking turns."""
+    """CPU time of each API; ours and the vendor's alternate."""
     calls = options.cases[0] if options.cases else QUICK_CALLS if options.quick else CALLS
     rounds = options.rounds or (1 if options.quick else 3)
     with server() as url:
         for api, package in SDKS.items():
             if not is_installed(package):
-                print(f"{api}: {package} is not installed and is left out", file=sys.stderr)
+                print(f"{api}: {package} is not installed; skipped", file=sys.stderr)
                 continue
             samples: dict[str, list[Sample]] = {"ours": [], "sdk": []}
             for turn in range(rounds):
@@ -134,9 +134,9 @@ def measurements(options: Options) -> Iterator[Measurement]:
 
 
 def measured(api: str, package: str, samples: dict[str, list[Sample]], calls: int) -> Measurement:
-    """The best round of each: what else runs on the machine only ever makes a round slower."""
+    """The best round of each, because other load on the machine only makes a round slower."""
     mine, theirs = ([each.cpu_seconds / each.calls * 1e6 for each in samples[client]] for client in ("ours", "sdk"))
-    title = f"{api}: {calls:,} calls of {LATENCY_S * 1000:.0f} ms, {AT_ONCE} at once, client CPU of 1,000"
+    title = f"{api}: {calls:,} calls of {LATENCY_S * 1000:.0f} ms, {AT_ONCE} in parallel, client CPU per 1,000"
     details = {
         "rounds": len(mine),
         "statistic": "best",

@@ -1,4 +1,4 @@
-"""What a model call costs beyond its latency: 200 ms calls, many at once, beside bare aiohttp and msgspec."""
+"""The cost of a model call beyond its latency: concurrent 200 ms calls, compared with bare aiohttp and msgspec."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ Ask = Callable[[], Awaitable[str]]
 
 @dataclass(frozen=True)
 class Sample:
-    """One run of calls in a process of its own."""
+    """One run of calls in its own process."""
 
     seconds: float
     cpu_seconds: float
     calls: int
 
 
-class Said(msgspec.Struct):
+class ReplyMessage(msgspec.Struct):
     content: str
 
 
 class Choice(msgspec.Struct):
-    message: Said
+    message: ReplyMessage
 
 
 class Completion(msgspec.Struct):
@@ -53,7 +53,7 @@ class Completion(msgspec.Struct):
 
 @contextmanager
 def server() -> Iterator[str]:
-    """The fake model server in a process of its own; its address."""
+    """Start the fake model server in its own process and yield its address."""
     command = [sys.executable, str(BENCH / "calls.py"), "serve"]
     with subprocess.Popen(
         command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -66,7 +66,7 @@ def server() -> Iterator[str]:
 
 
 def serve() -> None:
-    """The server's side: serves until its input ends."""
+    """Serve until stdin is closed."""
     from agentv_testing import FaultyServer
 
     with FaultyServer("Paris", latency_s=LATENCY_S, keep=0) as started:
@@ -75,7 +75,7 @@ def serve() -> None:
 
 
 async def ours(url: str, calls: int, at_once: int) -> Sample:
-    """Our target, as a run asks it."""
+    """Call our target the way a run does."""
     from agentv.targets.apis.openai import OpenAI
     from agentv_testing import SampleRequest
 
@@ -92,7 +92,7 @@ async def ours(url: str, calls: int, at_once: int) -> Sample:
 
 
 async def floor(url: str, calls: int, at_once: int) -> Sample:
-    """The least there is to do: a session, a body encoded, a body decoded to a struct."""
+    """The minimum work: a session, one body encoded, one body decoded to a struct."""
     import aiohttp
 
     decode = msgspec.json.Decoder(Completion).decode
@@ -109,7 +109,7 @@ async def floor(url: str, calls: int, at_once: int) -> Sample:
 
 
 async def timed(ask: Ask, calls: int, at_once: int) -> Sample:
-    """All calls, by as many workers as there are to be at once, each taking the next."""
+    """Make all calls with as many workers as the concurrency; each takes the next call."""
     left, answered = iter(range(calls)), 0
 
     async def worker() -> None:
@@ -124,7 +124,7 @@ async def timed(ask: Ask, calls: int, at_once: int) -> Sample:
 
 
 def in_child(client: str, url: str, calls: int, at_once: int) -> Sample:
-    """Runs one client once in a new process."""
+    """Run one client once in a new process."""
     command = [sys.executable, str(BENCH / "calls.py"), client, url, str(calls), str(at_once)]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
     sample = Sample(**json.loads(done.stdout))
@@ -134,7 +134,7 @@ def in_child(client: str, url: str, calls: int, at_once: int) -> Sample:
 
 
 def measurements(options: Options) -> Iterator[Measurement]:
-    """Speed and CPU at each size, ours and the floor taking turns."""
+    """Speed and CPU time at each size; ours and the floor alternate."""
     sizes = QUICK_SIZES if options.quick else SIZES
     if options.cases:
         sizes = tuple((calls, min(calls, 100)) for calls in options.cases)
@@ -149,8 +149,8 @@ def measurements(options: Options) -> Iterator[Measurement]:
 
 
 def measured(ours: list[Sample], floor: list[Sample], calls: int, at_once: int) -> Iterator[Measurement]:
-    """The best round of each: what else runs on the machine only ever makes a round slower."""
-    title = f"{calls:,} calls of {LATENCY_S * 1000:.0f} ms, {at_once} at once"
+    """The best round of each, because other load on the machine only makes a round slower."""
+    title = f"{calls:,} calls of {LATENCY_S * 1000:.0f} ms, {at_once} in parallel"
     ideal = at_once / LATENCY_S
     rates = [[sample.calls / sample.seconds for sample in samples] for samples in (ours, floor)]
     cpu_ms = [[sample.cpu_seconds / sample.calls * 1e6 for sample in samples] for samples in (ours, floor)]
@@ -166,7 +166,7 @@ def measured(ours: list[Sample], floor: list[Sample], calls: int, at_once: int) 
 
 
 def details(figures: list[list[float]]) -> dict[str, object]:
-    """What a line says beside its two figures."""
+    """Details of a line in addition to its two figures."""
     ours, floor = figures
     ratios = (mine / least for mine, least in zip(ours, floor, strict=True))
     return {

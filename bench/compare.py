@@ -1,4 +1,4 @@
-"""What it takes to compare two runs, intervals and tests included, beside a bare loop over their lines."""
+"""Time to compare two runs, including intervals and tests, compared with a bare loop over their lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOOR_IS = "a loop over the lines"
 
 
 def compare(before: str, after: str) -> Callable[[], Any]:
-    """What `agentv compare` does: both runs read and joined, every table, the text for a terminal."""
+    """The work of `agentv compare`: read and join both runs, build every table and the terminal text."""
 
     def work() -> int:
         from agentv.comparison.run_comparison import compare_runs
@@ -34,7 +34,7 @@ def compare(before: str, after: str) -> Callable[[], Any]:
 
 
 def floor(before: str, after: str) -> Callable[[], Any]:
-    """The lines, counted."""
+    """Count the lines."""
 
     def work() -> int:
         for path in (before, after):
@@ -46,7 +46,7 @@ def floor(before: str, after: str) -> Callable[[], Any]:
 
 
 def measurements(options: Options) -> Iterator[Measurement]:
-    """Speed and memory at each size; scores of any value, which are the slower kind."""
+    """Speed and memory at each size. Scores are not 0/1, which is the slower case."""
     for records in options.sizes(SIZES, QUICK_SIZES):
         with tempfile.TemporaryDirectory() as folder:
             paths = tuple(str(write_run(Path(folder, f"{name}.jsonl"), records, name)) for name in ("before", "after"))
@@ -62,7 +62,7 @@ def measurements(options: Options) -> Iterator[Measurement]:
 
 
 def processor_ms(*arguments: str) -> float:
-    """What a Python command uses, user and system."""
+    """User and system CPU time of a Python command."""
     command = [sys.executable, *arguments]
     earlier = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, env=harness.environment(), stdout=subprocess.DEVNULL, check=True)
@@ -71,7 +71,7 @@ def processor_ms(*arguments: str) -> float:
 
 
 def write_run(path: Path, records: int, name: str) -> Path:
-    """Records of about 1 kB, with two evaluators, two tags, cost and time."""
+    """Write records of about 1 kB with two evaluators, two tags, cost and time."""
     from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
     from agentv.runs.record import encode_record
 

@@ -1,4 +1,4 @@
-"""How much faster worker processes run Python code that computes, and with --ray what losing a node costs.
+"""Speed-up of worker processes for CPU-bound Python code and, with --ray, the cost of losing a node.
 
     python bench/executors.py
     python bench/executors.py --ray
@@ -45,7 +45,7 @@ async def answer(prompt):
 
 
 def run(folder: str, cases: str, executor: str) -> Callable[[], Any]:
-    """A whole run of a function that computes for some 20 ms."""
+    """A complete run of a function that computes for about 20 ms."""
     import agentv
     import agentv.api
 
@@ -62,7 +62,7 @@ def run(folder: str, cases: str, executor: str) -> Callable[[], Any]:
 
 
 def measurements(options: Options) -> Iterator[Measurement]:
-    """The process executor beside the local one."""
+    """The process executor compared with the local one."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "computes.py").write_text(COMPUTES)
         for cases in options.sizes(SIZES, QUICK_SIZES):
@@ -74,7 +74,7 @@ def measurements(options: Options) -> Iterator[Measurement]:
 
 
 def ray_measurements(options: Options) -> Iterator[Measurement]:
-    """A run on two nodes that loses one, beside a run that does not."""
+    """A run on two nodes that loses one, compared with an undisturbed run."""
     for jobs in options.sizes(RAY_SIZES, RAY_QUICK_SIZES):
         whole, killed = (timed_run(jobs, kill=kill) for kill in (False, True))
         name = f"{jobs:,} jobs on Ray, one of two nodes killed midway"
@@ -82,7 +82,7 @@ def ray_measurements(options: Options) -> Iterator[Measurement]:
 
 
 def timed_run(jobs: int, *, kill: bool) -> float:
-    """The seconds that a run takes. Raises SystemExit unless every job has one record."""
+    """Return the seconds a run takes. Raises SystemExit unless every job has one record."""
     with tempfile.TemporaryDirectory() as name, RayNodes() as nodes:
         folder = Path(name)
         (folder / "waits.py").write_text(WAITS)

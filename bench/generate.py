@@ -1,4 +1,4 @@
-"""Datasets to measure with: the same bytes every time, about 325 of them a case, written a case at a time."""
+"""Generate benchmark datasets: deterministic, about 325 bytes per case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 Shape = Callable[[int], dict[str, Any]]
-"""The row of a case by its number."""
+"""Returns the row of a case, given its number."""
 
 _VOCABULARY = (
     "account agent answer balance batch branch cache city client clock code column contract country currency customer "
@@ -20,18 +20,18 @@ _VOCABULARY = (
     "region report request result river route row rule schema score season sensor server service session shape signal"
 )
 _OUTCOME_CHARS, _INPUT_CHARS, _EXPECTED_CHARS = 67, 110, 72
-# Two primes: combinations of texts repeat after a million cases only.
+# Two primes, so that combinations of texts repeat only after a million cases.
 _INPUTS, _ANSWERS = 1009, 997
 
 
 def text(number: int) -> dict[str, Any]:
-    """A row in the shorthand most datasets use: strings throughout."""
+    """A row in the shorthand that most datasets use: only strings."""
     outcome, given, expected = _texts(number)
     return {"id": _id(number), "expected_outcome": outcome, "input": given, "expected_output": expected}
 
 
 def messages(number: int) -> dict[str, Any]:
-    """The same row with arrays of messages in place of strings."""
+    """The same row with arrays of messages instead of strings."""
     row = text(number)
     system = {"role": "system", "content": "Answer in one sentence."}
     return {
@@ -48,7 +48,7 @@ def annotated(number: int) -> dict[str, Any]:
 
 
 def agentmark(number: int) -> dict[str, Any]:
-    """A row of variables without an id, as AgentMark has them."""
+    """A row of variables without an id, as in AgentMark."""
     outcome, given, expected = _texts(number)
     return {
         "input": {"userMessage": given, "topic": outcome, "customer": {"number": number, "premium": number % 2 == 0}},
@@ -57,7 +57,7 @@ def agentmark(number: int) -> dict[str, Any]:
 
 
 def write_jsonl(path: Path, shape: Shape, cases: int, opener: Callable[..., IO[bytes]] = open) -> Path:
-    """A JSONL file, through `opener` if it is to be compressed, with a sidecar beside it."""
+    """Write a JSONL file and its sidecar; `opener` may compress."""
     path.with_name(f"{path.name.split('.')[0]}.yaml").write_text("description: Generated cases\n")
     encode = json.JSONEncoder(separators=(",", ":")).encode
     with opener(path, "wb") as stream:
@@ -67,7 +67,7 @@ def write_jsonl(path: Path, shape: Shape, cases: int, opener: Callable[..., IO[b
 
 
 def write_yaml(path: Path, shape: Shape, cases: int) -> Path:
-    """A YAML file in the block style that people write, of plain scalars."""
+    """Write a YAML file in block style with plain scalars."""
     with path.open("w", encoding="utf-8") as stream:
         stream.write("description: Generated cases\nevalcases:\n")
         for number in range(cases):
@@ -76,7 +76,7 @@ def write_yaml(path: Path, shape: Shape, cases: int) -> Path:
 
 
 def _yaml_item(mapping: dict[str, Any], indent: str) -> Iterator[str]:
-    """The lines of one entry of a list. Values are strings or lists of mappings: all that the shapes here need."""
+    """The lines of one list entry. Values are strings or lists of mappings."""
     start = f"{indent}- "
     for key, value in mapping.items():
         if isinstance(value, str):
@@ -106,6 +106,6 @@ def _pools() -> tuple[list[str], list[str], list[str]]:
 
 
 def _sentence(chosen: random.Random, chars: int, end: str) -> str:
-    """Words, cut to exactly so many characters."""
+    """Words, cut to exactly `chars` characters."""
     words = " ".join(chosen.choices(_VOCABULARY.split(), k=chars // 3))
     return words[: chars - 2].capitalize().rstrip().ljust(chars - 1, "s") + end

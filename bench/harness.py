@@ -1,4 +1,4 @@
-"""What the benchmarks share: work timed in child processes, floors beside it, JSON lines, tables. Knows no dataset."""
+"""Shared by the benchmarks: timing in child processes, floors, JSON lines and tables."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ BENCH = Path(__file__).resolve().parent
 sys.path.insert(0, str(BENCH.parent / "packages" / "agentv-testing" / "src"))  # the model server of some benchmarks
 
 Prepare = Callable[..., Callable[[], Any]]
-"""Imports what the work needs and returns the work itself; only the work is timed. What it returns is counted."""
+"""Imports what the work needs and returns the work. Only the work is timed; its result is counted."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """A `Prepare` at the top level of a script, and its arguments: enough to run it in a process of its own."""
+    """A top-level `Prepare` function and its arguments: enough to run it in its own process."""
 
     prepare: Prepare
     args: tuple[str, ...] = ()
 
     def command(self) -> list[str]:
-        """The child process that runs this once and prints its sample."""
+        """The command of the child process that runs this once and prints its sample."""
         script = Path(self.prepare.__code__.co_filename).stem
         return [sys.executable, str(BENCH / "harness.py"), f"{script}:{self.prepare.__name__}", *self.args]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One run: how long it took, how many cases it gave, the most memory its process ever held."""
+    """One run: its duration, its number of cases and the peak memory of its process."""
 
     seconds: float
     count: int
@@ -48,7 +48,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a figure must reach: a bound on our figure or on its ratio to the floor."""
+    """A bound on our figure or on its ratio to the floor."""
 
     of: Literal["ours", "ratio"]
     sense: Literal["≥", "≤"]
@@ -59,14 +59,14 @@ class Goal:
         return f"{self.sense} {number(self.bound)} {unit if self.of == 'ours' else 'x floor'}"
 
     def reached(self, ours: float, ratio: float) -> bool:
-        """Whether a measurement keeps to it."""
+        """Whether a measurement meets the goal."""
         figure = ours if self.of == "ours" else ratio
         return figure >= self.bound if self.sense == "≥" else figure <= self.bound
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A figure of ours, the floor of the same run, and ours ÷ floor."""
+    """Our figure, the floor from the same run, and their ratio."""
 
     bench: str
     name: str
@@ -83,7 +83,7 @@ class Measurement:
         return self.ours / self.floor
 
     def to_data(self) -> dict[str, Any]:
-        """The object that is printed on a line."""
+        """The object printed on one line."""
         return {
             "bench": self.bench,
             "name": self.name,
@@ -110,7 +110,7 @@ class Pair:
     floor_is: str
 
     def speed(self, goal: Goal | None = None) -> Measurement:
-        """Cases a second of the best round: what else runs on the machine only ever makes a round slower."""
+        """Cases per second of the best round, because other load on the machine only makes a round slower."""
         ours, floor = _rates(self.ours), _rates(self.floor)
         details = {
             "cases": self.ours[0].count,
@@ -124,7 +124,7 @@ class Pair:
         return Measurement(self.bench, name, "cases/s", max(ours), max(floor), self.floor_is, goal, details)
 
     def memory(self, goal: Goal | None = None) -> Measurement:
-        """The peak of the whole process, the interpreter included."""
+        """Peak memory of the whole process, including the interpreter."""
         ours, floor = (median(sample.peak_mb for sample in samples) for samples in (self.ours, self.floor))
         details = {"cases": self.ours[0].count, "rounds": len(self.ours), "statistic": "median"}
         return Measurement(self.bench, f"{self.name}, peak memory", "MB", ours, floor, self.floor_is, goal, details)
@@ -136,7 +136,7 @@ def _rates(samples: Sequence[Sample]) -> list[float]:
 
 @dataclass(frozen=True)
 class Options:
-    """How much is measured. None leaves a size to the script."""
+    """Sizes and rounds. None means the script's default."""
 
     quick: bool = False
     cases: tuple[int, ...] | None = None
@@ -147,14 +147,14 @@ class Options:
         return self.cases or (quick if self.quick else full)
 
     def rounds_for(self, cases: int) -> int:
-        """Many rounds where they are short and noise is large, few where they are long."""
+        """Many rounds if they are short and noisy, few if they are long."""
         if self.rounds is not None:
             return self.rounds
         return 3 if self.quick or cases > 100_000 else 5 if cases > 10_000 else 9
 
 
 def interleaved(works: Mapping[str, Work], rounds: int, cases: int) -> dict[str, list[Sample]]:
-    """Every work once a round, each in its own process, the order turned round every time. All must give all cases."""
+    """Run every work once per round, each in its own process, in alternating order. All must return all cases."""
     samples: dict[str, list[Sample]] = {name: [] for name in works}
     for turn in range(rounds):
         for name in list(works)[:: -1 if turn % 2 else 1]:
@@ -166,13 +166,13 @@ def interleaved(works: Mapping[str, Work], rounds: int, cases: int) -> dict[str,
 
 
 def in_child(work: Work) -> Sample:
-    """Runs a work once in a new process, so that its memory is its own."""
+    """Run a work once in a new process, so that its memory can be measured."""
     done = subprocess.run(work.command(), env=environment(), stdout=subprocess.PIPE, check=True)
     return Sample(**json.loads(done.stdout))
 
 
 def environment() -> dict[str, str]:
-    """The environment of a child: ours, and the source tree when agentv is not installed."""
+    """The environment of a child process; includes the source tree if agentv is not installed."""
     if importlib.util.find_spec("agentv") is not None:
         return dict(os.environ)
     paths = [str(BENCH.parent / "src"), os.environ.get("PYTHONPATH", "")]
@@ -180,7 +180,7 @@ def environment() -> dict[str, str]:
 
 
 def run_child(name: str, args: Sequence[str]) -> None:
-    """The child's side: prepares `script:function`, times it, prints the sample."""
+    """In the child process: prepare `script:function`, time it and print the sample."""
     script, function = name.split(":")
     work = getattr(importlib.import_module(script), function)(*args)
     start = time.perf_counter()
@@ -191,25 +191,25 @@ def run_child(name: str, args: Sequence[str]) -> None:
 
 
 def peak_mb() -> float:
-    """The most memory this process ever held, in millions of bytes."""
+    """Peak memory of this process, in millions of bytes."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
-        import resource  # late: Windows has none
+        import resource  # late: not available on Windows
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
-    # On Linux ru_maxrss carries over what the parent held when it started this process; VmHWM does not.
+    # On Linux, ru_maxrss includes the parent's memory at the time of the fork; VmHWM does not.
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024 / 1e6
 
 
 def main(description: str, measurements: Callable[[Options], Iterable[Measurement]]) -> None:
-    """The command line of a script: one JSON line a measurement, as soon as it is there."""
+    """Run a script's command line: print one JSON line per measurement as it completes."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds")
-    parser.add_argument("--cases", type=int, nargs="+", metavar="N", help="numbers of cases instead of the usual")
-    parser.add_argument("--rounds", type=int, metavar="N", help="rounds instead of the usual")
+    parser.add_argument("--cases", type=int, nargs="+", metavar="N", help="numbers of cases (default: the script's)")
+    parser.add_argument("--rounds", type=int, metavar="N", help="number of rounds (default: the script's)")
     given = parser.parse_args()
     options = Options(given.quick, tuple(given.cases) if given.cases else None, given.rounds)
     for measurement in measurements(options):
@@ -217,7 +217,7 @@ def main(description: str, measurements: Callable[[Options], Iterable[Measuremen
 
 
 def table(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The printed objects as lines of a Markdown table."""
+    """Format the printed objects as a Markdown table."""
     yield "| bench | measurement | ours | floor | ours ÷ floor | must reach | reached | floor is |"
     yield "|---|---|--:|--:|--:|---|---|---|"
     for line in lines:
@@ -237,7 +237,7 @@ def table(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def number(value: float) -> str:
-    """A figure for people: no more digits than mean anything."""
+    """Format a figure with only its significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

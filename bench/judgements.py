@@ -1,4 +1,4 @@
-"""How fast Python judges judge on one core: in warm processes, beside a program for each answer and a bare loop."""
+"""Speed of Python judges on one core: warm processes, compared with a program per answer and a bare loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness import Goal, Measurement, Options, Pair, Sample, Work
 
 SIZES, QUICK_SIZES = (20_000,), (2_000,)
 MOST_STARTED, MOST_FRESH = 60, 1_000
-"""Starting a program takes a hundred times as long, a fork ten times: fewer answers give as good a figure."""
+"""Starting a program is 100 times slower and a fork 10 times slower, so fewer answers are enough."""
 
 AT_ONCE = 32
 SPEED, BESIDE_STARTED = Goal("ours", "≥", 5_000), Goal("ratio", "≥", 5_000 / 60)
@@ -33,7 +33,7 @@ import sys
 WORD = re.compile(r"\\w+")
 
 def overlap(answer, reference):
-    """The share of the reference's words that are in the answer."""
+    """The fraction of the reference's words that occur in the answer."""
     expected = WORD.findall(reference.lower())
     found = set(WORD.findall(answer.lower()))
     return sum(word in found for word in expected) / max(1, len(expected))
@@ -50,7 +50,7 @@ if __name__ == "__main__":
 
 
 def judged(folder: str, type_: str, settings: str, count: str, scores: str) -> Callable[[], Any]:
-    """Answers judged as a run judges them, with processes and imports there before the clock starts."""
+    """Judge answers the way a run does; processes and imports are ready before the clock starts."""
     from agentv.evaluators.code.judge_host import JudgeHost
     from agentv.model.evaluator import EvaluatorSpec
     from agentv.model.values import freeze
@@ -84,7 +84,7 @@ def judged(folder: str, type_: str, settings: str, count: str, scores: str) -> C
 
 
 def judgement(number: int, folder: str, host: Any) -> Any:
-    """One answered case; every one has an answer of its own."""
+    """One answered case; every case has a different answer."""
     from agentv.engine.job.request import Question
     from agentv.model.case import EvalCase
     from agentv.model.job import Judgement
@@ -98,7 +98,7 @@ def judgement(number: int, folder: str, host: Any) -> Any:
 
 
 def bare(folder: str, count: str) -> Callable[[], Any]:
-    """The least that a warm process can do: a payload there, a score back, one at a time."""
+    """The minimum for a warm process: send a payload, receive a score, one at a time."""
     import msgspec
 
     from agentv.evaluators.code.judge_io import payload
@@ -130,19 +130,19 @@ def bare(folder: str, count: str) -> Callable[[], Any]:
 
 
 def on_one_core() -> None:
-    """This process and all it starts share one core."""
+    """Pin this process and its children to one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def measurements(options: Options) -> Iterator[Measurement]:
-    """Warm judgements beside a bare loop and beside programs; fresh processes beside programs."""
+    """Warm processes compared with a bare loop and with programs; fresh processes compared with programs."""
     for cases in options.sizes(SIZES, QUICK_SIZES):
         yield from by_size(cases, options.rounds or 3)
 
 
 def by_size(cases: int, rounds: int) -> Iterator[Measurement]:
-    """All of them in turn, every round. What is judged either way must come to the same."""
+    """Run all of them in turn, every round. Scores must be equal in all of them."""
     few = min(cases, MOST_STARTED)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "judge.py").write_text(JUDGE)
@@ -168,13 +168,13 @@ def by_size(cases: int, rounds: int) -> Iterator[Measurement]:
 
 
 def work(folder: str, type_: str, settings: dict[str, Any], count: int) -> Work:
-    """Judges in a process of its own, with the scores in a file."""
+    """Judge in a separate process and write the scores to a file."""
     name = settings.get("function", "started").rpartition(":")[2]
     return Work(judged, (folder, type_, json.dumps(settings), str(count), os.path.join(folder, f"{name}.json")))
 
 
 def check_agreement(folder: str, count: int) -> None:
-    """Ends the benchmark when a judge scores otherwise warm than started."""
+    """Exit if a judge's scores differ between warm and fresh processes."""
     warm, fresh, started = (
         json.loads(Path(folder, f"{name}.json").read_text())[:count] for name in ("judge", "again", "started")
     )

@@ -1,8 +1,8 @@
-"""Kills one run at random moments, goes on with it each time, and says what was lost, doubled or paid again.
+"""Kill one run at random moments, resume it each time, and report lost, duplicated and repeated jobs.
 
     python bench/kills.py --kills 200
 
-A server on loopback with faults of every kind answers; a share of the stops is Ctrl-C instead of a kill. The exit code
+A server on loopback with faults of every kind answers; some stops are Ctrl-C instead of a kill. The exit code
 is 1 when a job is missing or there twice, when a case is, or when more was paid again than was in flight.
 """
 
@@ -32,7 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--interrupts", type=float, default=0.2, help="share of the stops that is Ctrl-C")
+    parser.add_argument("--interrupts", type=float, default=0.2, help="fraction of the stops that are Ctrl-C")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = trial(Path(folder), options.kills, options.interrupts, random.Random(options.seed))
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def trial(folder: Path, kills: int, interrupts: float, chance: random.Random) -> dict[str, Any]:
-    """One run, stopped as often as wanted, and what is in its folder at the end."""
+    """Run once, stop it as often as requested, and return what its folder contains at the end."""
     from agentv_testing import FaultyServer
 
     jobs = 20 * kills
@@ -62,7 +62,7 @@ def trial(folder: Path, kills: int, interrupts: float, chance: random.Random) ->
         if ended.returncode:
             print(ended.stderr, file=sys.stderr)
         counts = server.counts
-        # A body that was cut came with status 200 too, and was worth nothing.
+        # A truncated body has status 200 too, but is not a usable response.
         answered = counts.by_status[200] - sum(counts.by_fault[kind] for kind in SPOILT)
     return {"jobs": jobs, "stops": stops, "exit": ended.returncode, **account(folder, jobs, answered, stops)}
 
@@ -72,7 +72,7 @@ def command() -> list[str]:
 
 
 def stopped(folder: Path, chance: random.Random, interrupts: float) -> str:
-    """Starts the run or goes on with it, and stops it: while it starts, or when some more records are there."""
+    """Start or resume the run, and stop it during start-up or after some more records."""
     results = folder / "out" / "results.jsonl"
     process = subprocess.Popen([*command(), "--quiet"], cwd=folder, env=environment(), stderr=subprocess.DEVNULL)
     before = size_of(results)
@@ -84,7 +84,7 @@ def stopped(folder: Path, chance: random.Random, interrupts: float) -> str:
     interrupt = chance.random() < interrupts
     process.send_signal(signal.SIGINT if interrupt else signal.SIGKILL)
     code = process.wait(60)
-    # Ctrl-C may come before Python listens to it: then it ends the process as any signal does.
+    # Ctrl-C may arrive before Python handles it; then it ends the process like any signal.
     return {-signal.SIGKILL: "killed", 130: "interrupted", -signal.SIGINT: "interrupted"}.get(code, "ended by itself")
 
 
@@ -96,7 +96,7 @@ def size_of(path: Path) -> int:
 
 
 def account(folder: Path, jobs: int, answered: int, stops: Counter[str]) -> dict[str, Any]:
-    """What stands in the folder, held against what must."""
+    """Compare the content of the folder with what it must be."""
     records = [json.loads(line) for line in (folder / "out" / "results.jsonl").open()]
     cases = Counter(json.loads(line)["id"] for line in (folder / "out" / "cases.jsonl").open())
     found = Counter(record["eval_id"] for record in records)

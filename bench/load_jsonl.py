@@ -1,4 +1,4 @@
-"""How fast JSONL becomes validated cases, and in how much memory, beside msgspec decoding the same lines to structs."""
+"""Speed and memory of loading JSONL as validated cases, compared with msgspec decoding the same lines to structs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ ROWS: dict[str, type[msgspec.Struct]] = {
 
 
 def floor_list(path: str, row: str) -> Callable[[], Any]:
-    """The least there is to do for typed objects: one decoder, a line at a time, the collector off."""
+    """The minimum for typed objects: one decoder, one line at a time, garbage collector off."""
     decode = msgspec.json.Decoder(ROWS[row]).decode
     opened = opener(path)
 
@@ -79,7 +79,7 @@ def floor_list(path: str, row: str) -> Callable[[], Any]:
 
 
 def floor_stream(path: str, row: str) -> Callable[[], Any]:
-    """The same, each object dropped before the next."""
+    """The same, without keeping the objects."""
     decode = msgspec.json.Decoder(ROWS[row]).decode
     opened = opener(path)
 
@@ -92,7 +92,7 @@ def floor_stream(path: str, row: str) -> Callable[[], Any]:
 
 
 def opener(path: str) -> Callable[..., IO[bytes]]:
-    """What opens a file of this name, compressed or not."""
+    """Return the function that opens a file of this name, compressed or not."""
     if path.endswith(".gz"):
         return gzip.open  # type: ignore[return-value]
     zstd = zstd_module() if path.endswith(".zst") else None
@@ -100,7 +100,7 @@ def opener(path: str) -> Callable[..., IO[bytes]]:
 
 
 def zstd_module() -> Any:
-    """Python's own Zstandard or its backport; None where there is neither, and the figure is left out."""
+    """Python's Zstandard module or its backport; None if neither exists, and the figure is skipped."""
     for name in ("compression.zstd", "backports.zstd"):
         try:
             return __import__(name, fromlist=["open"])
@@ -111,7 +111,7 @@ def zstd_module() -> Any:
 
 @dataclass(frozen=True)
 class OverrideKey:
-    """Another shape or packing of the same cases."""
+    """Another shape or compression of the same cases."""
 
     name: str
     shape: generate.Shape
@@ -130,7 +130,7 @@ VARIANTS = (
 
 
 def measurements(options: Options) -> Iterator[Measurement]:
-    """Strings at every size, the variants at one."""
+    """Measure strings at every size and the variants at one size."""
     for cases in options.sizes(SIZES, QUICK_SIZES):
         yield from by_size(cases, options.rounds_for(cases))
     for cases in options.sizes((VARIANT_CASES,), (QUICK_VARIANT_CASES,))[:1]:
@@ -140,7 +140,7 @@ def measurements(options: Options) -> Iterator[Measurement]:
 
 
 def by_size(cases: int, rounds: int) -> Iterable[Measurement]:
-    """The list, and the stream beside two floors: the list's, and the strict one that keeps nothing either."""
+    """Measure the list, and the stream against two floors: one that keeps the objects and one that does not."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(generate.write_jsonl(Path(folder, "cases.jsonl"), generate.text, cases))
         works = {
@@ -162,7 +162,7 @@ def by_size(cases: int, rounds: int) -> Iterable[Measurement]:
 
 
 def by_variant(variant: OverrideKey, cases: int, rounds: int) -> Iterable[Measurement]:
-    """One way of loading beside the floor that keeps as much."""
+    """Compare one way of loading with its floor."""
     ours, floor = (load_stream, floor_stream) if variant.streamed else (load_list, floor_list)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, f"cases{variant.suffix}"))

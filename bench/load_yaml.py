@@ -1,4 +1,4 @@
-"""How fast YAML becomes validated cases, and in how much memory, beside PyYAML's C loader making plain dicts of it."""
+"""Speed and memory of loading YAML as validated cases, compared with PyYAML's C loader returning plain dicts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ VARIANTS: dict[str, generate.Shape] = {"strings": generate.text, "arrays of mess
 
 
 def floor_as_called(path: str) -> Callable[[], Any]:
-    """What whoever calls PyYAML gets."""
-    import yaml  # late: our side brings its own
+    """Load with PyYAML's defaults."""
+    import yaml  # late: our side does not need it
 
     def work() -> Any:
         with open(path, "rb") as stream:
@@ -30,21 +30,21 @@ def floor_as_called(path: str) -> Callable[[], Any]:
 
 
 def floor_without_collector(path: str) -> Callable[[], Any]:
-    """The same with the garbage collector off, as it is while we load."""
+    """The same with the garbage collector off, as in our loader."""
     work = floor_as_called(path)
     gc.disable()
     return work
 
 
 def measurements(options: Options) -> Iterator[Measurement]:
-    """Both ways of writing a case, at every size."""
+    """Measure both ways of writing a case at every size."""
     for cases in options.sizes(SIZES, QUICK_SIZES):
         for name, shape in VARIANTS.items():
             yield from by_shape(name, shape, cases, options.rounds_for(cases))
 
 
 def by_shape(name: str, shape: generate.Shape, cases: int, rounds: int) -> Iterable[Measurement]:
-    """One way of writing a case, beside both floors."""
+    """Compare one way of writing a case with both floors."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(generate.write_yaml(Path(folder, "cases.yaml"), shape, cases))
         works = {

@@ -1,4 +1,4 @@
-"""Our side of the load benchmarks: the two public ways from a file to cases. Both scripts measure these."""
+"""Our side of the load benchmarks: the two public functions that load cases."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 
 def load_list(path: str) -> Callable[[], Any]:
-    """All cases, held."""
-    from agentv import load_cases  # late: the floor's process must not carry it
+    """Load all cases into a list."""
+    from agentv import load_cases  # late: the floor's process must not import it
 
     _import_formats()
     return lambda: load_cases(path)
 
 
 def load_stream(path: str) -> Callable[[], Any]:
-    """All cases, each dropped before the next."""
-    from agentv import stream_cases  # late: the floor's process must not carry it
+    """Stream all cases without keeping them."""
+    from agentv import stream_cases  # late: the floor's process must not import it
 
     _import_formats()
     return lambda: sum(1 for _ in stream_cases(path))

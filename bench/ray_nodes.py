@@ -18,7 +18,7 @@ from types import TracebackType
 
 
 class RayNodes:
-    """The two nodes, in a process of their own: what a process reads when it imports Ray holds for all of its life.
+    """Two nodes, in a separate process: Ray's environment is read once per process, when Ray is imported.
 
     `environment` is what a driver needs to be let in; `variables` are set for the nodes only.
     """
@@ -74,7 +74,7 @@ def main() -> None:
         raylet = node.all_processes["raylet"][0].process.pid
         pids = [raylet, *(pid for pid, _ in family(raylet, "no process has this mark"))]
         for pid in pids:
-            with suppress(ProcessLookupError):  # it ended with another one
+            with suppress(ProcessLookupError):  # already ended
                 os.kill(pid, signal.SIGKILL)
         print(len(pids), flush=True)
     cluster.shutdown()

@@ -1,4 +1,4 @@
-"""What `agentv report --html` costs: the size of the file, writing it, and opening it in a real Chromium from disk."""
+"""Cost of `agentv report --html`: file size, time to write it, and time to open it in Chromium."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUIET = ("--disable-background-networking", "--disable-component-update", "--dis
 
 
 def write_page(run: str, page: str) -> Callable[[], Any]:
-    """The page, written as the command writes it."""
+    """Write the page the way the command does."""
     from agentv.report.formats import write_report
     from agentv.runs.store import RunStore
 
@@ -40,7 +40,7 @@ def write_page(run: str, page: str) -> Callable[[], Any]:
 
 
 def read_and_sum(run: str) -> Callable[[], Any]:
-    """Every record decoded and summed up, which any report has to do."""
+    """Decode and summarise every record, which every report must do."""
     from agentv.runs.store import RunStore
 
     return lambda: RunStore.open(run).figures().done
@@ -67,7 +67,7 @@ def measurements(options: Options) -> Iterator[Measurement]:
 
 
 def opening(page: Path, results: int, rounds: int, goal: Goal | None) -> Iterator[Measurement]:
-    """From the request for the file to the table being there. Left out where there is no Chromium or no Playwright."""
+    """Time from requesting the file until the table is visible. Skipped without Chromium or Playwright."""
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     try:
         from playwright.sync_api import sync_playwright
@@ -102,7 +102,7 @@ def milliseconds_to_open(browser: Any, file: Path) -> float:
 
 
 def write_run(folder: Path, results: int) -> Path:
-    """A run with records of about 1 kB, their texts of words drawn at random, which compress badly."""
+    """Write a run with records of about 1 kB of random words, which compress badly."""
     chance = random.Random(1)
     letters = "etaoinshrdlucmfwypvbgkjqxz"
     words = ["".join(chance.choices(letters, range(26, 0, -1), k=chance.randint(2, 10))) for _ in range(3000)]
@@ -123,8 +123,8 @@ def write_run(folder: Path, results: int) -> Path:
 def _record(number: int, chance: random.Random, text: Callable[[int], str]) -> dict[str, Any]:
     score = chance.choice((0.0, 0.25, 0.7, 0.9, 1.0, 1.0))
     verdict = "pass" if score >= 0.8 else "borderline" if score >= 0.6 else "fail"
-    said = {"hits": [f"names {text(4)}"], "misses": [] if verdict == "pass" else [f"does not mention {text(4)}"]}
-    judge = {"name": "correct", "type": "llm_judge", "score": score, "weight": 1.0, "verdict": verdict, **said}
+    findings = {"hits": [f"names {text(4)}"], "misses": [] if verdict == "pass" else [f"does not mention {text(4)}"]}
+    judge = {"name": "correct", "type": "llm_judge", "score": score, "weight": 1.0, "verdict": verdict, **findings}
     tokens = {"input": chance.randint(50, 400), "output": chance.randint(50, 400)}
     duration = round(chance.lognormvariate(6.5, 0.6), 3)
     return {
@@ -139,7 +139,7 @@ def _record(number: int, chance: random.Random, text: Callable[[int], str]) -> d
         "status": "ok",
         "score": score,
         "verdict": verdict,
-        **said,
+        **findings,
         "candidate_answer": text(40),
         "evaluator_results": [{**judge, "reasoning": text(12)}],
         "execution_metrics": {"token_usage": tokens, "cost_usd": tokens["output"] * 2e-6, "duration_ms": duration},

@@ -1,4 +1,4 @@
-"""How long it takes to see which jobs of a killed run are done, beside a bare msgspec scan of its records."""
+"""Time to find the finished jobs of a killed run, compared with a bare msgspec scan of its records."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Keys(msgspec.Struct):
 
 
 def scan(path: str) -> Callable[[], Any]:
-    """What is done: hashes of the keys."""
+    """Read the finished jobs as hashes of their keys."""
     from agentv.runs.job_index import DoneJobs
 
     return lambda: len(DoneJobs.read(Path(path)))
 
 
 def take_up(path: str) -> Callable[[], Any]:
-    """All that `--resume` reads of the records before its first call: what is done, and the figures so far."""
+    """Everything `--resume` reads before its first call: the finished jobs and the figures so far."""
     from agentv.runs.job_index import DoneJobs
     from agentv.runs.store import RunStore
     from agentv.runs.summary import SummaryBuilder
@@ -48,7 +48,7 @@ def take_up(path: str) -> Callable[[], Any]:
 
 
 def floor(path: str) -> Callable[[], Any]:
-    """Each line decoded, its key kept."""
+    """Decode each line and keep its key."""
     decode = msgspec.json.Decoder(Keys).decode
 
     def work() -> int:
@@ -77,7 +77,7 @@ def measurements(options: Options) -> Iterator[Measurement]:
 
 
 def write_records(path: Path, records: int) -> Path:
-    """Records of about the size that runs have."""
+    """Write records of a realistic size."""
     from agentv.model.result import Result
     from agentv.runs.record import encode_record
 

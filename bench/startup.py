@@ -1,4 +1,4 @@
-"""What it costs to start: `agentv --help`, `import agentv` and a run of one case, next to `python -c pass`.
+"""Start-up time of `agentv --help`, `import agentv` and a one-case run, compared with `python -c pass`.
 
 Byte code is cached, as it is after an installation.
 """
@@ -28,7 +28,7 @@ PROJECT = {
 
 
 def measurements(options: Options) -> Iterator[Measurement]:
-    """Every command once a round, after one round that only fills the cache."""
+    """Run every command once per round, after one round that fills the bytecode cache."""
     runs = options.rounds or (QUICK_RUNS if options.quick else RUNS)
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as project:
         for file, text in PROJECT.items():
@@ -55,7 +55,7 @@ def measurements(options: Options) -> Iterator[Measurement]:
 
 
 def commands() -> dict[str, list[str]]:
-    """What is started; the console script only where one is installed beside the interpreter."""
+    """The commands to start; the console script only if it is installed next to the interpreter."""
     python = sys.executable
     found = {
         FLOOR: [python, "-c", "pass"],
@@ -68,14 +68,14 @@ def commands() -> dict[str, list[str]]:
 
 
 def caching(folder: str) -> dict[str, str]:
-    """An environment that keeps byte code in a folder of its own, whatever the user's says about writing it."""
+    """An environment with its own bytecode folder, regardless of PYTHONDONTWRITEBYTECODE."""
     environment = harness.environment() | {"PYTHONPYCACHEPREFIX": folder}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return environment
 
 
 def run_ms(command: list[str], environment: dict[str, str], folder: str) -> float:
-    """The wall time of one start, to the end of the process."""
+    """The wall time of one start until the process ends."""
     start = time.perf_counter()
     quiet = subprocess.DEVNULL
     subprocess.run(command, env=environment, cwd=folder, stdout=quiet, stderr=quiet, check=True)

@@ -1,4 +1,4 @@
-"""The benchmarks run, and print what they promise. How fast anything is, no test says."""
+"""The benchmarks run and print well-formed figures. No test asserts on speed."""
 
 from __future__ import annotations
 
