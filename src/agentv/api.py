@@ -29,7 +29,7 @@ from agentv.runs.store import RunStore
 from agentv.runs.writer import export_records, places_of
 from agentv.settings.diagnostics import SHARE, Problems, did_you_mean
 from agentv.settings.settings_reader import read_settings
-from agentv.targets.python import GivenFunction
+from agentv.targets.python import FunctionTarget
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _given(dataset: Dataset) -> Iterable[EvalCase | Mapping[str, Any]]:
 def _target(target: dict[str, Any] | Callable[..., Any]) -> Target:
     if not isinstance(target, dict):
         name = getattr(target, "__name__", "function")
-        return GivenFunction(name=name, provider="python", call=target)
+        return FunctionTarget(name=name, provider="python", call=target)
     settings = {"name": "target", **target}
     provider = TARGETS.canonical(str(settings.get("provider", "")))
     if provider is None:

@@ -8,7 +8,7 @@ import pytest
 
 from agentv.model.response import Response, TargetFailure
 from agentv.registry import TARGETS
-from agentv.targets.agents.events import Event, NoAnswer, failure_of
+from agentv.targets.agents.events import Event, NoAnswer, classify_failure
 
 DATA = Path(__file__).parent.parent / "data" / "agents"
 FILES = sorted(DATA.glob("*.jsonl"))
@@ -24,7 +24,7 @@ def events(text):
 def read(provider, found):
     """What comes of events: an answer or a failure, as data."""
     try:
-        response = TARGETS.find(provider).answer_of(found)
+        response = TARGETS.find(provider).read_events(found)
     except TargetFailure as failure:
         return {"class": failure.error_class, "status": failure.status, "message": failure.message}
     data = json.loads(msgspec.json.encode(response))
@@ -47,7 +47,7 @@ def test_every_agent_has_recorded_events(provider):
 @pytest.mark.parametrize("provider", AGENTS)
 def test_no_events_are_no_answer(provider):
     with pytest.raises(NoAnswer):
-        TARGETS.find(provider).answer_of([])
+        TARGETS.find(provider).read_events([])
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if ".answer." in file.name], ids=lambda file: file.stem)
@@ -69,7 +69,7 @@ def test_what_an_agent_says_in_another_form_is_never_handed_on(file, odd):
     for index, event in enumerate(whole):
         for changed in changes(event.data, odd):
             try:
-                response = kind.answer_of([*whole[:index], Event(changed, event.at_ms), *whole[index + 1 :]])
+                response = kind.read_events([*whole[:index], Event(changed, event.at_ms), *whole[index + 1 :]])
             except (TargetFailure, AttributeError, KeyError, TypeError, ValueError):
                 continue  # which the responder makes an error of this one case
             assert msgspec.convert(msgspec.to_builtins(response), Response).text == response.text
@@ -90,7 +90,7 @@ def test_claude_code_may_say_something_without_a_list():
         {"type": "assistant", "message": {"id": "m", "content": "Paris"}},
         {"type": "result", "subtype": "success", "total_cost_usd": "0.5"},
     ]
-    response = TARGETS.find("claude-code").answer_of([Event(each, 0.0) for each in said])
+    response = TARGETS.find("claude-code").read_events([Event(each, 0.0) for each in said])
     assert (response.text, response.cost_usd) == ("Paris", None)
 
 
@@ -120,5 +120,5 @@ def test_events_that_nobody_knows_are_passed_over(provider, event):
     ],
 )
 def test_what_an_agent_reports_has_the_class_that_an_api_would_have(message, error_class, status):
-    failed = failure_of(message)
+    failed = classify_failure(message)
     assert (failed.error_class, failed.status) == (error_class, status)

@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from agentv.errors import UsageError
 from agentv.model.response import TargetFailure
 from agentv.targets.apis import http_client as client
-from agentv.targets.apis.api_errors import api_error, error_class_of, retry_after_s, seconds_until
+from agentv.targets.apis.api_errors import error_class_of, parse_error, retry_after_s, seconds_until
 from agentv.targets.apis.http_client import HttpClient, proxy_for
 from agentv_testing import Fault, FaultyServer, RawReply
 from waiting import wait_until_async
@@ -243,7 +243,7 @@ def test_cookies_are_not_kept():
     ],
 )
 def test_the_apis_own_words_are_found(body, message, codes):
-    assert api_error(body) == (message, codes)
+    assert parse_error(body) == (message, codes)
 
 
 def test_a_long_message_is_cut_and_an_empty_one_named():

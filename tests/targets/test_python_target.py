@@ -14,7 +14,7 @@ from agentv.model.message import Message, TextPart, ToolCall
 from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import TokenUsage
 from agentv.model.values import FrozenDict
-from agentv.targets.python import GivenFunction, PythonTarget
+from agentv.targets.python import FunctionTarget, PythonTarget
 from waiting import let_others_run
 
 AGENT = """
@@ -76,7 +76,7 @@ def named(function, **settings):
 
 
 def given(call):
-    return GivenFunction(name="p", provider="python", call=call)
+    return FunctionTarget(name="p", provider="python", call=call)
 
 
 NAMES = {
@@ -321,10 +321,10 @@ def test_a_function_that_never_returns_does_not_keep_the_program_from_ending(tmp
 import asyncio, threading
 from agentv.engine.job.request import Question
 from agentv.model.case import EvalCase
-from agentv.targets.python import GivenFunction
+from agentv.targets.python import FunctionTarget
 
 async def main():
-    responder = GivenFunction(name="p", provider="python", call=lambda: threading.Event().wait()).open(".")
+    responder = FunctionTarget(name="p", provider="python", call=lambda: threading.Event().wait()).open(".")
     question = Question(EvalCase("one", input="Hello"))
     question.timeout_s = 0.02
     try:

@@ -21,7 +21,7 @@ from agentv.model.manifest import TargetEntry
 from agentv.registry import EXECUTORS
 from agentv.settings.environment import load_environment
 from agentv.targets.catalog import Targets, find_targets_file, load_targets, named_targets_file, without_targets
-from agentv.targets.target import Target, files_of, fingerprint_of
+from agentv.targets.target import Target, file_hashes, fingerprint_of
 
 RESULTS = os.path.join(".agentv", "results")
 CACHE = os.path.join(".agentv", "cache")
@@ -96,7 +96,7 @@ class Project:
     def target(self, name: str) -> Target:
         """Return the settings of a target."""
         if self.replay is not None and name not in self._given:
-            return self.file.unfilled(name)
+            return self.file.unresolved(name)
         return self._called(name)
 
     def answering(self, name: str) -> Target:
@@ -125,7 +125,7 @@ class Project:
         else:
             target = self._called(name)
             shown = {} if name in self._given else self.file.public(name, target)
-        files = files_of(target, self.home, self.folders)
+        files = file_hashes(target, self.home, self.folders)
         return TargetEntry(
             name=name,
             provider=target.provider,
@@ -172,4 +172,4 @@ class Project:
         if name in self._given:
             return self._given[name]
         # Workers on other machines fill in variables themselves, so they may be unset here.
-        return self.file.unfilled(name) if self.is_remote else self.file.get(name)
+        return self.file.unresolved(name) if self.is_remote else self.file.get(name)

@@ -24,8 +24,8 @@ from agentv.settings.environment import (
 from agentv.settings.settings_reader import read_settings
 from agentv.support.patterns import upward
 from agentv.support.user_code import import_reference
-from agentv.targets.target import MASK, Target, given_settings, shown
-from agentv.targets.targets_file import check_targets, target_names, texts_in
+from agentv.targets.target import MASK, Target, explicit_settings, mask_secrets
+from agentv.targets.targets_file import check_targets, iter_texts, target_names
 
 PROJECT_FOLDER = ".agentv"
 FILE_NAMES = (f"{PROJECT_FOLDER}/targets.yaml", f"{PROJECT_FOLDER}/targets.yml", "targets.yaml", "targets.yml")
@@ -88,7 +88,7 @@ class Targets:
                 self._entry(name)
             return chosen
         if self.path is None:
-            raise no_targets()
+            raise no_targets_error()
         if DEFAULT_TARGET in self._entries:
             return (DEFAULT_TARGET,)
         if len(self.names) == 1:
@@ -107,7 +107,7 @@ class Targets:
         """A target as the file has it."""
         return self._entry(name)[1]
 
-    def unfilled(self, name: str) -> Target:
+    def unresolved(self, name: str) -> Target:
         """The settings of a target that is not called: a variable that is unset stays as it is written.
 
         A setting that cannot be a text goes without its variable, and nothing is asked of those that a call needs.
@@ -138,8 +138,8 @@ class Targets:
 
     def public(self, name: str, settings: Target | None = None) -> dict[str, Any]:
         """The settings that were given, without secrets: each by the variable it comes from, where there is one."""
-        given = given_settings(settings or self.get(name))
-        return {key: shown(value, (key,), self._replaceable) for key, value in given.items()}
+        given = explicit_settings(settings or self.get(name))
+        return {key: mask_secrets(value, (key,), self._replaceable) for key, value in given.items()}
 
     @property
     def _replaceable(self) -> dict[str, str]:
@@ -148,7 +148,7 @@ class Targets:
 
     def _entry(self, name: str) -> tuple[int, dict[str, Any]]:
         if self.path is None:
-            raise no_targets(name)
+            raise no_targets_error(name)
         if name not in self._entries:
             listed = f"Targets in {self.path}: {', '.join(self.names) or 'none'}"
             raise UsageError(f"Unknown target '{name}'", listed, did_you_mean(name, self.names))
@@ -250,7 +250,7 @@ def without_targets(environment: Environment) -> Targets:
     return Targets({}, None, environment, lambda _: None)
 
 
-def no_targets(name: str | None = None) -> UsageError:
+def no_targets_error(name: str | None = None) -> UsageError:
     """What to say where there is no targets file."""
     headline = "There is no targets file" + (f" that could have the target '{name}'" if name else "")
     detail = f"Looked for {FILE_NAMES[0]} and {FILE_NAMES[2]} from the dataset's folder up, and in {os.getcwd()}"
@@ -285,7 +285,7 @@ def _settings(kind: type[Target], data: dict[str, Any], entry: dict[str, Any], p
 
 def _written_secrets(entry: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     """The keys that an entry has in it instead of a variable, with their paths."""
-    return ((path, text) for path, text in texts_in(entry) if is_secret_field(path) and not any(references(text)))
+    return ((path, text) for path, text in iter_texts(entry) if is_secret_field(path) and not any(references(text)))
 
 
 def _error(errors: list[Problem], path: str, line_of: LineOf) -> TargetsError:

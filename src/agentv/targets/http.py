@@ -21,7 +21,7 @@ from agentv.settings.environment import REFERENCE
 from agentv.support.json_values import MISSING, steps_of, value_at
 from agentv.support.templates import TemplateProblem, as_text, environment, names_in, render
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target, address_complaints
-from agentv.targets.targets_file import texts_in
+from agentv.targets.targets_file import iter_texts
 
 if TYPE_CHECKING:
     from agentv.targets.apis.http_client import HttpReply
@@ -79,7 +79,7 @@ def render_data(value: Any, names: Mapping[str, Any]) -> Any:
 
 def _texts(value: Any) -> Iterator[str]:
     """The templates among the strings of a setting, keys not among them; variables of the environment taken out."""
-    return (text for _, written in texts_in(value) if is_template(text := REFERENCE.sub("", written)))
+    return (text for _, written in iter_texts(value) if is_template(text := REFERENCE.sub("", written)))
 
 
 def _text_complaints(field: str, text: str) -> list[str]:

@@ -33,7 +33,7 @@ class PythonTarget(Target, frozen=True, kw_only=True):
         call = import_reference(self.function, home)
         if isinstance(call, type):
             call = built(call, self.function, home)
-        return GivenFunction(name=self.name, provider=self.provider, call=call, reference=self.function).open(home)
+        return FunctionTarget(name=self.name, provider=self.provider, call=call, reference=self.function).open(home)
 
     def open_embeddings(self, home: str) -> Responder:
         """The same function, which returns vectors."""
@@ -51,7 +51,7 @@ class PythonTarget(Target, frozen=True, kw_only=True):
         return [f"'function' must be of the form 'module:name' or 'file.py:name', got '{self.function}'"]
 
 
-class GivenFunction(Target, frozen=True, kw_only=True):
+class FunctionTarget(Target, frozen=True, kw_only=True):
     """A function itself instead of its name, for `agentv.evaluate`. It travels only where the function can."""
 
     responder: ClassVar[str] = "agentv.targets.python_call:FunctionResponder"

@@ -20,8 +20,8 @@ from agentv.model.message import message_to_data
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.support.user_code import describe
 from agentv.targets.answers import response_from_value
-from agentv.targets.apis.model_api import texts_in
-from agentv.targets.python import GivenFunction
+from agentv.targets.apis.model_api import embedding_texts
+from agentv.targets.python import FunctionTarget
 
 KNOWN: dict[str, Callable[[Request], Any]] = {
     "messages": lambda request: [message_to_data(message) for message in request.messages],
@@ -29,7 +29,7 @@ KNOWN: dict[str, Callable[[Request], Any]] = {
     "case": lambda request: request.case,
     "variables": lambda request: dict(request.case.variables or {}),
     "trial": lambda request: request.trial,
-    "texts": texts_in,
+    "texts": embedding_texts,
 }
 """What a function may ask for, by the names of its parameters."""
 
@@ -42,7 +42,7 @@ Getter = Callable[[Request], Any]
 class FunctionResponder:
     """Calls one function, in the event loop when it is async, else in a thread."""
 
-    def __init__(self, settings: GivenFunction, home: str) -> None:
+    def __init__(self, settings: FunctionTarget, home: str) -> None:
         call = settings.call
         label = settings.reference or getattr(call, "__qualname__", settings.name)
         self.endpoint = f"python:{label}"

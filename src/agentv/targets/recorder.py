@@ -68,14 +68,14 @@ def _stored_message(message: Message) -> StoredMessage:
     return StoredMessage(message.role, content, parts, message.tool_calls, message.name)
 
 
-def sent_by(responder: Any, request: Request) -> dict[str, Any] | None:
+def preview_request(responder: Any, request: Request) -> dict[str, Any] | None:
     """The request as a responder sends it, where it says so with `sends(request)`; None for one that sends nothing."""
     sends = getattr(responder, "sends", None)
     made: dict[str, Any] | None = None if sends is None else sends(request)
     return made
 
 
-def question_digest(request: Request) -> str:
+def request_digest_of(request: Request) -> str:
     """A hash of the messages, contents of files included; the same whatever target is asked."""
     return digest([message_to_data(message) for message in request.messages])
 
@@ -140,7 +140,7 @@ class RecordingResponder:
 
     def sends(self, request: Request) -> dict[str, Any] | None:
         """What the target would send."""
-        return sent_by(self._inner, request)
+        return preview_request(self._inner, request)
 
     async def aclose(self) -> None:
         """Closes the target; the file is its owner's to close."""
@@ -164,7 +164,7 @@ class RecordingResponder:
             attempt=request.attempt,
             repeat=request.repeat,
             variant=self._variant,
-            request_digest=question_digest(request),
+            request_digest=request_digest_of(request),
             request=[message_to_data(message) for message in request.messages],
             **known,
         )

@@ -22,7 +22,7 @@ from agentv.runs.record import RESULTS_FILE
 from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
 from agentv.targets.answers import response_from_object
-from agentv.targets.recorder import RecordedFailure, StoredResponse, question_digest, restored
+from agentv.targets.recorder import RecordedFailure, StoredResponse, request_digest_of, restored
 from agentv.targets.target import COMMON_ALIASES, Target
 
 USER = "user:"
@@ -31,7 +31,7 @@ USER = "user:"
 _MARKS = {"goal_met": "[[GOAL MET]]", "gave_up": "[[GIVE UP]]"}
 
 
-def said_by_user(request: Request) -> tuple[str, str, str] | None:
+def simulated_user_job(request: Request) -> tuple[str, str, str] | None:
     """Case, target and prompt of the job that a simulated user's call belongs to; None for any other request."""
     if not request.case.id.startswith(USER):
         return None
@@ -39,7 +39,7 @@ def said_by_user(request: Request) -> tuple[str, str, str] | None:
     return request.case.id.removeprefix(USER), target, prompt
 
 
-def reply_in(record: Result, request: Request) -> Response:
+def response_from_record(record: Result, request: Request) -> Response:
     """The answer in a record. Of a conversation: the reply to this turn, or what the simulated user said in it."""
     response = _whole(record)
     if record.conversation is None:
@@ -187,7 +187,7 @@ class Recording:
     """A file that answers: a recording of calls, or the results of a run. `wanted` is the target after its path."""
 
     def __init__(self, source: str, home: str = ".") -> None:
-        self.path, self.wanted = find_recorded(source, home)
+        self.path, self.wanted = find_recording(source, home)
         self.missing: list[str] = []
         self.calls: CallIndex | None = None
         self.run: AnswerIndex | None = None
@@ -252,18 +252,18 @@ class RecordedResponder:
         calls, case = self._recording.calls, request.case
         prompt, repeat = request.prompt_id or "", request.repeat
         job = (case.dataset, case.id, self._target, prompt, request.trial)
-        key = CallKey(*job, question_digest(request), attempt or request.attempt, repeat, variant)
+        key = CallKey(*job, request_digest_of(request), attempt or request.attempt, repeat, variant)
         return None if calls is None else calls.find(key, case.path)
 
     def _from_results(self, request: Request) -> Response:
         case, run = request.case, self._recording.run
         own = (case.id, self._target, request.prompt_id or "")
-        id, target, prompt = said_by_user(request) or own
+        id, target, prompt = simulated_user_job(request) or own
         assert run is not None
         record = run.find(case.dataset, JobKey(case.path, id, target, prompt or None, request.trial))
         if record is None:
             raise self._not_there(request)
-        return reply_in(record, request)
+        return response_from_record(record, request)
 
     def _not_there(self, request: Request) -> TargetFailure:
         recording = self._recording
@@ -289,17 +289,17 @@ def is_recording(path: str) -> bool:
         return False
 
 
-def open_recorded(source: str, name: str, home: str) -> RecordedResponder:
+def open_recording(source: str, name: str, home: str) -> RecordedResponder:
     """Open a file as a target: the one with its name in the file, or the only one."""
     recording = Recording(source, home)
     try:
-        return RecordedResponder(recording, choose(recording, name), owns=True)
+        return RecordedResponder(recording, choose_target(recording, name), owns=True)
     except BaseException:
         recording.close()
         raise
 
 
-def choose(recording: Recording, name: str) -> str:
+def choose_target(recording: Recording, name: str) -> str:
     """The target in a file that answers for `name`. Raises AgentvError when there are several others."""
     targets, wanted, path = recording.targets, recording.wanted, recording.path
     if wanted is not None and wanted not in targets:
@@ -313,7 +313,7 @@ def choose(recording: Recording, name: str) -> str:
     raise AgentvError(f"Cannot replay {path}", f"It has several targets: {', '.join(targets)}", hint)
 
 
-def find_recorded(source: str, home: str) -> tuple[str, str | None]:
+def find_recording(source: str, home: str) -> tuple[str, str | None]:
     """The file to read, and the target that follows a colon."""
     whole = os.path.join(home, os.path.expanduser(source))
     shorter, colon, target = whole.rpartition(":")
@@ -338,7 +338,7 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
 
     def open(self, home: str) -> Responder:
         """Reads the file once for where each answer stands."""
-        return open_recorded(self.source, self.name, home)
+        return open_recording(self.source, self.name, home)
 
     def open_embeddings(self, home: str) -> Responder:
         """A recording has embeddings beside answers."""
@@ -347,7 +347,7 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """The file that answers."""
         with suppress(AgentvError):  # opening it will say that it is not there
-            return (find_recorded(self.source, home)[0],)
+            return (find_recording(self.source, home)[0],)
         return ()
 
     def complaints(self) -> list[str]:

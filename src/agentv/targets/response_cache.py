@@ -15,7 +15,7 @@ from agentv.errors import file_errors
 from agentv.model.case import case_to_data
 from agentv.model.response import Request, Responder, Response
 from agentv.model.values import digest, to_json
-from agentv.targets.recorder import StoredResponse, question_digest, restored, sent_by, stored
+from agentv.targets.recorder import StoredResponse, preview_request, request_digest_of, restored, stored
 
 SCHEMA_VERSION = 1
 
@@ -85,7 +85,7 @@ class ResponseCache:
         line = to_json(sent if sent is not None else case_to_data(request.case))
         if self._redact is not None:
             line = self._redact(line)  # a new API key in an address is the same address
-        return digest([fingerprint, line.decode("utf-8", "replace"), question_digest(request), request.trial])
+        return digest([fingerprint, line.decode("utf-8", "replace"), request_digest_of(request), request.trial])
 
     def _path(self, key: str) -> Path:
         # A folder has few thousand files at most in this way, whatever the cache holds.
@@ -113,7 +113,7 @@ class CachedResponder:
 
     def sends(self, request: Request) -> dict[str, Any] | None:
         """What the target would send."""
-        return sent_by(self._inner, request)
+        return preview_request(self._inner, request)
 
     async def aclose(self) -> None:
         """Closes the target."""

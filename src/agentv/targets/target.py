@@ -220,10 +220,10 @@ class HostedApi(ModelApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """No model, or an address that is none."""
-        return without(self, "model") + address_complaints("base_url", self.base_url)
+        return missing_settings(self, "model") + address_complaints("base_url", self.base_url)
 
 
-def without(target: Target, *names: str) -> list[str]:
+def missing_settings(target: Target, *names: str) -> list[str]:
     """A complaint for each of the settings that a provider cannot do without and that is not given or blank."""
     return [
         f"Provider '{target.provider}' needs '{name}'" for name in names if not str(getattr(target, name) or "").strip()
@@ -269,15 +269,15 @@ def fingerprint_of(settings: Target, secrets: Iterable[str], files: Mapping[str,
         return ""
     found = digest(
         {
-            key: shown(value, (key,), dict.fromkeys(secrets, MASK))
-            for key, value in given_settings(settings).items()
+            key: mask_secrets(value, (key,), dict.fromkeys(secrets, MASK))
+            for key, value in explicit_settings(settings).items()
             if key not in _NOT_IN_THE_ANSWER and not key.startswith("retry_") and not is_secret_field((key,))
         }
     )
     return digest([found, files]) if files else found
 
 
-def files_of(settings: Target, home: str, folders: Iterable[str]) -> dict[str, str]:
+def file_hashes(settings: Target, home: str, folders: Iterable[str]) -> dict[str, str]:
     """A hash of each file that a target's settings name, by its path; `folders` are those of the datasets.
 
     What these files import or read in their turn is not looked for.
@@ -292,7 +292,7 @@ def files_of(settings: Target, home: str, folders: Iterable[str]) -> dict[str, s
     return contents(filter(None, named), home)
 
 
-def given_settings(settings: Target) -> dict[str, Any]:
+def explicit_settings(settings: Target) -> dict[str, Any]:
     """The settings that differ from their defaults, as plain data."""
     return {
         field.encode_name: msgspec.to_builtins(value, enc_hook=_name_of)
@@ -301,7 +301,7 @@ def given_settings(settings: Target) -> dict[str, Any]:
     }
 
 
-def shown(value: Any, path: KeyPath, replaceable: Mapping[str, str]) -> Any:
+def mask_secrets(value: Any, path: KeyPath, replaceable: Mapping[str, str]) -> Any:
     """A value without secrets. What a secret field holds is never shown, however short it is."""
     if isinstance(value, str):
         text = value
@@ -309,9 +309,9 @@ def shown(value: Any, path: KeyPath, replaceable: Mapping[str, str]) -> Any:
             text = text.replace(secret, replaceable[secret])
         return MASK if text == value and is_secret_field(path) else text
     if isinstance(value, dict):
-        return {key: shown(item, (*path, key), replaceable) for key, item in value.items()}
+        return {key: mask_secrets(item, (*path, key), replaceable) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [shown(item, (*path, index), replaceable) for index, item in enumerate(value)]
+        return [mask_secrets(item, (*path, index), replaceable) for index, item in enumerate(value)]
     return value
 
 

@@ -54,7 +54,7 @@ def _check_entry(entry: Any, path: KeyPath, problems: Problems) -> None:
     if not isinstance(entry, dict):
         problems.wrong_type(path, "an object", entry)
         return
-    for place, text in texts_in(entry, path):
+    for place, text in iter_texts(entry, path):
         if "${{" in REFERENCE.sub("", text) or (is_secret_field(place) and _OTHER_VARIABLE.fullmatch(text.strip())):
             name = field_name(place)
             problems.error(place, f"Field '{name}' has a malformed variable", "A variable is written ${{ NAME }}")
@@ -147,10 +147,10 @@ def _names(entries: list[Any]) -> Iterator[tuple[int, str]]:
             yield index, name
 
 
-def texts_in(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+def iter_texts(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
     """Every text in a setting, with its path."""
     if isinstance(value, str):
         yield path, value
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
-        yield from texts_in(item, (*path, key))
+        yield from iter_texts(item, (*path, key))

@@ -85,7 +85,7 @@ class RescoredAnswers:
         """Return the current settings of a target, in which variables may be unset; None if it is unknown."""
         if name not in self._settings:
             file = self._project.file
-            self._settings[name] = file.unfilled(name) if name in file.names else None
+            self._settings[name] = file.unresolved(name) if name in file.names else None
         return self._settings[name]
 
     def judge_target(self, name: str) -> str | None:

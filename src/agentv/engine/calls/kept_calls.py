@@ -8,9 +8,9 @@ from agentv.model.response import Responder
 from agentv.runs.redaction import Redactor
 from agentv.runs.writer import ResultWriter
 from agentv.targets.recorder import RecordingResponder
-from agentv.targets.replay import RecordedResponder, Recording, choose
+from agentv.targets.replay import RecordedResponder, Recording, choose_target
 from agentv.targets.response_cache import CachedResponder, ResponseCache
-from agentv.targets.target import Target, files_of, fingerprint_of
+from agentv.targets.target import Target, file_hashes, fingerprint_of
 
 
 class KeptCalls:
@@ -38,7 +38,7 @@ class KeptCalls:
         """Wrap a target whose answers are cached."""
         if self._cache is None or not settings.is_cacheable:
             return responder
-        files = files_of(settings, self._spec.home, self._spec.folders)
+        files = file_hashes(settings, self._spec.home, self._spec.folders)
         return CachedResponder(responder, self._cache, fingerprint_of(settings, self._spec.secrets, files))
 
     def recorded(self, settings: Target, responder: Responder, variant: OverrideKey) -> Responder:
@@ -52,7 +52,7 @@ class KeptCalls:
         replay, answering = self._replay, (*self._spec.answering, *self._spec.users)
         if replay is None or not (replay.is_recording or settings.name in answering):
             return None
-        name = settings.name if replay.is_recording else choose(replay, settings.name)
+        name = settings.name if replay.is_recording else choose_target(replay, settings.name)
         return RecordedResponder(replay, name, variant)
 
     def close(self) -> None:

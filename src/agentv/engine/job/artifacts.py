@@ -19,7 +19,7 @@ from agentv.model.response import OpenLog, Responder, StreamLog, TargetFailure
 from agentv.model.result import Result
 from agentv.model.values import digest, to_json
 from agentv.runs.redaction import Redactor
-from agentv.targets.recorder import sent_by
+from agentv.targets.recorder import preview_request
 
 PROMPTS, TRACES, WORKSPACES = "prompts", "traces", "workspaces"
 
@@ -88,7 +88,7 @@ class JobFiles:
 def _sent_by(responder: Responder, question: Question) -> dict[str, Any] | None:
     """Return the request body; None where none can be made, which the call itself will report."""
     with suppress(TargetFailure):
-        return sent_by(responder, question)
+        return preview_request(responder, question)
     return None
 
 

@@ -17,7 +17,7 @@ from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
 from agentv.settings.environment import is_secret_field
 from agentv.targets.catalog import PortableTargets, Targets, refuse_to_send
-from agentv.targets.target import Target, given_settings
+from agentv.targets.target import Target, explicit_settings
 
 
 class PortableSpec(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class PortableSpec(msgspec.Struct, frozen=True):
         needed = {*spec.answering, *spec.users, *spec.judges, *spec.embedders}
         for name in targets.names:
             try:
-                yield targets.unfilled(name) if spec.replay is not None else targets.get(name)
+                yield targets.unresolved(name) if spec.replay is not None else targets.get(name)
             except TargetsError as error:
                 if name in needed:
                     hint = "Set it in the environment in which the workers of this node are started"
@@ -83,7 +83,7 @@ def portable(spec: RunSpec, file: Targets) -> PortableSpec:
     from_file = [target.name for target in spec.targets if target.name in file.names]
     others = tuple(target for target in spec.targets if target.name not in file.names)
     for target in others:
-        for field, value in given_settings(target).items():
+        for field, value in explicit_settings(target).items():
             if value and is_secret_field((field,)):
                 refuse_to_send(target.name, (field,))
     bare = msgspec.structs.replace(spec, targets=others, home=str(spec.home), secrets=frozenset())

@@ -66,7 +66,7 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     """The variables with keys that the agent gets: its vendor's."""
     package: ClassVar[str] = ""
     """What `npm install -g` installs."""
-    passed_over: ClassVar[tuple[bytes, ...]] = ()
+    ignored_prefixes: ClassVar[tuple[bytes, ...]] = ()
     """How lines begin that repeat what later ones say; they are neither kept nor logged."""
     home_variables: ClassVar[dict[str, str]] = {}
     """The variables that name its home, or folders in it, by what follows the home's path."""
@@ -116,7 +116,7 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         """How the agent is called. Pure."""
         raise NotImplementedError
 
-    def invoked(
+    def build_invocation(
         self, call: Call, arguments: Sequence[str], env: Mapping[str, str], files: Mapping[str, str] | None = None
     ) -> Invocation:
         """An invocation with the user's arguments, the folders of the home, and the system prompt where it is a file.
@@ -133,7 +133,7 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         return Invocation(arguments=(*arguments, *self.args), stdin=stdin, env={**folders, **env}, files=files)
 
     @staticmethod
-    def answer_of(events: Iterable[Event]) -> Response:
+    def read_events(events: Iterable[Event]) -> Response:
         """The answer in an agent's events, or the failure that they report. Pure."""
         raise NotImplementedError
 
@@ -143,7 +143,7 @@ def options(given: Mapping[str, str | None]) -> list[str]:
     return [word for name, value in given.items() if value for word in (name, value)]
 
 
-def from_there(response: Response, folder: str) -> Response:
+def with_relative_paths(response: Response, folder: str) -> Response:
     """The same answer with `src/a.py` for `/tmp/…/src/a.py`, and with `.` for the folder itself."""
     names = tuple(dict.fromkeys((folder, os.path.realpath(folder))))
 
@@ -185,7 +185,7 @@ _KEYS_BY_NAME = (
 """The APIs whose variable is their name in capitals and `_API_KEY`."""
 
 
-def keys_of(provider: str) -> tuple[str, ...]:
+def key_variables_of(provider: str) -> tuple[str, ...]:
     """The variables of one model API; none for one that is not known, whose variable goes into `pass_env`."""
     if provider in _KEYS_BY_NAME:
         return (f"{provider.upper().replace('-', '_')}_API_KEY",)

@@ -16,8 +16,8 @@ import msgspec
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.settings.environment import child_environment, environment_of
 from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process, temporary_folder
-from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, Invocation, from_there
-from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, failure_of
+from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, Invocation, with_relative_paths
+from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, classify_failure
 
 _OF_A_SESSION = frozenset(
     {
@@ -71,7 +71,7 @@ class AgentResponder:
             response = self._answer(events, failure)
             duration_ms = round((time.perf_counter() - started) * 1000, 3)
             if request.workspace is not None or self._settings.cwd is None:
-                response = from_there(response, cwd)
+                response = with_relative_paths(response, cwd)
         return msgspec.structs.replace(response, duration_ms=duration_ms)
 
     def sends(self, request: Request) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class AgentResponder:
         extension = "jsonl" if settings.log_format == "json" else "log"
         folder = None if settings.log_dir is None else os.path.join(self._home, settings.log_dir)
         log = None if request.open_log is None else request.open_log(folder, extension)
-        stream = EventStream(settings.passed_over, log, settings.log_format)
+        stream = EventStream(settings.ignored_prefixes, log, settings.log_format)
         failure = None
         try:
             await run_process(
@@ -134,12 +134,12 @@ class AgentResponder:
         if failure is not None and failure.ending != "exit":
             raise TargetFailure("timeout" if failure.ending == "timeout" else "process", failure.message)
         try:
-            response = self._settings.answer_of(events)
+            response = self._settings.read_events(events)
         except NoAnswer as nothing:
             if failure is None:
                 raise TargetFailure("invalid_response", nothing.message) from None
             # Without a key several end before their first event: what they say on stderr is all there is.
-            is_auth = failure_of(failure.message).error_class == "auth"
+            is_auth = classify_failure(failure.message).error_class == "auth"
             ended = TargetFailure("auth" if is_auth else "process", failure.message)
             raise self._explained(ended) from None
         except TargetFailure as reported:

@@ -15,7 +15,7 @@ from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, StreamLog, TargetFailure
 from agentv.model.result import ErrorClass, TokenUsage
 from agentv.support.json_values import json_or
-from agentv.targets.apis.api_errors import error_class_of, meant_status
+from agentv.targets.apis.api_errors import error_class_of, standard_status
 from agentv.targets.apis.model_api import UsageFields, amount, read_usage
 
 _STATUS = re.compile(r"(?:status|HTTP|Error|code)\W{0,4}\b([45]\d\d)\b|^\W*([45]\d\d)\b", re.IGNORECASE)
@@ -77,7 +77,7 @@ class Transcript:
         last = self._turns[-1] if self._turns else None
         if last is None or (last.key is None and last.calls and all(call.ended for call in last.calls)):
             self.turn()
-        call = self._calls[id] = _Call(str(id), str(tool), input, at_ms, word(timestamp))
+        call = self._calls[id] = _Call(str(id), str(tool), input, at_ms, text_or_none(timestamp))
         self._turns[-1].calls.append(call)
 
     def add_parts(self, parts: Any, at_ms: float) -> None:
@@ -111,9 +111,9 @@ class Transcript:
             usage=usage,
             cost_usd=amount(cost_usd),
             tool_errors=self._failed,
-            id=word(known.get("id")),
-            model=word(known.get("model")),
-            stop_reason=word(known.get("stop_reason")),
+            id=text_or_none(known.get("id")),
+            model=text_or_none(known.get("model")),
+            stop_reason=text_or_none(known.get("stop_reason")),
         )
 
 
@@ -155,7 +155,7 @@ def number(data: Any, key: str) -> int:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else 0
 
 
-def word(value: Any) -> str | None:
+def text_or_none(value: Any) -> str | None:
     """A name in an event; None for anything that is none."""
     return value if isinstance(value, str) else None
 
@@ -168,7 +168,7 @@ def usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
     return msgspec.structs.replace(found, cached=found.cached or None)
 
 
-def added(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
+def sum_usage(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
     """The usage of several calls of a model together."""
     found = [msgspec.structs.astuple(each) for each in usages if each is not None]
     sums = [sum(count or 0 for count in counts) for counts in zip(*found, strict=True)]
@@ -183,14 +183,14 @@ def milliseconds(timestamp: Any, otherwise: float) -> float:
         return otherwise
 
 
-def failure_of(message: str, status: int | None = None) -> TargetFailure:
+def classify_failure(message: str, status: int | None = None) -> TargetFailure:
     """The failure that an agent reports, with its class: by the status it names, else by its words."""
     if (telling := _class_by(_WORDS_BEFORE_A_STATUS, message)) is not None:
         return TargetFailure(telling, message)
     if status is None and (found := _STATUS.search(message)):
         status = int(found[1] or found[2])
     if status is not None and status >= 400:
-        status = meant_status(status)
+        status = standard_status(status)
         return TargetFailure(error_class_of(status), message, status=status)
     return TargetFailure(_class_by(_WORDS, message) or "process", message)
 
@@ -213,9 +213,9 @@ class EventStream:
     """The lines of one call. Lines that begin as `passed_over` says are neither kept nor logged."""
 
     def __init__(
-        self, passed_over: tuple[bytes, ...], log: StreamLog | None, log_format: Literal["summary", "json"]
+        self, ignored_prefixes: tuple[bytes, ...], log: StreamLog | None, log_format: Literal["summary", "json"]
     ) -> None:
-        self._passed_over = passed_over
+        self._passed_over = ignored_prefixes
         self._log = log
         self._summarised = log_format == "summary"
         self._started = time.perf_counter()

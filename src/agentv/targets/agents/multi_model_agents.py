@@ -9,15 +9,15 @@ import msgspec
 
 from agentv.model.response import Response, TargetFailure
 from agentv.model.values import to_json
-from agentv.targets.agents.agent import Call, CodingAgent, Invocation, keys_of, options
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation, key_variables_of, options
 from agentv.targets.agents.events import (
     Event,
     NoAnswer,
     Transcript,
-    added,
-    failure_of,
+    classify_failure,
     milliseconds,
     number,
+    sum_usage,
     text_of,
     usage,
 )
@@ -50,16 +50,18 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
     @property
     def key_variables(self) -> tuple[str, ...]:
         """Its own, and those of the model API that it asks."""
-        return (*self.secrets, *keys_of((self.model or "").partition("/")[0]))
+        return (*self.secrets, *key_variables_of((self.model or "").partition("/")[0]))
 
     def invocation(self, call: Call) -> Invocation:
         """The prompt on stdin, every permission given; nothing shared, nothing updated."""
         arguments = ["run", "--format", "json", "--auto", *options({"--model": self.model})]
         settings = {"autoupdate": False, "share": "disabled"}
-        return self.invoked(call, arguments, {}, {".config/opencode/opencode.json": to_json(settings).decode()})
+        return self.build_invocation(
+            call, arguments, {}, {".config/opencode/opencode.json": to_json(settings).decode()}
+        )
 
     @staticmethod
-    def answer_of(events: Iterable[Event]) -> Response:
+    def read_events(events: Iterable[Event]) -> Response:
         """A message id for each turn; a tool's call and its end are one event with its own times."""
         transcript = Transcript()
         usages, costs = [], []
@@ -71,7 +73,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
             if kind == "error":
                 error = data.get("error") or {}
                 details = error.get("data") or {}
-                raise failure_of(str(details.get("message") or error.get("name")), details.get("statusCode"))
+                raise classify_failure(str(details.get("message") or error.get("name")), details.get("statusCode"))
             if not isinstance(part, dict):
                 continue
             if kind in ("step_start", "step_finish"):
@@ -89,7 +91,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
         if not ended:
             raise NoAnswer("opencode ended in the middle of a step")
         cost = sum(filter(None, map(amount, costs))) or None
-        return transcript.response(usage=added(usages), cost_usd=cost, **known)
+        return transcript.response(usage=sum_usage(usages), cost_usd=cost, **known)
 
 
 def _tool(transcript: Transcript, part: dict[str, Any], at_ms: float) -> None:
@@ -114,7 +116,7 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {**CodingAgent.aliases, "llm_provider": "pi_provider", "pi_model": "model"}
     package: ClassVar[str] = "@mariozechner/pi-coding-agent"
     home_variables: ClassVar[dict[str, str]] = {"PI_CODING_AGENT_DIR": "/.pi/agent"}
-    passed_over: ClassVar[tuple[bytes, ...]] = (
+    ignored_prefixes: ClassVar[tuple[bytes, ...]] = (
         b'{"type":"message_update"',
         b'{"type":"tool_execution_update"',
         b'{"type":"turn_end"',
@@ -131,7 +133,7 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
     def key_variables(self) -> tuple[str, ...]:
         """Those of the model API that it asks."""
         named, slash, _ = (self.model or "").partition("/")
-        return keys_of(self.pi_provider or (named if slash else _DEFAULT_PROVIDER))
+        return key_variables_of(self.pi_provider or (named if slash else _DEFAULT_PROVIDER))
 
     def invocation(self, call: Call) -> Invocation:
         """The prompt on stdin, no session kept. A key goes by its variable: arguments can be seen by every process."""
@@ -147,10 +149,10 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
             env[self.key_variables[0]] = self.api_key
         elif self.api_key:
             given["--api-key"] = self.api_key
-        return self.invoked(call, ["-p", "--mode", "json", "--no-session", *options(given)], env)
+        return self.build_invocation(call, ["-p", "--mode", "json", "--no-session", *options(given)], env)
 
     @staticmethod
-    def answer_of(events: Iterable[Event]) -> Response:
+    def read_events(events: Iterable[Event]) -> Response:
         """A message that ended is a turn. One that ended in an error is the end, unless another one follows."""
         transcript = Transcript()
         usages, costs = [], []
@@ -173,11 +175,11 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
                 cost = said.get("cost") if isinstance(said, dict) else None
                 costs.append(cost.get("total") if isinstance(cost, dict) else None)
         if error:
-            raise failure_of(error)
+            raise classify_failure(error)
         if known.get("stop_reason") in (None, "toolUse"):  # what comes of a tool goes back to the model
             raise NoAnswer("pi ended before an answer")
         total = sum(filter(None, map(amount, costs))) or None
-        return transcript.response(usage=added(usages), cost_usd=total, **known)
+        return transcript.response(usage=sum_usage(usages), cost_usd=total, **known)
 
 
 _COPILOT_USAGE = UsageFields(
@@ -198,7 +200,7 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
     package: ClassVar[str] = "@github/copilot"
     home_variables: ClassVar[dict[str, str]] = {"COPILOT_HOME": "/.copilot"}
     instructions: ClassVar[str] = ".copilot/copilot-instructions.md"
-    passed_over: ClassVar[tuple[bytes, ...]] = (
+    ignored_prefixes: ClassVar[tuple[bytes, ...]] = (
         b'{"type":"session.background_tasks_changed"',
         b'{"type":"tool.execution_partial_result"',
         b'{"type":"tool.shell_output"',
@@ -211,11 +213,11 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
         arguments = ["--output-format", "json", "--stream", "off", "--allow-all", "--no-ask-user", "--no-auto-update"]
         report = f"{call.scratch}/usage.json"
         given = {"--model": self.model, "--usage-output-file": report}
-        made = self.invoked(call, [*arguments, "--no-color", "--no-remote", *options(given)], {})
+        made = self.build_invocation(call, [*arguments, "--no-color", "--no-remote", *options(given)], {})
         return msgspec.structs.replace(made, report=report)
 
     @staticmethod
-    def answer_of(events: Iterable[Event]) -> Response:
+    def read_events(events: Iterable[Event]) -> Response:
         """Turns are numbered, events have their own times; an error does not end the stream at once."""
         transcript = Transcript()
         known: dict[str, Any] = {}
@@ -228,7 +230,7 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
                 known["id"], ended, code = event.get("sessionId"), True, event.get("exitCode")
             elif kind == "report":
                 models = ((data or {}).get("modelMetrics") or {}).values()
-                known["usage"] = added(
+                known["usage"] = sum_usage(
                     usage(each.get("usage"), _COPILOT_USAGE) for each in models if isinstance(each, dict)
                 )
             elif not isinstance(data, dict) or data.get("parentToolCallId"):
@@ -246,7 +248,7 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
                 output = result.get("content") if isinstance(result, dict) else error.get("message")
                 transcript.output(data.get("toolCallId", ""), output, at_ms, failed=failed)
             elif kind == "session.error":
-                failure = failure_of(str(data.get("message")), data.get("statusCode"))
+                failure = classify_failure(str(data.get("message")), data.get("statusCode"))
         if failure is not None:
             raise failure
         if not ended:

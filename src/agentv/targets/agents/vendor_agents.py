@@ -12,7 +12,16 @@ from agentv.model.response import Response
 from agentv.model.result import TokenUsage
 from agentv.model.values import to_json
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, options
-from agentv.targets.agents.events import Event, NoAnswer, Transcript, added, failure_of, milliseconds, text_of, usage
+from agentv.targets.agents.events import (
+    Event,
+    NoAnswer,
+    Transcript,
+    classify_failure,
+    milliseconds,
+    sum_usage,
+    text_of,
+    usage,
+)
 from agentv.targets.apis.model_api import UsageFields
 
 _CACHE = "cacheReadInputTokens", "cacheCreationInputTokens"
@@ -37,10 +46,10 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
         env = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             env["IS_SANDBOX"] = "1"  # as root it gives up its permissions' questions only where this is said
-        return self.invoked(call, arguments, env)
+        return self.build_invocation(call, arguments, env)
 
     @staticmethod
-    def answer_of(events: Iterable[Event]) -> Response:
+    def read_events(events: Iterable[Event]) -> Response:
         """Messages of the main agent; what it hands on to another is the work of the tool that did."""
         transcript = Transcript()
         result: dict[str, Any] | None = None
@@ -65,7 +74,7 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
         subtype = str(result.get("subtype"))
         ran_out = subtype.startswith("error_max_")  # of turns or of money: what there is, is the answer
         if result.get("is_error") and not ran_out:
-            raise failure_of(_complaint(result), result.get("api_error_status"))
+            raise classify_failure(_complaint(result), result.get("api_error_status"))
         return transcript.response(
             usage=_usage(result),
             cost_usd=result.get("total_cost_usd"),
@@ -79,7 +88,7 @@ def _usage(result: dict[str, Any]) -> TokenUsage | None:
     """All models together, as the cost is: a small one may have helped. Cached tokens are counted apart there."""
     models = result.get("modelUsage")
     if isinstance(models, dict) and models:
-        return added(usage(each, _OF_MODEL) for each in models.values())
+        return sum_usage(usage(each, _OF_MODEL) for each in models.values())
     return usage(result.get("usage"), _OF_ALL)
 
 
@@ -119,11 +128,11 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
         key = call.environment.get("CODEX_API_KEY") or call.environment.get("OPENAI_API_KEY")
         env = {"CODEX_API_KEY": key} if key else {}  # `exec` reads this one only
         files = {".codex/config.toml": "check_for_update_on_startup = false\n"}
-        made = self.invoked(call, arguments, env, files)
+        made = self.build_invocation(call, arguments, env, files)
         return msgspec.structs.replace(made, arguments=(*made.arguments, "-"))
 
     @staticmethod
-    def answer_of(events: Iterable[Event]) -> Response:
+    def read_events(events: Iterable[Event]) -> Response:
         """Messages are items, and so is whatever the agent used: commands, edits, searches, tools of others."""
         transcript = Transcript()
         known: dict[str, Any] = {}
@@ -143,7 +152,7 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
             elif isinstance(item, dict) and kind in ("item.started", "item.completed"):
                 _item(transcript, item, at_ms, kind == "item.completed")
         if error:
-            raise failure_of(error)
+            raise classify_failure(error)
         if not completed:
             raise NoAnswer("Codex ended before its turn was completed")
         return transcript.response(**known)
@@ -199,10 +208,10 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
         }
         if "GEMINI_API_KEY" in call.environment:
             settings["security"] = {"auth": {"selectedType": "gemini-api-key"}}
-        return self.invoked(call, arguments, {}, {".gemini/settings.json": to_json(settings).decode()})
+        return self.build_invocation(call, arguments, {}, {".gemini/settings.json": to_json(settings).decode()})
 
     @staticmethod
-    def answer_of(events: Iterable[Event]) -> Response:
+    def read_events(events: Iterable[Event]) -> Response:
         """Text comes in pieces; events have their own times."""
         transcript = Transcript()
         result: dict[str, Any] | None = None
@@ -226,5 +235,5 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
         if result is None:
             raise NoAnswer("The Gemini CLI ended before its result")
         if result.get("status") == "error":
-            raise failure_of(str((result.get("error") or {}).get("message") or "The Gemini CLI reports an error"))
+            raise classify_failure(str((result.get("error") or {}).get("message") or "The Gemini CLI reports an error"))
         return transcript.response(usage=usage(result.get("stats"), _GEMINI_USAGE), **known)

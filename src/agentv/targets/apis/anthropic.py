@@ -8,22 +8,29 @@ import msgspec
 
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Responder, Response, content_text
-from agentv.targets.apis.api_messages import AnswerFormat, Media, answer_format, arguments_object, folded, function_of
+from agentv.targets.apis.api_messages import (
+    Media,
+    ResponseFormat,
+    arguments_object,
+    attach_tool_results,
+    parse_function,
+    parse_response_format,
+)
 from agentv.targets.apis.model_api import (
     AnswerError,
     UsageFields,
     WireApi,
-    content_with,
-    decoded,
-    effort_of,
-    given_only,
-    merged,
+    assistant_message,
+    decode_body,
+    deep_merge,
+    drop_none,
+    find_api_key,
+    merge_headers,
     open_api,
-    overlaid,
-    own_key,
     read_usage,
-    spoken,
+    split_reasoning,
     system_texts,
+    wire_content,
 )
 from agentv.targets.target import Count, HostedApi, PriceKey
 
@@ -71,20 +78,20 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
             found.append("'temperature' must be 1 or left out where the model thinks ('thinking_budget')")
         if self.thinking_budget and self.max_output_tokens and self.thinking_budget >= self.max_output_tokens:
             found.append("'thinking_budget' must be less than 'max_output_tokens', of which it is a part")
-        declared = answer_format(self.response_format)
-        if isinstance(declared, AnswerFormat) and declared.schema is None:
+        declared = parse_response_format(self.response_format)
+        if isinstance(declared, ResponseFormat) and declared.schema is None:
             found.append("'response_format' needs a JSON Schema: Anthropic knows no JSON without one")
         return found
 
     def open(self, home: str) -> Responder:
         """The endpoint, ready to be asked."""
-        key = own_key(self, home, "ANTHROPIC_API_KEY")
+        key = find_api_key(self, home, "ANTHROPIC_API_KEY")
         base, _, query = (self.base_url or ANTHROPIC_URL).partition("?")
         base = base.rstrip("/").removesuffix("/messages").removesuffix("/v1")
         version = self.version or (VERSION if self.temperature is None else VERSION_WITH_TEMPERATURE)
         headers = {"anthropic-version": version, **({"x-api-key": key} if key else {})}
         url = f"{base}/v1/messages" + (f"?{query}" if query else "")
-        return open_api(url, key, overlaid(headers, self.headers), messages_wire(self), base=base)
+        return open_api(url, key, merge_headers(headers, self.headers), messages_wire(self), base=base)
 
 
 class _Block(msgspec.Struct, gc=False):
@@ -134,7 +141,7 @@ def messages_wire(settings: Anthropic) -> WireApi:
             made["system"] = "\n\n".join(system)
         if settings.prompt_caching:
             made = _cached(made, settings.prompt_caching)
-        return merged(made, settings.extra_body)
+        return deep_merge(made, settings.extra_body)
 
     return WireApi(body, read_answer)
 
@@ -142,10 +149,10 @@ def messages_wire(settings: Anthropic) -> WireApi:
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     """Messages of user and assistant. The results of tool calls are in the user's message after them."""
     wire: list[dict[str, Any]] = []
-    for message in folded(messages):
+    for message in attach_tool_results(messages):
         if message.role == "system":
             continue
-        content = content_with(message, _media)
+        content = wire_content(message, _media)
         if isinstance(content, list):
             content = [part for part in content if part.get("text") != ""]
         if message.tool_calls:
@@ -166,7 +173,7 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 def read_answer(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    answer = decoded(_decode_answer, body, "The answer is no message")
+    answer = decode_body(_decode_answer, body, "The answer is no message")
     if answer.content is None:
         raise AnswerError("The answer has no content")
     text = "".join(block.text or "" for block in answer.content if block.type == "text")
@@ -180,7 +187,7 @@ def read_answer(body: bytes, _: Request) -> Response:
         if block.type in ("tool_use", "server_tool_use", "mcp_tool_use")
     )
     return Response(
-        messages=(spoken(text, calls),),
+        messages=(assistant_message(text, calls),),
         usage=read_usage(answer.usage, _USAGE),
         id=answer.id,
         model=answer.model,
@@ -189,30 +196,30 @@ def read_answer(body: bytes, _: Request) -> Response:
 
 
 def _constant_body(settings: Anthropic) -> dict[str, Any]:
-    declared = answer_format(settings.response_format)
-    effort, thinking = effort_of(settings.reasoning)
+    declared = parse_response_format(settings.response_format)
+    effort, thinking = split_reasoning(settings.reasoning)
     if settings.thinking_budget:
         thinking = {**(thinking or {}), "type": "enabled", "budget_tokens": settings.thinking_budget}
-    form = {"type": "json_schema", "schema": declared.schema} if isinstance(declared, AnswerFormat) else declared
-    return given_only(
+    form = {"type": "json_schema", "schema": declared.schema} if isinstance(declared, ResponseFormat) else declared
+    return drop_none(
         {
             "model": settings.model,
             "max_tokens": settings.max_output_tokens or OUTPUT_TOKENS + (settings.thinking_budget or 0),
             "temperature": settings.temperature,
             "thinking": thinking,
             "tools": [_tool(tool) for tool in settings.tools] or None,
-            "output_config": given_only({"effort": effort, "format": form}) or None,
+            "output_config": drop_none({"effort": effort, "format": form}) or None,
         }
     )
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool in the API's form; one of Anthropic's own goes as it is."""
-    function = function_of(tool)
+    function = parse_function(tool)
     if function is None or "input_schema" in tool:
         return tool
     schema = function.parameters or {"type": "object", "properties": {}}
-    return given_only(
+    return drop_none(
         {"name": function.name, "description": function.description, "input_schema": schema, "strict": function.strict}
     )
 

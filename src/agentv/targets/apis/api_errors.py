@@ -74,7 +74,7 @@ def details_of(error: Any) -> list[dict[str, Any]]:
     return [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
 
 
-def until_next_s(headers: Mapping[str, str], tokens: int, now_s: float) -> float | None:
+def capacity_wait_s(headers: Mapping[str, str], tokens: int, now_s: float) -> float | None:
     """Seconds until an endpoint has room for another call of as many tokens, by the headers of one that it answered.
 
     None where it has room now, or does not say. Budgets fill up evenly until they are full again.
@@ -164,7 +164,7 @@ _CLASS_BY_WORDS: tuple[tuple[str, ErrorClass], ...] = (
 
 def reported_failure(error: Any, status: int, headers: Mapping[str, str], secrets: Iterable[str] = ()) -> TargetFailure:
     """The failure that an API reports: its own words, its class, and how long it asks to wait."""
-    message, codes = api_error(error)
+    message, codes = parse_error(error)
     # Redacted before it is cut, for half a secret would not be found.
     said = redacted(" ".join(message.split()), secrets)[:_MESSAGE_CHARACTERS]
     words = f"HTTP {status}: {said or 'no message'}"
@@ -173,7 +173,7 @@ def reported_failure(error: Any, status: int, headers: Mapping[str, str], secret
     if told:
         # Without the status, by which some of these would be tried again.
         return TargetFailure(told[0], words)
-    status = meant_status(status, codes)
+    status = standard_status(status, codes)
     wait_s = retry_after_s(headers, time.time())
     if wait_s is None:
         wait_s = retry_delay_s(error)
@@ -187,7 +187,7 @@ def error_class_of(status: int) -> ErrorClass:
     return _CLASS_BY_STATUS.get(status, "invalid_response")
 
 
-def api_error(error: Any) -> tuple[str, tuple[str, ...]]:
+def parse_error(error: Any) -> tuple[str, tuple[str, ...]]:
     """The message of an error body and its codes, in the forms of the usual APIs; a text is its own message."""
     if isinstance(error, list) and error:
         error = error[0]
@@ -207,7 +207,7 @@ def api_error(error: Any) -> tuple[str, tuple[str, ...]]:
     return found if isinstance(found, str) else _json_text(found), codes
 
 
-def meant_status(status: int, codes: tuple[str, ...] = ()) -> int:
+def standard_status(status: int, codes: tuple[str, ...] = ()) -> int:
     """The standard status that a failure comes to. Its words decide where the status is a good one or an overload."""
     by_code = next((_STATUS_BY_CODE[code] for code in codes if code in _STATUS_BY_CODE), None)
     if by_code is not None and (status < 400 or by_code == 503):

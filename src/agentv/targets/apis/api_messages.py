@@ -41,7 +41,7 @@ class Media(NamedTuple):
         return f"document{guess_extension(self.media_type or '') or '.bin'}"
 
 
-def folded(messages: tuple[Message, ...]) -> Iterable[Message]:
+def attach_tool_results(messages: tuple[Message, ...]) -> Iterable[Message]:
     """The messages without those of tools: every tool call has an id, and its result as `output`.
 
     A result that belongs to no call gets one of its own, and a call that nothing answered an empty result: no API takes
@@ -157,7 +157,7 @@ class Function(msgspec.Struct, frozen=True):
     strict: bool | None = None
 
 
-class AnswerFormat(msgspec.Struct, frozen=True):
+class ResponseFormat(msgspec.Struct, frozen=True):
     """That an answer is JSON, and of which JSON Schema; None is any."""
 
     schema: dict[str, Any] | None = None
@@ -166,7 +166,7 @@ class AnswerFormat(msgspec.Struct, frozen=True):
     description: str | None = None
 
 
-def function_of(tool: dict[str, Any]) -> Function | None:
+def parse_function(tool: dict[str, Any]) -> Function | None:
     """A declared tool as a function; None for one of the API's own, which is sent as it is.
 
     Taken are OpenAI's form, a function by itself (`name`, `description`, `parameters`), Anthropic's and MCP's.
@@ -181,7 +181,7 @@ def function_of(tool: dict[str, Any]) -> Function | None:
     return Function(name, inner.get("description"), parameters, inner.get("strict"))
 
 
-def answer_format(value: dict[str, Any] | str | None) -> AnswerFormat | dict[str, Any] | None:
+def parse_response_format(value: dict[str, Any] | str | None) -> ResponseFormat | dict[str, Any] | None:
     """`response_format` in one shape: `json`, OpenAI's object of either API, or a bare JSON Schema.
 
     An object that is none of them is an API's own and comes back as it is; a text other than `json` is a type.
@@ -189,18 +189,18 @@ def answer_format(value: dict[str, Any] | str | None) -> AnswerFormat | dict[str
     if value is None or value == "text":
         return None
     if isinstance(value, str):
-        return AnswerFormat() if value in ("json", "json_object") else {"type": value}
+        return ResponseFormat() if value in ("json", "json_object") else {"type": value}
     kind = value.get("type")
     if kind == "json_object" and len(value) == 1:
-        return AnswerFormat()
+        return ResponseFormat()
     if kind == "json_schema":
         inner = value.get("json_schema", value)
         if isinstance(inner, dict) and isinstance(inner.get("schema"), dict):
             name, description = inner.get("name") or "answer", inner.get("description")
-            return AnswerFormat(inner["schema"], name, inner.get("strict"), description)
+            return ResponseFormat(inner["schema"], name, inner.get("strict"), description)
     if kind in ("object", "array") or "$schema" in value or "anyOf" in value:
         name = re.sub(r"[^\w-]", "_", str(value.get("title") or "answer"))[:64]
-        return AnswerFormat(value, name, _can_be_strict(value))
+        return ResponseFormat(value, name, _can_be_strict(value))
     return value
 
 

@@ -11,26 +11,26 @@ import msgspec
 from agentv.model.message import ImagePart, Message, ToolCall
 from agentv.model.response import Request, Responder, Response, content_text
 from agentv.targets.apis.api_messages import (
-    AnswerFormat,
-    answer_format,
+    ResponseFormat,
     arguments_object,
-    folded,
-    function_of,
+    attach_tool_results,
     media_of,
+    parse_function,
+    parse_response_format,
 )
 from agentv.targets.apis.model_api import (
     AnswerError,
     UsageFields,
     WireApi,
-    decoded,
-    effort_of,
-    given_only,
-    merged,
+    assistant_message,
+    decode_body,
+    deep_merge,
+    drop_none,
+    find_api_key,
+    merge_headers,
     open_api,
-    overlaid,
-    own_key,
     read_usage,
-    spoken,
+    split_reasoning,
     system_texts,
 )
 from agentv.targets.target import Count, HostedApi
@@ -59,13 +59,13 @@ class Gemini(HostedApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """The endpoint, ready to be asked."""
-        key = own_key(self, home, "GEMINI_API_KEY", "GOOGLE_API_KEY")
+        key = find_api_key(self, home, "GEMINI_API_KEY", "GOOGLE_API_KEY")
         base = (self.base_url or GEMINI_URL).rstrip("/")
         versioned = base if _VERSIONED.search(base) else f"{base}/v1"
         model = quote(str(self.model).removeprefix("models/"))
         headers = {"x-goog-api-key": key} if key else {}
         url = f"{versioned}/models/{model}:generateContent"
-        return open_api(url, key, overlaid(headers, self.headers), content_wire(self), base=base)
+        return open_api(url, key, merge_headers(headers, self.headers), content_wire(self), base=base)
 
 
 class _FunctionCall(msgspec.Struct, gc=False):
@@ -122,7 +122,7 @@ def content_wire(settings: Gemini) -> WireApi:
         made = {**constant, "contents": wire_contents(request.messages, signed)}
         if system := system_texts(settings, request.messages):
             made["systemInstruction"] = {"parts": [{"text": text} for text in system]}
-        return merged(made, settings.extra_body)
+        return deep_merge(made, settings.extra_body)
 
     return WireApi(body, read_answer)
 
@@ -133,7 +133,7 @@ def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[d
     `signed` puts a mark on calls where Gemini would expect the signature of its own thought.
     """
     wire: list[dict[str, Any]] = []
-    for message in folded(messages):
+    for message in attach_tool_results(messages):
         if message.role == "system":
             continue
         parts = _parts(message)
@@ -153,7 +153,7 @@ def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[d
 
 def read_answer(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    answer = decoded(_decode_answer, body, "The answer is no generated content")
+    answer = decode_body(_decode_answer, body, "The answer is no generated content")
     if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:
         raise AnswerError(f"A filter stopped the question: {answer.prompt_feedback.block_reason}", refused=True)
     if not answer.candidates:
@@ -167,7 +167,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     )
     text = "".join(part.text or "" for part in parts if not part.thought)
     return Response(
-        messages=(spoken(text, calls),),
+        messages=(assistant_message(text, calls),),
         usage=read_usage(answer.usage_metadata, _USAGE),
         id=answer.response_id,
         model=answer.model_version,
@@ -176,13 +176,13 @@ def read_answer(body: bytes, _: Request) -> Response:
 
 
 def _constant_body(settings: Gemini) -> dict[str, Any]:
-    declared = answer_format(settings.response_format)
-    effort, thinking = effort_of(settings.reasoning)
-    thinking = {**(thinking or {}), **given_only({"thinkingLevel": effort, "thinkingBudget": settings.thinking_budget})}
+    declared = parse_response_format(settings.response_format)
+    effort, thinking = split_reasoning(settings.reasoning)
+    thinking = {**(thinking or {}), **drop_none({"thinkingLevel": effort, "thinkingBudget": settings.thinking_budget})}
     # Fields that ask for JSON; an object of Gemini's own goes in as it is.
     form = declared or {}
-    if isinstance(form, AnswerFormat):
-        form = given_only({"responseMimeType": "application/json", "responseJsonSchema": form.schema})
+    if isinstance(form, ResponseFormat):
+        form = drop_none({"responseMimeType": "application/json", "responseJsonSchema": form.schema})
     config = {
         "temperature": settings.temperature,
         "maxOutputTokens": settings.max_output_tokens,
@@ -190,14 +190,14 @@ def _constant_body(settings: Gemini) -> dict[str, Any]:
         "thinkingConfig": thinking or None,
         **form,
     }
-    return given_only({"generationConfig": given_only(config) or None, "tools": _tools(settings.tools) or None})
+    return drop_none({"generationConfig": drop_none(config) or None, "tools": _tools(settings.tools) or None})
 
 
 def _tools(tools: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
     """Functions in one declaration; a tool of Google's own goes as it is."""
-    functions = [(tool, function_of(tool)) for tool in tools]
+    functions = [(tool, parse_function(tool)) for tool in tools]
     declared = [
-        given_only({"name": found.name, "description": found.description, "parametersJsonSchema": found.parameters})
+        drop_none({"name": found.name, "description": found.description, "parametersJsonSchema": found.parameters})
         for _, found in functions
         if found is not None
     ]

@@ -14,7 +14,7 @@ from agentv.model.response import Request, Response, TargetFailure, content_text
 from agentv.model.result import TokenUsage
 from agentv.model.values import digest, to_json
 from agentv.settings.environment import environment_of
-from agentv.targets.apis.api_errors import until_next_s
+from agentv.targets.apis.api_errors import capacity_wait_s
 from agentv.targets.apis.api_messages import Media, media_of
 from agentv.targets.target import HostedApi, ModelApi
 
@@ -38,20 +38,20 @@ class AnswerError(Exception):
         self.refused = refused
 
 
-def decoded(decode: Callable[[bytes], Read], body: bytes, without: str) -> Read:
-    """An answer's body as its API's struct. Raises AnswerError, which begins with `without`, for any other body."""
+def decode_body(decode: Callable[[bytes], Read], body: bytes, what: str) -> Read:
+    """An answer's body as its API's struct. Raises AnswerError, which begins with `what`, for any other body."""
     try:
         answer = decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         streamed = body.lstrip().startswith((b"data:", b"event:"))
         why = "it is a stream of events, which was not asked for" if streamed else error
-        raise AnswerError(f"{without}: {why}") from None
+        raise AnswerError(f"{what}: {why}") from None
     if getattr(answer, "error", None) is not None:
         raise AnswerError("The answer is an error", error=answer.error)  # type: ignore[attr-defined]
     return answer
 
 
-def spoken(text: str, calls: tuple[ToolCall, ...]) -> Message:
+def assistant_message(text: str, calls: tuple[ToolCall, ...]) -> Message:
     """What a model said, and the tools it called: one that called some may say nothing."""
     return Message("assistant", text if text or not calls else None, calls)
 
@@ -79,11 +79,11 @@ class ApiResponder:
         reply = await self._client.send("POST", self._url, body, request.timeout_s)
         duration_ms = (time.perf_counter() - start) * 1000
         try:
-            response = answered_something(self._wire.read(reply.body, request))
+            response = require_content(self._wire.read(reply.body, request))
         except AnswerError as error:
             raise self._failure(error, reply) from None
         tokens = 0 if response.usage is None else response.usage.input + response.usage.output
-        wait_s = until_next_s(reply.headers, tokens, time.time())
+        wait_s = capacity_wait_s(reply.headers, tokens, time.time())
         return msgspec.structs.replace(response, duration_ms=duration_ms, wait_s=wait_s)
 
     def sends(self, request: Request) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def open_api(url: str, key: str | None, headers: dict[str, str], wire: WireApi, 
     return ApiResponder(HttpClient(url, {"Content-Type": "application/json", **headers}), url, endpoint, wire)
 
 
-def own_key(settings: HostedApi, home: str, *variables: str) -> str | None:
+def find_api_key(settings: HostedApi, home: str, *variables: str) -> str | None:
     """The key of a model API: the written one, else the vendor's own variable's.
 
     The vendor's variable is for its own address alone: other hosts must not be sent its key. Raises UsageError if the
@@ -131,23 +131,23 @@ def own_key(settings: HostedApi, home: str, *variables: str) -> str | None:
     )
 
 
-def overlaid(headers: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+def merge_headers(headers: dict[str, str], own: dict[str, str]) -> dict[str, str]:
     """Headers with the user's own over them; names are the same in any case."""
     written = {name.lower() for name in own}
     return {name: value for name, value in headers.items() if name.lower() not in written} | own
 
 
-def given_only(body: dict[str, Any]) -> dict[str, Any]:
+def drop_none(body: dict[str, Any]) -> dict[str, Any]:
     """A body without the fields that nobody set."""
     return {name: value for name, value in body.items() if value is not None}
 
 
-def merged(body: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def deep_merge(body: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """A body with more put over it, objects within objects key by key."""
     if not more:
         return body
     both = {
-        name: merged(body[name], value) if isinstance(value, dict) and isinstance(body.get(name), dict) else value
+        name: deep_merge(body[name], value) if isinstance(value, dict) and isinstance(body.get(name), dict) else value
         for name, value in more.items()
     }
     return {**body, **both}
@@ -197,7 +197,7 @@ def amount(value: Any) -> float | None:
     return float(value)
 
 
-def answered_something(response: Response) -> Response:
+def require_content(response: Response) -> Response:
     """The response, if there is anything in it or the model ended it so. Raises TargetFailure.
 
     One that was stopped while it still thought is no answer; scored, it would be a wrong one.
@@ -214,14 +214,14 @@ def system_texts(settings: ModelApi, messages: tuple[Message, ...]) -> list[str]
     return own + [content_text(message.content) for message in messages if message.role == "system"]
 
 
-def effort_of(reasoning: dict[str, Any] | str | None) -> tuple[str | None, dict[str, Any] | None]:
+def split_reasoning(reasoning: dict[str, Any] | str | None) -> tuple[str | None, dict[str, Any] | None]:
     """`reasoning` as an effort, or as an object with more in it."""
     if isinstance(reasoning, dict) and reasoning.keys() != {"effort"}:
         return None, reasoning
     return (reasoning["effort"] if isinstance(reasoning, dict) else reasoning), None
 
 
-def content_with(
+def wire_content(
     message: Message, media: Callable[[Media], dict[str, Any]], text_type: str = "text"
 ) -> str | list[dict[str, Any]]:
     """A message's content: parts in an API's own form if it has an image, else text, which every server takes."""
@@ -252,12 +252,12 @@ class _Embeddings(msgspec.Struct, gc=False):
 _decode_embeddings = msgspec.json.Decoder(_Embeddings).decode
 
 
-def texts_in(request: Request) -> list[str]:
+def embedding_texts(request: Request) -> list[str]:
     """The texts of which vectors are wanted, one a message."""
     return [content_text(message.content) for message in request.messages]
 
 
-def vectors_as_answer(vectors: list[list[float]], **known: Any) -> Response:
+def embedding_response(vectors: list[list[float]], **known: Any) -> Response:
     """Vectors in the order of their texts, as the data of one message."""
     return Response(messages=(Message("assistant", vectors),), **known)
 
@@ -266,18 +266,18 @@ def embeddings_wire(model: str | None) -> WireApi:
     """OpenAI's embeddings: one call for all texts."""
 
     def body(request: Request) -> dict[str, Any]:
-        return {"model": model, "input": texts_in(request), "encoding_format": "float"}
+        return {"model": model, "input": embedding_texts(request), "encoding_format": "float"}
 
     return WireApi(body, _read_embeddings)
 
 
 def _read_embeddings(body: bytes, request: Request) -> Response:
-    read = decoded(_decode_embeddings, body, "The answer holds no embeddings")
+    read = decode_body(_decode_embeddings, body, "The answer holds no embeddings")
     vectors = [item.embedding for item in sorted(read.data, key=lambda item: item.index)]
     if len(vectors) != len(request.messages):
         raise AnswerError(f"The answer holds {len(vectors)} embeddings for {len(request.messages)} texts")
     usage = read.usage or _EmbeddingUsage()
-    return vectors_as_answer(
+    return embedding_response(
         vectors,
         usage=None if read.usage is None else TokenUsage(usage.prompt_tokens, 0),
         cost_usd=usage.cost,

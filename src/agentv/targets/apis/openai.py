@@ -13,9 +13,17 @@ from agentv.errors import UsageError
 from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
-from agentv.targets.apis.model_api import WireApi, embeddings_wire, open_api, overlaid, own_key
+from agentv.targets.apis.model_api import WireApi, embeddings_wire, find_api_key, merge_headers, open_api
 from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
-from agentv.targets.target import HostedApi, ModelApi, PriceKey, Target, address_complaints, is_loopback, without
+from agentv.targets.target import (
+    HostedApi,
+    ModelApi,
+    PriceKey,
+    Target,
+    address_complaints,
+    is_loopback,
+    missing_settings,
+)
 
 OPENAI_URL = "https://api.openai.com/v1"
 PATHS = {"chat": "/chat/completions", "responses": "/responses"}
@@ -60,11 +68,11 @@ class OpenAI(HostedApi, frozen=True, kw_only=True):
             base = base.removesuffix(known)
         url = base + path + (f"?{query}" if query else "")
         headers = {"Authorization": f"Bearer {address.key}"} if address.key else {}
-        return open_api(url, address.key, overlaid(headers, self.headers), wire, base=base)
+        return open_api(url, address.key, merge_headers(headers, self.headers), wire, base=base)
 
     def address(self, home: str) -> Address:
         """Where the endpoint is, and the key for it."""
-        return Address(self.base_url or OPENAI_URL, own_key(self, home, "OPENAI_API_KEY"))
+        return Address(self.base_url or OPENAI_URL, find_api_key(self, home, "OPENAI_API_KEY"))
 
     def dialect(self, address: Address) -> Dialect:
         """Where the server differs from others that speak this API."""
@@ -123,7 +131,7 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """No endpoint or no model, or an endpoint that is neither an address nor the name of a resource."""
-        found = without(self, "endpoint", "model")
+        found = missing_settings(self, "endpoint", "model")
         endpoint = self.endpoint or ""
         if endpoint.startswith(("http://", "https://")):
             return found + address_complaints("endpoint", endpoint)
@@ -152,7 +160,7 @@ class Azure(ModelApi, frozen=True, kw_only=True):
         headers = self._credentials(home)
         key = next(iter(headers.values()))
         base, version = self._place
-        return open_api(base + self._path(path, version), key, overlaid(headers, self.headers), wire, base=base)
+        return open_api(base + self._path(path, version), key, merge_headers(headers, self.headers), wire, base=base)
 
     def _path(self, path: str, version: str) -> str:
         if version in NEW_VERSIONS:
@@ -259,7 +267,7 @@ class Compatible(OpenAI, frozen=True, kw_only=True):
     def address(self, home: str) -> Address:
         """The service's own address and key; another address is sent the key that is written, and no other."""
         variable = self.preset.key_variable
-        key = self.api_key or None if variable is None else own_key(self, home, variable)
+        key = self.api_key or None if variable is None else find_api_key(self, home, variable)
         return Address(self.base_url or self.preset.base_url, key)
 
     def with_overrides(self, wanted: CallOverrides) -> Target:

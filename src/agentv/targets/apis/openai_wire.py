@@ -10,19 +10,26 @@ import msgspec
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Response, content_text
 from agentv.model.values import to_json
-from agentv.targets.apis.api_messages import AnswerFormat, Media, answer_format, folded, function_of, read_arguments
+from agentv.targets.apis.api_messages import (
+    Media,
+    ResponseFormat,
+    attach_tool_results,
+    parse_function,
+    parse_response_format,
+    read_arguments,
+)
 from agentv.targets.apis.model_api import (
     AnswerError,
     UsageFields,
     WireApi,
     amount,
-    content_with,
-    decoded,
-    effort_of,
-    given_only,
-    merged,
+    assistant_message,
+    decode_body,
+    deep_merge,
+    drop_none,
     read_usage,
-    spoken,
+    split_reasoning,
+    wire_content,
 )
 from agentv.targets.target import ModelApi
 
@@ -89,8 +96,8 @@ class Dialect(msgspec.Struct, frozen=True):
 def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None = None) -> WireApi:
     """Chat completions as a target asks for them."""
     # An effort under OpenAI's name; an object with more in it under the name that gateways have for one.
-    effort, reasoning = effort_of(settings.reasoning)
-    constant = given_only(
+    effort, reasoning = split_reasoning(settings.reasoning)
+    constant = drop_none(
         {
             "model": settings.model,
             "temperature": settings.temperature,
@@ -106,7 +113,7 @@ def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None 
     first = (Message("system", settings.system_prompt),) if settings.system_prompt else ()
 
     def body(request: Request) -> dict[str, Any]:
-        return merged({**constant, "messages": wire_messages(first + request.messages)}, settings.extra_body)
+        return deep_merge({**constant, "messages": wire_messages(first + request.messages)}, settings.extra_body)
 
     return WireApi(body, read_completion)
 
@@ -114,13 +121,13 @@ def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     """Chat messages as the API takes them. Every tool call has an id and exactly one result behind it."""
     wire: list[dict[str, Any]] = []
-    for message in folded(messages):
+    for message in attach_tool_results(messages):
         calls = [
             {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments_text(call)}}
             for call in message.tool_calls
         ]
-        content = None if message.content is None and calls else content_with(message, _media)
-        optional = given_only({"name": message.name, "tool_calls": calls or None})
+        content = None if message.content is None and calls else wire_content(message, _media)
+        optional = drop_none({"name": message.name, "tool_calls": calls or None})
         wire.append({"role": message.role, "content": content, **optional})
         wire += [
             {"role": "tool", "tool_call_id": call.id, "content": content_text(call.output)}
@@ -131,7 +138,7 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 def read_completion(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    completion = decoded(_decode_completion, body, "The answer is no chat completion")
+    completion = decode_body(_decode_completion, body, "The answer is no chat completion")
     if not completion.choices:
         raise AnswerError("The answer has no choices")
     choice = completion.choices[0]
@@ -147,7 +154,7 @@ def read_completion(body: bytes, _: Request) -> Response:
     usage = completion.usage if isinstance(completion.usage, dict) else {}
     cost = usage.get("cost")
     return Response(
-        messages=(spoken(_text(message.content), tuple(_tool_calls(message))),),
+        messages=(assistant_message(_text(message.content), tuple(_tool_calls(message))),),
         usage=read_usage(usage, _USAGE if usage.get("prompt_tokens_details") else _USAGE_WITHOUT_DETAILS),
         # Some gateways report the cost part by part, with the sum.
         cost_usd=amount(cost.get("total_cost") if isinstance(cost, dict) else cost),
@@ -171,19 +178,19 @@ def _tool_calls(message: _ChatMessage) -> Iterator[ToolCall]:
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool in the API's form; one in another form that is a function is put into it."""
-    function = function_of(tool)
+    function = parse_function(tool)
     if function is None or "function" in tool:
         return tool
-    return {"type": "function", "function": given_only(msgspec.structs.asdict(function))}
+    return {"type": "function", "function": drop_none(msgspec.structs.asdict(function))}
 
 
 def _response_format(value: dict[str, Any] | str | None, *, boxed: bool = True) -> dict[str, Any] | None:
-    form = answer_format(value)
-    if not isinstance(form, AnswerFormat):
+    form = parse_response_format(value)
+    if not isinstance(form, ResponseFormat):
         return form
     if form.schema is None:
         return {"type": "json_object"}
-    schema = given_only(msgspec.structs.asdict(form))
+    schema = drop_none(msgspec.structs.asdict(form))
     return {"type": "json_schema", **({"json_schema": schema} if boxed else schema)}
 
 
@@ -274,7 +281,7 @@ _RESPONSES_USAGE = UsageFields(
 def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> WireApi:
     """Responses as a target asks for them."""
     form = _response_format(settings.response_format, boxed=False)
-    constant = given_only(
+    constant = drop_none(
         {
             "model": settings.model,
             "instructions": settings.system_prompt,
@@ -290,7 +297,7 @@ def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> Wi
     )
 
     def body(request: Request) -> dict[str, Any]:
-        return merged({**constant, "input": wire_items(request.messages)}, settings.extra_body)
+        return deep_merge({**constant, "input": wire_items(request.messages)}, settings.extra_body)
 
     return WireApi(body, read_answer)
 
@@ -298,10 +305,10 @@ def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> Wi
 def wire_items(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     """The conversation as items. Every tool call has an id and exactly one output behind it."""
     items: list[dict[str, Any]] = []
-    for message in folded(messages):
+    for message in attach_tool_results(messages):
         # What the assistant said is called output even where it goes in.
         kind = "output_text" if message.role == "assistant" else "input_text"
-        content = content_with(message, _responses_media, kind)
+        content = wire_content(message, _responses_media, kind)
         if content or not message.tool_calls:
             items.append({"role": message.role, "content": content})
         items += [
@@ -316,7 +323,7 @@ def wire_items(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 def read_answer(body: bytes, _: Request) -> Response:
     """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    answer = decoded(_decode_answer, body, "The answer is no response")
+    answer = decode_body(_decode_answer, body, "The answer is no response")
     if answer.output is None or answer.status not in (None, "completed", "incomplete"):
         raise AnswerError(f"The answer is no response that has ended (status {answer.status})")
     parts = [part for item in answer.output if item.type == "message" for part in item.content or ()]
@@ -340,7 +347,7 @@ def _output_messages(output: list[_OutputItem]) -> tuple[Message, ...]:
     last = [item for item in messages if item.phase != "commentary"] or messages
     on_the_way = [Message("assistant", _item_text(item)) for item in messages if item not in last]
     calls = tuple(_tool_call(item) for item in output if item.type.endswith("_call"))
-    return *on_the_way, spoken("".join(map(_item_text, last)), calls)
+    return *on_the_way, assistant_message("".join(map(_item_text, last)), calls)
 
 
 def _item_text(item: _OutputItem) -> str:
@@ -349,11 +356,11 @@ def _item_text(item: _OutputItem) -> str:
 
 def _responses_tool(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool in the API's form: like that of chat completions, without the box around the function."""
-    function = function_of(tool)
+    function = parse_function(tool)
     if function is None:
         return tool
     # Without a word about it, this API would take a schema for strict.
-    return {"type": "function", **given_only(msgspec.structs.asdict(function)), "strict": bool(function.strict)}
+    return {"type": "function", **drop_none(msgspec.structs.asdict(function)), "strict": bool(function.strict)}
 
 
 def _responses_logprobs(value: bool | int | None) -> dict[str, Any]:
@@ -379,7 +386,7 @@ def _tool_call(item: _OutputItem) -> ToolCall:
     elif item.input is not None or item.action is not None:
         given = item.action if item.input is None else item.input
     else:
-        given = given_only({"code": item.code, "queries": item.queries}) or None
+        given = drop_none({"code": item.code, "queries": item.queries}) or None
     outputs = (item.output, item.outputs, item.results)
     output = next((value for value in outputs if value is not None), None)
     return ToolCall(tool, given, output, item.call_id or item.id)

@@ -16,15 +16,22 @@ from agentv.settings.environment import environment_of, redacted
 from agentv.support.json_values import json_or
 from agentv.targets.apis.api_errors import reported_failure
 from agentv.targets.apis.api_messages import (
-    AnswerFormat,
-    answer_format,
+    ResponseFormat,
     arguments_object,
-    folded,
-    function_of,
+    attach_tool_results,
     media_of,
+    parse_function,
+    parse_response_format,
     read_arguments,
 )
-from agentv.targets.apis.model_api import UsageFields, answered_something, given_only, own_key, read_usage, spoken
+from agentv.targets.apis.model_api import (
+    UsageFields,
+    assistant_message,
+    drop_none,
+    find_api_key,
+    read_usage,
+    require_content,
+)
 from agentv.targets.target import HostedApi, ModelApi, PriceKey
 
 INSTALL = "pip install 'agentv[pydantic-ai]'"
@@ -92,8 +99,8 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
         except ImportError:
             headline = f"Target '{self.name}' needs a package that is not installed"
             raise UsageError(headline, hint=INSTALL) from None
-        key = own_key(self, home, self.key_variable) if self.key_variable else self.api_key
-        given = given_only({"base_url": self.base_url, "api_key": key, **self.provider_settings(home)})
+        key = find_api_key(self, home, self.key_variable) if self.key_variable else self.api_key
+        given = drop_none({"base_url": self.base_url, "api_key": key, **self.provider_settings(home)})
         try:
             model = package.infer_model(f"{self.prefix}{self.model}", lambda name: self._provider(name, given))
         except ImportError as error:
@@ -204,7 +211,7 @@ class _PydanticModel:
             if not _is_of_aws(error):
                 raise
             raise self._failure(error) from None
-        return answered_something(_response(answer))
+        return require_content(_response(answer))
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -229,7 +236,7 @@ class _PydanticModel:
         wire: list[Any] = []
         if self._system_prompt:
             wire.append(parts.ModelRequest([parts.SystemPromptPart(self._system_prompt)]))
-        for message in folded(request.messages):
+        for message in attach_tool_results(request.messages):
             if message.role == "system":
                 wire.append(parts.ModelRequest([parts.SystemPromptPart(content_text(message.content))]))
             elif message.role == "user":
@@ -261,7 +268,7 @@ def _is_of_aws(error: Exception) -> bool:
 
 def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
     """The settings in the package's names. One that the model would pass over is refused, and not forgotten."""
-    given = given_only(
+    given = drop_none(
         {
             "temperature": settings.temperature,
             "max_tokens": settings.max_output_tokens,
@@ -281,21 +288,21 @@ def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
 
 def _parameters(settings: PydanticAi, model: Any) -> Any:
     tools = import_module("pydantic_ai.tools")
-    functions = [function_of(tool) for tool in settings.tools]
+    functions = [parse_function(tool) for tool in settings.tools]
     if None in functions:
         raise UsageError(f"Target '{settings.name}': a tool must be a function with 'name' and 'parameters'")
     names = {"name": "name", "description": "description", "parameters_json_schema": "parameters", "strict": "strict"}
     defined = [
-        tools.ToolDefinition(**given_only({name: getattr(function, field) for name, field in names.items()}))
+        tools.ToolDefinition(**drop_none({name: getattr(function, field) for name, field in names.items()}))
         for function in functions
     ]
-    form = _output(answer_format(settings.response_format), model)
+    form = _output(parse_response_format(settings.response_format), model)
     return import_module("pydantic_ai.models").ModelRequestParameters(function_tools=defined, **form)
 
 
-def _output(form: AnswerFormat | dict[str, Any] | None, model: Any) -> dict[str, Any]:
+def _output(form: ResponseFormat | dict[str, Any] | None, model: Any) -> dict[str, Any]:
     """Asks for JSON by the API's own means where the model has them, else in words."""
-    if not isinstance(form, AnswerFormat):
+    if not isinstance(form, ResponseFormat):
         return {}
     kind = import_module("pydantic_ai.output").OutputObjectDefinition
     schema = form.schema or {"type": "object"}
@@ -315,7 +322,7 @@ def _response(answer: Any) -> Response:
     )
     counts = {**(answer.usage.details or {}), **{name: getattr(answer.usage, name) for name in _COUNTS}}
     return Response(
-        messages=(spoken(text, calls),),
+        messages=(assistant_message(text, calls),),
         usage=read_usage(counts, _USAGE) if answer.usage.has_values() else None,
         id=answer.provider_response_id,
         model=answer.model_name,

@@ -9,8 +9,8 @@ from typing import Any
 
 from agentv.errors import UsageError
 from agentv.model.response import Request, Responder, Response, TargetFailure
-from agentv.targets.apis.model_api import texts_in, vectors_as_answer
-from agentv.targets.target import Target, without
+from agentv.targets.apis.model_api import embedding_response, embedding_texts
+from agentv.targets.target import Target, missing_settings
 
 INSTALL = "pip install 'agentv[embeddings]'"
 
@@ -23,7 +23,7 @@ class SentenceTransformers(Target, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """A blank model."""
-        return without(self, "model")
+        return missing_settings(self, "model")
 
     def open(self, home: str) -> Responder:  # noqa: ARG002
         """It answers no questions."""
@@ -58,10 +58,10 @@ class _LocalModel:
         """Vectors of the texts, made in a thread."""
         async with self._turn:
             try:
-                made = await asyncio.to_thread(self._model.encode, texts_in(request), show_progress_bar=False)
+                made = await asyncio.to_thread(self._model.encode, embedding_texts(request), show_progress_bar=False)
             except Exception as error:
                 raise TargetFailure("process", f"The model failed: {type(error).__name__}: {error}") from error
-        return vectors_as_answer([[float(number) for number in vector] for vector in made])
+        return embedding_response([[float(number) for number in vector] for vector in made])
 
     async def aclose(self) -> None:
         """Nothing is open."""
