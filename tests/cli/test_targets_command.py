@@ -86,7 +86,7 @@ def test_targets_are_checked_by_name(project, command):
     lines = ended.stdout.split("\n")
     assert [line.split()[:2] for line in lines[:4]] == [["ok", "echo"], ["ok", "mine"], ["ok", "tool"], ["ok", "again"]]
     assert " ms  3 + 1 tokens  ok" in lines[1]
-    assert lines[2].endswith("Answer with the single word: ok  (ran in .; in a run, in the folder of each dataset)")
+    assert lines[2].endswith("Answer with the single word: ok  (ran in .; runs use the folder of each dataset)")
 
 
 def test_a_check_that_fails_says_so_and_ends_with_1(project):
@@ -112,7 +112,10 @@ def test_a_function_that_cannot_be_called_is_named_with_what_it_may_ask_for(proj
     project.write("agent.py", "def wrong(a, b):\n    return a\n")
     project.write("own.yaml", "targets:\n  - {name: mine, provider: python, function: 'agent.py:wrong'}\n")
     said = check("--targets", "own.yaml").stdout
-    assert "settings:  Cannot call 'agent.py:wrong'. It asks for a, b. A function may ask for messages, " in said
+    assert (
+        "settings:  Cannot call 'agent.py:wrong'. It has unknown parameters: a, b. A function may ask for messages, "
+        in said
+    )
 
 
 def test_an_answer_without_text_is_told(project):
@@ -143,7 +146,7 @@ def test_a_provider_that_cannot_be_called_says_so(project):
 USAGE = {
     "an unknown name": (["check", "ecko"], "Unknown target 'ecko'", "Did you mean 'echo'?"),
     "an unknown option": (["--jsn"], "No such option", "--json"),
-    "no such file": (["--targets", "nowhere.yaml"], "No targets file at nowhere.yaml", "There is no such file"),
+    "no such file": (["--targets", "nowhere.yaml"], "No targets file at nowhere.yaml", "The file does not exist"),
     "a file that is wrong": (
         ["--targets", "wrong.yaml"],
         "Invalid target at line 2 in wrong.yaml",
@@ -170,7 +173,7 @@ def test_without_a_file_it_says_which_to_write(folder, command, arguments):
     ended = command("targets", *arguments)
     assert ended.code == 2
     assert "There is no targets file" in ended.stderr
-    assert "Write .agentv/targets.yaml" in ended.stderr
+    assert "create .agentv/targets.yaml" in ended.stderr
     assert "provider: openai" in ended.stderr
 
 

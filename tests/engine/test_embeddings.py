@@ -145,7 +145,7 @@ def test_embeddings_that_are_none_are_an_error_and_no_score(project, function, m
 
 
 REFUSED = [
-    ({"provider": "mock"}, {}, "Target 'vectors': provider 'mock' makes no embeddings"),
+    ({"provider": "mock"}, {}, "Target 'vectors': provider 'mock' does not support embeddings"),
     ({"provider": "mock"}, {"target": None}, "Evaluator 'meaning' needs one target that returns embeddings"),
     ({"provider": "mock"}, {"target": ["vectors", "default"]}, "needs one target that returns embeddings"),
     ({"provider": "mock"}, {"target": "vector"}, "Unknown target 'vector'"),

@@ -98,7 +98,7 @@ def test_a_secret_that_is_written_out_is_not_sent(project):
     project.dataset("q")
     ended = project.eval("--executor", "ray", "--out", "out")
     assert ended.code == 2
-    assert "'api_key' of target 'default' is written out" in ended.stderr
+    assert "'api_key' of target 'default' contains a secret" in ended.stderr
     assert KEY not in ended.stderr
     assert not os.path.exists("out")
 

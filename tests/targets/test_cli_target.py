@@ -183,11 +183,11 @@ FAILURES = {
     "a long stderr": ("seq 100000 >&2; exit 1", "process", "99999\n100000"),
     "a signal": ("kill -9 $$", "process", "was ended by SIGKILL"),
     "no such program": ("no-such-program-here", "process", "ended with exit code 127"),
-    "no file": ("echo said; : {OUTPUT_FILE}", "invalid_response", "wrote no {OUTPUT_FILE}: said"),
+    "no file": ("echo said; : {OUTPUT_FILE}", "invalid_response", "did not write {OUTPUT_FILE}: said"),
     "messages that are none": (
         "echo '{\"output_messages\": [1]}'",
         "invalid_response",
-        "'output_messages[0]' is no message",
+        "'output_messages[0]' is not a message",
     ),
 }
 
@@ -510,11 +510,14 @@ def test_one_command_answers_many_cases(in_batches, tmp_path):
 
 
 CHANGES = {
-    "a missing line": ("del answers[1]", "The output of the command has no line for 'b'"),
-    "a line that is no JSON": ("answers[1] = 'oops\\n'", "no line for 'b' (line 2 of the output is no JSON)"),
+    "a missing line": ("del answers[1]", "The command's output has no line for 'b'"),
+    "a line that is no JSON": ("answers[1] = 'oops\\n'", "no line for 'b' (line 2 of the output is not valid JSON)"),
     "a line without an id": ("answers[1] = {'text': 'x'}", "no line for 'b' (line 2 of the output has no 'id')"),
-    "a line without an answer": ("answers[1] = {'id': 'b'}", "The line for 'b' has no 'output_messages' and no 'text'"),
-    "a line that is wrong": ("answers[1]['cost_usd'] = -1", "'cost_usd' must be a number"),
+    "a line without an answer": (
+        "answers[1] = {'id': 'b'}",
+        "for 'b' has neither 'output_messages' nor 'text'",
+    ),
+    "a line that is wrong": ("answers[1]['cost_usd'] = -1", "'cost_usd' must be a non-negative number"),
     "two lines": ("answers.append(answers[1])", "The output has two lines for 'b'"),
 }
 

@@ -119,9 +119,9 @@ def test_a_cancelled_call_leaves_nothing(place):
     ("prompt", "error_class", "message"),
     [
         ("crash", "process", "ended with exit code 7: out of order"),
-        ("no key", "auth", "No API key found.*give the agent ANTHROPIC_API_KEY or"),
-        ("silent", "invalid_response", "ended before its result"),
-        ("nonsense", "invalid_response", "cannot be read"),
+        ("no key", "auth", "No API key found.*set ANTHROPIC_API_KEY or"),
+        ("silent", "invalid_response", "ended without a result"),
+        ("nonsense", "invalid_response", "Cannot read the events"),
     ],
 )
 def test_other_endings_have_their_class(place, prompt, error_class, message):
@@ -134,15 +134,15 @@ def test_other_endings_have_their_class(place, prompt, error_class, message):
 def test_a_program_that_is_not_there_says_how_to_install_it(tmp_path, provider):
     kind = TARGETS.find(provider)
     target = kind(name="t", provider=provider, executable="agent-that-nobody-has")
-    with pytest.raises(TargetFailure, match=f"not found on the PATH: install it with `npm install -g {kind.package}`"):
+    with pytest.raises(TargetFailure, match=f"not found on the PATH; run `npm install -g {kind.package}`"):
         asyncio.run(target.open(str(tmp_path)).respond(SampleRequest()))
 
 
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        (lambda path: path.mkdir(), "The agent './agent' is a folder, and no program"),
-        (lambda path: path.write_text("no program"), "The agent './agent' may not be executed: `chmod +x"),
+        (lambda path: path.mkdir(), "The agent './agent' is a folder, not a program"),
+        (lambda path: path.write_text("no program"), "The agent './agent' is not executable; run `chmod +x"),
         (lambda path: script(path, "#!/no/such/interpreter\n"), "The agent './agent' cannot be started: "),
         (lambda path: script(path, "neither\0nor"), "The agent './agent' cannot be started: "),
     ],

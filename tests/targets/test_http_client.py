@@ -187,11 +187,11 @@ def test_broken_answers(reply, error_class):
 
 def test_what_cannot_be_read_is_the_networks_fault_only_if_nothing_marked_its_end():
     http = HttpClient("http://h", {})
-    whole = client.HttpReply(200, CIMultiDict({"Content-Length": "3"}), b"{cu")
-    marked = client.HttpReply(200, CIMultiDict({"Transfer-Encoding": "chunked"}), b"{cu")
+    whole = client.HttpResponse(200, CIMultiDict({"Content-Length": "3"}), b"{cu")
+    marked = client.HttpResponse(200, CIMultiDict({"Transfer-Encoding": "chunked"}), b"{cu")
     assert http.unreadable(whole, "no JSON").error_class == "invalid_response"
     assert http.unreadable(marked, "no JSON").error_class == "invalid_response"
-    assert http.unreadable(client.HttpReply(200, CIMultiDict(), b"{cu"), "no JSON").error_class == "network"
+    assert http.unreadable(client.HttpResponse(200, CIMultiDict(), b"{cu"), "no JSON").error_class == "network"
 
 
 def test_an_answer_has_a_limit_however_well_it_is_compressed(monkeypatch):
@@ -347,7 +347,7 @@ def test_which_proxy_is_chosen(no_proxies):
     assert proxy_for("https://api.example/v1") is None
     assert proxy_for("https://a.internal:8443/v1") is None
     no_proxies.setenv("HTTPS_PROXY", "socks5://secure.example")
-    with pytest.raises(UsageError, match="proxy of kind 'socks5'"):
+    with pytest.raises(UsageError, match="configures a 'socks5' proxy"):
         proxy_for("https://other.example/v1")
 
 
@@ -382,7 +382,7 @@ def test_certificates_are_verified_against_the_authorities_in_the_environment(ce
 
 @pytest.mark.parametrize("url", ["http://", "http:///v1", "http://h:port/v1"])
 def test_an_address_without_a_host_is_refused(url):
-    with pytest.raises(UsageError, match="is an address without a host"):
+    with pytest.raises(UsageError, match="has no host"):
         HttpClient(url, {})
 
 
@@ -405,10 +405,10 @@ def test_a_body_nested_too_deep_is_only_a_body():
 
 def test_certificates_that_are_not_there_are_named_before_anything_is_sent(monkeypatch, tmp_path):
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
-    with pytest.raises(UsageError, match="SSL_CERT_FILE names certificates that are not there"):
+    with pytest.raises(UsageError, match="SSL_CERT_FILE points to a certificate file that does not exist"):
         HttpClient("https://api.example", {})
     empty = tmp_path / "empty.pem"
     empty.write_text("nothing")
     monkeypatch.setenv("SSL_CERT_FILE", str(empty))
-    with pytest.raises(UsageError, match="No certificates can be read from"):
+    with pytest.raises(UsageError, match="Cannot read certificates from"):
         HttpClient("https://api.example", {})

@@ -173,11 +173,11 @@ def test_a_path_leads_to_the_answer(path, answer):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b'{"other": 1}', "The answer has nothing at 'output.text'; its keys are: other"),
-        (b'{"output": {"text": null}}', "The answer has null at 'output.text'; its keys are: output"),
-        (b"[]", "The answer has nothing at 'output.text'"),
-        (b"<html>", "The answer is no JSON"),
-        (b'{"output": {"te', "The answer is no JSON"),
+        (b'{"other": 1}', "The response has nothing at 'output.text'; its keys: other"),
+        (b'{"output": {"text": null}}', "The response has null at 'output.text'; its keys: output"),
+        (b"[]", "The response has nothing at 'output.text'"),
+        (b"<html>", "The response is not valid JSON"),
+        (b'{"output": {"te', "The response is not valid JSON"),
     ],
 )
 def test_a_path_that_leads_nowhere_is_an_invalid_response(body, message):
@@ -196,7 +196,7 @@ def test_a_name_that_this_case_lacks_is_a_failure_of_the_case():
     for body in ({"a": "{{ variables.city }}"}, {"a": "In {{ variables.city }}"}):
         told = failure(RawReply(b""), body=body)
         assert told.error_class == "invalid_response"
-        assert told.message.startswith("The request cannot be made: ")
+        assert told.message.startswith("Cannot build the request: ")
 
 
 def test_keys_in_headers_addresses_and_passwords_are_in_no_message():
@@ -216,13 +216,13 @@ def test_the_endpoint_is_the_host():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"body": "{{ promt }}"}, "Target 'h': 'body' uses 'promt', which no request has. Did you mean 'prompt'?"),
-        ({"body": {"a": ["{{ prompt"]}}, "Target 'h': 'body' is no valid template: syntax error"),
-        ({"url": "http://h/{{ case }}"}, "Target 'h': 'url' uses 'case', which no request has"),
-        ({"headers": {"X": "{{ y }}"}}, "Target 'h': 'headers' uses 'y'"),
+        ({"body": "{{ promt }}"}, "Target 'h': 'body' uses the unknown variable 'promt'. Did you mean 'prompt'?"),
+        ({"body": {"a": ["{{ prompt"]}}, "Target 'h': 'body' is not a valid template: syntax error"),
+        ({"url": "http://h/{{ case }}"}, "Target 'h': 'url' uses the unknown variable 'case'"),
+        ({"headers": {"X": "{{ y }}"}}, "Target 'h': 'headers' uses the unknown variable 'y'"),
         ({"response_path": "a..b"}, "Target 'h': 'response_path': 'a..b' is no path"),
         ({"url": "h"}, "Target 'h': 'url' must be an address"),
-        ({"method": "GET", "body": "x"}, "Target 'h': A GET request has no 'body'"),
+        ({"method": "GET", "body": "x"}, "Target 'h': A GET request cannot have a 'body'"),
     ],
 )
 def test_mistakes_in_settings_show_before_anything_is_sent(settings, message):

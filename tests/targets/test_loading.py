@@ -104,7 +104,7 @@ def test_a_target_may_be_a_class_of_the_users_own(folder):
     with pytest.raises(AgentvError, match="Unknown field"):
         load(entry(provider="own.py:Echo", lowd=True)).get("main")
     folder.write("other.py", "Echo = 1")
-    with pytest.raises(AgentvError, match="is no class derived from"):
+    with pytest.raises(AgentvError, match="is not a subclass of"):
         load(entry(provider="other.py:Echo")).get("main")
 
 
@@ -154,7 +154,7 @@ def test_a_file_that_is_wrong_is_refused_with_all_that_is_wrong():
 
 def test_a_judge_that_a_variable_names_must_be_there():
     targets = load(entry(judge_target="${{ J }}"), variables={"J": "mian"})
-    with pytest.raises(TargetsError, match="names 'mian', which is no target of this file") as raised:
+    with pytest.raises(TargetsError, match="refers to target 'mian', which is not in this file") as raised:
         targets.get("main")
     assert raised.value.hint == "Did you mean 'main'?"
 
@@ -180,9 +180,9 @@ def test_a_choice_between_several_is_left_to_the_user():
     with pytest.raises(AgentvError) as raised:
         load(entry("a"), entry("b")).pick()
     assert str(raised.value) == (
-        "No target was named, and none is called 'default'\n"
+        "No target is named, and there is no target named 'default'\n"
         "  Targets in targets.yaml: a, b\n\n"
-        "  Hint: Name one with --target"
+        "  Hint: Pass --target NAME"
     )
 
 
@@ -202,7 +202,7 @@ def test_without_a_file_the_error_says_which_to_write(named):
         without_targets(Environment()).pick(named)
     message = str(raised.value)
     assert message.startswith("There is no targets file")
-    assert "Write .agentv/targets.yaml" in message
+    assert "create .agentv/targets.yaml" in message
     assert "    - name: default\n      provider: openai" in message
 
 

@@ -700,7 +700,7 @@ def test_a_refusal_is_a_failure_and_no_answer(kind, answer):
 
 def test_a_question_that_geminis_filter_stopped_is_refused():
     refused = failure("gemini", raw({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}))
-    assert (refused.error_class, refused.message) == ("refused", "A filter stopped the question: PROHIBITED_CONTENT")
+    assert (refused.error_class, refused.message) == ("refused", "A filter blocked the prompt: PROHIBITED_CONTENT")
 
 
 def test_a_refusal_of_anthropic_gives_its_reason():
@@ -726,7 +726,7 @@ def test_a_call_that_gemini_could_not_write_is_no_answer():
     body = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "print(1)"}]}
     malformed = failure("gemini", raw(body))
     assert malformed.error_class == "invalid_response"
-    assert malformed.message == "The model gave no answer: MALFORMED_FUNCTION_CALL: print(1)"
+    assert malformed.message == "The model returned no answer: MALFORMED_FUNCTION_CALL: print(1)"
 
 
 @pytest.mark.parametrize("kind", KINDS)

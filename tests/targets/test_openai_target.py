@@ -327,7 +327,7 @@ def test_an_answer_of_another_shape_is_invalid(body):
 def test_a_stream_that_nobody_asked_for_is_named():
     streamed = failure(RawReply(b'data: {"choices": []}\n\ndata: [DONE]\n\n'))
     assert streamed.error_class == "invalid_response"
-    assert "it is a stream of events, which was not asked for" in streamed.message
+    assert "it is an event stream, which was not requested" in streamed.message
 
 
 def test_no_content_is_no_answer_that_was_cut_off():

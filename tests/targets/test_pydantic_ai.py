@@ -210,7 +210,7 @@ def test_an_error_in_bytes_is_read():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("deepseek:chat", "its provider takes no 'base_url'"),
+        ("deepseek:chat", "its provider does not accept 'base_url'"),
         ("no-such-provider:chat", "Unknown provider: no-such-provider"),
     ],
 )

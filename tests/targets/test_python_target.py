@@ -109,8 +109,8 @@ WRONG_NAMES = {
         "agents/agent.py has no 'shoot'. Did you mean 'shout'?",
     ),
     "no such method": ("agents/agent.py:agent.asks", "agents/agent.py has no 'asks'. Did you mean 'ask'?"),
-    "no function": ("agents/wrong.py:number", "It is no function, but int"),
-    "too many parameters": ("agents/wrong.py:greedy", "It asks for a, b"),
+    "no function": ("agents/wrong.py:number", "It is not a function but of type int"),
+    "too many parameters": ("agents/wrong.py:greedy", "It has unknown parameters: a, b"),
     "a class that needs something": ("agents/wrong.py:Needy", "TypeError: Needy.__init__() missing 1 required"),
     "a file that fails": ("agents/fails.py:x", "ZeroDivisionError: division by zero (fails.py, line 2)"),
     "a file that exits": ("agents/exits.py:x", "SystemExit: 3 (exits.py, line 1)"),
@@ -210,21 +210,24 @@ def test_what_a_function_returns_is_read(ask, value, response):
 
 
 NO_ANSWERS = {
-    "nothing": (None, "returned nothing"),
-    "bytes": (b"hello", "The function returned bytes; decode them to text"),
-    "no JSON": (object(), "which is no JSON"),
+    "nothing": (None, "returned None"),
+    "bytes": (b"hello", "The function returned bytes; decode it to text"),
+    "no JSON": (object(), "which cannot be converted to JSON"),
     "a role that is none": (
         {"output_messages": [{"role": "bot", "content": "x"}]},
-        "'output_messages[0]' is no message",
+        "'output_messages[0]' is not a message",
     ),
     "messages that are no list": ({"output_messages": "x"}, "'output_messages' must be an array"),
-    "a part that is none": ([{"role": "user", "content": [{"type": "video"}]}], "'messages[0].content[0]' is no part"),
-    "a tool call without a tool": ([{"role": "assistant", "tool_calls": [{}]}], "tool_calls[0]' is no tool call"),
+    "a part that is none": (
+        [{"role": "user", "content": [{"type": "video"}]}],
+        "content[0]' is not a content part",
+    ),
+    "a tool call without a tool": ([{"role": "assistant", "tool_calls": [{}]}], "tool_calls[0]' is not a tool call"),
     "half a usage": ({"text": "x", "token_usage": {"input": 1}}, "'token_usage' must have the numbers"),
     "a negative usage": ({"text": "x", "token_usage": {"input": -1, "output": 1}}, "negative"),
-    "a cost that is none": ({"text": "x", "cost_usd": "much"}, "'cost_usd' must be a number"),
-    "a negative duration": ({"text": "x", "duration_ms": -1}, "'duration_ms' must be a number"),
-    "an endless cost": ({"text": "x", "cost_usd": float("nan")}, "'cost_usd' must be a number"),
+    "a cost that is none": ({"text": "x", "cost_usd": "much"}, "'cost_usd' must be a non-negative number"),
+    "a negative duration": ({"text": "x", "duration_ms": -1}, "'duration_ms' must be a non-negative number"),
+    "an endless cost": ({"text": "x", "cost_usd": float("nan")}, "'cost_usd' must be a non-negative number"),
 }
 
 

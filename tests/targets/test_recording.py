@@ -125,7 +125,7 @@ def test_another_question_is_not_answered_with_an_old_answer(project, folder):
     run = project.run("--replay", "calls.jsonl", expect=3)
     error = records(run)["norway", "default", 1]["error"]
     assert error["class"] == "invalid_response"
-    assert "or what is asked changed since it was recorded" in error["message"]
+    assert "or the request has changed since it was recorded" in error["message"]
 
 
 def test_a_recording_is_added_to(project):

@@ -184,7 +184,7 @@ def test_one_of_several_targets_is_picked(ask, write, source, name, text):
 
 
 REFUSED = {
-    "nothing there": ("nowhere", "There is no"),
+    "nothing there": ("nowhere", "nowhere does not exist"),
     "a folder without results": ("empty", "results.jsonl"),
     "several targets": ("results.jsonl", "It has several targets: a, b"),
     "an unknown target": ("results.jsonl:aa", "It has no target 'aa'"),

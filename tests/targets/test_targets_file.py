@@ -132,7 +132,7 @@ REFUSED = {
         "cli",
         {"command": "x", "healthcheck": {"type": "http", "url": "http://x", "command": "y"}},
         (),
-        "'command_template' does not belong to http",
+        "of type http does not accept 'command_template'",
     ),
     "a health check of no type": (
         "cli",
@@ -146,13 +146,23 @@ REFUSED = {
         (),
         "'healthcheck.command_template' has an unknown placeholder {FOO}",
     ),
-    "a function without a module": ("python", {"function": "answer"}, (), "must be of the form 'module:name'"),
+    "a function without a module": ("python", {"function": "answer"}, (), "must have the form 'module:name'"),
     "no address": ("http", {}, ("url",), "Missing required field: 'targets[0].url'"),
     "an unknown method": ("http", {"url": "http://x", "method": "get"}, ("method",), "has an unknown value 'get'"),
-    "a body that cannot be sent": ("http", {"url": "http://x", "method": "GET", "body": "x"}, (), "has no 'body'"),
+    "a body for GET": (
+        "http",
+        {"url": "http://x", "method": "GET", "body": "x"},
+        (),
+        "cannot have a 'body'",
+    ),
     "nothing to replay": ("replay", {}, ("from",), "Missing required field: 'targets[0].from'"),
     "more faults than calls": ("mock", {"fault_rate": 1.5}, ("fault_rate",), "must be a number of at most 1"),
-    "delays backwards": ("mock", {"delay_ms": [5, 1]}, (), "'delay_ms' must be a number, or the least and the most"),
+    "delays backwards": (
+        "mock",
+        {"delay_ms": [5, 1]},
+        (),
+        "must be a number, or a range [minimum, maximum]",
+    ),
     "no workers": ("mock", {"workers": 0}, ("workers",), "must be an integer of at least 1"),
     "an unknown transform": ("mock", {"transform": {"jq": "."}}, ("transform", "jq"), "Unknown field"),
     "a variable without a name": ("mock", {"response": "a ${{ }} b"}, ("response",), "has a malformed variable"),
@@ -178,12 +188,17 @@ REFUSED = {
     "a resource that is none": ("azure", {"model": "m", "endpoint": "my res"}, (), "'endpoint' must be an address or"),
     "a port that is none": ("gemini", {"base_url": "http://h:port/v1"}, (), "must be an address with a host"),
     "a variable that does not end": ("mock", {"response": "${{ A }"}, ("response",), "has a malformed variable"),
-    "an unknown judge": ("mock", {"judge_target": "mian"}, ("judge_target",), "names 'mian', which is no target"),
+    "an unknown judge": (
+        "mock",
+        {"judge_target": "mian"},
+        ("judge_target",),
+        "refers to target 'mian', which is not",
+    ),
     "an unknown judge in 4.x's words": (
         "mock",
         {"grader_target": "x"},
         ("grader_target",),
-        "names 'x', which is no target",
+        "refers to target 'x', which is not in this file",
     ),
 }
 
@@ -203,7 +218,7 @@ def test_a_target_is_refused_at_its_place(provider, settings, place, message):
         ("openai", {"model": "m", "api": "chats"}, "Did you mean 'chat'?"),
         ("http", {"url": "http://x", "method": "FETCH"}, "Known values: GET, POST, PUT, PATCH, DELETE"),
         ("mock", {"judge_target": "mian"}, "Did you mean 'main'?"),
-        ("mock", {"use_target": "x"}, "Write the settings of that target out, or name it where this one is named"),
+        ("mock", {"use_target": "x"}, "Copy that target's settings here, or use its name instead of this one"),
     ],
 )
 def test_a_mistake_comes_with_what_to_do(provider, settings, hint):
@@ -211,8 +226,8 @@ def test_a_mistake_comes_with_what_to_do(provider, settings, hint):
 
 
 ROOTS = [
-    (None, "A targets file must be an object with the list 'targets', got null"),
-    ([], "A targets file must be an object with the list 'targets', got array"),
+    (None, "A targets file must be an object with a list 'targets', got null"),
+    ([], "A targets file must be an object with a list 'targets', got array"),
     ({}, "Missing required field: 'targets'"),
     ({"targets": {}}, "Field 'targets' must be an array, got object"),
     ({"targets": ["x"]}, "Field 'targets[0]' must be an object, got string"),

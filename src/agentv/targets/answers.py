@@ -1,4 +1,4 @@
-"""What users' programs and functions return → a response: text, messages, or the object with either and its metrics."""
+"""Convert the output of users' programs and functions to a response: text, messages, or an object with metrics."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ _CALL_FIELDS = ("output", "id", "timestamp", "duration_ms")
 
 
 def response_from_text(text: str) -> Response:
-    """What a program printed: a JSON object with `output_messages` or `text`, anything else as the answer's text."""
+    """Convert printed output: a JSON object with `output_messages` or `text`, or else the text of the answer."""
     data: Any = json_or(text, None) if text.lstrip().startswith("{") else None
     return response_from_object(data) if is_answer_object(data) else answer(text)
 
 
 def response_from_value(value: Any) -> Response:
-    """What a function returned: a response, text, messages, the object of a program, or data as the answer."""
+    """Convert a returned value: a response, text, messages, an answer object, or data."""
     if isinstance(value, Response):
         return value
     if isinstance(value, str):
         return answer(str(value))
     if value is None:
-        raise _invalid("The function returned nothing", "return a text, messages, or an object with 'text'")
+        raise _invalid("The function returned None; return text, messages, or an object with 'text'")
     if isinstance(value, bytes | bytearray):
-        raise _invalid(f"The function returned {type(value).__name__}", "decode them to text")
+        raise _invalid(f"The function returned {type(value).__name__}; decode it to text")
     try:
         data = msgspec.to_builtins(value)
         to_json(data)
     except (TypeError, ValueError, RecursionError) as error:
-        raise _invalid(f"The function returned {type(value).__name__}, which is no JSON: {error}") from None
+        raise _invalid(
+            f"The function returned {type(value).__name__}, which cannot be converted to JSON: {error}"
+        ) from None
     if is_answer_object(data):
         return response_from_object(data)
     if _is_message(data):
@@ -47,15 +49,14 @@ def response_from_value(value: Any) -> Response:
 
 
 def is_answer_object(data: Any) -> bool:
-    """Whether a value is the object that a program answers with."""
+    """Whether a value is an answer object, with `output_messages` or `text`."""
     return isinstance(data, dict) and (bool(data.get("output_messages")) or data.get("text") is not None)
 
 
 def response_from_object(data: dict[str, Any]) -> Response:
-    """The object with `output_messages` or `text`; `token_usage`, `cost_usd` and `duration_ms` where it has them."""
-    said = data.get("output_messages")
-    if said:
-        messages = _messages(said, "output_messages")
+    """Convert an answer object, including its `token_usage`, `cost_usd` and `duration_ms`."""
+    if data.get("output_messages"):
+        messages = _messages(data["output_messages"], "output_messages")
     else:
         text = data["text"]
         messages = (Message("assistant", text if isinstance(text, str) else to_json(text).decode()),)
@@ -68,9 +69,9 @@ def response_from_object(data: dict[str, Any]) -> Response:
 
 
 def message_from_data(data: Any, where: str) -> Message:
-    """One message that a target said. Keys that messages do not have here (times, metadata) are left."""
+    """Convert a target's message. Unknown keys, such as times and metadata, are ignored."""
     if not isinstance(data, dict) or data.get("role") not in ROLES:
-        raise _invalid(f"'{where}' is no message: it needs a 'role', one of {', '.join(ROLES)}")
+        raise _invalid(f"'{where}' is not a message: it needs a 'role', one of {', '.join(ROLES)}")
     calls = data.get("tool_calls") or []
     if not isinstance(calls, list):
         raise _invalid(f"'{where}.tool_calls' must be an array")
@@ -103,12 +104,14 @@ def _part(data: Any, where: str) -> Part:
         return ImagePart(str(data["image_url"].get("url", "")))
     value = data.get("value", data.get("text")) if isinstance(data, dict) else None
     if kind not in PART_KINDS or not isinstance(value, str):
-        raise _invalid(f"'{where}' is no part: it needs a 'type', one of {', '.join(PART_KINDS)}, and a 'value'")
+        raise _invalid(
+            f"'{where}' is not a content part: it needs a 'type', one of {', '.join(PART_KINDS)}, and a 'value'"
+        )
     return PART_KINDS[kind](value)
 
 
 def _tool_call(data: Any, where: str) -> ToolCall:
-    """A call in our form, or in that of chat APIs (`function` with `name` and `arguments`)."""
+    """Convert a tool call in agentv's format or that of chat APIs (`function` with `name` and `arguments`)."""
     if not isinstance(data, dict):
         raise _invalid(f"'{where}' must be an object")
     function = data.get("function")
@@ -121,7 +124,7 @@ def _tool_call(data: Any, where: str) -> ToolCall:
     try:
         return msgspec.convert(fields, ToolCall)
     except msgspec.ValidationError as error:
-        raise _invalid(f"'{where}' is no tool call: {error}") from None
+        raise _invalid(f"'{where}' is not a tool call: {error}") from None
 
 
 def _usage(data: Any) -> TokenUsage | None:
@@ -141,9 +144,9 @@ def _number(data: dict[str, Any], key: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise _invalid(f"'{key}' must be a number that is not negative")
+        raise _invalid(f"'{key}' must be a non-negative number")
     return float(value)
 
 
-def _invalid(message: str, hint: str = "") -> TargetFailure:
-    return TargetFailure("invalid_response", f"{message}; {hint}" if hint else message)
+def _invalid(message: str) -> TargetFailure:
+    return TargetFailure("invalid_response", message)

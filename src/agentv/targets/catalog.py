@@ -1,4 +1,4 @@
-"""The targets of a project: found, read, filled in from the environment, chosen. Parses no file and calls nothing."""
+"""The targets of a project: find the file, fill in variables, validate settings, and select targets."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ LineOf = Callable[[KeyPath], int | None]
 
 
 class Targets:
-    """The targets of one file. A target's variables are looked up when it is asked for, so that others may stay unset.
+    """The targets of one file. Variables are looked up per target, so that those of unused targets may be unset.
 
-    `home` is what `Target.open` takes: the folder of the file, and of `.agentv` for a file in there.
+    `home` is the argument of `Target.open`: the folder that contains the file, or its `.agentv` folder.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class Targets:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The values that must not be written anywhere: those of the environment, and keys written into the file."""
+        """The values that must not be written anywhere: secrets in the environment and keys in the file."""
         written = {text for _, entry in self._entries.values() for _, text in _written_secrets(entry)}
-        # Behind `Bearer ` stands the secret itself, which may turn up without the word.
+        # The part after `Bearer ` is a secret too, because it may appear on its own.
         parts = {part for text in written for part in (text, text.rpartition(" ")[2]) if len(part) >= SHORTEST_SECRET}
         return self.environment.secrets | parts
 
     def pick(self, named: Iterable[str] = ()) -> tuple[str, ...]:
-        """The targets that answer: those named, else `default`, else the only one. Raises when that decides nothing."""
+        """Return the named targets, else `default`, else the only target. Raises UsageError if that selects none."""
         chosen = tuple(dict.fromkeys(named))
         if chosen:
             for name in chosen:
@@ -94,41 +94,41 @@ class Targets:
         if len(self.names) == 1:
             return self.names
         listed = f"Targets in {self.path}: {', '.join(self.names) or 'none'}"
-        raise UsageError("No target was named, and none is called 'default'", listed, "Name one with --target")
+        raise UsageError("No target is named, and there is no target named 'default'", listed, "Pass --target NAME")
 
     def get(self, name: str) -> Target:
-        """The settings of a target, its variables filled in."""
+        """Return a target's settings with all variables filled in."""
         settings = self._settings.get(name)
         if settings is None:
             settings = self._settings[name] = self._read(name)
         return settings
 
     def raw(self, name: str) -> dict[str, Any]:
-        """A target as the file has it."""
+        """Return a target's entry in the file."""
         return self._entry(name)[1]
 
     def unresolved(self, name: str) -> Target:
-        """The settings of a target that is not called: a variable that is unset stays as it is written.
+        """Return the settings of a target that is not called, with unset variables in place.
 
-        A setting that cannot be a text goes without its variable, and nothing is asked of those that a call needs.
+        Settings that cannot be strings are left out if their variable is unset, and nothing else is validated.
         """
         index, entry = self._entry(name)
         unset = {each.variable for each in references(entry) if not self.environment.variables.get(each.variable)}
-        written = {variable: f"${{{{ {variable} }}}}" for variable in unset}
-        variables = {**self.environment.variables, **written}
-        place: KeyPath = ("targets", index)
-        filled = {key: value for key, value in entry.items() if unset.isdisjoint(r.variable for r in references(value))}
+        variables = self.environment.variables | {variable: f"${{{{ {variable} }}}}" for variable in unset}
+        filled = {
+            key: value
+            for key, value in entry.items()
+            if key == "provider" or unset.isdisjoint(each.variable for each in references(value))
+        }
         for kept in (entry, filled):
             problems = Problems()
-            data = interpolate(kept, variables, (), problems, f"Target '{name}'")
-            data["name"], data["provider"] = name, TARGETS.canonical(data["provider"]) or data["provider"]
-            settings = _settings(self._kind(data["provider"], place), data, entry, problems)
+            settings = self._parse(name, kept, variables, problems)
             if settings is not None:
                 return settings
-        raise self._error(problems.errors, place)
+        raise self._error(problems.errors, index)
 
     def portable(self, names: Iterable[str]) -> PortableTargets:
-        """Return some targets for workers on other machines. Raises UsageError for one with a secret in the file."""
+        """Return some targets for workers on other machines. Raises UsageError if the file contains their secrets."""
         kept = {name: self._entry(name) for name in names}
         for name, (_, entry) in kept.items():
             for path, _ in _written_secrets(entry):
@@ -137,7 +137,7 @@ class Targets:
         return PortableTargets(kept, file, self.environment.elsewhere())
 
     def public(self, name: str, settings: Target | None = None) -> dict[str, Any]:
-        """The settings that were given, without secrets: each by the variable it comes from, where there is one."""
+        """Return a target's settings, with secrets replaced by their variables if they have one."""
         given = explicit_settings(settings or self.get(name))
         return {key: mask_secrets(value, (key,), self._replaceable) for key, value in given.items()}
 
@@ -156,86 +156,82 @@ class Targets:
 
     def _read(self, name: str) -> Target:
         index, entry = self._entry(name)
-        place: KeyPath = ("targets", index)
         problems = Problems()
-        data = interpolate(entry, self.environment.variables, (), problems, f"Target '{name}'")
-        self._raise(problems, place)
-        data["name"], data["provider"] = name, TARGETS.canonical(data["provider"]) or data["provider"]
-        kind = self._kind(data["provider"], place)
-        settings = _settings(kind, data, entry, problems)
-        for complaint in settings.complaints() if settings is not None else ():
-            problems.error((), f"Target '{name}': {complaint}")
-        judge = settings.judge_target if settings is not None else None
-        if judge is not None and judge not in self._entries:
-            message = f"Target '{name}': 'judge_target' names '{judge}', which is no target of this file"
-            problems.error(("judge_target",), message, did_you_mean(judge, self.names))
-        self._raise(problems, place)
-        assert settings is not None
+        settings = self._parse(name, entry, self.environment.variables, problems)
+        if settings is not None:
+            for complaint in settings.complaints():
+                problems.error((), f"Target '{name}': {complaint}")
+            judge = settings.judge_target
+            if judge is not None and judge not in self._entries:
+                message = f"Target '{name}': 'judge_target' refers to target '{judge}', which is not in this file"
+                problems.error(("judge_target",), message, did_you_mean(judge, self.names))
+        if settings is None or problems.errors:
+            raise self._error(problems.errors, index)
         return settings
 
-    def _kind(self, provider: str, place: KeyPath) -> type[Target]:
+    def _parse(
+        self, name: str, entry: dict[str, Any], variables: Mapping[str, str], problems: Problems
+    ) -> Target | None:
+        """Return the settings in an entry, or None after noting an error."""
+        data = interpolate(entry, variables, (), problems, f"Target '{name}'")
+        if problems.errors:
+            return None
+        data["name"], data["provider"] = name, TARGETS.canonical(data["provider"]) or data["provider"]
+        kind = self._kind(data["provider"], problems)
+        return None if kind is None else _settings(kind, data, entry, problems)
+
+    def _kind(self, provider: str, problems: Problems) -> type[Target] | None:
         canonical = TARGETS.canonical(provider)
         if canonical is None:
-            problem = Problem(("provider",), f"Unknown provider '{provider}'", TARGETS.suggestion(provider))
-            raise self._error([problem], place)
-        if ".py:" not in provider:
-            kind: type[Target] = TARGETS.find(canonical)
+            problems.error(("provider",), f"Unknown provider '{provider}'", TARGETS.suggestion(provider))
+            return None
+        kind = import_reference(provider, self.home) if ".py:" in provider else TARGETS.find(canonical)
+        if isinstance(kind, type) and issubclass(kind, Target):
             return kind
-        own = import_reference(provider, self.home)
-        if isinstance(own, type) and issubclass(own, Target):
-            return own
-        message = f"'{provider}' is no class derived from agentv.targets.target.Target"
-        raise self._error([Problem(("provider",), message)], place)
+        problems.error(("provider",), f"'{provider}' is not a subclass of agentv.targets.target.Target")
+        return None
 
-    def _raise(self, problems: Problems, place: KeyPath) -> None:
-        if problems.errors:
-            raise self._error(problems.errors, place)
-
-    def _error(self, errors: list[Problem], place: KeyPath) -> TargetsError:
-        placed = [msgspec.structs.replace(problem, path=(*place, *problem.path)) for problem in errors]
+    def _error(self, errors: list[Problem], index: int) -> TargetsError:
+        placed = [msgspec.structs.replace(problem, path=("targets", index, *problem.path)) for problem in errors]
         return _error(placed, str(self.path), self._line_of)
 
 
 class PortableTargets(msgspec.Struct, frozen=True):
-    """Targets as plain data without secrets: variables are filled in where they are loaded."""
+    """Targets as plain data without secrets; variables are filled in where the targets are loaded."""
 
     entries: dict[str, tuple[int, dict[str, Any]]]
     path: str | None
     environment: Environment
 
     def load(self) -> Targets:
-        """Return the targets, with the environment of this machine."""
+        """Return the targets with this machine's environment."""
         return Targets(self.entries, self.path, self.environment.read_here(), lambda _: None)
 
 
 def refuse_to_send(name: str, path: KeyPath) -> NoReturn:
-    """Raise UsageError for a target whose settings have a secret in them."""
+    """Raise UsageError for a target whose settings contain a secret."""
     field = field_name(path)
-    detail = f"'{field}' of target '{name}' is written out, and secrets are not sent to other machines"
+    detail = f"'{field}' of target '{name}' contains a secret, and secrets are not sent to other machines"
     hint = f"Write {field}: ${{{{ VARIABLE }}}}, and set the variable in the environment of the workers"
     raise UsageError(f"Target '{name}' cannot be used by workers on other machines", detail, hint)
 
 
 def find_targets_file(folder: str, root: str) -> str | None:
-    """The nearest targets file from a folder up to the root, then in the working directory."""
-    for parent in (*upward(folder, root), os.getcwd()):
-        found = _in_folder(parent)
-        if found is not None:
-            return found
-    return None
+    """Return the nearest targets file from a folder up to the root, then in the working directory."""
+    return next(filter(None, map(_in_folder, (*upward(folder, root), os.getcwd()))), None)
 
 
 def named_targets_file(path: str) -> str:
-    """The file that `--targets` names: itself, or the one in a folder."""
+    """Return the targets file at a `--targets` path, which is a file or a folder."""
     found = _in_folder(path) if os.path.isdir(path) else path if os.path.isfile(path) else None
     if found is None:
-        looked = f"The folder has none of {', '.join(FILE_NAMES)}" if os.path.isdir(path) else "There is no such file"
+        looked = f"The folder has none of {', '.join(FILE_NAMES)}" if os.path.isdir(path) else "The file does not exist"
         raise UsageError(f"No targets file at {path}", looked)
     return found
 
 
 def load_targets(data: Any, path: str, environment: Environment, line_of: LineOf = lambda _: None) -> Targets:
-    """The targets in a parsed file. Raises TargetsError for a file that is wrong in itself, whatever is set."""
+    """Return the targets in a parsed file. Raises TargetsError if the file is invalid for any environment."""
     problems = check_targets(data)
     if problems.errors:
         raise _error(problems.errors, path, line_of)
@@ -246,15 +242,15 @@ def load_targets(data: Any, path: str, environment: Environment, line_of: LineOf
 
 
 def without_targets(environment: Environment) -> Targets:
-    """The targets of a project that has no file of them: none, and asking for one says how to write it."""
+    """Return the targets of a project without a targets file. Requesting one raises an error with instructions."""
     return Targets({}, None, environment, lambda _: None)
 
 
 def no_targets_error(name: str | None = None) -> UsageError:
-    """What to say where there is no targets file."""
-    headline = "There is no targets file" + (f" that could have the target '{name}'" if name else "")
+    """Return the error for a project without a targets file."""
+    headline = "There is no targets file" + (f", so target '{name}' is not defined" if name else "")
     detail = f"Looked for {FILE_NAMES[0]} and {FILE_NAMES[2]} from the dataset's folder up, and in {os.getcwd()}"
-    return UsageError(headline, detail, f"Write {FILE_NAMES[0]}, or let `agentv init` write one:\n\n{EXAMPLE}")
+    return UsageError(headline, detail, f"Run `agentv init`, or create {FILE_NAMES[0]}:\n\n{EXAMPLE}")
 
 
 def _in_folder(folder: str) -> str | None:
@@ -266,17 +262,17 @@ def _in_folder(folder: str) -> str | None:
 
 
 def _settings(kind: type[Target], data: dict[str, Any], entry: dict[str, Any], problems: Problems) -> Target | None:
-    """Settings whose variables are filled in: a text where a text is wanted, else the number or boolean that it is."""
+    """Read settings after interpolation. A variable's value becomes a number or boolean if the field requires it."""
     first = Problems()
     settings = read_settings(kind, data, (), first, strict=True)
     whole = {reference.path for reference in references(entry) if reference.whole}
-    late = [problem.path for problem in first.errors if problem.path in whole]
-    for *steps, last in late:
+    mistyped = [problem.path for problem in first.errors if problem.path in whole]
+    for *steps, last in mistyped:
         holder: Any = data
         for step in steps:
             holder = holder[step]
         holder[last] = plain_value(holder[last])
-    if late:
+    if mistyped:
         first = Problems()
         settings = read_settings(kind, data, (), first, strict=True)
     problems += first
@@ -284,7 +280,7 @@ def _settings(kind: type[Target], data: dict[str, Any], entry: dict[str, Any], p
 
 
 def _written_secrets(entry: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """The keys that an entry has in it instead of a variable, with their paths."""
+    """Yield the secrets that an entry contains literally, with their paths."""
     return ((path, text) for path, text in iter_texts(entry) if is_secret_field(path) and not any(references(text)))
 
 

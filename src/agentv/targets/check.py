@@ -1,4 +1,4 @@
-"""Tries targets out: one tiny call each, and how it went."""
+"""Check targets with one small call each."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from agentv.settings.environment import redacted
 from agentv.targets.catalog import Targets
 from agentv.targets.target import Target
 
-QUESTION = "Answer with the single word: ok"
+PROMPT = "Answer with the single word: ok"
 LONGEST_S = 60.0
 
 
 class TargetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a call went. `error` is the class of a failure, or `settings` for a target that cannot be opened."""
+    """The outcome of a call. `error` is the error class, or `settings` if the target cannot be opened."""
 
     name: str
     provider: str
@@ -35,7 +35,7 @@ class TargetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 async def check_targets(targets: Targets, names: Iterable[str]) -> list[TargetCheck]:
-    """Calls each target once, all at the same time; the checks in the order of the names."""
+    """Call each target once, concurrently, and return the checks in the order of the names."""
     checks = await asyncio.gather(*(_check(targets, name) for name in names))
     return [_redacted(check, targets.secrets) for check in checks]
 
@@ -47,12 +47,11 @@ async def _check(targets: Targets, name: str) -> TargetCheck:
         responder = settings.open(targets.home)
     except AgentvError as error:
         what = [error.headline, error.detail]
-        if isinstance(error, TargetsError) and error.detail:  # it names the target, after a headline of places
+        if isinstance(error, TargetsError) and error.detail:  # the headline is only the place
             what = [error.detail]
         return _failed(name, provider, "settings", ". ".join(filter(None, (*what, error.hint))))
     except NotImplementedError:
-        message = f"Targets of provider '{provider}' cannot be called"
-        return _failed(name, provider, "settings", message)
+        return _failed(name, provider, "settings", f"Targets of provider '{provider}' cannot be called")
     try:
         check = await _call(settings, responder)
         return msgspec.structs.replace(check, note=settings.check_note(targets.home) or None)
@@ -62,12 +61,12 @@ async def _check(targets: Targets, name: str) -> TargetCheck:
 
 async def _call(settings: Target, responder: Responder) -> TargetCheck:
     if not settings.is_live:
-        # It has answers to its own cases only; reading its file is all there is to check.
+        # It only has stored answers to certain cases; opening its file is enough.
         return TargetCheck(name=settings.name, provider=settings.provider, ok=True)
     timeout_s = min(settings.timeout_seconds or LONGEST_S, LONGEST_S)
     started = time.perf_counter()
     try:
-        response = await responder.respond(SampleRequest(QUESTION, EvalCase("agentv-check", input=QUESTION), timeout_s))
+        response = await responder.respond(SampleRequest(PROMPT, EvalCase("agentv-check", input=PROMPT), timeout_s))
     except TargetFailure as failure:
         check = _failed(settings.name, settings.provider, failure.error_class, failure.message)
     else:

@@ -1,4 +1,4 @@
-"""The command target: a shell command per case, with what it needs put in for placeholders."""
+"""The command target: a shell command per case, with placeholders for the prompt and files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from agentv.targets.target import COMMON_ALIASES, Positive, Target, address_comp
 
 PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
 PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>[A-Z][A-Z0-9_]*)\}")
-"""`{UPPER}`; a shell's own `${UPPER}` is left to the shell."""
+"""`{UPPER}`, but not the shell's `${UPPER}`."""
 
 _FILE_PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>path|basename)\}")
 _PREFIX = "AGENTV_"
 
 
 class CommandTemplate:
-    """A command parsed once. A placeholder is one word, quoted, whether the user put quotes around it or not."""
+    """A parsed command. Each placeholder becomes one quoted word, whether or not it is in quotes."""
 
     def __init__(self, text: str, files_format: str = "{path}") -> None:
         self._parts = list(_parts(text, PLACEHOLDER))
@@ -31,12 +31,12 @@ class CommandTemplate:
         self.names = frozenset(name for _, name, _ in self._parts if name)
 
     def render(self, values: Mapping[str, str], files: Sequence[str] = ()) -> tuple[str, dict[str, str]]:
-        """The command, and the variables it needs: one for each placeholder it uses, one or two for each file."""
+        """Return the command, and the environment variables with the values of its placeholders and files."""
         variables = {f"{_PREFIX}{name}": value for name, value in values.items() if name in self.names}
         rendered_files = ""
         if "FILES" in self.names:
-            rendered_files, of_files = self._render_files(files)
-            variables |= of_files
+            rendered_files, file_variables = self._render_files(files)
+            variables |= file_variables
         text = "".join(
             literal + (_inside(rendered_files, quotes) if name == "FILES" else _variable(f"{_PREFIX}{name}", quotes))
             if name
@@ -61,14 +61,8 @@ class CommandTemplate:
         return " ".join(words), variables
 
 
-def unknown_placeholders(text: str) -> list[str]:
-    """Names in braces that mean nothing."""
-    used = dict.fromkeys(found["name"] for found in PLACEHOLDER.finditer(text))
-    return [name for name in used if name not in PLACEHOLDERS]
-
-
 def _parts(text: str, placeholder: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
-    """Literal text, the placeholder behind it (empty at the end), and the quotes that the placeholder stands in."""
+    """Yield literal text, the placeholder after it (empty at the end), and the quotes around the placeholder."""
     quotes_at = list(_quotes(text))
     last = 0
     for found in placeholder.finditer(text):
@@ -78,9 +72,9 @@ def _parts(text: str, placeholder: re.Pattern[str]) -> Iterator[tuple[str, str, 
 
 
 def _quotes(text: str) -> Iterator[str]:
-    """For each character of a shell command, the quotes around it.
+    """Yield the quotes around each character of a shell command.
 
-    Follows the common forms only. Where it is wrong about a rare one, a value is split at its spaces; it is not run.
+    Supports common syntax only. With rare syntax, a value may be split at spaces, but it is never executed.
     """
     stack: list[str] = [""]
     skip = False
@@ -109,20 +103,17 @@ def _quotes(text: str) -> Iterator[str]:
 
 
 def _variable(name: str, quotes: str) -> str:
-    """A variable as one word, in the quotes that stand around it."""
+    """Return a variable as one word inside the given quotes."""
     return f"${{{name}}}" if quotes == '"' else _inside(f'"${{{name}}}"', quotes)
 
 
 def _inside(words: str, quotes: str) -> str:
-    """Words of a command where quotes are open: these are closed before and opened again after."""
+    """Return words of a command inside open quotes, which are closed before and reopened after them."""
     return f"{quotes}{words}{quotes}"
 
 
-__all__ = ["PLACEHOLDER", "PLACEHOLDERS", "Cli", "Healthcheck"]
-
-
 class Healthcheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What must work before the first case: an address that answers, or a command that ends well."""
+    """A check before the first case: an address that must respond, or a command that must succeed."""
 
     aliases: ClassVar[dict[str, str]] = {"command": "command_template"}
 
@@ -133,24 +124,23 @@ class Healthcheck(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: Positive | None = None
 
     def complaints(self) -> list[str]:
-        """Neither or both ways of checking, or another one than `type` says."""
+        """Check that exactly one kind of check is configured, and that it matches `type`."""
         kind = self.type or ("http" if self.url is not None else "command")
         needed, other = ("url", "command_template") if kind == "http" else ("command_template", "url")
         complaints = address_complaints("healthcheck.url", self.url)
         if not getattr(self, needed):
-            both = "needs 'url' or 'command_template'"
-            complaints.append(f"'healthcheck' {f'of type {kind} needs {needed!r}' if self.type else both}")
+            missing = f"of type {kind} needs '{needed}'" if self.type else "needs 'url' or 'command_template'"
+            complaints.append(f"'healthcheck' {missing}")
         if getattr(self, other):
-            complaints.append(f"'healthcheck' takes 'url' or 'command_template'; '{other}' does not belong to {kind}")
+            complaints.append(f"'healthcheck' of type {kind} does not accept '{other}'")
         return complaints + _placeholder_complaints("healthcheck.command_template", self.command_template or "")
 
 
 class Cli(Target, frozen=True, kw_only=True):
-    """A command per case.
+    """A shell command that is run for each case.
 
-    `files_format` says how each file stands in `{FILES}`, with `{path}` and `{basename}`.
-
-    `env` sets variables for the command; `pass_env` names those of ours that it gets although they look secret.
+    `files_format` is the format of each file in `{FILES}`, with `{path}` and `{basename}`. `env` sets environment
+    variables for the command; `pass_env` lists inherited variables to pass on although they look like secrets.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -173,18 +163,18 @@ class Cli(Target, frozen=True, kw_only=True):
     verbose: bool = False
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:
-        """What the command and its variables name, from the folder that it runs in."""
+        """Return files in the command and its variables, relative to the folder that it runs in."""
         where = folders if self.cwd is None else (os.path.join(home, self.cwd),)
         words = [word for text in (self.command_template, *self.env.values()) for word in words_in(text)]
         files = (os.path.join(folder, word) for folder in where for word in words if word)
         return (path for path in files if os.path.isfile(path))
 
     def check_note(self, home: str) -> str:
-        """Without a `cwd`, a run calls the command elsewhere."""
-        return "" if self.cwd is not None else f"ran in {short(home)}; in a run, in the folder of each dataset"
+        """Return a note if `cwd` is not set, because runs use another folder."""
+        return "" if self.cwd is not None else f"ran in {short(home)}; runs use the folder of each dataset"
 
     def complaints(self) -> list[str]:
-        """A blank command, an unknown placeholder, a health check of no known form."""
+        """Check the command, its placeholders and the health check."""
         complaints = _placeholder_complaints("command_template", self.command_template)
         if not self.command_template.strip():
             complaints.append("'command_template' is blank")
@@ -194,9 +184,11 @@ class Cli(Target, frozen=True, kw_only=True):
 
 
 def _placeholder_complaints(field: str, template: str) -> list[str]:
+    used = dict.fromkeys(found["name"] for found in PLACEHOLDER.finditer(REFERENCE.sub("", template)))
     return [
         f"'{field}' has an unknown placeholder {{{name}}}. {did_you_mean(name, PLACEHOLDERS) or _KNOWN}"
-        for name in unknown_placeholders(REFERENCE.sub("", template))
+        for name in used
+        if name not in PLACEHOLDERS
     ]
 
 

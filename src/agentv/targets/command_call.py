@@ -1,4 +1,4 @@
-"""The command target alive: one command per case, or one for many; what it writes or prints is the answer."""
+"""Run the command of a `cli` target, for one case or a batch, and read the answer it writes or prints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOT_FOUND = ending_of(127)
 
 
 async def run_command(command: ProcessSpec) -> Ended:
-    """Run a command. Raises TargetFailure for any other end than code 0 in time."""
+    """Run a command. Raises TargetFailure unless it exits with code 0 within the timeout."""
     try:
         return await run_process(command)
     except ProcessFailure as failure:
@@ -48,11 +48,10 @@ async def run_command(command: ProcessSpec) -> Ended:
 def _message(failure: ProcessFailure, cwd: str) -> str:
     cause = failure.cause
     if isinstance(cause, OSError) and cause.errno == errno.E2BIG:
-        hint = "a text in it is too long for a command line; use {PROMPT_FILE} instead of {PROMPT}"
-        return f"The command cannot be started: {hint}"
+        return "Cannot start the command: it is too long; use {PROMPT_FILE} instead of {PROMPT}"
     if isinstance(cause, ValueError):
-        return f"The command cannot be started: {cause}; use {{PROMPT_FILE}}"
-    # What a shell does not find is mostly looked for in another folder than the user thinks.
+        return f"Cannot start the command: {cause}; use {{PROMPT_FILE}} instead of {{PROMPT}}"
+    # If a shell does not find a file, it usually runs in another folder than the user expects.
     return failure.message.replace(_NOT_FOUND, f"{_NOT_FOUND} in {short(cwd)}", 1)
 
 
@@ -64,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 
 class CommandResponder:
-    """Runs the command of a `cli` target. With `provider_batching`, `respond_many` makes one call for many cases."""
+    """Runs the command of a `cli` target. With `provider_batching`, one call answers several cases."""
 
     def __init__(self, settings: Cli, home: str) -> None:
         self.endpoint = f"cli:{settings.name}"
@@ -76,78 +75,64 @@ class CommandResponder:
         self._health: asyncio.Task[str] | None = None
 
     async def respond(self, request: Request) -> Response:
-        """Answers one case."""
+        """Answer one request."""
         if self.batching:
             outcome = (await self.respond_many([request]))[request.case.id]
             if isinstance(outcome, TargetFailure):
                 raise outcome
             return outcome
         await self._healthy()
-        values = {
-            "PROMPT": request.prompt_with_references,
-            "GUIDELINES": request.guidelines,
-            "EVAL_ID": request.case.id,
-            "ATTEMPT": str(request.attempt),
-        }
-        with self._scratch() as scratch:
-            if "PROMPT_FILE" in self._template.names:
-                values["PROMPT_FILE"] = os.path.join(scratch, "prompt.txt")
-                Path(values["PROMPT_FILE"]).write_bytes(values["PROMPT"].encode())
-            text = await self._run(values, scratch, request.files, self._cwd(request), request.timeout_s)
-        # A shell takes the newlines at the end off what a command prints; so do we.
-        return response_from_text(text.rstrip("\r\n"))
+        # Trailing newlines are removed, as in a shell's `$(command)`.
+        return response_from_text((await self._run([request])).rstrip("\r\n"))
 
     def sends(self, request: Request) -> dict[str, Any]:
-        """What the command is given: its template, and what is put in for placeholders."""
-        return {"command_template": self._settings.command_template, **_question(request)}
+        """Return the command template and the values of its placeholders."""
+        return {"command_template": self._settings.command_template, **_request_data(request)}
 
     async def respond_many(self, requests: Sequence[Request]) -> dict[str, Outcome]:
-        """Answers cases of one dataset and one trial with one command, by id. `{PROMPT_FILE}` has a line for each.
-
-        The limit of time is the longest that one of them has.
-        """
+        """Answer cases of one dataset and trial with one command. `{PROMPT_FILE}` has a line for each case."""
         await self._healthy()
         started = time.perf_counter()
-        first = requests[0]
-        files = tuple(dict.fromkeys(path for request in requests for path in request.files))
-        values = {"PROMPT": "", "GUIDELINES": first.guidelines, "EVAL_ID": "batch", "ATTEMPT": str(first.attempt)}
-        with self._scratch() as scratch:
-            if "PROMPT_FILE" in self._template.names:
-                values["PROMPT_FILE"] = os.path.join(scratch, "prompts.jsonl")
-                lines = b"".join(to_json(_question(request)) + b"\n" for request in requests)
-                Path(values["PROMPT_FILE"]).write_bytes(lines)
-            longest = max(request.timeout_s for request in requests)
-            try:
-                text = await self._run(values, scratch, files, self._cwd(first), longest)
-            except TargetFailure as failure:
-                # One for each case: an exception that is raised many times would gather the traceback of each.
-                return {each.case.id: TargetFailure(failure.error_class, failure.message) for each in requests}
+        try:
+            text = await self._run(requests)
+        except TargetFailure as failure:
+            # A new exception for each case: raising the same one repeatedly would extend its traceback.
+            return {each.case.id: TargetFailure(failure.error_class, failure.message) for each in requests}
         share_ms = (time.perf_counter() - started) * 1000 / len(requests)
         answers, complaints = _read_lines(text, share_ms)
         why = f" ({'; '.join(complaints[:3])})" if complaints else ""
-        missing = "The output of the command has no line for "
+        missing = "The command's output has no line for "
         return {
             id: answers.get(id) or TargetFailure("invalid_response", f"{missing}'{id}'{why}")
             for id in (request.case.id for request in requests)
         }
 
     async def aclose(self) -> None:
-        """Ends a health check that is still running; commands end with the calls that wait for them."""
+        """Cancel a running health check. Commands end with their calls."""
         health, self._health = self._health, None
         if health is not None:
             health.cancel()
             await asyncio.wait([health])
 
-    async def _run(self, values: dict[str, str], scratch: str, files: Sequence[str], cwd: str, timeout_s: float) -> str:
-        output_file = os.path.join(scratch, "output.jsonl" if self.batching else "output.json")
-        values["OUTPUT_FILE"] = output_file
-        command, variables = self._template.render(values, files)
-        if self._settings.verbose:
-            _log.info("%s, in %s: %s", values["EVAL_ID"], cwd, self._settings.command_template)
-        ended = await run_command(
-            ProcessSpec(command=command, cwd=cwd, env={**self._env, **variables}, timeout_s=timeout_s)
-        )
-        return _read(output_file, ended) if "OUTPUT_FILE" in self._template.names else ended.stdout
+    async def _run(self, requests: Sequence[Request]) -> str:
+        """Run the command for some requests and return its output. The longest of their timeouts applies."""
+        first, names = requests[0], self._template.names
+        prompt, id = ("", "batch") if self.batching else (first.prompt_with_references, first.case.id)
+        values = {"PROMPT": prompt, "GUIDELINES": first.guidelines, "EVAL_ID": id, "ATTEMPT": str(first.attempt)}
+        files = tuple(dict.fromkeys(path for request in requests for path in request.files))
+        cwd, timeout_s = self._cwd(first), max(request.timeout_s for request in requests)
+        with self._scratch() as scratch:
+            if "PROMPT_FILE" in names:
+                lines = b"".join(to_json(_request_data(request)) + b"\n" for request in requests if self.batching)
+                values["PROMPT_FILE"] = os.path.join(scratch, "prompts.jsonl" if self.batching else "prompt.txt")
+                Path(values["PROMPT_FILE"]).write_bytes(lines if self.batching else prompt.encode())
+            values["OUTPUT_FILE"] = os.path.join(scratch, "output.jsonl" if self.batching else "output.json")
+            command, variables = self._template.render(values, files)
+            if self._settings.verbose:
+                _log.info("%s, in %s: %s", id, cwd, self._settings.command_template)
+            env = {**self._env, **variables}
+            ended = await run_command(ProcessSpec(command=command, cwd=cwd, env=env, timeout_s=timeout_s))
+            return _read_output(values["OUTPUT_FILE"], ended) if "OUTPUT_FILE" in names else ended.stdout
 
     def _cwd(self, request: Request) -> str:
         if request.workspace is not None:
@@ -158,7 +143,7 @@ class CommandResponder:
 
     @contextmanager
     def _scratch(self) -> Iterator[str]:
-        """A folder that only this user can read, for the files that the template asks for."""
+        """Yield a private folder if the template needs one."""
         if not self._template.names & {"PROMPT_FILE", "OUTPUT_FILE"}:
             yield ""
             return
@@ -171,18 +156,18 @@ class CommandResponder:
             yield folder
 
     async def _healthy(self) -> None:
-        """Waits for the one health check; its failure is the failure of every case."""
+        """Wait for the health check, which runs once. If it fails, every call fails."""
         if self._settings.healthcheck is None:
             return
         if self._health is None:
             self._health = asyncio.ensure_future(self._check(self._settings.healthcheck))
-        # Shielded: the others wait for the same check when this case is cancelled.
-        wrong = await asyncio.shield(self._health)
-        if wrong:
-            raise TargetFailure("process", f"The health check failed: {wrong}")
+        # Shielded, because other calls wait for the same check if this one is cancelled.
+        problem = await asyncio.shield(self._health)
+        if problem:
+            raise TargetFailure("process", f"The health check failed: {problem}")
 
     async def _check(self, check: Healthcheck) -> str:
-        """What is wrong with what the target needs; nothing when all is well."""
+        """Return why the check failed, or an empty string."""
         timeout_s = check.timeout_seconds or HEALTHCHECK_TIMEOUT_S
         if check.url is not None:
             return await asyncio.to_thread(_get, check.url, timeout_s)
@@ -190,16 +175,15 @@ class CommandResponder:
         values = dict.fromkeys(template.names, "") | {"EVAL_ID": "healthcheck", "ATTEMPT": "0"}
         command, variables = template.render(values)
         cwd = os.path.join(self._home, check.cwd or self._settings.cwd or "")
+        env = {**self._env, **variables}
         try:
-            await run_command(
-                ProcessSpec(command=command, cwd=cwd, env={**self._env, **variables}, timeout_s=timeout_s)
-            )
+            await run_command(ProcessSpec(command=command, cwd=cwd, env=env, timeout_s=timeout_s))
         except TargetFailure as failure:
             return failure.message
         return ""
 
 
-def _question(request: Request) -> dict[str, Any]:
+def _request_data(request: Request) -> dict[str, Any]:
     return {
         "id": request.case.id,
         "prompt": request.prompt_with_references,
@@ -209,20 +193,20 @@ def _question(request: Request) -> dict[str, Any]:
     }
 
 
-def _read(path: str, ended: Ended) -> str:
+def _read_output(path: str, ended: Ended) -> str:
     try:
         if os.path.getsize(path) > MAX_OUTPUT_BYTES:
             limit = f"{MAX_OUTPUT_BYTES / 1024 / 1024:g} MiB"
             raise TargetFailure("process", f"The command wrote more than {limit} to {{OUTPUT_FILE}}")
         return Path(path).read_bytes().decode(errors="replace")
     except OSError:
-        said = ended.stderr.strip()[-500:] or ended.stdout.strip()[-500:]
-        message = "The command ended well, but wrote no {OUTPUT_FILE}"
-        raise TargetFailure("invalid_response", f"{message}: {said}" if said else message) from None
+        printed = ended.stderr.strip()[-500:] or ended.stdout.strip()[-500:]
+        message = "The command succeeded but did not write {OUTPUT_FILE}"
+        raise TargetFailure("invalid_response", f"{message}: {printed}" if printed else message) from None
 
 
 def _read_lines(text: str, share_ms: float) -> tuple[dict[str, Outcome], list[str]]:
-    """Answers by id, and what is wrong with lines that belong to no case."""
+    """Return the answers by id, and the problems in lines without an id."""
     answers: dict[str, Outcome] = {}
     complaints = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -231,7 +215,7 @@ def _read_lines(text: str, share_ms: float) -> tuple[dict[str, Outcome], list[st
         try:
             data = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError):
-            complaints.append(f"line {number} of the output is no JSON")
+            complaints.append(f"line {number} of the output is not valid JSON")
             continue
         id = data.get("id") if isinstance(data, dict) else None
         if not isinstance(id, str):
@@ -245,7 +229,9 @@ def _read_lines(text: str, share_ms: float) -> tuple[dict[str, Outcome], list[st
 
 def _outcome(data: dict[str, Any], share_ms: float) -> Outcome:
     if not is_answer_object(data):
-        return TargetFailure("invalid_response", f"The line for '{data['id']}' has no 'output_messages' and no 'text'")
+        return TargetFailure(
+            "invalid_response", f"The line for '{data['id']}' has neither 'output_messages' nor 'text'"
+        )
     try:
         response = response_from_object(data)
     except TargetFailure as failure:
@@ -256,12 +242,11 @@ def _outcome(data: dict[str, Any], share_ms: float) -> Outcome:
 
 
 def _get(url: str, timeout_s: float) -> str:
-    """Asks an address: what is wrong when the answer is not one of 200 to 299."""
+    """Send a GET request. Return why it failed, or an empty string for a status from 200 to 299."""
     from urllib.request import urlopen  # late: only this kind of health check needs it
 
     try:
-        with urlopen(url, timeout=timeout_s) as answered:  # noqa: S310  # the user's own address, http or https
-            status = answered.status
+        with urlopen(url, timeout=timeout_s) as response:  # noqa: S310  # the user's own address, http or https
+            return "" if 200 <= response.status < 300 else f"{url} returned {response.status}"
     except Exception as error:
         return f"{url}: {error}"
-    return "" if 200 <= status < 300 else f"{url} answered {status}"

@@ -1,4 +1,4 @@
-"""The HTTP target: any endpoint that takes a request made from a template and answers with text or JSON."""
+"""The HTTP target: any endpoint that takes a templated request and returns text or JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target, address_c
 from agentv.targets.targets_file import iter_texts
 
 if TYPE_CHECKING:
-    from agentv.targets.apis.http_client import HttpReply
+    from agentv.targets.apis.http_client import HttpResponse
 
 
 NAMES: dict[str, Callable[[Request], Any]] = {
@@ -37,48 +37,53 @@ NAMES: dict[str, Callable[[Request], Any]] = {
     "trial": lambda request: request.trial,
     "attempt": lambda request: request.attempt,
 }
-"""What a template can use, and how it is made from a request."""
+"""The variables of a template and how to get them from a request."""
 
 _ONE_NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.\w+)*)\s*\}\}")
 
 
 def is_template(text: str) -> bool:
-    """Whether anything in a text is to be rendered."""
+    """Whether a text contains template syntax."""
     return "{{" in text or "{%" in text
 
 
 def template_complaints(field: str, value: Any) -> list[str]:
-    """What is wrong with the templates in a setting: text that is none, names that no request has."""
+    """Return the problems in a setting's templates: invalid syntax and unknown variables."""
     return [complaint for text in _texts(value) for complaint in _text_complaints(field, text)]
 
 
 def names_used(value: Any) -> frozenset[str]:
-    """The names that the templates in a setting use."""
+    """Return the variables that a setting's templates use."""
     return frozenset(name for text in _texts(value) for name in names_in(text))
 
 
 def render_text(template: str, names: Mapping[str, Any]) -> str:
-    """Strings go in as they are, null as nothing, everything else as compact JSON. Raises TemplateProblem."""
+    """Render a text. Null becomes empty, and data becomes compact JSON. Raises TemplateProblem."""
     return render(template, names) if is_template(template) else template
 
 
 def render_address(template: str, names: Mapping[str, Any]) -> str:
-    """The same, percent-encoded: what is put in can be one part of a path or one value of a query, and no more."""
+    """Render an address with percent-encoded values, so that each stays within one path segment or query value."""
     return render(template, names, _address_environment()) if is_template(template) else template
 
 
 def render_data(value: Any, names: Mapping[str, Any]) -> Any:
-    """JSON with every string rendered. One that is nothing but `{{ name }}` becomes the value itself, of any type."""
+    """Render every string in JSON data. A string that is just `{{ name }}` becomes the value itself, of any type."""
     if isinstance(value, str):
-        alone = _ONE_NAME.fullmatch(value.strip())
-        return _looked_up(alone[1], names) if alone else render_text(value, names)
+        name = _ONE_NAME.fullmatch(value.strip())
+        if name is None:
+            return render_text(value, names)
+        found = value_at(names, name[1])
+        if found is MISSING:
+            raise TemplateProblem(f"'{name[1]}' is undefined")
+        return found
     if isinstance(value, dict):
         return {key: render_data(item, names) for key, item in value.items()}
     return [render_data(item, names) for item in value] if isinstance(value, list) else value
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The templates among the strings of a setting, keys not among them; variables of the environment taken out."""
+    """Yield the strings of a setting that are templates, without environment variables."""
     return (text for _, written in iter_texts(value) if is_template(text := REFERENCE.sub("", written)))
 
 
@@ -86,18 +91,9 @@ def _text_complaints(field: str, text: str) -> list[str]:
     try:
         unknown = sorted(names_in(text) - NAMES.keys())
     except TemplateProblem as error:
-        return [f"'{field}' is no valid template: {error}"]
-    hint = did_you_mean(unknown[0], NAMES) or f"It can use: {', '.join(NAMES)}" if unknown else ""
-    return [f"'{field}' uses '{unknown[0]}', which no request has. {hint}"] if unknown else []
-
-
-def _looked_up(path: str, names: Mapping[str, Any]) -> Any:
-    value: Any = names
-    for step in path.split("."):
-        if not isinstance(value, Mapping) or step not in value:
-            raise TemplateProblem(f"'{path}' is undefined")
-        value = value[step]
-    return value
+        return [f"'{field}' is not a valid template: {error}"]
+    hint = did_you_mean(unknown[0], NAMES) or f"Available: {', '.join(NAMES)}" if unknown else ""
+    return [f"'{field}' uses the unknown variable '{unknown[0]}'. {hint}"] if unknown else []
 
 
 def _quoted(value: Any) -> Any:
@@ -108,7 +104,7 @@ def _quoted(value: Any) -> Any:
 @cache
 def _address_environment() -> minijinja.Environment:
     made = environment(_quoted)
-    # Everything is encoded on its way out; encoded twice it would arrive wrong.
+    # All values are encoded anyway; encoding them twice would be wrong.
     made.add_filter("urlencode", lambda value: value)
     return made
 
@@ -118,9 +114,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 class Http(Target, frozen=True, kw_only=True):
-    """Any address.
+    """Any HTTP endpoint.
 
-    `body` is a template, as text or as JSON with templates in its strings; `response_path` leads to the answer.
+    `body` is a template: text, or JSON with templates in its strings. `response_path` is the path of the answer in a
+    JSON response.
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "endpoint": "url"}
@@ -139,10 +136,10 @@ class Http(Target, frozen=True, kw_only=True):
     response_path: str | None = None
 
     def complaints(self) -> list[str]:
-        """An address that is none, a body on a request that has none, a template or a path that cannot be read."""
+        """Check the address, the body, the templates and the response path."""
         complaints = address_complaints("url", self.url)
         if self.method == "GET" and self.body is not None:
-            complaints.append("A GET request has no 'body'; use another 'method'")
+            complaints.append("A GET request cannot have a 'body'; use another 'method'")
         try:
             steps_of(self.response_path or "$")
         except ValueError as error:
@@ -151,8 +148,8 @@ class Http(Target, frozen=True, kw_only=True):
             complaints += template_complaints(field, getattr(self, field))
         return complaints
 
-    def open(self, home: str) -> Responder:  # noqa: ARG002  # the signature of the seam
-        """The endpoint, ready to be asked."""
+    def open(self, home: str) -> Responder:  # noqa: ARG002
+        """Open the endpoint."""
         complaints = self.complaints()
         if complaints:
             raise UsageError(f"Target '{self.name}': {complaints[0]}")
@@ -160,7 +157,7 @@ class Http(Target, frozen=True, kw_only=True):
 
 
 class HttpResponder:
-    """An HTTP endpoint that is alive."""
+    """Calls an HTTP endpoint."""
 
     def __init__(self, settings: Http) -> None:
         from agentv.targets.apis.http_client import HttpClient  # late: aiohttp takes a quarter of a second to import
@@ -177,20 +174,20 @@ class HttpResponder:
         if self._body is not None and not is_typed:
             is_text = isinstance(self._body, str) and not self._body.lstrip().startswith(("{", "["))
             fixed = {"Content-Type": "text/plain; charset=utf-8" if is_text else "application/json", **fixed}
-        # An address may hold a password or a key in its query, and a server may repeat what it was sent.
+        # An address may contain a password or a key in its query, and servers may repeat it in errors.
         secrets = [parts.password or "", *(value for _, value in parse_qsl(parts.query) if not is_template(value))]
         self._client = HttpClient(settings.url, fixed, secrets)
 
     async def respond(self, request: Request) -> Response:
-        """One request. Raises TargetFailure."""
+        """Send one request. Raises TargetFailure."""
         url, headers, body = self._rendered(request)
         start = time.perf_counter()
-        reply = await self._client.send(self._method, url, body, request.timeout_s, headers)
+        http_response = await self._client.send(self._method, url, body, request.timeout_s, headers)
         duration_ms = (time.perf_counter() - start) * 1000
-        return Response(messages=(Message("assistant", self._answer(reply)),), duration_ms=duration_ms)
+        return Response(messages=(Message("assistant", self._answer(http_response)),), duration_ms=duration_ms)
 
     def sends(self, request: Request) -> dict[str, Any]:
-        """The call: its address without a password, the headers that are made for it, its body as text."""
+        """Return the request: its address without a password, its rendered headers, and its body as text."""
         url, headers, body = self._rendered(request)
         scheme, _, rest = url.partition("://")
         place, slash, path = rest.partition("/")
@@ -201,44 +198,44 @@ class HttpResponder:
         names = {name: NAMES[name](request) for name in self._names}
         try:
             url = render_address(self._url, names)
-            # A line break in a header would begin another one.
+            # A line break would start another header.
             headers = {
                 name: _CONTROL.sub(" ", render_text(text, names)) for name, text in self._rendered_headers.items()
             }
             body = render_text(self._body, names) if isinstance(self._body, str) else render_data(self._body, names)
         except TemplateProblem as error:
-            raise self._client.failure("invalid_response", f"The request cannot be made: {error}") from None
+            raise self._client.failure("invalid_response", f"Cannot build the request: {error}") from None
         return url, headers, None if body is None else body.encode() if isinstance(body, str) else to_json(body)
 
-    def _answer(self, reply: HttpReply) -> Any:
+    def _answer(self, http_response: HttpResponse) -> Any:
         if self._path is None:
-            return _text(reply)
+            return _text(http_response)
         try:
-            data = msgspec.json.decode(reply.body)
+            data = msgspec.json.decode(http_response.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._client.unreadable(reply, f"The answer is no JSON: {error}") from None
+            raise self._client.unreadable(http_response, f"The response is not valid JSON: {error}") from None
         value = value_at(data, self._path)
         if value is MISSING or value is None:
             what = "nothing" if value is MISSING else "null"
-            keys = f"; its keys are: {', '.join(list(data)[:10])}" if isinstance(data, dict) and data else ""
-            raise self._client.unreadable(reply, f"The answer has {what} at '{self._path}'{keys}")
+            keys = f"; its keys: {', '.join(list(data)[:10])}" if isinstance(data, dict) and data else ""
+            raise self._client.unreadable(http_response, f"The response has {what} at '{self._path}'{keys}")
         return value
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
 
 def _body(settings: Http) -> str | dict[str, Any] | list[Any] | None:
-    """The body that is written, else the prompt in an object, unless the address is where the question goes."""
+    """Return the configured body, else an object with the prompt, unless the address contains the prompt."""
     if settings.body is not None or settings.method in ("GET", "DELETE") or is_template(settings.url):
         return settings.body
     return {"prompt": "{{ prompt }}"}
 
 
-def _text(reply: HttpReply) -> str:
-    charset = _CHARSET.search(reply.headers.get("content-type", ""))
+def _text(http_response: HttpResponse) -> str:
+    charset = _CHARSET.search(http_response.headers.get("content-type", ""))
     try:
-        return reply.body.decode(charset[1] if charset else "utf-8", errors="replace")
+        return http_response.body.decode(charset[1] if charset else "utf-8", errors="replace")
     except LookupError:
-        return reply.body.decode(errors="replace")
+        return http_response.body.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The mock target: answers made up from settings, for trying things out without a model."""
+"""The mock target: canned responses for trials without a model."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from agentv.model.result import TokenUsage
 from agentv.targets.target import NonNegative, Target
 
 Texts = str | Annotated[list[str], Meta(min_length=1)]
+_GLOB = frozenset("*?[")
 
 
 class Mock(Target, frozen=True, kw_only=True):
-    """Answers without a model, for trying things out.
+    """Canned responses, for trials without a model.
 
-    `response` for every case (unset: the last user message again), or `responses` by globs over case ids.
-
-    A list is for conversations: a text for each turn, the last one for all further turns.
-    `delay_ms` is a number or the least and the most; `fault_rate` is the share of calls that fail.
+    `response` is for all cases (default: echo the last user message); `responses` are by case id, with globs. A list
+    has a text for each turn of a conversation; the last one is repeated. `delay_ms` is a number or a range
+    `[minimum, maximum]`; `fault_rate` is the fraction of calls that fail.
     """
 
     response: Texts | None = None
@@ -34,23 +34,23 @@ class Mock(Target, frozen=True, kw_only=True):
     token_usage: TokenUsage | None = None
 
     def open(self, home: str) -> Responder:  # noqa: ARG002
-        """The same answers, delays and faults for the same cases, trials and attempts in every run."""
+        """Open the target. Delays and faults depend only on the case, trial and attempt."""
         return _MockResponder(self)
 
     @property
     def is_free(self) -> bool:
-        """It calls nothing."""
+        """True: no model is called."""
         return True
 
     def complaints(self) -> list[str]:
-        """A range of delays that is none."""
+        """Check the range of delays."""
         if isinstance(self.delay_ms, list) and (len(self.delay_ms) != 2 or self.delay_ms[0] > self.delay_ms[1]):
-            return ["'delay_ms' must be a number, or the least and the most: [100, 500]"]
+            return ["'delay_ms' must be a number, or a range [minimum, maximum] such as [100, 500]"]
         return []
 
 
 class _MockResponder:
-    """Does as little as it can for each call: it is also what the speed of a run is measured with."""
+    """Returns canned responses with little overhead, because benchmarks use it."""
 
     def __init__(self, settings: Mock) -> None:
         self.endpoint = f"mock:{settings.name}"
@@ -58,61 +58,55 @@ class _MockResponder:
         self._usage = settings.token_usage
         self._fault_rate = settings.fault_rate
         delay = settings.delay_ms
-        self._least_s, self._most_s = (value / 1000 for value in (delay if isinstance(delay, list) else (delay, delay)))
-        self._exact = {id: self._answers(texts) for id, texts in settings.responses.items()}
-        self._globs = [
-            (pattern, made) for pattern, made in self._exact.items() if any(char in pattern for char in "*?[")
-        ]
-        self._fixed = None if settings.response is None else self._answers(settings.response)
-        self._at_once = not self._most_s and not self._fault_rate
+        self._min_s, self._max_s = (value / 1000 for value in (delay if isinstance(delay, list) else (delay, delay)))
+        self._exact = {id: self._responses(texts) for id, texts in settings.responses.items()}
+        self._globs = [(pattern, found) for pattern, found in self._exact.items() if not _GLOB.isdisjoint(pattern)]
+        self._fixed = None if settings.response is None else self._responses(settings.response)
+        self._is_immediate = not self._max_s and not self._fault_rate
 
     async def respond(self, request: Request) -> Response:
-        if not self._at_once:
-            await self._stumble(request)
+        if not self._is_immediate:
+            await self._delay_or_fail(request)
+        found = self._fixed
         if self._exact:
             found = self._exact.get(request.case.id) or next(
-                (made for pattern, made in self._globs if fnmatchcase(request.case.id, pattern)), None
+                (each for pattern, each in self._globs if fnmatchcase(request.case.id, pattern)), found
             )
-            if found is not None:
-                return _of_turn(found, request)
-        return self._answer(_last_said(request)) if self._fixed is None else _of_turn(self._fixed, request)
+        if found is None:
+            return self._response(_last_user_text(request))
+        return found[0] if len(found) == 1 else found[min(request.turn, len(found) - 1)]
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
-    def _answers(self, texts: Texts) -> tuple[Response, ...]:
-        return tuple(self._answer(text) for text in ([texts] if isinstance(texts, str) else texts))
+    def _responses(self, texts: Texts) -> tuple[Response, ...]:
+        return tuple(self._response(text) for text in ([texts] if isinstance(texts, str) else texts))
 
-    def _answer(self, text: str) -> Response:
+    def _response(self, text: str) -> Response:
         return Response(messages=(Message("assistant", text, self._tool_calls),), usage=self._usage)
 
-    async def _stumble(self, request: Request) -> None:
-        """Waits, and fails, as the case, the trial and the attempt decide."""
+    async def _delay_or_fail(self, request: Request) -> None:
         key = f"{request.case.id}\0{request.trial}"
         if request.turn:
             key += f"\0{request.turn}"
-        if self._most_s:
-            from asyncio import sleep  # late: settings are checked without asyncio, and most mocks answer at once
+        if self._max_s:
+            from asyncio import sleep  # late: checking settings needs no asyncio, and most mocks have no delay
 
-            delay_s = self._least_s + (self._most_s - self._least_s) * _share(key)
+            delay_s = self._min_s + (self._max_s - self._min_s) * _fraction(key)
             await sleep(min(delay_s, request.timeout_s))
             if delay_s > request.timeout_s:
-                raise TargetFailure("timeout", f"The mock did not answer within {request.timeout_s:g} s")
-        if self._fault_rate and _share(f"{key}\0{request.attempt}") < self._fault_rate:
-            raise TargetFailure("server", "The mock failed, as its fault_rate wants it", status=500)
+                raise TargetFailure("timeout", f"The mock did not respond within {request.timeout_s:g} s")
+        if self._fault_rate and _fraction(f"{key}\0{request.attempt}") < self._fault_rate:
+            raise TargetFailure("server", "Simulated failure (fault_rate)", status=500)
 
 
-def _of_turn(answers: tuple[Response, ...], request: Request) -> Response:
-    return answers[0] if len(answers) == 1 else answers[min(request.turn, len(answers) - 1)]
-
-
-def _share(key: str) -> float:
-    """A number from 0 up to 1 that looks random and is the same for the same key."""
-    # Multiplied, because a checksum of texts that differ in their last character differs in its low bits only.
+def _fraction(key: str) -> float:
+    """Return a pseudo-random number in [0, 1) that depends only on the key."""
+    # Multiplied, because checksums of texts that differ in the last character differ in the low bits only.
     return (crc32(key.encode()) * 0x9E3779B1 % 2**32) / 2**32
 
 
-def _last_said(request: Request) -> str:
+def _last_user_text(request: Request) -> str:
     for message in reversed(request.messages):
         if message.role == "user" and message.content is not None:
             return content_text(message.content)

@@ -1,4 +1,4 @@
-"""The Python target: a function of the user's that answers."""
+"""The Python target: a user's function."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
 
 class PythonTarget(Target, frozen=True, kw_only=True):
-    """A function, plain or async, named as `module:name` or `file.py:name`; `name` may lead to a method: `agent.ask`.
+    """A sync or async function, as `module:name` or `file.py:name`; `name` may be a method, such as `agent.ask`.
 
-    It may take `messages`, `prompt`, `case`, `variables` and `trial` by name; one other parameter gets the prompt. One
-    that makes embeddings takes `texts` and returns a vector for each.
+    Its parameters may be `messages`, `prompt`, `case`, `variables` and `trial`; one parameter with any other name gets
+    the prompt. A function for embeddings takes `texts` and returns a vector for each.
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "callable": "function"}
@@ -29,30 +29,30 @@ class PythonTarget(Target, frozen=True, kw_only=True):
     function: str
 
     def open(self, home: str) -> Responder:
-        """Import the function, its file relative to `home`. A class is made into an object, once."""
+        """Import the function, whose file is relative to `home`. A class is instantiated once."""
         call = import_reference(self.function, home)
         if isinstance(call, type):
             call = built(call, self.function, home)
         return FunctionTarget(name=self.name, provider=self.provider, call=call, reference=self.function).open(home)
 
     def open_embeddings(self, home: str) -> Responder:
-        """The same function, which returns vectors."""
+        """Open the function, which must return vectors."""
         return self.open(home)
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
-        """The file of the function."""
+        """Return the function's file."""
         found = file_of(self.function, home)
         return () if found is None else (found,)
 
     def complaints(self) -> list[str]:
-        """A function named in no known form."""
+        """Check the form of the function's name."""
         if _FUNCTION.fullmatch(self.function) or REFERENCE.search(self.function):
             return []
-        return [f"'function' must be of the form 'module:name' or 'file.py:name', got '{self.function}'"]
+        return [f"'function' must have the form 'module:name' or 'file.py:name', got '{self.function}'"]
 
 
 class FunctionTarget(Target, frozen=True, kw_only=True):
-    """A function itself instead of its name, for `agentv.evaluate`. It travels only where the function can."""
+    """A function object, for `agentv.evaluate`. Other processes can use it only if it can be pickled."""
 
     responder: ClassVar[str] = "agentv.targets.python_call:FunctionResponder"
 
@@ -60,11 +60,11 @@ class FunctionTarget(Target, frozen=True, kw_only=True):
     reference: str = ""
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
-        """The file that the function is written in."""
+        """Return the function's file."""
         return (self.call.__code__.co_filename,) if isinstance(self.call, FunctionType) else ()
 
     @property
     def has_stable_fingerprint(self) -> bool:
-        """Not for what carries values of its own, as objects, methods and closures do, nor for what is in no file."""
+        """True for a plain function in a file; objects, methods and closures may have state."""
         call = self.call
         return isinstance(call, FunctionType) and not call.__closure__ and os.path.isfile(call.__code__.co_filename)

@@ -1,7 +1,7 @@
-"""The Python target alive: call a function of the user's with what it asks for by name, and read what it returns.
+"""Call a user's function with the arguments that its parameters name, and read the value it returns.
 
-An async function runs in the event loop itself and costs nothing; a plain one runs in a thread, which costs about
-40 µs a call. A thread cannot be ended: after a time-out or a cancellation it runs on, and its answer is dropped.
+Async functions run in the event loop; sync functions run in threads, which adds about 40 µs per call. A thread cannot
+be stopped: after a timeout or cancellation it continues, and its result is dropped.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ KNOWN: dict[str, Callable[[Request], Any]] = {
     "trial": lambda request: request.trial,
     "texts": embedding_texts,
 }
-"""What a function may ask for, by the names of its parameters."""
+"""The arguments of a function by parameter name."""
 
 _ALWAYS = {name: get for name, get in KNOWN.items() if name != "texts"}
-"""What one gets that takes any name. Only a function that makes vectors has a use for `texts`."""
+"""The arguments of a function with `**kwargs`. `texts` is only for embeddings."""
 
 Getter = Callable[[Request], Any]
 
 
 class FunctionResponder:
-    """Calls one function, in the event loop when it is async, else in a thread."""
+    """Calls one function, in the event loop if it is async, else in a thread."""
 
     def __init__(self, settings: FunctionTarget, home: str) -> None:
         call = settings.call
@@ -48,8 +48,8 @@ class FunctionResponder:
         self.endpoint = f"python:{label}"
         self._call = call
         self._home = home or os.getcwd()
-        self._by_place, self._by_name = _arguments(call, label)
-        # Of an object that is called like a function, the method behind it says whether it is async.
+        self._positional, self._by_name = _arguments(call, label)
+        # A callable object is async if its `__call__` method is.
         self._is_async = any(map(inspect.iscoroutinefunction, (call, type(call).__call__)))
         self._threads: _Threads | None = None
 
@@ -65,31 +65,31 @@ class FunctionResponder:
                 raise self._failure(error) from error
             raise TargetFailure("timeout", f"The function did not return within {request.timeout_s:g} s") from None
         except BaseException as error:
-            # Whatever a function raises is its own, an interruption too: Ctrl-C reaches the run by another way.
+            # Even a KeyboardInterrupt is the function's own: Ctrl-C reaches the run in another way.
             if isinstance(error, GeneratorExit) or _is_cancelled(error):
                 raise
             raise self._failure(error) from error
 
     def sends(self, request: Request) -> dict[str, Any]:
-        """The arguments by name; a case as `agentv cases` prints it."""
-        wanted = (*self._by_place, *self._by_name.values())
+        """Return the arguments by name, with the case as `agentv cases` prints it."""
+        wanted = (*self._positional, *self._by_name.values())
         found = {name: get(request) for name, get in KNOWN.items() if get in wanted}
         return {**found, "case": case_to_data(request.case)} if "case" in found else found
 
     async def aclose(self) -> None:
-        """Lets idle threads go; a function that is still running is not waited for."""
+        """Stop idle threads without waiting for running functions."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.close()
 
     async def _called(self, request: Request) -> Any:
-        by_place = [get(request) for get in self._by_place]
+        positional = [get(request) for get in self._positional]
         by_name = {name: get(request) for name, get in self._by_name.items()}
         if self._is_async:
-            return await self._call(*by_place, **by_name)
+            return await self._call(*positional, **by_name)
         if self._threads is None:
             self._threads = _Threads()
-        result = await self._threads.run(lambda: self._call(*by_place, **by_name))
+        result = await self._threads.run(lambda: self._call(*positional, **by_name))
         return await result if inspect.isawaitable(result) else result
 
     def _failure(self, error: BaseException) -> TargetFailure:
@@ -97,10 +97,10 @@ class FunctionResponder:
 
 
 class _Threads:
-    """Threads that are made as calls need them; how many calls there are at once is the run's business.
+    """Threads that are created on demand; the run limits concurrency.
 
-    Not a ThreadPoolExecutor: Python waits for its threads before it exits, so one function that never returns would
-    keep the program from ending. Everything but the loop of a thread runs in the event loop, hence no locks.
+    Not a ThreadPoolExecutor: Python waits for its threads at exit, so a function that never returns would keep the
+    program from ending. No locks are needed, because everything but `_work` runs in the event loop.
     """
 
     def __init__(self) -> None:
@@ -129,12 +129,12 @@ class _Threads:
             error: BaseException | None = None
             try:
                 result = call()
-            except BaseException as raised:  # whatever it is, it belongs to the call and not to this thread
+            except BaseException as raised:  # errors belong to the call, not to this thread
                 error = raised
             try:
                 future.get_loop().call_soon_threadsafe(self._finished, future, result, error)
             except RuntimeError:
-                return  # the event loop is closed: nobody is waiting any more
+                return  # the event loop is closed, so no call is waiting
 
     def _finished(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
         self._idle += 1
@@ -143,26 +143,26 @@ class _Threads:
         if error is None:
             future.set_result(result)
         elif isinstance(error, StopIteration):
-            # A future refuses this one, as it would end the coroutine that waits.
+            # A future does not accept StopIteration.
             future.set_exception(RuntimeError(f"StopIteration: {error}").with_traceback(error.__traceback__))
         else:
             future.set_exception(error)
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether it is we who are cancelled; a function may raise the same error for reasons of its own."""
+    """Whether the current task is cancelled; the function itself may also raise CancelledError."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _arguments(call: Callable[..., Any], label: str) -> tuple[list[Getter], dict[str, Getter]]:
-    """What to pass by place and by name: what is known by its name, the prompt for one other parameter."""
+    """Return positional and keyword arguments: by parameter name, and the prompt for one other parameter."""
     if not callable(call):
-        raise AgentvError(f"Cannot use '{label}'", f"It is no function, but {type(call).__name__}")
+        raise AgentvError(f"Cannot use '{label}'", f"It is not a function but of type {type(call).__name__}")
     try:
         parameters = list(inspect.signature(call).parameters.values())
     except (TypeError, ValueError):
-        return [KNOWN["prompt"]], {}  # built-in functions do not say what they take
+        return [KNOWN["prompt"]], {}  # built-in functions may have no signature
     unknown = [
         each
         for each in parameters
@@ -170,24 +170,20 @@ def _arguments(call: Callable[..., Any], label: str) -> tuple[list[Getter], dict
     ]
     required = [each.name for each in unknown if each.default is each.empty]
     if len(required) > 1:
-        known = ", ".join(KNOWN)
-        raise AgentvError(
-            f"Cannot call '{label}'",
-            f"It asks for {', '.join(required)}",
-            f"A function may ask for {known}, and one other",
-        )
+        hint = f"A function may have the parameters {', '.join(KNOWN)}, and one other"
+        raise AgentvError(f"Cannot call '{label}'", f"It has unknown parameters: {', '.join(required)}", hint)
     if not required and unknown and not any(each.name in KNOWN for each in parameters):
         required = [unknown[0].name]
-    by_place: list[Getter] = []
+    positional: list[Getter] = []
     by_name: dict[str, Getter] = {}
     for each in parameters:
         get = KNOWN["prompt"] if each.name in required else KNOWN.get(each.name)
         if each.kind is each.VAR_KEYWORD:
             by_name = {**_ALWAYS, **by_name}
         elif each.kind is each.VAR_POSITIONAL and len(parameters) == 1:
-            by_place.append(KNOWN["prompt"])
+            positional.append(KNOWN["prompt"])
         elif get is not None and each.kind is each.POSITIONAL_ONLY:
-            by_place.append(get)
+            positional.append(get)
         elif get is not None:
             by_name[each.name] = get
-    return by_place, by_name
+    return positional, by_name

@@ -1,4 +1,4 @@
-"""Record every call as a line: the request, and the response as JSON that can be read back without loss."""
+"""Record every call as a JSON line with its request and its response."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 
 from agentv.model.job import NO_OVERRIDES, OverrideKey
 from agentv.model.message import Message, Part, Role, ToolCall, message_to_data
-from agentv.model.response import Request, Responder, Response, TargetFailure, answer
+from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure, answer
 from agentv.model.result import ErrorClass, TokenUsage
 from agentv.model.values import digest
 
 
 class StoredMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A message whose parts stand apart from its content: a list that is data must come back as data."""
+    """A message with parts in a separate field, to distinguish them from content that is a list."""
 
     role: Role
     content: Any = None
@@ -25,7 +25,7 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A response. That it came out of a cache is no part of it, nor how full the endpoint was."""
+    """A response, without the fields that only matter during the run."""
 
     messages: tuple[StoredMessage, ...]
     usage: TokenUsage | None = None
@@ -38,28 +38,28 @@ class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     tool_errors: int = 0
 
 
-_AS_THEY_ARE = tuple(name for name in StoredResponse.__struct_fields__ if name != "messages")
+_COPIED_FIELDS = tuple(name for name in StoredResponse.__struct_fields__ if name != "messages")
 
 
 def stored(response: Response) -> StoredResponse:
-    """What is kept of a response."""
+    """Convert a response for storage."""
     messages = tuple(_stored_message(message) for message in response.messages)
-    return StoredResponse(messages=messages, **{name: getattr(response, name) for name in _AS_THEY_ARE})
+    return StoredResponse(messages=messages, **{name: getattr(response, name) for name in _COPIED_FIELDS})
 
 
 def restored(kept: StoredResponse, *, cached: bool = False) -> Response:
-    """The response that was kept."""
+    """Convert a stored response back."""
     messages = tuple(
         Message(each.role, each.content if each.parts is None else each.parts, each.tool_calls, each.name)
         for each in kept.messages
     )
-    return Response(messages=messages, cached=cached, **{name: getattr(kept, name) for name in _AS_THEY_ARE})
+    return Response(messages=messages, cached=cached, **{name: getattr(kept, name) for name in _COPIED_FIELDS})
 
 
 def text_only(response: Response) -> Response:
-    """The answer as its text, for one whose data no JSON can hold."""
-    said = response.text.encode("utf-8", "replace").decode()
-    return msgspec.structs.replace(response, messages=answer(said).messages)
+    """Reduce a response to its text, for data that JSON cannot represent."""
+    text = response.text.encode("utf-8", "replace").decode()
+    return msgspec.structs.replace(response, messages=answer(text).messages)
 
 
 def _stored_message(message: Message) -> StoredMessage:
@@ -68,26 +68,19 @@ def _stored_message(message: Message) -> StoredMessage:
     return StoredMessage(message.role, content, parts, message.tool_calls, message.name)
 
 
-def preview_request(responder: Any, request: Request) -> dict[str, Any] | None:
-    """The request as a responder sends it, where it says so with `sends(request)`; None for one that sends nothing."""
-    sends = getattr(responder, "sends", None)
-    made: dict[str, Any] | None = None if sends is None else sends(request)
-    return made
-
-
 def request_digest_of(request: Request) -> str:
-    """A hash of the messages, contents of files included; the same whatever target is asked."""
+    """Return a hash of the messages, including file contents; it does not depend on the target."""
     return digest([message_to_data(message) for message in request.messages])
 
 
 SCHEMA_VERSION = 2
 
 Write = Callable[[bytes], None]
-"""Takes a line that ends in a newline; what it returns from is on disk."""
+"""Writes a line, including its newline, to disk."""
 
 
 class RecordedFailure(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"error_class": "class"}):
-    """A call that was not answered."""
+    """A failed call."""
 
     error_class: ErrorClass
     message: str
@@ -95,9 +88,9 @@ class RecordedFailure(msgspec.Struct, frozen=True, gc=False, omit_defaults=True,
 
 
 class RecordedCall(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A line: which call it was, what was asked with its hash, and the answer or the failure.
+    """A recorded call: its identity, the request with its hash, and the response or the failure.
 
-    A judge's call has the case id `judge:ID`, a simulated user's `user:ID`; `prompt` then says for whom and which job.
+    Calls of judges have the case id `judge:ID`, those of simulated users `user:ID`; `prompt` then identifies the job.
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -117,18 +110,17 @@ class RecordedCall(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_def
     cached: bool = False
 
 
-class RecordingResponder:
-    """A target whose calls are written down, those that fail too: a replay has to fail as they did."""
+class RecordingResponder(ResponderWrapper):
+    """Records a target's calls, including failures, which a replay must reproduce."""
 
     def __init__(self, inner: Responder, target: str, write: Write, variant: OverrideKey = NO_OVERRIDES) -> None:
-        self.endpoint = inner.endpoint
-        self._inner = inner
+        super().__init__(inner)
         self._target = target
         self._write = write
         self._variant = variant.key
 
     async def respond(self, request: Request) -> Response:
-        """The target's answer, on disk before it goes on."""
+        """Call the target, and write the outcome to disk before it is used."""
         try:
             response = await self._inner.respond(request)
         except TargetFailure as failure:
@@ -138,19 +130,11 @@ class RecordingResponder:
         self._write(self._answered(request, response))
         return response
 
-    def sends(self, request: Request) -> dict[str, Any] | None:
-        """What the target would send."""
-        return preview_request(self._inner, request)
-
-    async def aclose(self) -> None:
-        """Closes the target; the file is its owner's to close."""
-        await self._inner.aclose()
-
     def _answered(self, request: Request, response: Response) -> bytes:
         try:
             return _line(self._call(request, response=stored(response), cached=response.cached))
         except (TypeError, ValueError, OverflowError, RecursionError):
-            # Data of a user's function that no JSON can hold must not cost the answer.
+            # Data that JSON cannot represent must not make the call fail.
             return _line(self._call(request, response=stored(text_only(response))))
 
     def _call(self, request: Request, **known: Any) -> RecordedCall:

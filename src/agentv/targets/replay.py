@@ -1,4 +1,4 @@
-"""The replay target: answer calls from a recording, or from the results of an earlier run. Holds offsets only."""
+"""The replay target: answer calls from a recording or from the results of an earlier run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import msgspec
 
@@ -26,13 +26,13 @@ from agentv.targets.recorder import RecordedFailure, StoredResponse, request_dig
 from agentv.targets.target import COMMON_ALIASES, Target
 
 USER = "user:"
-"""The prefix of the case ids of calls to simulated users."""
+"""The case id prefix of simulated users' calls."""
 
 _MARKS = {"goal_met": "[[GOAL MET]]", "gave_up": "[[GIVE UP]]"}
 
 
 def simulated_user_job(request: Request) -> tuple[str, str, str] | None:
-    """Case, target and prompt of the job that a simulated user's call belongs to; None for any other request."""
+    """Return the case, target and prompt of the job of a simulated user's call; None for other requests."""
     if not request.case.id.startswith(USER):
         return None
     target, _, prompt = (request.prompt_id or "").partition("/")
@@ -40,34 +40,31 @@ def simulated_user_job(request: Request) -> tuple[str, str, str] | None:
 
 
 def response_from_record(record: Result, request: Request) -> Response:
-    """The answer in a record. Of a conversation: the reply to this turn, or what the simulated user said in it."""
-    response = _whole(record)
+    """Return the answer in a record; in a conversation, that of the request's turn or the simulated user's message."""
+    response = _whole_response(record)
     if record.conversation is None:
         return response
     if request.case.id.startswith(USER):
         ending = _MARKS.get(str(record.conversation.ended), _MARKS["gave_up"])
-        return answer(_next_of_user(response.messages, ending, request.user_turn))
-    return _reply(response, request.case.id, request.turn)
+        return answer(_user_message(response.messages, ending, request.user_turn))
+    return _turn_response(response, request.case.id, request.turn)
 
 
-def _reply(whole: Response, id: str, turn: int) -> Response:
-    replies: list[tuple[Message, ...]] = []
-    for is_user, messages in groupby(whole.messages, lambda message: message.role == "user"):
-        if not is_user:
-            replies.append(tuple(messages))
-    if turn >= len(replies):
-        raise TargetFailure("invalid_response", f"The earlier run has no reply to '{id}' in turn {turn + 1}")
+def _turn_response(whole: Response, id: str, turn: int) -> Response:
+    by_role = groupby(whole.messages, lambda message: message.role == "user")
+    turns = [tuple(messages) for is_user, messages in by_role if not is_user]
+    if turn >= len(turns):
+        raise TargetFailure("invalid_response", f"The earlier run has no response to '{id}' in turn {turn + 1}")
     if turn == 0:
-        return msgspec.structs.replace(whole, messages=replies[0])
-    # What the whole took is told by the first reply, so that the sum is what it was.
+        return msgspec.structs.replace(whole, messages=turns[0])
+    # The first turn has the usage of all turns, so that the sum is correct.
     usage = None if whole.usage is None else TokenUsage(0, 0)
-    return Response(
-        messages=replies[turn], usage=usage, cost_usd=None if whole.cost_usd is None else 0.0, duration_ms=0.0
-    )
+    cost_usd = None if whole.cost_usd is None else 0.0
+    return Response(messages=turns[turn], usage=usage, cost_usd=cost_usd, duration_ms=0.0)
 
 
-def _next_of_user(messages: tuple[Message, ...], mark: str, said: int) -> str:
-    """The user's message number `said`; the mark that ended the conversation is not stored, and is put back."""
+def _user_message(messages: tuple[Message, ...], mark: str, said: int) -> str:
+    """Return the user's message number `said`, with the end mark, which is not stored, after the last one."""
     places = [place for place, message in enumerate(messages) if message.role == "user"]
     if said >= len(places):
         return mark
@@ -75,7 +72,7 @@ def _next_of_user(messages: tuple[Message, ...], mark: str, said: int) -> str:
     return f"{text}\n{mark}" if places[said] == len(messages) - 1 else text
 
 
-def _whole(record: Result) -> Response:
+def _whole_response(record: Result) -> Response:
     error, id = record.error, record.eval_id
     if error is not None and error.stage not in ("evaluator", "teardown"):
         message = f"The earlier run has an error instead of an answer to '{id}': {error.message}"
@@ -92,22 +89,12 @@ def _whole(record: Result) -> Response:
     )
 
 
-_HINT = "Name a run's folder, a file of results or a recording"
-_REFUSED_FORM = 400
+_HINT = "Use a run folder, a results file or a recording"
+_BAD_REQUEST = 400
 
-
-class CallKey(NamedTuple):
-    """The identity of a recorded call. The dataset is named, because its file may be elsewhere now."""
-
-    dataset: str
-    eval_id: str
-    target: str
-    prompt: str
-    trial: int
-    request_digest: str
-    attempt: int
-    repeat: int
-    variant: str
+CallKey = tuple[str, str, str, str, int, str, int, int, str]
+"""The identity of a recorded call: dataset (by name, because its file may have moved), case id, target, prompt, trial,
+request digest, attempt, repeat and variant."""
 
 
 class _Call(msgspec.Struct, frozen=True, gc=False):
@@ -129,19 +116,19 @@ class _Call(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> CallKey:
-        asked = (self.dataset, self.eval_id, self.target, self.prompt or "", self.trial)
-        return CallKey(*asked, self.request_digest, self.attempt, self.repeat, self.variant)
+        job = (self.dataset, self.eval_id, self.target, self.prompt or "", self.trial)
+        return (*job, self.request_digest, self.attempt, self.repeat, self.variant)
 
 
 _decode = msgspec.json.Decoder(_Call).decode
 
 
 class CallIndex:
-    """The calls of a recording, a hash and an offset for each. The last line for a call counts."""
+    """An index of a recording, with a hash and an offset per call. The last line for a call is used."""
 
     def __init__(self, path: str) -> None:
         self._stream = open(path, "rb")  # noqa: SIM115  # closed by close
-        # One number for hash and offset sorts without a key for each; an offset takes less than 64 bits.
+        # Hash and offset in one number sort without a key function; an offset has less than 64 bits.
         places: list[int] = []
         targets: dict[str, None] = {}
         offset = 0
@@ -151,9 +138,9 @@ class CallIndex:
                     call = _decode(line)
                 except (msgspec.DecodeError, RecursionError) as error:
                     if not line.endswith(b"\n"):
-                        break  # a run that was killed may leave half a line behind
+                        break  # a killed run may leave an incomplete last line
                     self._stream.close()
-                    raise AgentvError(f"Not a recorded call at line {number}", str(error)) from None
+                    raise AgentvError(f"Line {number} is not a recorded call", str(error)) from None
                 places.append(_hash(call.key) << 64 | offset)
                 targets[call.target] = None
             offset += len(line)
@@ -163,7 +150,7 @@ class CallIndex:
         self.targets = tuple(targets)
 
     def find(self, key: CallKey, dataset_path: str) -> _Call | None:
-        """The last line for a call; of several datasets of one name, that of the same path goes first."""
+        """Return the last line for a call, preferring the dataset with the same path among those with the same name."""
         code = _hash(key)
         found: _Call | None = None
         for index in range(bisect_left(self._hashes, code), bisect_right(self._hashes, code)):
@@ -184,7 +171,7 @@ def _hash(key: CallKey) -> int:
 
 
 class Recording:
-    """A file that answers: a recording of calls, or the results of a run. `wanted` is the target after its path."""
+    """A recording of calls, or the results of a run. `wanted` is the target after the path, if there is one."""
 
     def __init__(self, source: str, home: str = ".") -> None:
         self.path, self.wanted = find_recording(source, home)
@@ -205,7 +192,7 @@ class Recording:
             raise AgentvError(f"Cannot replay {self.path}", "It has no results")
 
     def close(self) -> None:
-        """Close the file; a second time does nothing."""
+        """Close the file. Closing it again has no effect."""
         if self.calls is not None:
             self.calls.close()
         if self.run is not None:
@@ -213,7 +200,7 @@ class Recording:
 
 
 class RecordedResponder:
-    """Answers for one target from a file. `target` is its name there."""
+    """Answers calls to one target, which is named `target` in the file."""
 
     def __init__(
         self, recording: Recording, target: str, variant: OverrideKey = NO_OVERRIDES, *, owns: bool = False
@@ -225,22 +212,22 @@ class RecordedResponder:
         self._owns = owns
 
     async def respond(self, request: Request) -> Response:
-        """Return the recorded answer, or fail as the call did."""
-        if self._recording.calls is None:
-            return self._from_results(request)
+        """Return the recorded response, or raise the recorded failure."""
+        if self._recording.run is not None:
+            return self._from_results(self._recording.run, request)
         call = self._recorded(request, self._variant.key)
         if call is None and request.attempt > 1:
-            # Tried more often now than then: it would have failed as it did.
+            # More attempts than were recorded: assume that the call fails in the same way.
             call = self._recorded(request, self._variant.key, attempt=1)
         if call is None:
-            raise self._not_there(request)
+            raise self._missing(request)
         if call.failure is not None:
             failure = call.failure
             raise TargetFailure(failure.error_class, failure.message, status=failure.status)
         try:
             return restored(msgspec.json.decode(call.response, type=StoredResponse), cached=call.cached)
         except msgspec.ValidationError as error:
-            message = f"The recorded answer to '{request.case.id}' is none: {error}"
+            message = f"The recorded response to '{request.case.id}' is invalid: {error}"
             raise TargetFailure("invalid_response", message) from None
 
     async def aclose(self) -> None:
@@ -250,37 +237,33 @@ class RecordedResponder:
 
     def _recorded(self, request: Request, variant: str, attempt: int | None = None) -> _Call | None:
         calls, case = self._recording.calls, request.case
-        prompt, repeat = request.prompt_id or "", request.repeat
-        job = (case.dataset, case.id, self._target, prompt, request.trial)
-        key = CallKey(*job, request_digest_of(request), attempt or request.attempt, repeat, variant)
+        job = (case.dataset, case.id, self._target, request.prompt_id or "", request.trial)
+        key = (*job, request_digest_of(request), attempt or request.attempt, request.repeat, variant)
         return None if calls is None else calls.find(key, case.path)
 
-    def _from_results(self, request: Request) -> Response:
-        case, run = request.case, self._recording.run
+    def _from_results(self, run: AnswerIndex, request: Request) -> Response:
+        case = request.case
         own = (case.id, self._target, request.prompt_id or "")
         id, target, prompt = simulated_user_job(request) or own
-        assert run is not None
         record = run.find(case.dataset, JobKey(case.path, id, target, prompt or None, request.trial))
         if record is None:
-            raise self._not_there(request)
+            raise self._missing(request)
         return response_from_record(record, request)
 
-    def _not_there(self, request: Request) -> TargetFailure:
-        recording = self._recording
-        if (
-            self._variant.form is not None
-            and self._recorded(request, msgspec.structs.replace(self._variant, form=None).key) is not None
-        ):
-            # Then it was known by this time that the target keeps to no form.
-            return TargetFailure("invalid_response", "No form of answer was asked for then", status=_REFUSED_FORM)
+    def _missing(self, request: Request) -> TargetFailure:
+        recording, variant = self._recording, self._variant
+        without_form = msgspec.structs.replace(variant, form=None).key
+        if variant.form is not None and self._recorded(request, without_form) is not None:
+            # When this was recorded, the target was already known not to support response formats.
+            return TargetFailure("invalid_response", "Recorded without a response format", status=_BAD_REQUEST)
         missing = f"{recording.path} has no answer to '{request.case.id}' by {self._target} (trial {request.trial})"
-        changed = ", or what is asked changed since it was recorded" if recording.is_recording else ""
+        changed = ", or the request has changed since it was recorded" if recording.is_recording else ""
         recording.missing.append(missing)
         return TargetFailure("invalid_response", missing + changed)
 
 
 def is_recording(path: str) -> bool:
-    """Whether a file is a recording, by its first line; anything else is taken for results."""
+    """Whether a file is a recording, by its first line; other files are treated as results."""
     try:
         with open(path, "rb") as stream:
             first = next((line for line in stream if line.strip()), b"")
@@ -290,7 +273,7 @@ def is_recording(path: str) -> bool:
 
 
 def open_recording(source: str, name: str, home: str) -> RecordedResponder:
-    """Open a file as a target: the one with its name in the file, or the only one."""
+    """Open a file as a target, with the answers of the target with this name or of the only one."""
     recording = Recording(source, home)
     try:
         return RecordedResponder(recording, choose_target(recording, name), owns=True)
@@ -300,7 +283,7 @@ def open_recording(source: str, name: str, home: str) -> RecordedResponder:
 
 
 def choose_target(recording: Recording, name: str) -> str:
-    """The target in a file that answers for `name`. Raises AgentvError when there are several others."""
+    """Return the target in a file whose answers are used for `name`. Raises AgentvError if it is ambiguous."""
     targets, wanted, path = recording.targets, recording.wanted, recording.path
     if wanted is not None and wanted not in targets:
         hint = did_you_mean(wanted, targets) or f"Its targets: {', '.join(targets)}"
@@ -309,12 +292,12 @@ def choose_target(recording: Recording, name: str) -> str:
         return wanted or name
     if len(targets) == 1:
         return targets[0]
-    hint = f"Write one behind the path: `from: {path}:{targets[0]}`"
+    hint = f"Add one to the path: `from: {path}:{targets[0]}`"
     raise AgentvError(f"Cannot replay {path}", f"It has several targets: {', '.join(targets)}", hint)
 
 
 def find_recording(source: str, home: str) -> tuple[str, str | None]:
-    """The file to read, and the target that follows a colon."""
+    """Return the file and the target after a colon, if there is one."""
     whole = os.path.join(home, os.path.expanduser(source))
     shorter, colon, target = whole.rpartition(":")
     for path, wanted in ((whole, None), (shorter, target)) if colon else ((whole, None),):
@@ -322,13 +305,13 @@ def find_recording(source: str, home: str) -> tuple[str, str | None]:
         if os.path.isfile(file):
             return file, wanted
     looked = os.path.join(whole, RESULTS_FILE) if os.path.isdir(whole) else whole
-    raise AgentvError(f"Cannot replay '{source}'", f"There is no {looked}", _HINT)
+    raise AgentvError(f"Cannot replay '{source}'", f"{looked} does not exist", _HINT)
 
 
 class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     """The answers of an earlier run or a recording.
 
-    `from` is a run's folder, a file of results, or a recording; `PATH:target` picks one of several targets in it.
+    `from` is a run folder, a results file or a recording; `PATH:target` selects one of several targets in it.
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "path": "from", "recording": "from"}
@@ -337,19 +320,19 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     source: str
 
     def open(self, home: str) -> Responder:
-        """Reads the file once for where each answer stands."""
+        """Open the file and index it."""
         return open_recording(self.source, self.name, home)
 
     def open_embeddings(self, home: str) -> Responder:
-        """A recording has embeddings beside answers."""
+        """Open the file, which may also contain embeddings."""
         return self.open(home)
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
-        """The file that answers."""
-        with suppress(AgentvError):  # opening it will say that it is not there
+        """Return the file with the answers."""
+        with suppress(AgentvError):  # opening it reports a missing file
             return (find_recording(self.source, home)[0],)
         return ()
 
     def complaints(self) -> list[str]:
-        """A blank source."""
+        """Check that the source is set."""
         return [] if self.source.strip() else ["'from' is blank"]

@@ -1,4 +1,4 @@
-"""Answers on disk, found by everything that shaped them: a wrapper that asks a target only what is not there yet."""
+"""A cache of responses on disk, keyed by everything that affects them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import msgspec
 
 from agentv.errors import file_errors
 from agentv.model.case import case_to_data
-from agentv.model.response import Request, Responder, Response
+from agentv.model.response import Request, Responder, ResponderWrapper, Response
 from agentv.model.values import digest, to_json
-from agentv.targets.recorder import StoredResponse, preview_request, request_digest_of, restored, stored
+from agentv.targets.recorder import StoredResponse, request_digest_of, restored, stored
 
 SCHEMA_VERSION = 1
 
@@ -23,7 +23,7 @@ Redact = Callable[[bytes], bytes]
 
 
 class _Entry(msgspec.Struct, frozen=True, gc=False):
-    """One file. The key stands in it too, so that an entry under a wrong name is none."""
+    """A cache file. It includes the key to detect files under a wrong name."""
 
     schema_version: int
     key: str
@@ -35,11 +35,10 @@ _decode = msgspec.json.Decoder(_Entry).decode
 
 
 class ResponseCache:
-    """A folder of answers, one file each. Several processes may use it at once.
+    """A folder with one file per response, which several processes may use concurrently.
 
-    What cannot be read is no entry. What cannot be written is not kept: an answer that was paid for goes on to the run
-    all the same. `redact` takes secrets out of lines; an answer that has one in it is not kept, because it would come
-    back as another answer.
+    Read and write errors are ignored: the run must not lose a response because of the cache. `redact` removes secrets;
+    a response that contains one is not cached, because it would come back changed.
     """
 
     def __init__(self, folder: str, redact: Redact | None = None) -> None:
@@ -50,7 +49,7 @@ class ResponseCache:
             self._folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: str) -> Response | None:
-        """The answer under a key; None when there is none, or none that is whole."""
+        """Return the response for a key, or None if there is no valid one."""
         try:
             entry = _decode(self._path(key).read_bytes())
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -60,11 +59,11 @@ class ResponseCache:
         return restored(entry.response, cached=True)
 
     def put(self, key: str, response: Response) -> None:
-        """Keeps an answer: whole under its name, or not at all."""
+        """Store a response atomically."""
         try:
             data = _encode(_Entry(SCHEMA_VERSION, key, stored(response)))
         except (TypeError, ValueError, OverflowError, RecursionError):
-            return  # data of a user's function that no JSON can hold
+            return  # a user's function returned data that JSON cannot represent
         if self._redact is not None and self._redact(data) != data:
             return
         path = self._path(key)
@@ -78,31 +77,30 @@ class ResponseCache:
                 temporary.unlink(missing_ok=True)
 
     def key(self, fingerprint: str, sent: dict[str, Any] | None, request: Request) -> str:
-        """A hash of all that shapes an answer: the target's settings, what is sent, the question, the trial.
+        """Return a hash of everything that affects a response: the settings, the request, the messages and the trial.
 
-        Where nobody says what is sent, it may be anything of the case.
+        If the target does not preview its request, the whole case is included.
         """
         line = to_json(sent if sent is not None else case_to_data(request.case))
         if self._redact is not None:
-            line = self._redact(line)  # a new API key in an address is the same address
+            line = self._redact(line)  # the key must not depend on an API key in an address
         return digest([fingerprint, line.decode("utf-8", "replace"), request_digest_of(request), request.trial])
 
     def _path(self, key: str) -> Path:
-        # A folder has few thousand files at most in this way, whatever the cache holds.
+        # Subfolders keep the number of files per folder small.
         return self._folder / key[:2] / f"{key}.json"
 
 
-class CachedResponder:
-    """A target behind the cache. Failures are not kept."""
+class CachedResponder(ResponderWrapper):
+    """A target with a cache. Failures are not cached."""
 
     def __init__(self, inner: Responder, cache: ResponseCache, fingerprint: str) -> None:
-        self.endpoint = inner.endpoint
-        self._inner = inner
+        super().__init__(inner)
         self._cache = cache
         self._fingerprint = fingerprint
 
     async def respond(self, request: Request) -> Response:
-        """The answer that is kept, else the target's."""
+        """Return the cached response, or call the target."""
         key = self._cache.key(self._fingerprint, self.sends(request), request)
         found = self._cache.get(key)
         if found is not None:
@@ -110,11 +108,3 @@ class CachedResponder:
         response = await self._inner.respond(request)
         self._cache.put(key, response)
         return response
-
-    def sends(self, request: Request) -> dict[str, Any] | None:
-        """What the target would send."""
-        return preview_request(self._inner, request)
-
-    async def aclose(self) -> None:
-        """Closes the target."""
-        await self._inner.aclose()

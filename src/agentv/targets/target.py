@@ -1,4 +1,4 @@
-"""What every target shares: the settings around a provider's own, and their fingerprint, which holds no secret."""
+"""Base classes of targets: common settings, validation, and a fingerprint without secrets."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ NonNegative = Annotated[float, Meta(ge=0)]
 
 COMMON_ALIASES = {"grader_target": "judge_target", "grader": "judge_target"}
 OTHER_TOOLS = {
-    "use_target": "Write the settings of that target out, or name it where this one is named",
-    "fallback_targets": "A target that fails is retried and then recorded as an error",
-    "provider_batching": "Only provider `cli` answers many cases with one call",
-    "subagent_mode_allowed": "The setting has no counterpart",
+    "use_target": "Copy that target's settings here, or use its name instead of this one",
+    "fallback_targets": "A failed call is retried, then recorded as an error",
+    "provider_batching": "Only provider `cli` can answer several cases in one call",
+    "subagent_mode_allowed": "There is no equivalent setting",
     "stream_log": "Use `log_dir` and `log_format` of a coding agent, or `agentv eval --dump-traces`",
     "max_budget_usd": "Use `agentv eval --budget-usd`",
-    "workspace_template": "Give the case a `workspace` with a `template`",
-    "label": "A target's name is its `name`",
-    "config": "The provider's settings stand beside `name` and `provider`",
-    "prompts": "Prompts belong to the dataset",
-    "delay": "Use `workers` to send fewer requests at a time",
+    "workspace_template": "Set `workspace.template` on the case",
+    "label": "Use `name`",
+    "config": "Move these settings up, next to `name` and `provider`",
+    "prompts": "Define prompts in the dataset",
+    "delay": "Use `workers` to limit concurrent calls",
 }
-"""Keys of AgentV 4.x, 5.x and promptfoo that no provider has unless it declares them itself."""
+"""Keys of AgentV (TypeScript) 4.x and 5.x and of promptfoo that are rejected unless a provider declares them."""
 
 
 class PriceKey(NamedTuple):
-    """Where to find a target's prices in the price list: by provider, or by address where one is given."""
+    """The key of a target's prices in the price list: the model, and its provider or address."""
 
     model: str
     provider: str | None = None
@@ -51,25 +51,25 @@ class PriceKey(NamedTuple):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings every provider takes. `aliases` and `unsupported` as `agentv.settings.settings_reader` reads them.
+    """Settings of all providers. `agentv.settings.settings_reader` explains `aliases` and `unsupported`.
 
-    `cache` says whether `agentv eval --cache` keeps its answers; unset, it does for model APIs and `http` only.
+    `cache` decides whether `agentv eval --cache` stores its responses; by default only those of model APIs and `http`.
     """
 
     aliases: ClassVar[dict[str, str]] = COMMON_ALIASES
     unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
 
     is_api: ClassVar[bool] = False
-    """Whether calls go to an API: concurrency adapts to it, its time limit is shorter, and answers can be cached."""
+    """Whether calls go to an API: concurrency is adaptive, the timeout is shorter, and responses can be cached."""
 
     is_live: ClassVar[bool] = True
-    """Whether something answers now; false for stored answers, which exist only for their own cases."""
+    """Whether calls are made; false for stored answers, which exist only for certain cases."""
 
     responder: ClassVar[str] = ""
-    """What `open` calls with the settings and the home, as `module:name`: settings are checked without importing it."""
+    """The responder class as `module:name`. `open` imports it, so that checking settings does not."""
 
     writes_logs: ClassVar[bool] = False
-    """Whether it writes a log of its own while it works."""
+    """Whether it writes a log while it works."""
 
     name: str
     provider: str
@@ -85,7 +85,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     retry_status_codes: tuple[int, ...] = (408, 429, 500, 502, 503, 504)
 
     def open(self, home: str) -> Responder:
-        """Open the target for calls. `home` is the folder of the targets file, for paths in its settings."""
+        """Open the target for calls. Paths in the settings are relative to `home`, the folder of the targets file."""
         if not self.responder:
             raise NotImplementedError
         module, _, name = self.responder.partition(":")
@@ -93,31 +93,30 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return opened
 
     def open_embeddings(self, home: str) -> Responder:  # noqa: ARG002
-        """What makes vectors of texts; see `agentv.targets.apis.model_api`. Most providers make none."""
-        message = f"Target '{self.name}': provider '{self.provider}' makes no embeddings"
-        raise UsageError(
-            message, hint="Providers that do: openai (and what speaks its API), azure, python, sentence-transformers"
-        )
+        """Open the target for embeddings; see `agentv.targets.apis.model_api`. Most providers do not support them."""
+        message = f"Target '{self.name}': provider '{self.provider}' does not support embeddings"
+        hint = "Providers that do: openai and compatible services, azure, python, sentence-transformers"
+        raise UsageError(message, hint=hint)
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
-        """Where files and folders lie, or may lie, that the settings name and that shape the answers.
+        """Return paths in the settings that affect the answers; those that do not exist are ignored.
 
-        `home` is as for `open`, `folders` are those of the datasets. What is not there is passed over.
+        `home` is as for `open`, `folders` are those of the datasets.
         """
         return ()
 
     def check_note(self, home: str) -> str:  # noqa: ARG002
-        """A remark about where `agentv targets check` calls it; usually empty."""
+        """Return a note for `agentv targets check`, or an empty string."""
         return ""
 
     @property
     def has_stable_fingerprint(self) -> bool:
-        """Whether its settings, with the files they name, determine its answers."""
+        """Whether its settings and the files in them determine its answers."""
         return True
 
     @property
     def needs_workspace(self) -> bool:
-        """Whether each job gets a folder of its own when the case has none."""
+        """Whether each job needs its own folder if the case has no workspace."""
         return False
 
     @property
@@ -127,30 +126,30 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_report_cost(self) -> bool:
-        """Whether its responses may state their cost."""
+        """Whether its responses may include their cost."""
         return True
 
     @property
     def price_key(self) -> PriceKey | None:
-        """Where its prices are listed; None for a target that is not billed by tokens."""
+        """The key of its prices; None for a target that is not billed by tokens."""
         return None
 
     @property
     def is_cacheable(self) -> bool:
-        """Whether its answers may be cached; by default those of APIs, because others may do more than answer."""
+        """Whether its responses may be cached; by default only those of APIs, because others may have side effects."""
         return self.is_api if self.cache is None else self.cache
 
     def complaints(self) -> list[str]:
-        """What is wrong with settings that are each of the right type: one sentence each, none when all is well."""
+        """Return the problems in the settings that their types do not exclude, one sentence each."""
         return []
 
     def with_overrides(self, wanted: CallOverrides) -> Target:  # noqa: ARG002
-        """The same target for calls that want something special; unchanged where its provider has no such settings."""
+        """Return the target with overrides for a call; unchanged if its provider has no such settings."""
         return self
 
 
 class ModelApi(Target, frozen=True, kw_only=True):
-    """Settings every model API takes. `response_format` may be a JSON Schema, by itself or in OpenAI's form."""
+    """Settings of all model APIs. `response_format` may be a JSON Schema, either bare or in OpenAI's format."""
 
     aliases: ClassVar[dict[str, str]] = {
         **COMMON_ALIASES,
@@ -174,29 +173,25 @@ class ModelApi(Target, frozen=True, kw_only=True):
 
     @property
     def may_report_cost(self) -> bool:
-        """Model APIs report tokens, not cost."""
+        """False: model APIs report tokens, not cost."""
         return False
 
     @property
     def price_key(self) -> PriceKey | None:
-        """The model at its provider."""
+        """The price key of the model at its provider."""
         return None if self.price_list_name is None else PriceKey(self.model or "", self.price_list_name)
 
     def with_overrides(self, wanted: CallOverrides) -> Target:
-        """With the model and temperature that are wanted, and the schema where the user asks for no form himself."""
-        changes: dict[str, Any] = {
-            name: value
-            for name, value in (("model", wanted.model), ("temperature", wanted.temperature))
-            if value is not None
-        }
-        own_form = self.response_format is not None or "response_format" in self.extra_body
-        if wanted.schema is not None and not own_form:
-            changes["response_format"] = dict(wanted.schema)
+        """Return the target with another model or temperature, and the schema unless a response format is set."""
+        changes: dict[str, Any] = {"model": wanted.model, "temperature": wanted.temperature}
+        if self.response_format is None and "response_format" not in self.extra_body:
+            changes["response_format"] = wanted.schema
+        changes = {name: value for name, value in changes.items() if value is not None}
         return msgspec.structs.replace(self, **changes) if changes else self
 
 
 class HostedApi(ModelApi, frozen=True, kw_only=True):
-    """A model API with a key, at its vendor's address or another one."""
+    """A model API with a key, at the vendor's or another address."""
 
     aliases: ClassVar[dict[str, str]] = {
         **ModelApi.aliases,
@@ -210,35 +205,34 @@ class HostedApi(ModelApi, frozen=True, kw_only=True):
 
     @property
     def price_key(self) -> PriceKey | None:
-        """The model at its provider, or at another address."""
+        """The price key of the model at its provider, or at another address."""
         return self._price_key(self.price_list_name)
 
     def _price_key(self, provider: str | None) -> PriceKey | None:
-        return (
-            None if provider is None and self.base_url is None else PriceKey(self.model or "", provider, self.base_url)
-        )
+        is_known = provider is not None or self.base_url is not None
+        return PriceKey(self.model or "", provider, self.base_url) if is_known else None
 
     def complaints(self) -> list[str]:
-        """No model, or an address that is none."""
+        """Check the model and the address."""
         return missing_settings(self, "model") + address_complaints("base_url", self.base_url)
 
 
 def missing_settings(target: Target, *names: str) -> list[str]:
-    """A complaint for each of the settings that a provider cannot do without and that is not given or blank."""
+    """Return a complaint for each required setting that is missing or blank."""
     return [
         f"Provider '{target.provider}' needs '{name}'" for name in names if not str(getattr(target, name) or "").strip()
     ]
 
 
 def address_complaints(field: str, address: str | None) -> list[str]:
-    """What is wrong with an address; one that starts with a variable is taken on trust."""
+    """Return the problems in an address. One that starts with a variable is not checked."""
     if address is None or REFERENCE.match(address):
         return []
     if not address.startswith(("http://", "https://")):
         return [f"'{field}' must be an address that starts with http:// or https://, got '{address}'"]
-    if "{{" in address or _has_host(address):  # what a variable or a template gives is not known yet
+    if "{{" in address or _has_host(address):  # values of variables are not known yet
         return []
-    return [f"'{field}' must be an address with a host, and a number for its port if it has one"]
+    return [f"'{field}' must be an address with a host and, if it has a port, a numeric one"]
 
 
 def _has_host(address: str) -> bool:
@@ -250,20 +244,20 @@ def _has_host(address: str) -> bool:
 
 
 def is_loopback(address: str | None) -> bool:
-    """Whether an address is on this machine."""
+    """Whether an address is a loopback address."""
     return address is not None and urlsplit(address).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 MASK = "[secret]"
 
-_NOT_IN_THE_ANSWER = ("name", "judge_target", "workers", "timeout_seconds", "max_retries", "cache")
-"""Settings that say how a target is called and not what it answers; `retry_…` besides."""
+_CALL_SETTINGS = ("name", "judge_target", "workers", "timeout_seconds", "max_retries", "cache")
+"""Settings that, like `retry_…`, affect how a target is called but not its answers."""
 
 
 def fingerprint_of(settings: Target, secrets: Iterable[str], files: Mapping[str, str]) -> str:
-    """A hash of what shapes a target's answers, `files_of` it included. Empty: nobody can say whether it is the same.
+    """Return a hash of the settings and `file_hashes` that affect a target's answers; empty if it is not stable.
 
-    A new key, name or number of workers does not change it.
+    It does not depend on keys, names or concurrency.
     """
     if not settings.has_stable_fingerprint:
         return ""
@@ -271,16 +265,16 @@ def fingerprint_of(settings: Target, secrets: Iterable[str], files: Mapping[str,
         {
             key: mask_secrets(value, (key,), dict.fromkeys(secrets, MASK))
             for key, value in explicit_settings(settings).items()
-            if key not in _NOT_IN_THE_ANSWER and not key.startswith("retry_") and not is_secret_field((key,))
+            if key not in _CALL_SETTINGS and not key.startswith("retry_") and not is_secret_field((key,))
         }
     )
     return digest([found, files]) if files else found
 
 
 def file_hashes(settings: Target, home: str, folders: Iterable[str]) -> dict[str, str]:
-    """A hash of each file that a target's settings name, by its path; `folders` are those of the datasets.
+    """Return the hash of each file in a target's settings, by path; `folders` are those of the datasets.
 
-    What these files import or read in their turn is not looked for.
+    Files that these files import or read are not included.
     """
     folders = tuple(folders)
     named = list(settings.files_named(home, folders))
@@ -293,7 +287,7 @@ def file_hashes(settings: Target, home: str, folders: Iterable[str]) -> dict[str
 
 
 def explicit_settings(settings: Target) -> dict[str, Any]:
-    """The settings that differ from their defaults, as plain data."""
+    """Return the settings that differ from their defaults, as plain data."""
     return {
         field.encode_name: msgspec.to_builtins(value, enc_hook=_name_of)
         for field in msgspec.structs.fields(type(settings))
@@ -302,7 +296,7 @@ def explicit_settings(settings: Target) -> dict[str, Any]:
 
 
 def mask_secrets(value: Any, path: KeyPath, replaceable: Mapping[str, str]) -> Any:
-    """A value without secrets. What a secret field holds is never shown, however short it is."""
+    """Return a value with all secrets replaced. Values of secret fields are replaced whatever their length."""
     if isinstance(value, str):
         text = value
         for secret in sorted(replaceable, key=len, reverse=True):
@@ -316,7 +310,7 @@ def mask_secrets(value: Any, path: KeyPath, replaceable: Mapping[str, str]) -> A
 
 
 def _name_of(value: Any) -> str:
-    """A function that a program gives stands there by its name; the rest of it is in its file."""
+    """Return the name of a function or class instance that plain data cannot represent."""
     return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 

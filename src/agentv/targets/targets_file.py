@@ -1,4 +1,4 @@
-"""The targets file: checks what it holds against the providers' settings. Does not read the file or the environment."""
+"""Validate a parsed targets file against the providers' settings, without the environment."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agentv.settings.settings_reader import declares, read_settings
 from agentv.targets.target import Target
 
 _OTHER_VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]*|\$\{\s*\w+\s*\}|\{\{\s*(?:env\.\w+|[A-Z_][A-Z0-9_]*)\s*\}\}")
-"""How shells and other tools write a variable: as a key it would be sent as it is."""
+"""Variables in the syntax of shells and other tools, which would be sent as the key itself."""
 
 
 class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
-    """The whole file; its entries are held against the settings of their providers."""
+    """A targets file. Its entries are checked against their providers' settings."""
 
     schema: str | None = None
     version: str | int | float | None = None
@@ -28,10 +28,10 @@ class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "
 
 
 def check_targets(data: Any) -> Problems:
-    """Everything wrong with a parsed targets file; problem paths start with ("targets", index, key)."""
+    """Return all problems in a parsed targets file; their paths start with ("targets", index, key)."""
     problems = Problems()
     if not isinstance(data, dict):
-        problems.error((), f"A targets file must be an object with the list 'targets', got {type_word(data)}")
+        problems.error((), f"A targets file must be an object with a list 'targets', got {type_word(data)}")
         return problems
     read_settings(TargetsFile, data, (), problems)
     entries = data.get("targets")
@@ -45,7 +45,7 @@ def check_targets(data: Any) -> Problems:
 
 
 def target_names(data: Any) -> list[str]:
-    """The names a targets file declares, in its order; what is malformed has none."""
+    """Return the target names in a targets file, in order; malformed entries are skipped."""
     entries = data.get("targets") if isinstance(data, dict) else None
     return [name for _, name in _names(entries if isinstance(entries, list) else [])]
 
@@ -57,7 +57,7 @@ def _check_entry(entry: Any, path: KeyPath, problems: Problems) -> None:
     for place, text in iter_texts(entry, path):
         if "${{" in REFERENCE.sub("", text) or (is_secret_field(place) and _OTHER_VARIABLE.fullmatch(text.strip())):
             name = field_name(place)
-            problems.error(place, f"Field '{name}' has a malformed variable", "A variable is written ${{ NAME }}")
+            problems.error(place, f"Field '{name}' has a malformed variable", "Write variables as ${{ NAME }}")
     blank = [key for key in ("name", "provider") if not _is_text(entry, key, path, problems)]
     if "provider" not in blank:
         _check_settings(entry, path, problems)
@@ -77,29 +77,29 @@ def _is_text(entry: dict[str, Any], key: str, path: KeyPath, problems: Problems)
 
 
 def _check_settings(entry: dict[str, Any], path: KeyPath, problems: Problems) -> None:
-    """Holds an entry against its provider's class. What a variable stands for shows later, so its type is not held."""
+    """Check an entry against its provider's class, except for the types of variables, which are not known yet."""
     kind = _kind(entry["provider"], path, problems)
     if kind is None:
         return
 
-    def waits(problem: Problem) -> bool:
+    def is_unknown(problem: Problem) -> bool:
         place = problem.path[len(path) :]
         return declares(kind, place) and _is_variable(_at(entry, place))
 
-    own = {**entry, "name": "-"}
+    data = {**entry, "name": "-"}
     found = Problems()
-    settings = read_settings(kind, own, path, found, strict=True)
-    late = {problem.path[len(path)] for problem in found if waits(problem)}
-    problems.extend(problem for problem in found if not waits(problem))
-    if late:
-        known = {key: value for key, value in own.items() if key not in late}
+    settings = read_settings(kind, data, path, found, strict=True)
+    unknown = {problem.path[len(path)] for problem in found if is_unknown(problem)}
+    problems.extend(problem for problem in found if not is_unknown(problem))
+    if unknown:
+        known = {key: value for key, value in data.items() if key not in unknown}
         settings = read_settings(kind, known, path, Problems(), strict=True)
     for complaint in settings.complaints() if settings is not None else ():
         problems.error(path, f"Target '{entry.get('name')}': {complaint}")
 
 
 def _kind(provider: str, path: KeyPath, problems: Problems) -> type[Target] | None:
-    """The class behind a provider; None when it is unknown, or named by a variable or a file."""
+    """Return a provider's class; None if it is unknown, a variable or a file."""
     if _is_variable(provider):
         return None
     canonical = TARGETS.canonical(provider)
@@ -134,9 +134,9 @@ def _check_names(entries: list[Any], problems: Problems) -> None:
         for key in ("judge_target", "grader_target"):
             place, judge = ("targets", index, key), entry.get(key) if isinstance(entry, dict) else None
             if isinstance(judge, str) and judge not in first and not _is_variable(judge):
-                message = f"Field '{field_name(place)}' names '{judge}', which is no target of this file"
+                message = f"Field '{field_name(place)}' refers to target '{judge}', which is not in this file"
                 problems.error(
-                    place, message, did_you_mean(judge, first) or f"Targets of this file: {', '.join(first)}"
+                    place, message, did_you_mean(judge, first) or f"Targets in this file: {', '.join(first)}"
                 )
 
 
@@ -148,7 +148,7 @@ def _names(entries: list[Any]) -> Iterator[tuple[int, str]]:
 
 
 def iter_texts(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Every text in a setting, with its path."""
+    """Yield every string in a setting, with its path."""
     if isinstance(value, str):
         yield path, value
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -15,11 +15,10 @@ from agentv.engine.job.request import Question
 from agentv.errors import UsageError, file_errors
 from agentv.model.job import Job
 from agentv.model.message import message_to_data
-from agentv.model.response import OpenLog, Responder, StreamLog, TargetFailure
+from agentv.model.response import OpenLog, Responder, ResponderWrapper, StreamLog, TargetFailure
 from agentv.model.result import Result
 from agentv.model.values import digest, to_json
 from agentv.runs.redaction import Redactor
-from agentv.targets.recorder import preview_request
 
 PROMPTS, TRACES, WORKSPACES = "prompts", "traces", "workspaces"
 
@@ -88,7 +87,7 @@ class JobFiles:
 def _sent_by(responder: Responder, question: Question) -> dict[str, Any] | None:
     """Return the request body; None where none can be made, which the call itself will report."""
     with suppress(TargetFailure):
-        return preview_request(responder, question)
+        return ResponderWrapper(responder).sends(question)
     return None
 
 

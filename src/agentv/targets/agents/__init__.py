@@ -1,1 +1,1 @@
-"""Coding agents: programs on the PATH that get a prompt, work in a folder, and print what they do as JSON events."""
+"""Coding agents: programs that receive a prompt, work in a folder, and print JSON events."""

@@ -1,4 +1,4 @@
-"""What every coding agent shares: its settings, how it is called, and what it gets of the environment."""
+"""Settings and invocation shared by all coding agents."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from agentv.targets.agents.events import Event
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target
 
 GIT_CONFIG = "[user]\n\tname = agentv\n\temail = agentv@localhost\n"
-"""In a home of its own an agent has no name to commit under."""
+"""An identity for commits: the agent's own home folder has no Git configuration."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is asked. `home` is its own home folder, or None when it works in the user's; `scratch` is a folder
-    for files that it writes besides, gone after the call."""
+    """The input of an agent. `home` is its own home folder, or None to use the user's; `scratch` is a temporary folder
+    for other files."""
 
     prompt: str
     home: str | None
@@ -31,9 +31,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a call is made: arguments behind the program's name, what it reads, variables, files in its home.
+    """The arguments, standard input, environment variables and home files of a call.
 
-    `report` is a JSON file that the agent writes besides its events; it is read as one more event.
+    `report` is a JSON file that the agent writes in addition to its events; it is read as the last event.
     """
 
     arguments: tuple[str, ...]
@@ -44,7 +44,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodingAgent(Target, frozen=True, kw_only=True):
-    """Settings every coding agent takes. `log_dir` is where its events are written, in `log_format`."""
+    """Settings of all coding agents. Events are written to `log_dir` in `log_format`."""
 
     writes_logs: ClassVar[bool] = True
 
@@ -58,20 +58,20 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     }
     unsupported: ClassVar[dict[str, str]] = {
         **OTHER_TOOLS,
-        "max_turns": "Give the agent its own flag in `args`",
-        "temperature": "Coding agents choose it themselves",
+        "max_turns": "Pass the agent's own flag in `args`",
+        "temperature": "Coding agents set it themselves",
     }
     responder: ClassVar[str] = "agentv.targets.agents.agent_process:AgentResponder"
     secrets: ClassVar[tuple[str, ...]] = ()
-    """The variables with keys that the agent gets: its vendor's."""
+    """Environment variables with the vendor's keys, which are passed to the agent."""
     package: ClassVar[str] = ""
-    """What `npm install -g` installs."""
+    """The npm package."""
     ignored_prefixes: ClassVar[tuple[bytes, ...]] = ()
-    """How lines begin that repeat what later ones say; they are neither kept nor logged."""
+    """Prefixes of event lines that only repeat later ones; these lines are neither kept nor logged."""
     home_variables: ClassVar[dict[str, str]] = {}
-    """The variables that name its home, or folders in it, by what follows the home's path."""
+    """Environment variables for its home or folders in it, with the path below the home."""
     instructions: ClassVar[str] = ""
-    """The file in its home for the system prompt, of an agent with no option for one."""
+    """The file in its home for the system prompt, for agents without an option for it."""
 
     executable: str
     args: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     log_format: Literal["summary", "json"] = "summary"
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
-        """A program that is not on the PATH, the template of its home, and files that arguments and variables name."""
+        """Return the home template, the program if it is given as a path, and files in arguments and variables."""
         program, template = os.path.expanduser(self.executable), os.path.expanduser(self.home_template or "")
         work = os.path.join(home, os.path.expanduser(self.cwd)) if self.cwd is not None else None
         words = [word for text in (*self.args, *self.env.values()) for word in words_in(text)]
@@ -96,32 +96,32 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         return [*(path for path in (*own, *files) if os.path.isfile(path)), *templates]
 
     def complaints(self) -> list[str]:
-        """A blank program, or a home of its own and the user's at once."""
+        """Check the program and the home settings."""
         complaints = [] if self.executable.strip() else ["'executable' is blank"]
         if self.user_settings and self.home_template is not None:
-            complaints.append("'user_settings' and 'home_template' do not go together: the agent has one home")
+            complaints.append("'user_settings' and 'home_template' cannot be combined: the agent has only one home")
         return complaints
 
     @property
     def needs_workspace(self) -> bool:
-        """Whether each job gets a folder of its own when the case has none."""
+        """Whether each job needs its own folder if the case has no workspace."""
         return self.cwd is None
 
     @property
     def key_variables(self) -> tuple[str, ...]:
-        """The variables with keys that these settings need."""
+        """The environment variables with the keys that these settings need."""
         return self.secrets
 
     def invocation(self, call: Call) -> Invocation:
-        """How the agent is called. Pure."""
+        """Return how the agent is called."""
         raise NotImplementedError
 
     def build_invocation(
         self, call: Call, arguments: Sequence[str], env: Mapping[str, str], files: Mapping[str, str] | None = None
     ) -> Invocation:
-        """An invocation with the user's arguments, the folders of the home, and the system prompt where it is a file.
+        """Build an invocation: add the user's arguments, the home variables, and the system prompt file.
 
-        Without a home of its own, the system prompt goes before the prompt.
+        Without its own home, the agent gets the system prompt before the prompt.
         """
         stdin, files, folders = call.prompt, dict(files or {}), {}
         if call.home is not None:
@@ -134,30 +134,30 @@ class CodingAgent(Target, frozen=True, kw_only=True):
 
     @staticmethod
     def read_events(events: Iterable[Event]) -> Response:
-        """The answer in an agent's events, or the failure that they report. Pure."""
+        """Return the answer in an agent's events. Raises the failure that they report."""
         raise NotImplementedError
 
 
 def options(given: Mapping[str, str | None]) -> list[str]:
-    """The options that have a value, as arguments."""
+    """Return the options that have a value as arguments."""
     return [word for name, value in given.items() if value for word in (name, value)]
 
 
 def with_relative_paths(response: Response, folder: str) -> Response:
-    """The same answer with `src/a.py` for `/tmp/…/src/a.py`, and with `.` for the folder itself."""
+    """Replace `/tmp/…/src/a.py` with `src/a.py`, and the folder itself with `.`, in a response."""
     names = tuple(dict.fromkeys((folder, os.path.realpath(folder))))
 
-    def call(made: ToolCall) -> ToolCall:
-        return msgspec.structs.replace(made, input=_shortened(made.input, names), output=_shortened(made.output, names))
+    def shorten_call(call: ToolCall) -> ToolCall:
+        return msgspec.structs.replace(call, input=_shorten(call.input, names), output=_shorten(call.output, names))
 
     messages = (
-        Message(each.role, _shortened(each.content, names), tuple(map(call, each.tool_calls)), each.name)
+        Message(each.role, _shorten(each.content, names), tuple(map(shorten_call, each.tool_calls)), each.name)
         for each in response.messages
     )
     return msgspec.structs.replace(response, messages=tuple(messages))
 
 
-def _shortened(value: Any, names: tuple[str, ...], depth: int = 0) -> Any:
+def _shorten(value: Any, names: tuple[str, ...], depth: int = 0) -> Any:
     if isinstance(value, str):
         for name in names:
             if name in value:
@@ -166,9 +166,9 @@ def _shortened(value: Any, names: tuple[str, ...], depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, dict):
-        return {_shortened(key, names): _shortened(item, names, depth + 1) for key, item in value.items()}
+        return {_shorten(key, names): _shorten(item, names, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shortened(item, names, depth + 1) for item in value]
+        return [_shorten(item, names, depth + 1) for item in value]
     return value
 
 
@@ -182,11 +182,11 @@ _KEYS_BY_NAME = (
     *("openai", "azure-openai", "azure", "openrouter", "mistral", "groq"),
     *("xai", "deepseek", "cerebras", "fireworks", "opencode"),
 )
-"""The APIs whose variable is their name in capitals and `_API_KEY`."""
+"""Model APIs whose key variable is `NAME_API_KEY`."""
 
 
 def key_variables_of(provider: str) -> tuple[str, ...]:
-    """The variables of one model API; none for one that is not known, whose variable goes into `pass_env`."""
+    """Return a model API's key variables; for unknown APIs, users list the variable in `pass_env`."""
     if provider in _KEYS_BY_NAME:
         return (f"{provider.upper().replace('-', '_')}_API_KEY",)
     return _KEYS.get(provider, ())

@@ -1,4 +1,4 @@
-"""A coding agent alive: started for each case in a folder and a home of its own, its events read as the answer."""
+"""Run a coding agent for each call, in its own folder and home, and read the answer from its events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, Invocation, with_relative_paths
 from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, classify_failure
 
-_OF_A_SESSION = frozenset(
+_SESSION_VARIABLES = frozenset(
     {
         "CLAUDECODE",
         "CLAUDE_CODE_ENTRYPOINT",
@@ -33,13 +33,13 @@ _OF_A_SESSION = frozenset(
         "OPENCODE",
     }
 )
-"""What an agent tells its children about itself. One that is started from there must not take it for its own."""
+"""Variables that agents set for their child processes; an agent started from another one must not inherit them."""
 
 _MAX_REPORT_BYTES = 4 * 1024 * 1024
 
 
 class AgentResponder:
-    """Runs the agent of a target. It gets the environment without its secrets, but for its vendor's keys."""
+    """Runs a target's agent, with an environment that contains no secrets except its vendor's keys."""
 
     def __init__(self, settings: CodingAgent, home: str) -> None:
         self.endpoint = f"{settings.provider}:{settings.name}"
@@ -47,16 +47,16 @@ class AgentResponder:
         self._home = home
         passed = (*settings.pass_env, *settings.key_variables)
         inherited = child_environment(passed, {}, environment_of(home))
-        kept = {name: value for name, value in inherited.items() if name not in _OF_A_SESSION}
+        kept = {name: value for name, value in inherited.items() if name not in _SESSION_VARIABLES}
         self._environment = {**kept, **settings.env}
 
     async def respond(self, request: Request) -> Response:
-        """Answers one case. However it ends, nothing that the agent started goes on, and its home is gone."""
+        """Answer one request. In any case, the agent's processes are ended and its home is removed."""
         program = self._program()
         try:
             return await self._respond(program, request)
         except OSError as error:
-            message = f"The agent's folders cannot be made: {error.strerror or error}"
+            message = f"Cannot create the agent's folders: {error.strerror or error}"
             raise TargetFailure("process", message) from None
 
     async def _respond(self, program: str, request: Request) -> Response:
@@ -75,7 +75,7 @@ class AgentResponder:
         return msgspec.structs.replace(response, duration_ms=duration_ms)
 
     def sends(self, request: Request) -> dict[str, Any]:
-        """What the agent is given: its arguments, as far as they are the same each time, and the prompt."""
+        """Return the program, its arguments with a placeholder for temporary folders, the prompt and the files."""
         invocation = self._settings.invocation(self._call(request, "~", "~"))
         return {
             "program": self._settings.executable,
@@ -85,7 +85,7 @@ class AgentResponder:
         }
 
     async def aclose(self) -> None:
-        """Nothing is open between calls."""
+        """Do nothing: nothing is open between calls."""
 
     def _call(self, request: Request, home: str | None, scratch: str) -> Call:
         folders = tuple(dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in request.files))
@@ -130,24 +130,24 @@ class AgentResponder:
         return list(stream.events()), failure
 
     def _answer(self, events: list[Event], failure: ProcessFailure | None) -> Response:
-        """The answer, unless the process failed; what the agent itself says of a failure is better than its exit."""
+        """Return the answer. Raises the failure in the events, else that of the process, which explains less."""
         if failure is not None and failure.ending != "exit":
             raise TargetFailure("timeout" if failure.ending == "timeout" else "process", failure.message)
         try:
             response = self._settings.read_events(events)
-        except NoAnswer as nothing:
+        except NoAnswer as missing:
             if failure is None:
-                raise TargetFailure("invalid_response", nothing.message) from None
-            # Without a key several end before their first event: what they say on stderr is all there is.
+                raise TargetFailure("invalid_response", missing.message) from None
+            # Without a key, some agents exit before their first event and only write to stderr.
             is_auth = classify_failure(failure.message).error_class == "auth"
             ended = TargetFailure("auth" if is_auth else "process", failure.message)
             raise self._explained(ended) from None
         except TargetFailure as reported:
             raise self._explained(reported) from None
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # Events of a version that writes them in another way: this case's error, and not the end of the run.
-            what = f"The events of '{self._settings.executable}' cannot be read: {type(error).__name__}: {error}"
-            raise TargetFailure("invalid_response", what) from None
+            # An agent version with different events causes an error for the job, not the end of the run.
+            message = f"Cannot read the events of '{self._settings.executable}': {type(error).__name__}: {error}"
+            raise TargetFailure("invalid_response", message) from None
         if failure is not None:
             raise TargetFailure("process", failure.message)
         return response
@@ -155,33 +155,31 @@ class AgentResponder:
     def _explained(self, failure: TargetFailure) -> TargetFailure:
         if failure.error_class != "auth":
             return failure
-        keys = " or ".join(self._settings.key_variables) or "its key through `pass_env`"
-        hint = f"give the agent {keys}, or its user's own login with `user_settings: true`"
+        keys = " or ".join(self._settings.key_variables) or "its key variable in `pass_env`"
+        hint = f"set {keys}, or use your own login with `user_settings: true`"
         return TargetFailure("auth", f"{failure.message}; {hint}", status=failure.status)
 
     def _program(self) -> str:
-        """The program's path. One with a slash in it is looked up from the folder of the targets file."""
+        """Return the program's path. A relative path is relative to the targets file."""
         name = os.path.expanduser(self._settings.executable)
         if os.sep in name:
             name = os.path.join(self._home, name)
         found = shutil.which(name, path=self._environment.get("PATH"))
         if found is None:
-            raise TargetFailure("process", f"The agent '{self._settings.executable}' {self._why_not(name)}")
+            raise TargetFailure("process", f"The agent '{self._settings.executable}' {self._missing_reason(name)}")
         return os.path.abspath(found)
 
-    def _why_not(self, name: str) -> str:
-        """What is wrong with a program that cannot be had."""
+    def _missing_reason(self, name: str) -> str:
         if os.sep in name and os.path.isdir(name):
-            return "is a folder, and no program"
+            return "is a folder, not a program"
         if os.sep in name and os.path.exists(name):
-            return f"may not be executed: `chmod +x {shlex.quote(name)}` lets it be"
+            return f"is not executable; run `chmod +x {shlex.quote(name)}`"
         where = "" if os.sep in name else " on the PATH"
-        hint = f"install it with `npm install -g {self._settings.package}`, or name it in `executable`"
-        return f"was not found{where}: {hint}"
+        return f"was not found{where}; run `npm install -g {self._settings.package}`, or set `executable` to its path"
 
     @contextmanager
     def _folders(self, request: Request) -> Iterator[tuple[str, str | None, str]]:
-        """The folder to work in, the agent's home, and one for other files: what is made for the call goes with it."""
+        """Yield the working folder, the agent's home and a scratch folder; those created for the call are removed."""
         with temporary_folder("agentv-agent-") as made:
             home = None if self._settings.user_settings else os.path.join(made, "home")
             work = request.workspace
@@ -201,13 +199,13 @@ class AgentResponder:
         template = os.path.join(self._home, os.path.expanduser(self._settings.home_template))
         try:
             shutil.copytree(template, home, symlinks=True)
-        except OSError as error:  # what copytree raises for many files is one, too
-            why = error.strerror or "files in it cannot be copied"
-            raise TargetFailure("process", f"The agent's home cannot be made from {template}: {why}") from None
+        except OSError as error:  # shutil.Error, which has no strerror, is one too
+            why = error.strerror or "some files cannot be copied"
+            raise TargetFailure("process", f"Cannot create the agent's home from {template}: {why}") from None
 
 
 def _home_variables(home: str | None, environment: dict[str, str]) -> dict[str, str]:
-    """The home, and beside it the user's own cache: it holds programs and lists, no settings and no sessions."""
+    """Return variables for the home, with the user's cache, which contains neither settings nor sessions."""
     if home is None:
         return {}
     cache = environment.get("XDG_CACHE_HOME") or os.path.join(environment.get("HOME") or home, ".cache")
@@ -223,12 +221,12 @@ def _write(home: str | None, files: dict[str, str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             path.write_text(text, encoding="utf-8")
-        elif name.endswith(".md"):  # instructions add up; settings of the template stay as they are
+        elif name.endswith(".md"):  # instructions are appended; the template's settings are kept
             path.write_text(f"{path.read_text(encoding='utf-8')}\n\n{text}", encoding="utf-8")
 
 
 def _report(path: str) -> bytes:
-    """The file that the agent wrote besides its events, as the last of them; nothing where it wrote none."""
+    """Return the agent's report file as an event; empty if there is none."""
     try:
         if os.path.getsize(path) > _MAX_REPORT_BYTES:
             return b""

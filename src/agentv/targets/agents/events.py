@@ -1,4 +1,4 @@
-"""Puts an answer together from an agent's events: turns, tool calls with what came of them, usage. Pure."""
+"""Build an answer from an agent's events: turns, tool calls with their results, and usage."""
 
 from __future__ import annotations
 
@@ -19,79 +19,82 @@ from agentv.targets.apis.api_errors import error_class_of, standard_status
 from agentv.targets.apis.model_api import UsageFields, amount, read_usage
 
 _STATUS = re.compile(r"(?:status|HTTP|Error|code)\W{0,4}\b([45]\d\d)\b|^\W*([45]\d\d)\b", re.IGNORECASE)
-_WORDS_BEFORE_A_STATUS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
-    ("refused", re.compile(r"(?:usage|content|content filtering) policy|content.?filter", re.IGNORECASE)),
-    ("auth", re.compile(r"credit balance|insufficient.quota", re.IGNORECASE)),
-)
-"""What vendors send under the status of something else, as `agentv.targets.apis.api_errors` has it for their APIs."""
+_PHRASES_OVER_STATUS: dict[ErrorClass, str] = {
+    "refused": r"(?:usage|content|content filtering) policy|content.?filter",
+    "auth": r"credit balance|insufficient.quota",
+}
+"""Phrases that take precedence over a status, as in `agentv.targets.apis.api_errors` for the vendors' APIs."""
 
-_WORDS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
-    ("rate_limit", re.compile(r"rate.?limit|too many requests|quota|usage limit|resource_exhausted", re.IGNORECASE)),
-    (
-        "auth",
-        re.compile(r"unauthori[sz]ed|authenticat|api.?key|not logged in|log ?in|credential|forbidden", re.IGNORECASE),
-    ),
-    ("timeout", re.compile(r"timed? ?out", re.IGNORECASE)),
-    ("server", re.compile(r"overloaded|internal server error|bad gateway|service unavailable", re.IGNORECASE)),
-    ("network", re.compile(r"connect|network|fetch failed|ENOTFOUND|socket|disconnected|error sending", re.IGNORECASE)),
-)
+_PHRASES: dict[ErrorClass, str] = {
+    "rate_limit": r"rate.?limit|too many requests|quota|usage limit|resource_exhausted",
+    "auth": r"unauthori[sz]ed|authenticat|api.?key|not logged in|log ?in|credential|forbidden",
+    "timeout": r"timed? ?out",
+    "server": r"overloaded|internal server error|bad gateway|service unavailable",
+    "network": r"connect|network|fetch failed|ENOTFOUND|socket|disconnected|error sending",
+}
 
 
 class NoAnswer(TargetFailure):
-    """Events that end without an answer and without a reason: how the process ended may say more."""
+    """Events without an answer or an error; the process's exit may explain more."""
 
     def __init__(self, message: str = "The agent ended without an answer") -> None:
         super().__init__("invalid_response", message)
 
 
 class Event(NamedTuple):
-    """One event that an agent printed, and when it came, in milliseconds since the agent was started."""
+    """An event of an agent, and when it arrived, in milliseconds since the agent's start."""
 
     data: dict[str, Any]
     at_ms: float
 
 
 class Transcript:
-    """What an agent did so far. A turn of the model is one assistant message: what it said and the tools it called."""
+    """The work of an agent so far. A turn of the model becomes one assistant message with its text and tool calls.
+
+    `known` are the agent's `id`, `model` and `stop_reason`; `usages` and `costs` are summed up.
+    """
 
     def __init__(self) -> None:
+        self.known: dict[str, Any] = {}
+        self.usages: list[TokenUsage | None] = []
+        self.costs: list[Any] = []
         self._turns: list[_Turn] = []
         self._calls: dict[str, _Call] = {}
         self._failed = 0
 
-    def turn(self, key: object = None) -> None:
-        """A new turn, unless `key` names the one that is going on. Agents that number theirs say so here."""
+    def start_turn(self, key: object = None) -> None:
+        """Start a turn, unless `key` is that of the current one. Some agents have no keys."""
         if not self._turns or key is None or self._turns[-1].key != key:
             self._turns.append(_Turn(key))
 
-    def say(self, text: str) -> None:
-        """Text of the model. After a tool call it belongs to the next turn, where the agent does not number them."""
+    def add_text(self, text: str) -> None:
+        """Add text of the model. Without turn keys, text after a tool call starts a turn."""
         if not self._turns or (self._turns[-1].key is None and self._turns[-1].calls):
-            self.turn()
+            self.start_turn()
         self._turns[-1].text += text
 
-    def call(self, id: str, tool: str, input: Any, at_ms: float, timestamp: str | None = None) -> None:
-        """A tool is called. When every call before it has ended, the model must have been asked again in between."""
+    def add_call(self, id: str, tool: str, input: Any, at_ms: float, timestamp: str | None = None) -> None:
+        """Add a tool call. Without turn keys, a call after all others have ended starts a turn."""
         if id in self._calls:
             return
         last = self._turns[-1] if self._turns else None
         if last is None or (last.key is None and last.calls and all(call.ended for call in last.calls)):
-            self.turn()
+            self.start_turn()
         call = self._calls[id] = _Call(str(id), str(tool), input, at_ms, text_or_none(timestamp))
         self._turns[-1].calls.append(call)
 
     def add_parts(self, parts: Any, at_ms: float) -> None:
-        """Text and tool calls of one message, in the form of Anthropic's API or of pi."""
+        """Add the text and tool calls of a message in the format of Anthropic's API or of pi."""
         for part in [{"type": "text", "text": parts}] if isinstance(parts, str) else parts or ():
             if part.get("type") == "text":
-                self.say(part.get("text", ""))
+                self.add_text(part.get("text", ""))
             elif part.get("type") in ("tool_use", "toolCall"):
-                self.call(part.get("id", ""), part.get("name", ""), part.get("input", part.get("arguments")), at_ms)
+                self.add_call(part.get("id", ""), part.get("name", ""), part.get("input", part.get("arguments")), at_ms)
 
-    def output(
+    def add_result(
         self, id: str, output: Any, at_ms: float, *, failed: bool = False, duration_ms: float | None = None
     ) -> None:
-        """What came of a call; how long it took, where the agent says so, else from its events."""
+        """Add the result of a call. Its duration defaults to the time between the events."""
         call = self._calls.get(id)
         if call is None or call.ended:
             return
@@ -99,21 +102,19 @@ class Transcript:
         call.duration_ms = round(max(0.0, at_ms - call.at_ms if duration_ms is None else duration_ms), 3)
         self._failed += failed
 
-    def response(self, *, usage: TokenUsage | None = None, cost_usd: Any = None, **known: Any) -> Response:
-        """The answer; `known` are the texts `id`, `model` and `stop_reason`. Raises NoAnswer if there is nothing.
-
-        What an agent says around it in another form than it used to is left out: it must not cost the answer.
-        """
+    def response(self) -> Response:
+        """Return the answer, without malformed metadata. Raises NoAnswer if there is no text and no call."""
         if not any(turn.text.strip() or turn.calls for turn in self._turns):
             raise NoAnswer
+        costs = [cost for cost in map(amount, self.costs) if cost is not None]
         return Response(
             messages=tuple(turn.message for turn in self._turns if turn.text or turn.calls),
-            usage=usage,
-            cost_usd=amount(cost_usd),
+            usage=sum_usage(self.usages),
+            cost_usd=sum(costs) if costs else None,
             tool_errors=self._failed,
-            id=text_or_none(known.get("id")),
-            model=text_or_none(known.get("model")),
-            stop_reason=text_or_none(known.get("stop_reason")),
+            id=text_or_none(self.known.get("id")),
+            model=text_or_none(self.known.get("model")),
+            stop_reason=text_or_none(self.known.get("stop_reason")),
         )
 
 
@@ -142,7 +143,7 @@ class _Turn:
 
 
 def text_of(content: Any) -> str:
-    """The text in a list of parts, or a text as it is."""
+    """Return the text of a list of parts, or of a string."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -150,18 +151,18 @@ def text_of(content: Any) -> str:
 
 
 def number(data: Any, key: str) -> int:
-    """A count in an event; 0 where there is none."""
+    """Return a count in an event, or 0."""
     value = data.get(key) if isinstance(data, dict) else None
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else 0
 
 
 def text_or_none(value: Any) -> str | None:
-    """A name in an event; None for anything that is none."""
+    """Return a string, or None for any other value."""
     return value if isinstance(value, str) else None
 
 
 def usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
-    """Token usage; None where nothing was counted."""
+    """Return the token usage, or None if all counts are 0."""
     found = read_usage(reported, fields)
     if found is None or not (found.input or found.output):
         return None
@@ -169,14 +170,14 @@ def usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
 
 
 def sum_usage(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
-    """The usage of several calls of a model together."""
+    """Sum the usage of several model calls."""
     found = [msgspec.structs.astuple(each) for each in usages if each is not None]
     sums = [sum(count or 0 for count in counts) for counts in zip(*found, strict=True)]
     return TokenUsage(*sums[:2], *(count or None for count in sums[2:])) if found else None
 
 
 def milliseconds(timestamp: Any, otherwise: float) -> float:
-    """An ISO time as milliseconds, for differences; the time of arrival where there is none."""
+    """Return an ISO timestamp in milliseconds, or `otherwise` if it is invalid."""
     try:
         return datetime.fromisoformat(timestamp).timestamp() * 1000
     except (TypeError, ValueError):
@@ -184,33 +185,34 @@ def milliseconds(timestamp: Any, otherwise: float) -> float:
 
 
 def classify_failure(message: str, status: int | None = None) -> TargetFailure:
-    """The failure that an agent reports, with its class: by the status it names, else by its words."""
-    if (telling := _class_by(_WORDS_BEFORE_A_STATUS, message)) is not None:
-        return TargetFailure(telling, message)
+    """Return the failure that an agent reports, classified by the status in its message, else by phrases."""
+    if (error_class := _class_by(_PHRASES_OVER_STATUS, message)) is not None:
+        return TargetFailure(error_class, message)
     if status is None and (found := _STATUS.search(message)):
         status = int(found[1] or found[2])
     if status is not None and status >= 400:
         status = standard_status(status)
         return TargetFailure(error_class_of(status), message, status=status)
-    return TargetFailure(_class_by(_WORDS, message) or "process", message)
+    return TargetFailure(_class_by(_PHRASES, message) or "process", message)
 
 
-def _class_by(table: tuple[tuple[ErrorClass, re.Pattern[str]], ...], message: str) -> ErrorClass | None:
-    return next((error_class for error_class, words in table if words.search(message)), None)
+def _class_by(phrases: dict[ErrorClass, str], message: str) -> ErrorClass | None:
+    return next((kind for kind, pattern in phrases.items() if re.search(pattern, message, re.IGNORECASE)), None)
 
 
 MAX_BYTES = 64 * 1024 * 1024
-"""How much an agent may print, lines that are passed over apart. An honest one stays far below."""
+"""The maximum output of an agent, without ignored lines. Normal output is far smaller."""
 
 _LONGEST_SUMMARY = 300
-_TELLING = ("type", "subtype", "role", "name", "tool_name", "toolName", "tool", "text", "content", "message", "command")
-_TELLING_TOO = ("input", "parameters", "arguments", "args", "output", "aggregated_output", "result", "error", "status")
-_MESSAGE_KEYS = (*_TELLING, *_TELLING_TOO)
+_SUMMARY_KEYS = (
+    *("type", "subtype", "role", "name", "tool_name", "toolName", "tool", "text", "content", "message", "command"),
+    *("input", "parameters", "arguments", "args", "output", "aggregated_output", "result", "error", "status"),
+)
 _NESTED = ("message", "item", "part", "data", "state", "content", "error", "result", "input", "parameters", "arguments")
 
 
 class EventStream:
-    """The lines of one call. Lines that begin as `passed_over` says are neither kept nor logged."""
+    """The output lines of one call. Lines with an ignored prefix are neither kept nor logged."""
 
     def __init__(
         self, ignored_prefixes: tuple[bytes, ...], log: StreamLog | None, log_format: Literal["summary", "json"]
@@ -224,7 +226,7 @@ class EventStream:
         self._bytes = 0
 
     def take(self, data: bytes) -> bool:
-        """More output. False when it is more than any agent has to say."""
+        """Add output. Return False if there is too much."""
         self._rest += data
         if b"\n" in data:
             *lines, rest = bytes(self._rest).split(b"\n")
@@ -234,13 +236,13 @@ class EventStream:
         return self._bytes + len(self._rest) <= MAX_BYTES
 
     def add(self, line: bytes) -> None:
-        """One more line, after everything that was printed."""
+        """Add a line after all output."""
         rest, self._rest = bytes(self._rest), bytearray()
         self._keep(rest)
         self._keep(line.replace(b"\n", b" "))
 
     def events(self) -> Iterator[Event]:
-        """The lines that are JSON objects; agents print a warning now and then, too."""
+        """Yield the lines that are JSON objects; agents may also print warnings."""
         self.add(b"")
         for line, at_ms in self._lines:
             data = _object(line)
@@ -258,24 +260,24 @@ class EventStream:
 
 
 def summary_of(line: bytes, at_ms: float) -> str:
-    """An event as a line for people: when it came, and the words in it that say most, cut short."""
+    """Return a short readable line for an event: its time and its most informative texts."""
     data = _object(line)
-    words = line.decode(errors="replace") if data is None else " · ".join(_telling(data))
+    words = line.decode(errors="replace") if data is None else " · ".join(_summary_texts(data))
     words = " ".join(words.split())
     if len(words) > _LONGEST_SUMMARY:
         words = words[: _LONGEST_SUMMARY - 1] + "…"
     return f"{at_ms / 1000:8.2f} s  {words}"
 
 
-def _telling(value: Any, depth: int = 0) -> Iterator[str]:
+def _summary_texts(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, list):
         for item in value:
-            yield from _telling(item, depth + 1)
+            yield from _summary_texts(item, depth + 1)
     elif isinstance(value, dict) and depth < 6:
-        yield from (text for key in _MESSAGE_KEYS if isinstance(text := value.get(key), str) and text)
+        yield from (text for key in _SUMMARY_KEYS if isinstance(text := value.get(key), str) and text)
         for key in _NESTED:
             if isinstance(value.get(key), dict | list):
-                yield from _telling(value[key], depth + 1)
+                yield from _summary_texts(value[key], depth + 1)
 
 
 def _object(line: bytes) -> dict[str, Any] | None:

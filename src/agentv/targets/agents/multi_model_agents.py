@@ -1,4 +1,4 @@
-"""Coding agents that call models of several vendors: opencode, pi and the Copilot CLI."""
+"""Coding agents that use models of several vendors: opencode, pi and the Copilot CLI."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from agentv.targets.agents.events import (
     classify_failure,
     milliseconds,
     number,
-    sum_usage,
     text_of,
     usage,
 )
-from agentv.targets.apis.model_api import UsageFields, amount
+from agentv.targets.apis.model_api import UsageFields
 
 _OPENCODE_USAGE = UsageFields(
-    # What was cached and what was thought is counted apart.
+    # Cached and reasoning tokens are counted separately.
     ("input", "cache.read", "cache.write"),
     ("output", "reasoning"),
     "cache.read",
@@ -49,11 +48,11 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
 
     @property
     def key_variables(self) -> tuple[str, ...]:
-        """Its own, and those of the model API that it asks."""
+        """Its own key variable, and those of the model's API."""
         return (*self.secrets, *key_variables_of((self.model or "").partition("/")[0]))
 
     def invocation(self, call: Call) -> Invocation:
-        """The prompt on stdin, every permission given; nothing shared, nothing updated."""
+        """Pass the prompt on stdin, grant all permissions, and disable sharing and updates."""
         arguments = ["run", "--format", "json", "--auto", *options({"--model": self.model})]
         settings = {"autoupdate": False, "share": "disabled"}
         return self.build_invocation(
@@ -62,11 +61,10 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
 
     @staticmethod
     def read_events(events: Iterable[Event]) -> Response:
-        """A message id for each turn; a tool's call and its end are one event with its own times."""
+        """Read turns by message id. A tool call and its result are one event with its own times."""
         transcript = Transcript()
-        usages, costs = [], []
+        known = transcript.known
         ended = False
-        known: dict[str, Any] = {}
         for data, at_ms in events:
             kind, part = data.get("type"), data.get("part")
             known["id"] = data.get("sessionID") or known.get("id")
@@ -79,31 +77,30 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
             if kind in ("step_start", "step_finish"):
                 ended = kind == "step_finish" and part.get("reason") != "tool-calls"
             if kind in ("text", "tool_use"):
-                transcript.turn(part.get("messageID"))
+                transcript.start_turn(part.get("messageID"))
             if kind == "text":
-                transcript.say(part.get("text") or "")
+                transcript.add_text(part.get("text") or "")
             elif kind == "tool_use":
                 _tool(transcript, part, at_ms)
             elif kind == "step_finish":
                 known["stop_reason"] = part.get("reason")
-                usages.append(usage(part.get("tokens"), _OPENCODE_USAGE))
-                costs.append(part.get("cost"))
+                transcript.usages.append(usage(part.get("tokens"), _OPENCODE_USAGE))
+                transcript.costs.append(part.get("cost") or None)  # 0 means that the price is unknown
         if not ended:
             raise NoAnswer("opencode ended in the middle of a step")
-        cost = sum(filter(None, map(amount, costs))) or None
-        return transcript.response(usage=sum_usage(usages), cost_usd=cost, **known)
+        return transcript.response()
 
 
 def _tool(transcript: Transcript, part: dict[str, Any], at_ms: float) -> None:
     state, id = part.get("state") or {}, part.get("callID", "")
     times = state.get("time") or {}
-    transcript.call(id, part.get("tool", ""), state.get("input"), at_ms)
+    transcript.add_call(id, part.get("tool", ""), state.get("input"), at_ms)
     if state.get("status") in ("completed", "error"):
-        took = times["end"] - times["start"] if {"start", "end"} <= times.keys() else None
-        refused = state["status"] == "error"
-        output = state.get("error") if refused else state.get("output")
-        failed = refused or number(state.get("metadata"), "exit") > 0
-        transcript.output(id, output, at_ms, failed=failed, duration_ms=took)
+        duration_ms = times["end"] - times["start"] if {"start", "end"} <= times.keys() else None
+        is_error = state["status"] == "error"
+        output = state.get("error") if is_error else state.get("output")
+        failed = is_error or number(state.get("metadata"), "exit") > 0
+        transcript.add_result(id, output, at_ms, failed=failed, duration_ms=duration_ms)
 
 
 _DEFAULT_PROVIDER = "google"
@@ -111,7 +108,7 @@ _PI_USAGE = UsageFields(("input", "cacheRead", "cacheWrite"), ("output",), "cach
 
 
 class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
-    """The pi coding agent, which itself chooses among model APIs by `pi_provider`."""
+    """The pi coding agent; `pi_provider` selects its model API."""
 
     aliases: ClassVar[dict[str, str]] = {**CodingAgent.aliases, "llm_provider": "pi_provider", "pi_model": "model"}
     package: ClassVar[str] = "@mariozechner/pi-coding-agent"
@@ -131,12 +128,12 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
 
     @property
     def key_variables(self) -> tuple[str, ...]:
-        """Those of the model API that it asks."""
+        """The key variables of the model's API."""
         named, slash, _ = (self.model or "").partition("/")
         return key_variables_of(self.pi_provider or (named if slash else _DEFAULT_PROVIDER))
 
     def invocation(self, call: Call) -> Invocation:
-        """The prompt on stdin, no session kept. A key goes by its variable: arguments can be seen by every process."""
+        """Pass the prompt on stdin, and the key in a variable, because other processes can see arguments."""
         given = {
             "--provider": self.pi_provider,
             "--model": self.model,
@@ -153,10 +150,9 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
 
     @staticmethod
     def read_events(events: Iterable[Event]) -> Response:
-        """A message that ended is a turn. One that ended in an error is the end, unless another one follows."""
+        """Read each finished message as a turn. One with an error is final unless another message follows."""
         transcript = Transcript()
-        usages, costs = [], []
-        known: dict[str, Any] = {}
+        known = transcript.known
         error = ""
         for number_of_event, (data, at_ms) in enumerate(events):
             kind = data.get("type")
@@ -164,22 +160,21 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
                 known["id"] = data.get("id")
             elif kind == "tool_execution_end":
                 output = text_of((data.get("result") or {}).get("content"))
-                transcript.output(data.get("toolCallId", ""), output, at_ms, failed=bool(data.get("isError")))
+                transcript.add_result(data.get("toolCallId", ""), output, at_ms, failed=bool(data.get("isError")))
             elif kind == "message_end" and (message := data.get("message") or {}).get("role") == "assistant":
                 error = str(message.get("errorMessage")) if message.get("stopReason") in ("error", "aborted") else ""
                 known |= {"model": message.get("model"), "stop_reason": message.get("stopReason")}
-                transcript.turn(number_of_event)
+                transcript.start_turn(number_of_event)
                 transcript.add_parts(message.get("content"), at_ms)
-                said = message.get("usage")
-                usages.append(usage(said, _PI_USAGE))
-                cost = said.get("cost") if isinstance(said, dict) else None
-                costs.append(cost.get("total") if isinstance(cost, dict) else None)
+                reported = message.get("usage")
+                transcript.usages.append(usage(reported, _PI_USAGE))
+                cost = reported.get("cost") if isinstance(reported, dict) else None
+                transcript.costs.append((cost.get("total") if isinstance(cost, dict) else None) or None)
         if error:
             raise classify_failure(error)
-        if known.get("stop_reason") in (None, "toolUse"):  # what comes of a tool goes back to the model
+        if known.get("stop_reason") in (None, "toolUse"):  # the model still has to see the tool's result
             raise NoAnswer("pi ended before an answer")
-        total = sum(filter(None, map(amount, costs))) or None
-        return transcript.response(usage=sum_usage(usages), cost_usd=total, **known)
+        return transcript.response()
 
 
 _COPILOT_USAGE = UsageFields(
@@ -209,7 +204,7 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
     executable: str = "copilot"
 
     def invocation(self, call: Call) -> Invocation:
-        """Everything allowed and no questions; text whole and not in pieces."""
+        """Allow everything, ask no questions, and do not stream text."""
         arguments = ["--output-format", "json", "--stream", "off", "--allow-all", "--no-ask-user", "--no-auto-update"]
         report = f"{call.scratch}/usage.json"
         given = {"--model": self.model, "--usage-output-file": report}
@@ -218,9 +213,9 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
 
     @staticmethod
     def read_events(events: Iterable[Event]) -> Response:
-        """Turns are numbered, events have their own times; an error does not end the stream at once."""
+        """Read numbered turns; events have their own timestamps, and more events may follow an error."""
         transcript = Transcript()
-        known: dict[str, Any] = {}
+        known = transcript.known
         failure: TargetFailure | None = None
         ended, code = False, None
         for event, arrived_ms in events:
@@ -230,29 +225,29 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
                 known["id"], ended, code = event.get("sessionId"), True, event.get("exitCode")
             elif kind == "report":
                 models = ((data or {}).get("modelMetrics") or {}).values()
-                known["usage"] = sum_usage(
+                transcript.usages = [
                     usage(each.get("usage"), _COPILOT_USAGE) for each in models if isinstance(each, dict)
-                )
+                ]
             elif not isinstance(data, dict) or data.get("parentToolCallId"):
-                continue  # what it handed on is the work of the tool that did
+                continue  # work of a subagent, whose result is a tool result
             elif kind == "assistant.message":
                 known["model"] = data.get("model")
-                transcript.turn(data.get("turnId"))
-                transcript.say(data.get("content") or "")
+                transcript.start_turn(data.get("turnId"))
+                transcript.add_text(data.get("content") or "")
                 for call in data.get("toolRequests") or ():
                     id, tool = call.get("toolCallId", ""), call.get("name", "")
-                    transcript.call(id, tool, call.get("arguments"), at_ms, event.get("timestamp"))
+                    transcript.add_call(id, tool, call.get("arguments"), at_ms, event.get("timestamp"))
             elif kind == "tool.execution_complete":
                 failed = not data.get("success", True) or number(data.get("shellExecution"), "exitCode") > 0
                 result, error = data.get("result"), data.get("error") or {}
                 output = result.get("content") if isinstance(result, dict) else error.get("message")
-                transcript.output(data.get("toolCallId", ""), output, at_ms, failed=failed)
+                transcript.add_result(data.get("toolCallId", ""), output, at_ms, failed=failed)
             elif kind == "session.error":
                 failure = classify_failure(str(data.get("message")), data.get("statusCode"))
         if failure is not None:
             raise failure
         if not ended:
-            raise NoAnswer("The Copilot CLI ended before its result")
+            raise NoAnswer("The Copilot CLI ended without a result")
         if code:
             raise NoAnswer(f"The Copilot CLI ended with exit code {code}")
-        return transcript.response(**known)
+        return transcript.response()

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: its settings, its requests and its answers."""
+"""Anthropic's Messages API: settings, requests and responses."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from agentv.targets.apis.api_messages import (
 )
 from agentv.targets.apis.model_api import (
     AnswerError,
+    ApiAnswer,
     UsageFields,
     WireApi,
     assistant_message,
     decode_body,
-    deep_merge,
     drop_none,
     find_api_key,
-    merge_headers,
     open_api,
     read_usage,
     split_reasoning,
@@ -37,8 +36,8 @@ from agentv.targets.target import Count, HostedApi, PriceKey
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION, VERSION_WITH_TEMPERATURE = "2026-10-21", "2023-06-01"
 OUTPUT_TOKENS = 20_000
-"""The limit where none is given, a budget for thinking aside: the API insists on one. More may take longer than the ten
-minutes after which Anthropic wants answers to be streamed."""
+"""The default token limit, without the thinking budget; the API requires one. Larger responses may take longer than ten
+minutes, for which Anthropic requires streaming."""
 
 _STOP_REASONS = {
     "end_turn": "stop",
@@ -52,10 +51,10 @@ _STOP_REASONS = {
 class Anthropic(HostedApi, frozen=True, kw_only=True):
     """Anthropic's Messages API.
 
-    Where no `api_key` is written, `ANTHROPIC_API_KEY` is taken. `reasoning` is an effort (`low` to `max`), or an object
-    that is sent as `thinking`; `thinking_budget` is for models that take one. Thinking is part of `max_output_tokens`,
-    which is 20,000 and the budget where it is not given. `version` is 2026-10-21; that one refuses a `temperature`,
-    with which it is 2023-06-01. The API has no `seed`: none is sent.
+    The key defaults to `ANTHROPIC_API_KEY`. `reasoning` is an effort (`low` to `max`), or an object that is sent as
+    `thinking`; `thinking_budget` is for models that take one. Thinking counts towards `max_output_tokens`, which
+    defaults to 20,000 plus the budget. `version` defaults to 2026-10-21, or to 2023-06-01 with a `temperature`, which
+    the newer version rejects. The API does not support `seed`, so it is not sent.
     """
 
     aliases: ClassVar[dict[str, str]] = {**HostedApi.aliases, "api_version": "version"}
@@ -67,35 +66,33 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
 
     @property
     def price_key(self) -> PriceKey | None:
-        """What is cached for an hour has a price of its own."""
+        """The price key of the model; writing to the one-hour cache has its own price."""
         key = super().price_key
         return None if key is None else key._replace(has_long_cache=self.prompt_caching == "1h")
 
     def complaints(self) -> list[str]:
-        """No model, an address that is none, or settings that Anthropic refuses together."""
+        """Check the model, the address, and settings that Anthropic rejects in combination."""
         found = super().complaints()
         if self.thinking_budget and self.temperature not in (None, 1):
-            found.append("'temperature' must be 1 or left out where the model thinks ('thinking_budget')")
+            found.append("'temperature' must be 1 or unset when 'thinking_budget' is set")
         if self.thinking_budget and self.max_output_tokens and self.thinking_budget >= self.max_output_tokens:
-            found.append("'thinking_budget' must be less than 'max_output_tokens', of which it is a part")
+            found.append("'thinking_budget' must be less than 'max_output_tokens', which includes it")
         declared = parse_response_format(self.response_format)
         if isinstance(declared, ResponseFormat) and declared.schema is None:
-            found.append("'response_format' needs a JSON Schema: Anthropic knows no JSON without one")
+            found.append("'response_format' needs a JSON Schema: Anthropic has no JSON mode without one")
         return found
 
     def open(self, home: str) -> Responder:
-        """The endpoint, ready to be asked."""
+        """Open the endpoint."""
         key = find_api_key(self, home, "ANTHROPIC_API_KEY")
         base, _, query = (self.base_url or ANTHROPIC_URL).partition("?")
         base = base.rstrip("/").removesuffix("/messages").removesuffix("/v1")
-        version = self.version or (VERSION if self.temperature is None else VERSION_WITH_TEMPERATURE)
-        headers = {"anthropic-version": version, **({"x-api-key": key} if key else {})}
         url = f"{base}/v1/messages" + (f"?{query}" if query else "")
-        return open_api(url, key, merge_headers(headers, self.headers), messages_wire(self), base=base)
+        return open_api(self, url, {"x-api-key": key} if key else {}, messages_wire(self), base=base)
 
 
 class _Block(msgspec.Struct, gc=False):
-    """One block of an answer. Thinking and blocks of other kinds are passed over."""
+    """A content block. Thinking and unknown blocks are ignored."""
 
     type: str
     text: str | None = None
@@ -106,23 +103,15 @@ class _Block(msgspec.Struct, gc=False):
     content: Any = None
 
 
-class _Details(msgspec.Struct, gc=False):
-    explanation: str | None = None
-
-
-class _Answer(msgspec.Struct, gc=False):
+class _Answer(ApiAnswer, gc=False):
     content: list[_Block] | None = None
     stop_reason: str | None = None
-    stop_details: _Details | None = None
-    id: str | None = None
-    model: str | None = None
-    usage: Any = None
-    error: Any = None
+    stop_details: dict[str, Any] | None = None
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 _USAGE = UsageFields(
-    # What was read from the cache and written there counts as input, as with other APIs.
+    # Cache reads and writes count as input, as with other APIs.
     ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
     ("output_tokens",),
     "cache_read_input_tokens",
@@ -132,22 +121,21 @@ _USAGE = UsageFields(
 
 
 def messages_wire(settings: Anthropic) -> WireApi:
-    """Messages as a target asks for them."""
+    """Return the Messages format with a target's settings."""
     constant = _constant_body(settings)
+    version = settings.version or (VERSION if settings.temperature is None else VERSION_WITH_TEMPERATURE)
 
-    def body(request: Request) -> dict[str, Any]:
-        made = {**constant, "messages": wire_messages(request.messages)}
+    def variable(request: Request) -> dict[str, Any]:
+        fields: dict[str, Any] = {"messages": wire_messages(request.messages)}
         if system := system_texts(settings, request.messages):
-            made["system"] = "\n\n".join(system)
-        if settings.prompt_caching:
-            made = _cached(made, settings.prompt_caching)
-        return deep_merge(made, settings.extra_body)
+            fields["system"] = "\n\n".join(system)
+        return _cached({**constant, **fields}, settings.prompt_caching) if settings.prompt_caching else fields
 
-    return WireApi(body, read_answer)
+    return WireApi(constant, variable, read_answer, settings.extra_body, {"anthropic-version": version})
 
 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    """Messages of user and assistant. The results of tool calls are in the user's message after them."""
+    """Return user and assistant messages. Tool results are in the user message after the calls."""
     wire: list[dict[str, Any]] = []
     for message in attach_tool_results(messages):
         if message.role == "system":
@@ -156,7 +144,7 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
         if isinstance(content, list):
             content = [part for part in content if part.get("text") != ""]
         if message.tool_calls:
-            said = [{"type": "text", "text": content}] if isinstance(content, str) and content else list(content)
+            text = [{"type": "text", "text": content}] if isinstance(content, str) and content else list(content)
             uses = [
                 {"type": "tool_use", "id": call.id, "name": call.tool, "input": arguments_object(call)}
                 for call in message.tool_calls
@@ -165,21 +153,21 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
                 {"type": "tool_result", "tool_use_id": call.id, "content": content_text(call.output)}
                 for call in message.tool_calls
             ]
-            wire += [{"role": "assistant", "content": [*said, *uses]}, {"role": "user", "content": results}]
-        elif content or message.role == "user":  # an assistant that said nothing cannot be quoted
+            wire += [{"role": "assistant", "content": [*text, *uses]}, {"role": "user", "content": results}]
+        elif content or message.role == "user":  # the API rejects empty assistant messages
             wire.append({"role": message.role, "content": content})
     return wire
 
 
 def read_answer(body: bytes, _: Request) -> Response:
-    """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    answer = decode_body(_decode_answer, body, "The answer is no message")
+    """Read a response body. Raises AnswerError if it has no answer."""
+    answer = decode_body(_decode_answer, body, "a message")
     if answer.content is None:
-        raise AnswerError("The answer has no content")
+        raise AnswerError("The response has no content")
     text = "".join(block.text or "" for block in answer.content if block.type == "text")
     if answer.stop_reason == "refusal":
-        said = (answer.stop_details and answer.stop_details.explanation) or text
-        raise AnswerError(f"The model refused: {said}" if said else "The model refused", refused=True)
+        why = (answer.stop_details or {}).get("explanation") or text
+        raise AnswerError(f"The model refused: {why}" if why else "The model refused", refused=True)
     outputs = {block.tool_use_id: block.content for block in answer.content if block.tool_use_id}
     calls = tuple(
         ToolCall(block.name or "", block.input, outputs.get(block.id or ""), id=block.id)
@@ -214,7 +202,7 @@ def _constant_body(settings: Anthropic) -> dict[str, Any]:
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool in the API's form; one of Anthropic's own goes as it is."""
+    """Return a tool in the API's format. Anthropic's own tools are returned unchanged."""
     function = parse_function(tool)
     if function is None or "input_schema" in tool:
         return tool
@@ -225,7 +213,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cached(body: dict[str, Any], kept: bool | str) -> dict[str, Any]:
-    """A body with a mark behind what all questions share: the system prompt, else the tools, else what there is."""
+    """Return a body that caches what all prompts share: the system prompt, else the tools, else the whole prompt."""
     mark = {"type": "ephemeral"} if kept is True else {"type": "ephemeral", "ttl": kept}
     if "system" in body:
         return {**body, "system": [{"type": "text", "text": body["system"], "cache_control": mark}]}

@@ -1,7 +1,7 @@
-"""What an API reports when it does not answer: the class of the failure, its words, and how long to wait.
+"""Errors that APIs report: the error class, the message, and the time to wait before a retry.
 
-Overloads have statuses and words of each vendor's own (529, `overloaded_error`); they count as 503, so that they are
-tried again and slow calls down wherever 503 does. What is too long for the model's context is a 400 and stays one.
+Vendors report overloads with statuses and codes of their own (529, `overloaded_error`). They are treated as 503, so
+that calls are retried and slowed down in the same way. An input that exceeds the context window remains a 400.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _BUDGETS = (
     ("x-ratelimit-{}", False),
     ("ratelimit-{}", False),
 )
-"""The headers of a budget (OpenAI's, Anthropic's, OpenRouter's, the IETF's names), and whether it is one of tokens.
+"""Rate limit headers of OpenAI, Anthropic, OpenRouter and the IETF draft, and whether they count tokens.
 
-Each has a `limit`, what is left of it (`remaining`), and when it is full again (`reset`).
+Each has a `limit`, a `remaining` amount, and a `reset` time.
 """
 _HEADERS = tuple(
     (name.format("remaining"), name.format("limit"), name.format("reset"), of_tokens) for name, of_tokens in _BUDGETS
@@ -44,40 +44,43 @@ _HEADERS = tuple(
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Seconds from `now_s` (of the epoch) until another try makes sense; None when the server does not say.
+    """Return the seconds from `now_s` (Unix time) until a retry makes sense, or None if the headers do not say.
 
-    `headers` are looked up in lower case. Without `Retry-After`, budgets that are used up count, the slowest of them.
+    Without `Retry-After`, this is the time until all exhausted rate limits are reset. Header names are in lower case.
     """
     milliseconds = seconds_until(headers.get("retry-after-ms"), now_s)
     if milliseconds is not None:
         return milliseconds / 1000
-    asked = seconds_until(headers.get("retry-after"), now_s)
-    if asked is not None:
-        return asked
+    seconds = seconds_until(headers.get("retry-after"), now_s)
+    if seconds is not None:
+        return seconds
     waits = [seconds_until(headers.get(reset), now_s) for left, _, reset, _ in _HEADERS if headers.get(left) == "0"]
     return max((wait for wait in waits if wait is not None), default=None)
 
 
 def retry_delay_s(error: Any) -> float | None:
-    """Seconds that Google asks to wait, which it says in the body of an error."""
+    """Return the seconds to wait that Google puts in the body of an error."""
+    waits = (detail.get("retryDelay") for detail in _details(_unwrap(error)))
+    return seconds_until(next((wait for wait in waits if isinstance(wait, str)), None), 0.0)
+
+
+def _unwrap(error: Any) -> Any:
+    """Return the error object inside an error body."""
     if isinstance(error, list) and error:
         error = error[0]
-    if isinstance(error, dict) and isinstance(error.get("error"), dict):
-        error = error["error"]
-    waits = [detail["retryDelay"] for detail in details_of(error) if isinstance(detail.get("retryDelay"), str)]
-    return seconds_until(waits[0], 0.0) if waits else None
+    return error["error"] if isinstance(error, dict) and isinstance(error.get("error"), dict | str) else error
 
 
-def details_of(error: Any) -> list[dict[str, Any]]:
-    """The details of an error in Google's form; none in any other."""
+def _details(error: Any) -> list[dict[str, Any]]:
+    """Return the details of an error in Google's format."""
     details = error.get("details") if isinstance(error, dict) else None
     return [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
 
 
 def capacity_wait_s(headers: Mapping[str, str], tokens: int, now_s: float) -> float | None:
-    """Seconds until an endpoint has room for another call of as many tokens, by the headers of one that it answered.
+    """Return the seconds until the rate limits allow another call with this many tokens, from a response's headers.
 
-    None where it has room now, or does not say. Budgets fill up evenly until they are full again.
+    None if they allow it now or are not reported. Limits are assumed to refill evenly until the reset.
     """
     waits = []
     for left_name, limit_name, reset_name, of_tokens in _HEADERS:
@@ -94,7 +97,7 @@ def capacity_wait_s(headers: Mapping[str, str], tokens: int, now_s: float) -> fl
 
 
 def seconds_until(text: str | None, now_s: float) -> float | None:
-    """Seconds, a duration (`6m0s`, `120ms`), a time of the epoch, an ISO or an HTTP date; None when it is none."""
+    """Parse seconds, a duration (`6m0s`, `120ms`), a Unix time, or an ISO or HTTP date; None if it is none of these."""
     if text is None or not (text := text.strip()):
         return None
     number = _number(text)
@@ -135,7 +138,7 @@ _CLASS_BY_STATUS: dict[int, ErrorClass] = {
     429: "rate_limit",
 }
 _STATUS_AS = {498: 429, 520: 502, 521: 502, 522: 504, 523: 502, 524: 504, 529: 503}
-"""Vendors' and proxies' own statuses, each with the standard one that is meant."""
+"""Nonstandard statuses of vendors and proxies, and the standard status each corresponds to."""
 
 _CODES_BY_STATUS = {
     503: "overloaded_error overloaded engine_overloaded server_overloaded model_overloaded slow_down UNAVAILABLE",
@@ -146,69 +149,67 @@ _CODES_BY_STATUS = {
     403: "permission_error PERMISSION_DENIED",
 }
 _STATUS_BY_CODE = {code: status for status, codes in _CODES_BY_STATUS.items() for code in codes.split()}
-"""What the words of an error mean where its status says nothing: under 200, or as another."""
+"""Statuses by error code, for errors that are sent with status 200 or with a different status."""
 
 _CODES_BY_CLASS: dict[ErrorClass, str] = {
-    # Quota is sent with 429, but no waiting brings the money back; a wrong key at Google with 400.
+    # An exhausted quota is a 429 that no wait resolves; Google sends 400 for a wrong key.
     "auth": "insufficient_quota billing_hard_limit_reached API_KEY_INVALID",
     "refused": "content_filter content_policy_violation image_content_policy_violation misalignment_policy_violation "
     "bio_policy invalid_prompt moderation_blocked flagged_input",
 }
 _CLASS_BY_CODE = {code: error_class for error_class, codes in _CODES_BY_CLASS.items() for code in codes.split()}
 _CLASS_BY_WORDS: tuple[tuple[str, ErrorClass], ...] = (
-    # What Anthropic sends as any other bad request, and nothing but its words tells apart.
+    # Anthropic sends these as ordinary bad requests; only the message distinguishes them.
     ("content filtering policy", "refused"),
     ("credit balance is too low", "auth"),
 )
 
 
 def reported_failure(error: Any, status: int, headers: Mapping[str, str], secrets: Iterable[str] = ()) -> TargetFailure:
-    """The failure that an API reports: its own words, its class, and how long it asks to wait."""
+    """Return the failure that an API reports: its class, its message, and the time to wait."""
     message, codes = parse_error(error)
-    # Redacted before it is cut, for half a secret would not be found.
-    said = redacted(" ".join(message.split()), secrets)[:_MESSAGE_CHARACTERS]
-    words = f"HTTP {status}: {said or 'no message'}"
-    told = [_CLASS_BY_CODE[code] for code in codes if code in _CLASS_BY_CODE]
-    told += [error_class for phrase, error_class in _CLASS_BY_WORDS if phrase in said]
-    if told:
-        # Without the status, by which some of these would be tried again.
-        return TargetFailure(told[0], words)
+    # Redacted before truncation, because half a secret would not be recognized.
+    message = redacted(" ".join(message.split()), secrets)[:_MESSAGE_CHARACTERS]
+    text = f"HTTP {status}: {message or 'no message'}"
+    classes = [_CLASS_BY_CODE[code] for code in codes if code in _CLASS_BY_CODE]
+    classes += [error_class for phrase, error_class in _CLASS_BY_WORDS if phrase in message]
+    if classes:
+        # Without the status, because some of these statuses would be retried.
+        return TargetFailure(classes[0], text)
     status = standard_status(status, codes)
     wait_s = retry_after_s(headers, time.time())
     if wait_s is None:
         wait_s = retry_delay_s(error)
-    return TargetFailure(error_class_of(status), words, status=status, retry_after_s=wait_s)
+    return TargetFailure(error_class_of(status), text, status=status, retry_after_s=wait_s)
 
 
 def error_class_of(status: int) -> ErrorClass:
-    """The class of an answer with a status that is no success."""
+    """Return the class of an error status."""
     if status >= 500:
         return "server"
     return _CLASS_BY_STATUS.get(status, "invalid_response")
 
 
 def parse_error(error: Any) -> tuple[str, tuple[str, ...]]:
-    """The message of an error body and its codes, in the forms of the usual APIs; a text is its own message."""
-    if isinstance(error, list) and error:
-        error = error[0]
-    if isinstance(error, dict) and isinstance(error.get("error"), dict | str):
-        error = error["error"]
+    """Return the message and the codes of an error body in any of the common formats, or of a text."""
+    error = _unwrap(error)
     if isinstance(error, str):
         return error, ()
     if not isinstance(error, dict):
         return _json_text(error), ()
     found = next((error[key] for key in ("message", "detail", "title") if error.get(key)), error)
-    told = [error.get(key) for key in ("code", "type", "status")]
-    told += [detail.get("reason") for detail in details_of(error)]
+    codes = [error.get(key) for key in ("code", "type", "status")]
+    codes += [detail.get("reason") for detail in _details(error)]
     metadata = error.get("metadata")
-    if isinstance(metadata, dict) and "flagged_input" in metadata:  # what OpenRouter's moderation stopped
-        told.append("flagged_input")
-    codes = tuple(code for code in told if isinstance(code, str))
-    return found if isinstance(found, str) else _json_text(found), codes
+    if isinstance(metadata, dict) and "flagged_input" in metadata:  # from OpenRouter's moderation
+        codes.append("flagged_input")
+    return found if isinstance(found, str) else _json_text(found), tuple(
+        code for code in codes if isinstance(code, str)
+    )
 
 
 def standard_status(status: int, codes: tuple[str, ...] = ()) -> int:
-    """The standard status that a failure comes to. Its words decide where the status is a good one or an overload."""
+    """Return the standard status of a failure. Its codes take precedence over a success status and mark overloads."""
     by_code = next((_STATUS_BY_CODE[code] for code in codes if code in _STATUS_BY_CODE), None)
     if by_code is not None and (status < 400 or by_code == 503):
         return by_code

@@ -1,4 +1,4 @@
-"""A conversation as every model API takes it: each tool call with an id and its result. Knows no API's own form."""
+"""Preparation of conversations, images, tools and response formats, independent of any one API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentv.support.json_values import json_or
 
 
 class Media(NamedTuple):
-    """What an image part holds: bytes in base64, or an address where `data` is None."""
+    """The content of an image part: base64 data, or an address if `data` is None."""
 
     address: str
     media_type: str | None
@@ -25,70 +25,70 @@ class Media(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """False for a document; an address is taken for an image unless it ends as a PDF does."""
+        """Whether it is an image and not a document. An address is an image unless it ends with .pdf."""
         if self.data is None:
             return self.media_type != "application/pdf"
         return self.media_type is not None and self.media_type.startswith("image/")
 
     @property
     def text(self) -> str:
-        """The bytes as text."""
+        """The data decoded as text."""
         return b64decode(self.data or "").decode(errors="replace")
 
     @property
     def file_name(self) -> str:
-        """A name for a document, of which some APIs want one."""
+        """A file name for a document, which some APIs require."""
         return f"document{guess_extension(self.media_type or '') or '.bin'}"
 
 
 def attach_tool_results(messages: tuple[Message, ...]) -> Iterable[Message]:
-    """The messages without those of tools: every tool call has an id, and its result as `output`.
+    """Return the messages without tool messages: every tool call has an id, and its result as `output`.
 
-    A result that belongs to no call gets one of its own, and a call that nothing answered an empty result: no API takes
-    one without the other. Calls that are not the assistant's become the assistant's.
+    APIs require a result for each call and a call for each result: a missing result becomes empty, a missing call is
+    added. Calls in messages of other roles become the assistant's.
     """
     if not any(message.tool_calls or message.role == "tool" for message in messages):
         return messages
-    folding = _Folding(messages)
+    merger = _ResultMerger(messages)
     for message in messages:
         if message.role == "tool":
-            folding.add_results(message)
+            merger.add_results(message)
         else:
-            folding.add(message)
-    folding.close()
-    return folding.done
+            merger.add(message)
+    merger.close()
+    return merger.done
 
 
-class _Folding:
-    """The messages so far, and the calls of the last one that still wait for their results."""
+class _ResultMerger:
+    """Merges tool results into the calls of the preceding message."""
 
     def __init__(self, messages: tuple[Message, ...]) -> None:
         self.done: list[Message] = []
-        self._speaker: Message | None = None
+        self._caller: Message | None = None
         self._calls: list[ToolCall] = []
         self._waiting: list[tuple[int, ToolCall]] = []
         self._given_ids = {call.id for message in messages for call in message.tool_calls}
         self._used_ids: set[str] = set()
 
     def add(self, message: Message) -> None:
-        """A message of anyone but a tool, and the results that its calls brought along."""
+        """Add a message that is not a tool's."""
         self.close()
         if not message.tool_calls:
             self.done.append(message)
             return
-        self._speaker = message
+        self._caller = message
         if message.role != "assistant":
             if message.content is not None:
                 self.done.append(msgspec.structs.replace(message, tool_calls=()))
-            self._speaker = Message("assistant")
-        self._calls = [self._named(call) for call in message.tool_calls]
-        # Kept as they were given, because a result names the id that was given.
+            self._caller = Message("assistant")
+        self._calls = [self._with_unique_id(call) for call in message.tool_calls]
+        # With their original ids, because results refer to those.
         self._waiting = [(index, call) for index, call in enumerate(message.tool_calls) if call.output is None]
 
     def add_results(self, message: Message) -> None:
-        """Results for calls that wait, found by id, else by name, else the first that waits."""
-        said = None if message.content is None else content_text(message.content)
-        for result in message.tool_calls or (ToolCall(message.name or "", output=said),):
+        """Add results to pending calls, matched by id, else by name, else in order."""
+        text = None if message.content is None else content_text(message.content)
+        for result in message.tool_calls or (ToolCall(message.name or "", output=text),):
             index = self._waiting_for(result)
             if index is None:
                 self.add(Message("assistant", None, (msgspec.structs.replace(result, tool=result.tool or "tool"),)))
@@ -97,11 +97,11 @@ class _Folding:
             self._calls[index] = msgspec.structs.replace(self._calls[index], output=result.output)
 
     def close(self) -> None:
-        """Ends the message whose calls were open; what nothing answered has an empty result."""
-        if self._speaker is not None:
+        """Finish the message with pending calls; calls without a result get an empty one."""
+        if self._caller is not None:
             calls = (msgspec.structs.replace(call, output="") if call.output is None else call for call in self._calls)
-            self.done.append(msgspec.structs.replace(self._speaker, tool_calls=tuple(calls)))
-        self._speaker, self._calls, self._waiting = None, [], []
+            self.done.append(msgspec.structs.replace(self._caller, tool_calls=tuple(calls)))
+        self._caller, self._calls, self._waiting = None, [], []
 
     def _waiting_for(self, result: ToolCall) -> int | None:
         for place, (index, call) in enumerate(self._waiting):
@@ -110,8 +110,8 @@ class _Folding:
                 return index
         return None
 
-    def _named(self, call: ToolCall) -> ToolCall:
-        """The call with an id that no other has: some datasets give none, others the same one in every turn."""
+    def _with_unique_id(self, call: ToolCall) -> ToolCall:
+        """Return the call with a unique id: some datasets have no ids, others repeat them in every turn."""
         id, number = call.id, 1
         while not id or id in self._used_ids or (id != call.id and id in self._given_ids):
             id, number = f"call_{number}", number + 1
@@ -120,7 +120,7 @@ class _Folding:
 
 
 def media_of(value: str) -> Media:
-    """What stands in an image part: a data URI taken apart, in base64 in any case, or anything else as an address."""
+    """Parse an image part's value: a data URI, converted to base64 if necessary, or else an address."""
     head, comma, data = value.partition(",")
     if not comma or not head.startswith("data:"):
         return Media(value, guess_type(value.partition("?")[0])[0], None)
@@ -133,9 +133,9 @@ def media_of(value: str) -> Media:
 
 
 def read_arguments(arguments: Any) -> Any:
-    """The arguments of a call as data; none where the text is empty, as some servers write it.
+    """Parse a call's arguments. Text that is not valid JSON is returned as is, so that evaluators see it.
 
-    What is no JSON stays the text it is: evaluators see what the model wrote.
+    Some servers send an empty text for no arguments.
     """
     if arguments == "":
         return {}
@@ -143,13 +143,13 @@ def read_arguments(arguments: Any) -> Any:
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any]:
-    """The arguments of a call as the object that some APIs insist on; anything else stands in one."""
+    """Return a call's arguments as an object, which some APIs require; other values are wrapped in one."""
     given = read_arguments({} if call.input is None else call.input)
     return dict(given) if isinstance(given, dict) else {"input": given}
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A tool that the caller runs: its name, what it does, and the JSON Schema of its arguments."""
+    """A tool that the client runs; `parameters` is a JSON Schema."""
 
     name: str
     description: str | None = None
@@ -158,7 +158,7 @@ class Function(msgspec.Struct, frozen=True):
 
 
 class ResponseFormat(msgspec.Struct, frozen=True):
-    """That an answer is JSON, and of which JSON Schema; None is any."""
+    """A JSON response format. Without a `schema`, any JSON is valid."""
 
     schema: dict[str, Any] | None = None
     name: str = "answer"
@@ -167,9 +167,9 @@ class ResponseFormat(msgspec.Struct, frozen=True):
 
 
 def parse_function(tool: dict[str, Any]) -> Function | None:
-    """A declared tool as a function; None for one of the API's own, which is sent as it is.
+    """Parse a tool declaration. None for an API's built-in tool, which is sent unchanged.
 
-    Taken are OpenAI's form, a function by itself (`name`, `description`, `parameters`), Anthropic's and MCP's.
+    Accepts OpenAI's format, a bare function (`name`, `description`, `parameters`), Anthropic's and MCP's.
     """
     if tool.get("type", "function") != "function" and "input_schema" not in tool:
         return None
@@ -182,9 +182,9 @@ def parse_function(tool: dict[str, Any]) -> Function | None:
 
 
 def parse_response_format(value: dict[str, Any] | str | None) -> ResponseFormat | dict[str, Any] | None:
-    """`response_format` in one shape: `json`, OpenAI's object of either API, or a bare JSON Schema.
+    """Parse `response_format`: `json`, OpenAI's object for either API, or a bare JSON Schema.
 
-    An object that is none of them is an API's own and comes back as it is; a text other than `json` is a type.
+    Any other object is in an API's own format and is returned unchanged; any other text is a type.
     """
     if value is None or value == "text":
         return None
@@ -205,7 +205,7 @@ def parse_response_format(value: dict[str, Any] | str | None) -> ResponseFormat 
 
 
 def _can_be_strict(schema: Any) -> bool:
-    """Whether OpenAI would take a schema as strict: no object in it is open, none has keys that may be left out."""
+    """Whether OpenAI accepts a schema as strict: all objects are closed and all their keys are required."""
     if isinstance(schema, list):
         return all(map(_can_be_strict, schema))
     if not isinstance(schema, dict):

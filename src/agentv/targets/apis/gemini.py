@@ -1,4 +1,4 @@
-"""Google's Gemini API: its settings, its requests and its answers."""
+"""Google's Gemini API: settings, requests and responses."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ from agentv.targets.apis.model_api import (
     WireApi,
     assistant_message,
     decode_body,
-    deep_merge,
     drop_none,
     find_api_key,
-    merge_headers,
     open_api,
     read_usage,
     split_reasoning,
@@ -41,15 +39,14 @@ _VERSIONED = re.compile(r"/v\d\w*(/|$)")
 _STOP_REASONS = {"STOP": "stop", "MAX_TOKENS": "length"}
 _REFUSED = re.compile(r"(IMAGE_)?(SAFETY|RECITATION|PROHIBITED_CONTENT)|BLOCKLIST|SPII")
 _NO_SIGNATURE = "skip_thought_signature_validator"
-"""What Gemini 3 takes for the signature of a thought in a conversation that it did not have itself."""
+"""The thought signature that Gemini 3 accepts for conversations it did not produce."""
 
 
 class Gemini(HostedApi, frozen=True, kw_only=True):
     """Google's Gemini API.
 
-    Where no `api_key` is written, `GEMINI_API_KEY` is taken, else `GOOGLE_API_KEY`. `reasoning` is a level (`low`,
-    `high`), or an object that is sent as `thinkingConfig`. `base_url` may lead to Vertex AI:
-    `…/v1/projects/…/publishers/google`.
+    The key defaults to `GEMINI_API_KEY`, then `GOOGLE_API_KEY`. `reasoning` is a level (`low`, `high`), or an object
+    that is sent as `thinkingConfig`. `base_url` may point to Vertex AI: `…/v1/projects/…/publishers/google`.
     """
 
     price_list_name: ClassVar[str | None] = "google"
@@ -58,14 +55,13 @@ class Gemini(HostedApi, frozen=True, kw_only=True):
     thinking_budget: Count | None = None
 
     def open(self, home: str) -> Responder:
-        """The endpoint, ready to be asked."""
+        """Open the endpoint."""
         key = find_api_key(self, home, "GEMINI_API_KEY", "GOOGLE_API_KEY")
         base = (self.base_url or GEMINI_URL).rstrip("/")
         versioned = base if _VERSIONED.search(base) else f"{base}/v1"
         model = quote(str(self.model).removeprefix("models/"))
-        headers = {"x-goog-api-key": key} if key else {}
         url = f"{versioned}/models/{model}:generateContent"
-        return open_api(url, key, merge_headers(headers, self.headers), content_wire(self), base=base)
+        return open_api(self, url, {"x-goog-api-key": key} if key else {}, content_wire(self), base=base)
 
 
 class _FunctionCall(msgspec.Struct, gc=False):
@@ -90,13 +86,9 @@ class _Candidate(msgspec.Struct, gc=False, rename="camel"):
     finish_message: str | None = None
 
 
-class _Feedback(msgspec.Struct, gc=False, rename="camel"):
-    block_reason: str | None = None
-
-
 class _Answer(msgspec.Struct, gc=False, rename="camel"):
     candidates: list[_Candidate] | None = None
-    prompt_feedback: _Feedback | None = None
+    prompt_feedback: dict[str, Any] | None = None
     usage_metadata: Any = None
     model_version: str | None = None
     response_id: str | None = None
@@ -106,7 +98,7 @@ class _Answer(msgspec.Struct, gc=False, rename="camel"):
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 _USAGE = UsageFields(
     ("promptTokenCount", "toolUsePromptTokenCount"),
-    # Thoughts, which Gemini counts apart, are output as with other APIs.
+    # Gemini counts thoughts separately; they are output, as with other APIs.
     ("candidatesTokenCount", "thoughtsTokenCount"),
     "cachedContentTokenCount",
     "thoughtsTokenCount",
@@ -114,23 +106,23 @@ _USAGE = UsageFields(
 
 
 def content_wire(settings: Gemini) -> WireApi:
-    """Content as a target asks for it."""
+    """Return the generateContent format with a target's settings."""
     constant = _constant_body(settings)
     signed = str(settings.model).removeprefix("models/").startswith("gemini-3")
 
-    def body(request: Request) -> dict[str, Any]:
-        made = {**constant, "contents": wire_contents(request.messages, signed)}
+    def variable(request: Request) -> dict[str, Any]:
+        fields: dict[str, Any] = {"contents": wire_contents(request.messages, signed)}
         if system := system_texts(settings, request.messages):
-            made["systemInstruction"] = {"parts": [{"text": text} for text in system]}
-        return deep_merge(made, settings.extra_body)
+            fields["systemInstruction"] = {"parts": [{"text": text} for text in system]}
+        return fields
 
-    return WireApi(body, read_answer)
+    return WireApi(constant, variable, read_answer, settings.extra_body)
 
 
 def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[dict[str, Any]]:
-    """What user and model said. The responses of functions stand in the user's content behind their calls.
+    """Return user and model contents. Function responses are in the user content after the calls.
 
-    `signed` puts a mark on calls where Gemini would expect the signature of its own thought.
+    With `signed`, calls get a placeholder where Gemini expects a thought signature.
     """
     wire: list[dict[str, Any]] = []
     for message in attach_tool_results(messages):
@@ -138,7 +130,7 @@ def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[d
             continue
         parts = _parts(message)
         if not message.tool_calls:
-            if parts or message.role == "user":  # a model that said nothing cannot be quoted
+            if parts or message.role == "user":  # the API rejects empty model contents
                 wire.append({"role": "model" if message.role == "assistant" else "user", "parts": parts})
             continue
         calls: list[dict[str, Any]] = [
@@ -152,12 +144,12 @@ def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[d
 
 
 def read_answer(body: bytes, _: Request) -> Response:
-    """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    answer = decode_body(_decode_answer, body, "The answer is no generated content")
-    if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:
-        raise AnswerError(f"A filter stopped the question: {answer.prompt_feedback.block_reason}", refused=True)
+    """Read a response body. Raises AnswerError if it has no answer."""
+    answer = decode_body(_decode_answer, body, "generated content")
+    if blocked := (answer.prompt_feedback or {}).get("blockReason"):
+        raise AnswerError(f"A filter blocked the prompt: {blocked}", refused=True)
     if not answer.candidates:
-        raise AnswerError("The answer has no candidates")
+        raise AnswerError("The response has no candidates")
     candidate = answer.candidates[0]
     parts = (candidate.content and candidate.content.parts) or []
     calls = tuple(
@@ -179,7 +171,7 @@ def _constant_body(settings: Gemini) -> dict[str, Any]:
     declared = parse_response_format(settings.response_format)
     effort, thinking = split_reasoning(settings.reasoning)
     thinking = {**(thinking or {}), **drop_none({"thinkingLevel": effort, "thinkingBudget": settings.thinking_budget})}
-    # Fields that ask for JSON; an object of Gemini's own goes in as it is.
+    # Fields that request JSON; an object in Gemini's own format is used unchanged.
     form = declared or {}
     if isinstance(form, ResponseFormat):
         form = drop_none({"responseMimeType": "application/json", "responseJsonSchema": form.schema})
@@ -194,7 +186,7 @@ def _constant_body(settings: Gemini) -> dict[str, Any]:
 
 
 def _tools(tools: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
-    """Functions in one declaration; a tool of Google's own goes as it is."""
+    """Return the functions in one declaration. Google's own tools are returned unchanged."""
     functions = [(tool, parse_function(tool)) for tool in tools]
     declared = [
         drop_none({"name": found.name, "description": found.description, "parametersJsonSchema": found.parameters})
@@ -220,18 +212,18 @@ def _media(value: str) -> dict[str, Any]:
 
 
 def _result(call: ToolCall) -> dict[str, Any]:
-    """A function's response, which must be an object; anything else stands in one."""
+    """Return a function response. Outputs that are not objects are wrapped in one."""
     output = call.output
     return {"name": call.tool, "response": dict(output) if isinstance(output, dict) else {"result": output}}
 
 
-def _stop_reason(candidate: _Candidate, said: bool, called: bool) -> str | None:
+def _stop_reason(candidate: _Candidate, has_output: bool, has_calls: bool) -> str | None:
     reason = candidate.finish_reason
     why = f"{reason}: {candidate.finish_message}" if candidate.finish_message else str(reason)
     if reason and _REFUSED.fullmatch(reason):
-        raise AnswerError(f"A filter stopped the answer: {why}", refused=True)
-    if reason not in (None, *_STOP_REASONS) and not said:
-        raise AnswerError(f"The model gave no answer: {why}")
-    if called and reason == "STOP":
+        raise AnswerError(f"A filter stopped the response: {why}", refused=True)
+    if reason not in (None, *_STOP_REASONS) and not has_output:
+        raise AnswerError(f"The model returned no answer: {why}")
+    if has_calls and reason == "STOP":
         return "tool_calls"
     return None if reason is None else _STOP_REASONS.get(reason, reason.lower())

@@ -1,16 +1,16 @@
-"""The HTTP client that API targets share: bytes out, bytes in, every failure under its class. Knows no API's messages.
+"""The HTTP client shared by all API targets. It sends and receives bytes and classifies every failure:
 
-    class             what ends in it                                                        tried again
-    network           no connection, no name, a reset, an answer that the connection cut off  yes
-    timeout           the total time-out, status 408                                         yes
+    class             causes                                                                 retried
+    network           no connection, DNS failure, connection reset, truncated response       yes
+    timeout           total timeout, status 408                                              yes
     rate_limit        status 429, 498                                                        yes, after `retry_after_s`
-    server            status 5xx, an overload under any status                               yes
-    auth              status 401, 402, 403, 407, and a quota that is used up                 no
-    refused           an error whose code says that a filter stopped the question            no
-    invalid_response  any other status; an answer that came whole and cannot be used         no
+    server            status 5xx, an overload with any status                                yes
+    auth              status 401, 402, 403, 407, exhausted quota                             no
+    refused           an error code that means a filter blocked the prompt                   no
+    invalid_response  any other status; a complete response that cannot be used              no
 
-An answer that ends where the connection ends may have been cut off unnoticed: if it cannot be read, it is `network`.
-Redirects are not followed, because headers with keys would go along.
+A response without a length may have been truncated unnoticed: if it cannot be parsed, the class is `network`. Redirects
+are not followed, because that would send API keys to another host.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-import msgspec
 from aiohttp.http_exceptions import ContentEncodingError
 from yarl import URL
 
@@ -42,10 +41,7 @@ from agentv.targets.target import is_loopback
 
 MAX_ANSWER_BYTES = 64 * 2**20
 CONNECT_TIMEOUT_S = 30.0
-"""A host that does not even take the connection is given up on long before an answer would be."""
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for a body that is no JSON, or nested too deep."""
+"""Much shorter than the timeout of a response: a host that is up accepts connections quickly."""
 
 _NO_CONTENT = 204
 _LARGE_BODY_BYTES = 2**20
@@ -55,8 +51,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
-class HttpReply(NamedTuple):
-    """An answer that came whole. Names of headers are looked up in any case."""
+class HttpResponse(NamedTuple):
+    """A complete response. Header lookup is case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
@@ -64,18 +60,18 @@ class HttpReply(NamedTuple):
 
     @property
     def may_be_cut_off(self) -> bool:
-        """Whether nothing but the end of the connection said where the body ends."""
+        """Whether the body has no declared length, so that a lost connection looks like its end."""
         has_no_end = "content-length" not in self.headers and "transfer-encoding" not in self.headers
         return has_no_end and self.status != _NO_CONTENT
 
 
 class HttpClient:
-    """Calls to one endpoint through one session, which the first call opens inside the loop that is running then."""
+    """Calls one endpoint through one session, which the first call opens in the running event loop."""
 
     def __init__(self, url: str, headers: Mapping[str, str], secrets: Iterable[str] = ()) -> None:
         _check_address(url)
         self._headers = {"User-Agent": f"agentv/{__version__}", **_sendable(headers)}
-        # Of `Bearer x`, the x.
+        # For `Bearer x`, only x is secret.
         keys = [text.rpartition(" ")[2] for name, text in self._headers.items() if _SECRET_HEADER.search(name)]
         self._secrets = [value for value in (*keys, *secrets) if len(value) >= SHORTEST_SECRET]
         self._proxy = proxy_for(url)
@@ -85,14 +81,14 @@ class HttpClient:
 
     async def send(
         self, method: str, url: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> HttpReply:
-        """The answer, if its status is below 300. Raises TargetFailure for everything else."""
+    ) -> HttpResponse:
+        """Send a request and return a response with a status below 300. Raises TargetFailure for everything else."""
         session = self._session or self._open()
         try:
-            response = await session.request(
+            raw = await session.request(
                 method,
                 url,
-                # Large bodies as a file, which is sent in pieces and does not hold up the loop.
+                # aiohttp sends a file in pieces, which does not block the event loop.
                 data=io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY_BYTES else body,
                 headers=headers,
                 proxy=self._proxy,
@@ -100,54 +96,54 @@ class HttpClient:
                 timeout=_timeout(timeout_s),
             )
             try:
-                reply = HttpReply(response.status, response.headers, mended_json(await _whole_body(response)))
+                response = HttpResponse(raw.status, raw.headers, mended_json(await _whole_body(raw)))
             except BaseException:
-                response.close()
+                raw.close()
                 raise
         except aiohttp.ConnectionTimeoutError:
-            raise self.failure(
-                "network", f"{URL(url).origin()}: no connection within {CONNECT_TIMEOUT_S:g} s"
-            ) from None
+            message = f"{URL(url).origin()}: no connection within {CONNECT_TIMEOUT_S:g} s"
+            raise self.failure("network", message) from None
         except TimeoutError:
-            raise self.failure("timeout", f"{URL(url).origin()}: no answer within {timeout_s:g} s") from None
+            raise self.failure("timeout", f"{URL(url).origin()}: no response within {timeout_s:g} s") from None
         except aiohttp.ClientError as error:
             error_class, what = _explained(error)
             raise self.failure(error_class, f"{URL(url).origin()}: {what}") from None
-        if reply.status >= 300:
-            raise self._reported(reply)
-        return reply
+        if response.status >= 300:
+            raise self._reported(response)
+        return response
 
     def failure(self, error_class: ErrorClass, message: str, *, status: int | None = None) -> TargetFailure:
-        """A failure in words that hold none of this client's secrets."""
+        """Return a failure, with this client's secrets removed from the message."""
         return TargetFailure(error_class, redacted(message, self._secrets), status=status)
 
-    def unreadable(self, reply: HttpReply, why: str) -> TargetFailure:
-        """The failure of an answer with a good status and a body that is not what was asked for."""
-        if reply.may_be_cut_off:
-            return self.failure("network", f"The connection ended before the answer did: {why}", status=reply.status)
-        return self.failure("invalid_response", why, status=reply.status)
+    def unreadable(self, response: HttpResponse, why: str) -> TargetFailure:
+        """Return the failure for a response with a good status and an unusable body."""
+        if response.may_be_cut_off:
+            return self.failure(
+                "network", f"The connection ended before the response was complete: {why}", status=response.status
+            )
+        return self.failure("invalid_response", why, status=response.status)
 
     def reported(self, error: Any, status: int, headers: Mapping[str, str]) -> TargetFailure:
-        """The failure that an API reports, in words that hold none of this client's secrets."""
+        """Return the failure that an API reports, with this client's secrets removed."""
         return reported_failure(error, status, headers, self._secrets)
 
-    def _reported(self, reply: HttpReply) -> TargetFailure:
-        location = reply.headers.get("location")
-        if reply.status < 400 and location:
-            moved = f"moved to {location.partition('?')[0]}; redirects are not followed, so write that address"
-            return self.reported(moved, reply.status, reply.headers)
-        error = json_or(reply.body, reply.body.decode(errors="replace"))
-        return self.reported(error, reply.status, reply.headers)
+    def _reported(self, response: HttpResponse) -> TargetFailure:
+        location = response.headers.get("location")
+        if response.status < 400 and location:
+            moved = f"moved to {location.partition('?')[0]}; redirects are not followed, so configure that address"
+            return self.reported(moved, response.status, response.headers)
+        error = json_or(response.body, response.body.decode(errors="replace"))
+        return self.reported(error, response.status, response.headers)
 
     async def aclose(self) -> None:
-        """Closes every connection. The client can be used again; it then opens a new session."""
+        """Close every connection. The next call opens a new session."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     def _open(self) -> aiohttp.ClientSession:
-        # No limit of connections here: how many calls are made at once is decided by whoever makes them. No cookies:
-        # one case must not leave anything behind for the next.
+        # No connection limit: the caller limits concurrency. No cookies: cases must not affect each other.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=self._tls),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -157,10 +153,10 @@ class HttpClient:
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for an address (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+    """Return the proxy for an address from the environment (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
 
-    Looked up once per endpoint and here, because aiohttp's own `trust_env` asks in a thread on every call, and sends
-    passwords of `~/.netrc` along that nobody configured. No proxy can reach this machine's own loopback.
+    aiohttp's `trust_env` is not used: it looks the proxy up in a thread on every call, and also sends passwords from
+    `~/.netrc`. Loopback addresses never use a proxy.
     """
     parts = urlsplit(url)
     if is_loopback(url) or proxy_bypass(parts.netloc.rpartition("@")[2]):
@@ -173,7 +169,8 @@ def proxy_for(url: str) -> str | None:
         proxy = f"http://{proxy}"
     if not proxy.startswith(("http://", "https://")):
         kind = proxy.partition("://")[0]
-        raise UsageError(f"The environment names a proxy of kind '{kind}' for {parts.scheme}", hint="Use an HTTP proxy")
+        message = f"The environment configures a '{kind}' proxy for {parts.scheme}, which is not supported"
+        raise UsageError(message, hint="Use an HTTP proxy")
     return proxy
 
 
@@ -183,17 +180,17 @@ def _check_address(url: str) -> None:
     except ValueError:
         host = None
     if not host:
-        raise UsageError(f"'{url.partition('?')[0]}' is an address without a host")
+        raise UsageError(f"The address '{url.partition('?')[0]}' has no host")
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers without space around their values: keys often come with the end of a line. Raises UsageError."""
+    """Return headers with whitespace around their values removed: keys often end with a newline. Raises UsageError."""
     made = {name: value.strip() for name, value in headers.items()}
     for name, value in made.items():
         if not _HEADER_NAME.fullmatch(name) or _CONTROL.search(value):
             raise UsageError(
                 f"The header {name!a} cannot be sent",
-                hint="A name has no spaces in it, and neither name nor value a line break or another control character",
+                hint="Header names must not contain spaces; names and values must not contain control characters",
             )
     return made
 
@@ -202,7 +199,7 @@ def _ca_bundle() -> str | None:
     for variable in _CA_VARIABLES:
         bundle = os.environ.get(variable)
         if bundle and not Path(bundle).exists():
-            raise UsageError(f"{variable} names certificates that are not there: {bundle}")
+            raise UsageError(f"{variable} points to a certificate file that does not exist: {bundle}")
         if bundle:
             return bundle
     return None
@@ -217,7 +214,7 @@ def _tls_context(bundle: str | None) -> ssl.SSLContext:
             return ssl.create_default_context(capath=bundle)
         return ssl.create_default_context(cafile=bundle)
     except ssl.SSLError:
-        raise UsageError(f"No certificates can be read from {bundle}") from None
+        raise UsageError(f"Cannot read certificates from {bundle}") from None
 
 
 @lru_cache(maxsize=64)
@@ -225,42 +222,42 @@ def _timeout(timeout_s: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
 
 
-async def _whole_body(response: aiohttp.ClientResponse) -> bytes:
-    """The body up to its end. What is counted is what comes out of decompression."""
+async def _whole_body(raw: aiohttp.ClientResponse) -> bytes:
+    """Read the whole body. The size limit applies after decompression."""
     pieces, size = [], 0
-    while piece := await response.content.readany():
+    while piece := await raw.content.readany():
         pieces.append(piece)
         size += len(piece)
         if size > MAX_ANSWER_BYTES:
-            message = f"The answer is larger than {MAX_ANSWER_BYTES >> 20} MiB"
-            raise TargetFailure("invalid_response", message, status=response.status)
+            message = f"The response is larger than {MAX_ANSWER_BYTES >> 20} MiB"
+            raise TargetFailure("invalid_response", message, status=raw.status)
     return b"".join(pieces)
 
 
 def _explained(error: aiohttp.ClientError) -> tuple[ErrorClass, str]:
-    """The class of what aiohttp raised, in words that do not repeat the address, which may hold a key."""
+    """Return the class and a message for an aiohttp error. The message omits the URL, which may contain a key."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         reason = getattr(error.certificate_error, "verify_message", None) or "not trusted"
-        return "network", f"certificate: {reason}; SSL_CERT_FILE may name your own authority's"
+        return "network", f"certificate error: {reason}; set SSL_CERT_FILE to use your own certificate authority"
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return ("auth" if error.status == 407 else "network"), f"the proxy answered with status {error.status}"
+        return ("auth" if error.status == 407 else "network"), f"the proxy returned status {error.status}"
     if isinstance(error, aiohttp.ClientPayloadError):
         if isinstance(error.__cause__, ContentEncodingError):
-            return "invalid_response", "the answer cannot be decompressed"
-        return "network", "the connection ended in the middle of the answer"
+            return "invalid_response", "the response cannot be decompressed"
+        return "network", "the connection ended in the middle of the response"
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "network", "the connection ended before an answer"
+        return "network", "the connection ended before a response"
     if isinstance(error, aiohttp.ClientResponseError):
-        return "invalid_response", "the answer is no HTTP"
+        return "invalid_response", "the response is not valid HTTP"
     if isinstance(error, aiohttp.ClientConnectorError):
         return "network", f"no connection: {_cause(error.os_error)}"
     if isinstance(error, OSError):
-        return "network", f"the connection broke: {_cause(error)}"
-    return "network", f"the connection broke: {type(error).__name__}"
+        return "network", f"the connection failed: {_cause(error)}"
+    return "network", f"the connection failed: {type(error).__name__}"
 
 
 def _cause(error: OSError) -> str:
-    """The system's own words; those of asyncio repeat the address."""
+    """Return the operating system's message; asyncio's would repeat the address."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or type(error).__name__

@@ -1,4 +1,4 @@
-"""What all model APIs share around their own form: the call, keys, headers, and what an answer that is none becomes."""
+"""Code shared by all model APIs: calls, API keys, headers, token usage, and errors in responses."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from agentv.targets.apis.api_messages import Media, media_of
 from agentv.targets.target import HostedApi, ModelApi
 
 if TYPE_CHECKING:
-    from agentv.targets.apis.http_client import HttpClient, HttpReply
+    from agentv.targets.apis.http_client import HttpClient, HttpResponse
 
 
 Read = TypeVar("Read")
 
 _MOST_TOKENS = 2**53
-"""More is nonsense, and no number that every reader of JSON has."""
+"""Larger counts are wrong, and not every JSON parser can represent them."""
 
 
 class AnswerError(Exception):
-    """An answer that is none: of another shape, an error under a good status (`error`), or a refusal."""
+    """A response without an answer: an unexpected shape, an error object (`error`), or a refusal."""
 
     def __init__(self, message: str, *, error: Any = None, refused: bool = False) -> None:
         super().__init__(message)
@@ -39,32 +39,51 @@ class AnswerError(Exception):
 
 
 def decode_body(decode: Callable[[bytes], Read], body: bytes, what: str) -> Read:
-    """An answer's body as its API's struct. Raises AnswerError, which begins with `what`, for any other body."""
+    """Decode a response body. Raises AnswerError if it is not `what`, e.g. "a chat completion"."""
     try:
         answer = decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        streamed = body.lstrip().startswith((b"data:", b"event:"))
-        why = "it is a stream of events, which was not asked for" if streamed else error
-        raise AnswerError(f"{what}: {why}") from None
+        is_stream = body.lstrip().startswith((b"data:", b"event:"))
+        why = "it is an event stream, which was not requested" if is_stream else error
+        raise AnswerError(f"The response is not {what}: {why}") from None
     if getattr(answer, "error", None) is not None:
-        raise AnswerError("The answer is an error", error=answer.error)  # type: ignore[attr-defined]
+        raise AnswerError("The response is an error", error=answer.error)  # type: ignore[attr-defined]
     return answer
 
 
+class ApiAnswer(msgspec.Struct, gc=False, kw_only=True):
+    """Fields that most APIs have in their responses."""
+
+    id: str | None = None
+    model: str | None = None
+    usage: Any = None
+    error: Any = None
+
+
 def assistant_message(text: str, calls: tuple[ToolCall, ...]) -> Message:
-    """What a model said, and the tools it called: one that called some may say nothing."""
+    """Return the model's text and tool calls as a message. The content is None if there are only tool calls."""
     return Message("assistant", text if text or not calls else None, calls)
 
 
 class WireApi(NamedTuple):
-    """One API's own form: the body of a request, and the response in the body of its answer. Raises AnswerError."""
+    """An API's format: the fields of a request body, and a function that reads a response body or raises AnswerError.
 
-    body: Callable[[Request], dict[str, Any]]
+    `constant` fields are the same for all requests, `variable` returns the others, `extra_body` is merged over both.
+    """
+
+    constant: dict[str, Any]
+    variable: Callable[[Request], dict[str, Any]]
     read: Callable[[bytes, Request], Response]
+    extra_body: dict[str, Any] = {}
+    headers: dict[str, str] = {}
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """Return a request body."""
+        return deep_merge({**self.constant, **self.variable(request)}, self.extra_body)
 
 
 class ApiResponder:
-    """An endpoint that is alive, whatever API it speaks."""
+    """Calls one model API endpoint."""
 
     def __init__(self, client: HttpClient, url: str, endpoint: str, wire: WireApi) -> None:
         self.endpoint = endpoint
@@ -73,51 +92,52 @@ class ApiResponder:
         self._wire = wire
 
     async def respond(self, request: Request) -> Response:
-        """One call. Raises TargetFailure."""
+        """Make one call. Raises TargetFailure."""
         body = to_json(self._wire.body(request))
         start = time.perf_counter()
-        reply = await self._client.send("POST", self._url, body, request.timeout_s)
+        http_response = await self._client.send("POST", self._url, body, request.timeout_s)
         duration_ms = (time.perf_counter() - start) * 1000
         try:
-            response = require_content(self._wire.read(reply.body, request))
+            response = require_content(self._wire.read(http_response.body, request))
         except AnswerError as error:
-            raise self._failure(error, reply) from None
+            raise self._failure(error, http_response) from None
         tokens = 0 if response.usage is None else response.usage.input + response.usage.output
-        wait_s = capacity_wait_s(reply.headers, tokens, time.time())
+        wait_s = capacity_wait_s(http_response.headers, tokens, time.time())
         return msgspec.structs.replace(response, duration_ms=duration_ms, wait_s=wait_s)
 
     def sends(self, request: Request) -> dict[str, Any]:
-        """The body of the call."""
+        """Return the request body."""
         return self._wire.body(request)
 
-    def _failure(self, error: AnswerError, reply: HttpReply) -> TargetFailure:
+    def _failure(self, error: AnswerError, http_response: HttpResponse) -> TargetFailure:
         if error.refused:
-            return self._client.failure("refused", error.message, status=reply.status)
+            return self._client.failure("refused", error.message, status=http_response.status)
         if error.error is not None:
-            # Gateways report a provider's failure under status 200, with the status it had as its code.
+            # Gateways report a provider's failure with status 200 and put the provider's status in `code`.
             code = error.error.get("code") if isinstance(error.error, dict) else None
-            status = code if isinstance(code, int) and 400 <= code < 600 else reply.status
-            return self._client.reported(error.error, status, reply.headers)
-        return self._client.unreadable(reply, error.message)
+            status = code if isinstance(code, int) and 400 <= code < 600 else http_response.status
+            return self._client.reported(error.error, status, http_response.headers)
+        return self._client.unreadable(http_response, error.message)
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
 
-def open_api(url: str, key: str | None, headers: dict[str, str], wire: WireApi, *, base: str) -> ApiResponder:
-    """An endpoint ready to be asked. `base` and the key name what its calls compete for."""
+def open_api(settings: ModelApi, url: str, auth: dict[str, str], wire: WireApi, *, base: str) -> ApiResponder:
+    """Open an endpoint. Calls with the same `base` and `auth` headers share one concurrency limit."""
     from agentv.targets.apis.http_client import HttpClient  # late: aiohttp takes a quarter of a second to import
 
-    endpoint = f"{base}#{digest(key)[:8] if key else 'no-key'}"
-    return ApiResponder(HttpClient(url, {"Content-Type": "application/json", **headers}), url, endpoint, wire)
+    headers = merge_headers({"Content-Type": "application/json", **wire.headers, **auth}, settings.headers)
+    endpoint = f"{base}#{digest(auth)[:8] if auth else 'no-key'}"
+    return ApiResponder(HttpClient(url, headers), url, endpoint, wire)
 
 
 def find_api_key(settings: HostedApi, home: str, *variables: str) -> str | None:
-    """The key of a model API: the written one, else the vendor's own variable's.
+    """Return the API key from the settings, or else from the vendor's environment variables.
 
-    The vendor's variable is for its own address alone: other hosts must not be sent its key. Raises UsageError if the
-    vendor's address has no key.
+    The variables are only used for the vendor's own address, so that no other host receives the key. Raises UsageError
+    if that address has no key.
     """
     if settings.api_key or settings.base_url is not None:
         return settings.api_key or None
@@ -125,25 +145,23 @@ def find_api_key(settings: HostedApi, home: str, *variables: str) -> str | None:
     for variable in variables:
         if known.get(variable, "").strip():
             return known[variable]
-    raise UsageError(
-        f"Target '{settings.name}' has no 'api_key'",
-        hint=f"Set {variables[0]} in the environment or in .env, or write api_key: ${{{{ YOUR_VARIABLE }}}}",
-    )
+    hint = f"Set {variables[0]} in the environment or in .env, or write api_key: ${{{{ YOUR_VARIABLE }}}}"
+    raise UsageError(f"Target '{settings.name}' has no 'api_key'", hint=hint)
 
 
 def merge_headers(headers: dict[str, str], own: dict[str, str]) -> dict[str, str]:
-    """Headers with the user's own over them; names are the same in any case."""
+    """Return headers in which the user's own replace others of the same name, compared case-insensitively."""
     written = {name.lower() for name in own}
     return {name: value for name, value in headers.items() if name.lower() not in written} | own
 
 
 def drop_none(body: dict[str, Any]) -> dict[str, Any]:
-    """A body without the fields that nobody set."""
+    """Return a body without its null fields."""
     return {name: value for name, value in body.items() if value is not None}
 
 
 def deep_merge(body: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """A body with more put over it, objects within objects key by key."""
+    """Return a body with `more` merged into it; nested objects are merged key by key."""
     if not more:
         return body
     both = {
@@ -154,7 +172,7 @@ def deep_merge(body: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 class UsageFields(NamedTuple):
-    """Where an API reports its counts: keys, or paths of keys. Several are added up; the first input is required."""
+    """Keys, or dotted paths, of an API's token counts. Several are summed; the first input is required."""
 
     input: tuple[str, ...]
     output: tuple[str, ...]
@@ -164,7 +182,7 @@ class UsageFields(NamedTuple):
 
 
 def read_usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
-    """Token counts as a usage; None for counts of another form, which is no reason to throw a paid answer away."""
+    """Return the token usage, or None if the counts are malformed: a usable answer must not be lost to that."""
     try:
         if reported.get(fields.input[0]) is None or reported.get(fields.output[0], 0) is None:
             return None
@@ -179,7 +197,7 @@ def read_usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
 
 
 def _count(reported: Any, path: str) -> int | None:
-    """A count that is not negative; a text is taken for the number it holds."""
+    """Return a non-negative count, or None if it is missing. Numeric strings are accepted."""
     for key in path.split("."):
         reported = reported.get(key) if isinstance(reported, dict) else None
     if reported is None:
@@ -191,31 +209,28 @@ def _count(reported: Any, path: str) -> int | None:
 
 
 def amount(value: Any) -> float | None:
-    """An amount of money as reported; None for anything else."""
+    """Return a reported cost, or None if it is not a non-negative number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         return None
     return float(value)
 
 
 def require_content(response: Response) -> Response:
-    """The response, if there is anything in it or the model ended it so. Raises TargetFailure.
-
-    One that was stopped while it still thought is no answer; scored, it would be a wrong one.
-    """
-    if response.stop_reason == "length" and not any(said.content or said.tool_calls for said in response.messages):
-        message = "The limit of tokens was reached before the model said anything; raise max_output_tokens"
+    """Return the response. Raises TargetFailure if the token limit was reached before any output, while thinking."""
+    if response.stop_reason == "length" and not any(each.content or each.tool_calls for each in response.messages):
+        message = "The token limit was reached before the model produced any output. Raise max_output_tokens."
         raise TargetFailure("invalid_response", message)
     return response
 
 
 def system_texts(settings: ModelApi, messages: tuple[Message, ...]) -> list[str]:
-    """The target's system prompt and the system messages, for APIs that take them apart from the others."""
+    """Return the target's system prompt and the system messages, for APIs that take them in a separate field."""
     own = [settings.system_prompt] if settings.system_prompt else []
     return own + [content_text(message.content) for message in messages if message.role == "system"]
 
 
 def split_reasoning(reasoning: dict[str, Any] | str | None) -> tuple[str | None, dict[str, Any] | None]:
-    """`reasoning` as an effort, or as an object with more in it."""
+    """Return `reasoning` as an effort, or as an object if it has other keys."""
     if isinstance(reasoning, dict) and reasoning.keys() != {"effort"}:
         return None, reasoning
     return (reasoning["effort"] if isinstance(reasoning, dict) else reasoning), None
@@ -224,7 +239,7 @@ def split_reasoning(reasoning: dict[str, Any] | str | None) -> tuple[str | None,
 def wire_content(
     message: Message, media: Callable[[Media], dict[str, Any]], text_type: str = "text"
 ) -> str | list[dict[str, Any]]:
-    """A message's content: parts in an API's own form if it has an image, else text, which every server takes."""
+    """Return a message's content: parts in the API's format if it has an image, else text, which all servers accept."""
     if not any(isinstance(part, ImagePart) for part in message.parts):
         return "" if message.content is None else content_text(message.content)
     return [
@@ -253,29 +268,29 @@ _decode_embeddings = msgspec.json.Decoder(_Embeddings).decode
 
 
 def embedding_texts(request: Request) -> list[str]:
-    """The texts of which vectors are wanted, one a message."""
+    """Return the texts to embed, one per message."""
     return [content_text(message.content) for message in request.messages]
 
 
 def embedding_response(vectors: list[list[float]], **known: Any) -> Response:
-    """Vectors in the order of their texts, as the data of one message."""
+    """Return a response with the vectors, in the order of the texts, as the content of one message."""
     return Response(messages=(Message("assistant", vectors),), **known)
 
 
 def embeddings_wire(model: str | None) -> WireApi:
-    """OpenAI's embeddings: one call for all texts."""
-
-    def body(request: Request) -> dict[str, Any]:
-        return {"model": model, "input": embedding_texts(request), "encoding_format": "float"}
-
-    return WireApi(body, _read_embeddings)
+    """Return OpenAI's embeddings format: one call for all texts."""
+    return WireApi(
+        {"model": model},
+        lambda request: {"input": embedding_texts(request), "encoding_format": "float"},
+        _read_embeddings,
+    )
 
 
 def _read_embeddings(body: bytes, request: Request) -> Response:
-    read = decode_body(_decode_embeddings, body, "The answer holds no embeddings")
+    read = decode_body(_decode_embeddings, body, "a list of embeddings")
     vectors = [item.embedding for item in sorted(read.data, key=lambda item: item.index)]
     if len(vectors) != len(request.messages):
-        raise AnswerError(f"The answer holds {len(vectors)} embeddings for {len(request.messages)} texts")
+        raise AnswerError(f"The response has {len(vectors)} embeddings for {len(request.messages)} texts")
     usage = read.usage or _EmbeddingUsage()
     return embedding_response(
         vectors,

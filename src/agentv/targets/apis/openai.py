@@ -1,4 +1,4 @@
-"""The OpenAI API and everything that speaks it: OpenAI, vLLM, Ollama, OpenRouter, llama.cpp, gateways."""
+"""OpenAI and compatible APIs: Azure, OpenRouter, vLLM, Ollama, llama.cpp and gateways."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentv.errors import UsageError
 from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
-from agentv.targets.apis.model_api import WireApi, embeddings_wire, find_api_key, merge_headers, open_api
+from agentv.targets.apis.model_api import WireApi, embeddings_wire, find_api_key, open_api
 from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
 from agentv.targets.target import (
     HostedApi,
@@ -32,16 +32,16 @@ Logprobs = bool | Annotated[int, Meta(ge=0, le=20)] | None
 
 
 class Address(NamedTuple):
-    """An address up to `/v1`, and the key that goes there."""
+    """A base URL that ends with `/v1`, and the API key for it."""
 
     url: str
     key: str | None
 
 
 class OpenAI(HostedApi, frozen=True, kw_only=True):
-    """OpenAI, and every server that speaks its API at another `base_url`.
+    """OpenAI, and any server with an OpenAI-compatible API at another `base_url`.
 
-    Where no `api_key` is written, `OPENAI_API_KEY` is taken, for OpenAI itself.
+    The key defaults to `OPENAI_API_KEY`, for OpenAI itself only.
     """
 
     aliases: ClassVar[dict[str, str]] = {**HostedApi.aliases, "api_base": "base_url", "api_format": "api"}
@@ -51,53 +51,51 @@ class OpenAI(HostedApi, frozen=True, kw_only=True):
     logprobs: Logprobs = None
 
     def open(self, home: str) -> Responder:
-        """The endpoint, ready to be asked."""
+        """Open the endpoint."""
         address = self.address(home)
-        wire = wire_of(self, self.api, self.logprobs, self.dialect(address))
-        return self._open_at(address, PATHS[self.api], wire)
+        return self._open_at(address, PATHS[self.api], _wire_of(self, self.dialect(address)))
 
     def open_embeddings(self, home: str) -> Responder:
-        """Embeddings of `model`, ready to be asked for."""
+        """Open the endpoint for embeddings by `model`."""
         return self._open_at(self.address(home), "/embeddings", embeddings_wire(self.model))
 
     def _open_at(self, address: Address, path: str, wire: WireApi) -> Responder:
-        """A path below an address up to `/v1`; an address that has one of the paths already is cut."""
+        """Open a path below the base URL, which may already end with one of the paths."""
         base, _, query = address.url.partition("?")
         base = base.rstrip("/")
         for known in (*PATHS.values(), "/embeddings"):
             base = base.removesuffix(known)
         url = base + path + (f"?{query}" if query else "")
-        headers = {"Authorization": f"Bearer {address.key}"} if address.key else {}
-        return open_api(url, address.key, merge_headers(headers, self.headers), wire, base=base)
+        auth = {"Authorization": f"Bearer {address.key}"} if address.key else {}
+        return open_api(self, url, auth, wire, base=base)
 
     def address(self, home: str) -> Address:
-        """Where the endpoint is, and the key for it."""
+        """Return the base URL and the API key."""
         return Address(self.base_url or OPENAI_URL, find_api_key(self, home, "OPENAI_API_KEY"))
 
     def dialect(self, address: Address) -> Dialect:
-        """Where the server differs from others that speak this API."""
-        # OpenAI's newer models refuse the old name; many of the servers that speak its API know no other.
+        """Return the server's parameter names."""
+        # OpenAI's newer models reject the old name; many compatible servers accept no other.
         return Dialect(output_limit="max_completion_tokens") if address.url.rstrip("/") == OPENAI_URL else Dialect()
 
 
-def wire_of(settings: ModelApi, api: str, logprobs: bool | int | None, dialect: Dialect) -> WireApi:
-    """The form of one of the two APIs."""
-    if api == "responses":
-        return responses_wire(settings, logprobs)
-    return chat_wire(settings, dialect, logprobs)
+def _wire_of(settings: OpenAI | Azure, dialect: Dialect) -> WireApi:
+    if settings.api == "responses":
+        return responses_wire(settings, settings.logprobs)
+    return chat_wire(settings, dialect, settings.logprobs)
 
 
 NEW_VERSIONS = frozenset({"v1", "preview", "latest"})
-"""The versions of the address without a date, in which a deployment is named in the body alone."""
+"""API versions without a date, for which the deployment is named in the request body only."""
 
 _KEY, _TOKEN = "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"
 _OLD_NAME_UNTIL = "2024-09"
 _RESOURCE = re.compile(r"[\w-]+(?:\.[\w.-]+(?:[:/?]\S*)?)?")
-"""The name of a resource, or its address without the scheme."""
+"""A resource name, or its address without the scheme."""
 
 
 class _Place(NamedTuple):
-    """An endpoint taken apart: scheme and host, and the version that is asked for; empty for none."""
+    """The scheme and host of an endpoint, and its API version; empty if it has none."""
 
     base: str
     version: str
@@ -106,9 +104,9 @@ class _Place(NamedTuple):
 class Azure(ModelApi, frozen=True, kw_only=True):
     """Models deployed on Azure OpenAI.
 
-    `endpoint` is an address or the name of a resource; `model` is the deployment. With a date as `version` calls go
-    to the older address, which has the deployment and `api-version` in it; without one, or as `v1`, to `/openai/v1`.
-    Where no `api_key` is written, `AZURE_OPENAI_API_KEY` is taken, else `AZURE_OPENAI_AD_TOKEN`, a token of Entra.
+    `endpoint` is an address or a resource name; `model` is the deployment. If `version` is a date, calls go to the
+    older URL, which contains the deployment and `api-version`; otherwise to `/openai/v1`. The key defaults to
+    `AZURE_OPENAI_API_KEY`, then to `AZURE_OPENAI_AD_TOKEN`, a Microsoft Entra token.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -130,25 +128,25 @@ class Azure(ModelApi, frozen=True, kw_only=True):
     logprobs: Logprobs = None
 
     def complaints(self) -> list[str]:
-        """No endpoint or no model, or an endpoint that is neither an address nor the name of a resource."""
+        """Check that the endpoint and the model are set and that the endpoint is an address or a resource name."""
         found = missing_settings(self, "endpoint", "model")
         endpoint = self.endpoint or ""
         if endpoint.startswith(("http://", "https://")):
             return found + address_complaints("endpoint", endpoint)
         if endpoint.strip() and "{{" not in endpoint and not _RESOURCE.fullmatch(endpoint):
-            found.append(f"'endpoint' must be an address or the name of a resource, got '{endpoint}'")
+            found.append(f"'endpoint' must be an address or a resource name, got '{endpoint}'")
         return found
 
     def open(self, home: str) -> Responder:
-        """The deployment, ready to be asked."""
+        """Open the deployment."""
         version = self._place.version
-        # Old versions know the limit of tokens by its old name only, new models by its new one only.
+        # Old API versions accept only the old name of the token limit, new models only the new name.
         is_old = version[:1].isdigit() and version < _OLD_NAME_UNTIL
         dialect = Dialect(output_limit="max_tokens" if is_old else "max_completion_tokens")
-        return self._open_at(home, PATHS[self.api], wire_of(self, self.api, self.logprobs, dialect))
+        return self._open_at(home, PATHS[self.api], _wire_of(self, dialect))
 
     def open_embeddings(self, home: str) -> Responder:
-        """Embeddings of the deployment, ready to be asked for."""
+        """Open the deployment for embeddings."""
         return self._open_at(home, "/embeddings", embeddings_wire(self.model))
 
     @property
@@ -157,16 +155,13 @@ class Azure(ModelApi, frozen=True, kw_only=True):
         return _Place(place.base, (self.version or place.version or "v1").removeprefix("api-version="))
 
     def _open_at(self, home: str, path: str, wire: WireApi) -> Responder:
-        headers = self._credentials(home)
-        key = next(iter(headers.values()))
         base, version = self._place
-        return open_api(base + self._path(path, version), key, merge_headers(headers, self.headers), wire, base=base)
-
-    def _path(self, path: str, version: str) -> str:
         if version in NEW_VERSIONS:
-            return f"/openai/v1{path}" + ("?api-version=preview" if version == "preview" else "")
-        deployment = "" if path == PATHS["responses"] else f"/deployments/{quote(str(self.model), safe='')}"
-        return f"/openai{deployment}{path}?api-version={quote(version)}"
+            url = f"{base}/openai/v1{path}" + ("?api-version=preview" if version == "preview" else "")
+        else:
+            deployment = "" if path == PATHS["responses"] else f"/deployments/{quote(str(self.model), safe='')}"
+            url = f"{base}/openai{deployment}{path}?api-version={quote(version)}"
+        return open_api(self, url, self._credentials(home), wire, base=base)
 
     def _credentials(self, home: str) -> dict[str, str]:
         known = environment_of(home).variables
@@ -175,14 +170,12 @@ class Azure(ModelApi, frozen=True, kw_only=True):
             return {"api-key": key}
         if token:
             return {"Authorization": f"Bearer {token}"}
-        raise UsageError(
-            f"Target '{self.name}' has no 'api_key'",
-            hint=f"Set {_KEY}, or {_TOKEN} to a token of Entra, in the environment or in .env",
-        )
+        hint = f"Set {_KEY}, or {_TOKEN} to a Microsoft Entra token, in the environment or in .env"
+        raise UsageError(f"Target '{self.name}' has no 'api_key'", hint=hint)
 
 
 def _place(endpoint: str) -> _Place:
-    """The place of an endpoint: a resource's name, its address, or an address copied with its path and version."""
+    """Parse an endpoint: a resource name, its address, or a full URL with path and version."""
     if not endpoint.startswith(("http://", "https://")):
         if "." not in endpoint:
             return _Place(f"https://{endpoint}.openai.azure.com", "")
@@ -193,7 +186,7 @@ def _place(endpoint: str) -> _Place:
 
 
 class ServicePreset(msgspec.Struct, frozen=True):
-    """One service. Without a `key_variable` it runs on this machine and asks for no key. `model` is an example."""
+    """A compatible service. Without `key_variable`, it runs locally and needs no key. `model` is an example."""
 
     title: str
     base_url: str
@@ -217,7 +210,7 @@ PRESETS: dict[str, ServicePreset] = {
     "groq": ServicePreset(
         "Groq", "https://api.groq.com/openai/v1", _GPT_OSS, "GROQ_API_KEY", "groq", Dialect("max_completion_tokens")
     ),
-    "deepseek": ServicePreset(  # it takes JSON without a schema only
+    "deepseek": ServicePreset(  # JSON mode only, no schemas
         "DeepSeek", "https://api.deepseek.com/v1", "deepseek-chat", "DEEPSEEK_API_KEY", "deepseek", takes_schemas=False
     ),
     "mistral": ServicePreset(
@@ -242,40 +235,40 @@ PRESETS: dict[str, ServicePreset] = {
 
 
 class Compatible(OpenAI, frozen=True, kw_only=True):
-    """A service that speaks OpenAI's API. Its address and the variable with its key need not be written."""
+    """A service with an OpenAI-compatible API, whose address and key variable are built in."""
 
     @property
     def preset(self) -> ServicePreset:
-        """The row of this target's provider."""
+        """The preset of this target's provider."""
         return PRESETS[self.provider]
 
     @property
     def is_free(self) -> bool:
-        """A server on this machine."""
+        """Whether the server runs on this machine."""
         return self.preset.key_variable is None and (self.base_url is None or is_loopback(self.base_url))
 
     @property
     def may_report_cost(self) -> bool:
-        """Some services state the cost of each call."""
+        """Whether the service reports the cost of each call."""
         return self.preset.reports_cost
 
     @property
     def price_key(self) -> PriceKey | None:
-        """The model under the service's own name."""
+        """The price key of the model at the service."""
         return self._price_key(self.preset.price_list_name)
 
     def address(self, home: str) -> Address:
-        """The service's own address and key; another address is sent the key that is written, and no other."""
+        """Return the service's address and key. Other addresses only receive the key in the settings."""
         variable = self.preset.key_variable
         key = self.api_key or None if variable is None else find_api_key(self, home, variable)
         return Address(self.base_url or self.preset.base_url, key)
 
     def with_overrides(self, wanted: CallOverrides) -> Target:
-        """As every model API, without a schema where the service takes none."""
+        """Apply overrides, without the schema if the service does not support schemas."""
         return super().with_overrides(
             wanted if self.preset.takes_schemas else msgspec.structs.replace(wanted, schema=None)
         )
 
     def dialect(self, address: Address) -> Dialect:  # noqa: ARG002
-        """Where the service differs, whatever its address."""
+        """Return the service's parameter names, for any address."""
         return self.preset.dialect

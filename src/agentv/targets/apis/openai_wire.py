@@ -1,4 +1,4 @@
-"""OpenAI's chat completions and responses on the wire: requests from messages and settings, responses from answers."""
+"""Request and response formats of OpenAI's Chat Completions and Responses APIs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from agentv.targets.apis.api_messages import (
 )
 from agentv.targets.apis.model_api import (
     AnswerError,
+    ApiAnswer,
     UsageFields,
     WireApi,
     amount,
     assistant_message,
     decode_body,
-    deep_merge,
     drop_none,
     read_usage,
     split_reasoning,
@@ -40,7 +40,7 @@ class _Function(msgspec.Struct, gc=False):
 
 
 class _Custom(msgspec.Struct, gc=False):
-    """A tool that takes any text."""
+    """A custom tool, which takes free text."""
 
     name: str
     input: str = ""
@@ -66,12 +66,8 @@ class _Choice(msgspec.Struct, gc=False):
     error: Any = None
 
 
-class _Completion(msgspec.Struct, gc=False):
+class _Completion(ApiAnswer, gc=False):
     choices: list[_Choice] | None = None
-    id: str | None = None
-    model: str | None = None
-    usage: Any = None
-    error: Any = None
 
 
 _decode_completion = msgspec.json.Decoder(_Completion).decode
@@ -87,15 +83,15 @@ _USAGE_WITHOUT_DETAILS = _USAGE._replace(cached="prompt_cache_hit_tokens")
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """Where servers that speak this API differ: the names of the limit of tokens and of the seed."""
+    """Parameter names that differ between servers with this API: those of the token limit and the seed."""
 
     output_limit: str = "max_tokens"
     seed: str = "seed"
 
 
 def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None = None) -> WireApi:
-    """Chat completions as a target asks for them."""
-    # An effort under OpenAI's name; an object with more in it under the name that gateways have for one.
+    """Return the Chat Completions format with a target's settings."""
+    # OpenAI takes an effort; gateways take an object under another name.
     effort, reasoning = split_reasoning(settings.reasoning)
     constant = drop_none(
         {
@@ -107,19 +103,20 @@ def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None 
             "response_format": _response_format(settings.response_format),
             "reasoning_effort": effort,
             "reasoning": reasoning,
-            **_logprobs(logprobs),
+            **_logprobs(logprobs, {"logprobs": True}),
         }
     )
     first = (Message("system", settings.system_prompt),) if settings.system_prompt else ()
-
-    def body(request: Request) -> dict[str, Any]:
-        return deep_merge({**constant, "messages": wire_messages(first + request.messages)}, settings.extra_body)
-
-    return WireApi(body, read_completion)
+    return WireApi(
+        constant,
+        lambda request: {"messages": wire_messages(first + request.messages)},
+        read_completion,
+        settings.extra_body,
+    )
 
 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    """Chat messages as the API takes them. Every tool call has an id and exactly one result behind it."""
+    """Return chat messages. Every tool call has an id and is followed by exactly one result."""
     wire: list[dict[str, Any]] = []
     for message in attach_tool_results(messages):
         calls = [
@@ -137,26 +134,26 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 
 def read_completion(body: bytes, _: Request) -> Response:
-    """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    completion = decode_body(_decode_completion, body, "The answer is no chat completion")
+    """Read a response body. Raises AnswerError if it has no answer."""
+    completion = decode_body(_decode_completion, body, "a chat completion")
     if not completion.choices:
-        raise AnswerError("The answer has no choices")
+        raise AnswerError("The response has no choices")
     choice = completion.choices[0]
     if choice.error is not None:
-        raise AnswerError("The answer is an error", error=choice.error)
+        raise AnswerError("The response is an error", error=choice.error)
     message = choice.message
     if message is not None and message.refusal:
         raise AnswerError(f"The model refused: {message.refusal}", refused=True)
     if choice.finish_reason == "content_filter":
-        raise AnswerError("A content filter stopped the answer", refused=True)
+        raise AnswerError("A content filter stopped the response", refused=True)
     if message is None:
-        raise AnswerError("The answer has no message")
+        raise AnswerError("The response has no message")
     usage = completion.usage if isinstance(completion.usage, dict) else {}
     cost = usage.get("cost")
     return Response(
         messages=(assistant_message(_text(message.content), tuple(_tool_calls(message))),),
         usage=read_usage(usage, _USAGE if usage.get("prompt_tokens_details") else _USAGE_WITHOUT_DETAILS),
-        # Some gateways report the cost part by part, with the sum.
+        # Some gateways itemize the cost and add the total.
         cost_usd=amount(cost.get("total_cost") if isinstance(cost, dict) else cost),
         id=completion.id,
         model=completion.model,
@@ -166,18 +163,18 @@ def read_completion(body: bytes, _: Request) -> Response:
 
 
 def _tool_calls(message: _ChatMessage) -> Iterator[ToolCall]:
-    # `function_call` is how calls were written before there could be several.
+    # `function_call` is the deprecated form for a single call.
     for call in message.tool_calls or ([_Call(function=message.function_call)] if message.function_call else []):
         if call.custom is not None:
             yield ToolCall(call.custom.name, call.custom.input, id=call.id)
         elif call.function is not None:
             yield ToolCall(call.function.name, read_arguments(call.function.arguments), id=call.id)
         else:
-            raise AnswerError("The answer has a tool call without a function")
+            raise AnswerError("The response has a tool call without a function")
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool in the API's form; one in another form that is a function is put into it."""
+    """Return a tool in the API's format. Tools that are not functions are returned unchanged."""
     function = parse_function(tool)
     if function is None or "function" in tool:
         return tool
@@ -194,15 +191,15 @@ def _response_format(value: dict[str, Any] | str | None, *, boxed: bool = True) 
     return {"type": "json_schema", **({"json_schema": schema} if boxed else schema)}
 
 
-def _logprobs(value: bool | int | None) -> dict[str, Any]:
-    """The logarithms of the tokens that were chosen, and of as many others as a number says."""
+def _logprobs(value: bool | int | None, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that request log probabilities, and those of the top alternatives if `value` is a number."""
     if value is None or value is False:
         return {}
-    return {"logprobs": True} if value is True else {"logprobs": True, "top_logprobs": value}
+    return request if value is True else {**request, "top_logprobs": value}
 
 
 def arguments_text(call: ToolCall) -> str:
-    """The arguments of a call as OpenAI writes them: JSON in a text."""
+    """Return a call's arguments in OpenAI's form, a JSON string."""
     given = {} if call.input is None else call.input
     return given if isinstance(given, str) else to_json(given).decode()
 
@@ -214,19 +211,18 @@ def _media(media: Media) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    """The text of an answer: a string, or the text parts of a list."""
+    """Return the text of a message's content: a string, or the text parts of a list."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
         return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     if content is None:
         return ""
-    raise AnswerError("The answer is no chat completion: its content is neither text nor a list of parts")
+    raise AnswerError("The response is not a chat completion: its content is neither text nor a list of parts")
 
 
-_STOP_REASONS = {"max_output_tokens": "length"}
-_OURS_TO_MAKE = frozenset({"function_call", "custom_tool_call"})
-"""The calls that wait for a result; OpenAI makes those of its own tools itself."""
+_CLIENT_CALLS = frozenset({"function_call", "custom_tool_call"})
+"""Calls whose results the client must send; OpenAI runs its own tools itself."""
 
 
 class _OutputPart(msgspec.Struct, gc=False):
@@ -237,7 +233,7 @@ class _OutputPart(msgspec.Struct, gc=False):
 
 
 class _OutputItem(msgspec.Struct, gc=False):
-    """One item of the output: a message, or a call. What stands in others (reasoning) is of no concern here."""
+    """An output item: a message or a tool call. Fields of other items, such as reasoning, are ignored."""
 
     type: str
     content: list[_OutputPart] | None = None
@@ -255,18 +251,10 @@ class _OutputItem(msgspec.Struct, gc=False):
     results: Any = None
 
 
-class _Incomplete(msgspec.Struct, gc=False):
-    reason: str | None = None
-
-
-class _ResponsesAnswer(msgspec.Struct, gc=False):
+class _ResponsesAnswer(ApiAnswer, gc=False):
     output: list[_OutputItem] | None = None
     status: str | None = None
-    id: str | None = None
-    model: str | None = None
-    usage: Any = None
-    incomplete_details: _Incomplete | None = None
-    error: Any = None
+    incomplete_details: dict[str, Any] | None = None
 
 
 _decode_answer = msgspec.json.Decoder(_ResponsesAnswer).decode
@@ -279,7 +267,7 @@ _RESPONSES_USAGE = UsageFields(
 
 
 def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> WireApi:
-    """Responses as a target asks for them."""
+    """Return the Responses format with a target's settings."""
     form = _response_format(settings.response_format, boxed=False)
     constant = drop_none(
         {
@@ -290,23 +278,18 @@ def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> Wi
             "tools": [_responses_tool(tool) for tool in settings.tools] or None,
             "text": None if form is None else {"format": form},
             "reasoning": {"effort": settings.reasoning} if isinstance(settings.reasoning, str) else settings.reasoning,
-            # Answers are kept by the run, and not by OpenAI.
-            "store": False,
-            **_responses_logprobs(logprobs),
+            "store": False,  # the run stores responses, OpenAI need not
+            **_logprobs(logprobs, {"include": ["message.output_text.logprobs"]}),
         }
     )
-
-    def body(request: Request) -> dict[str, Any]:
-        return deep_merge({**constant, "input": wire_items(request.messages)}, settings.extra_body)
-
-    return WireApi(body, read_answer)
+    return WireApi(constant, lambda request: {"input": wire_items(request.messages)}, read_answer, settings.extra_body)
 
 
 def wire_items(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    """The conversation as items. Every tool call has an id and exactly one output behind it."""
+    """Return the conversation as items. Every tool call has an id and is followed by exactly one output."""
     items: list[dict[str, Any]] = []
     for message in attach_tool_results(messages):
-        # What the assistant said is called output even where it goes in.
+        # Assistant text is `output_text` even in the input.
         kind = "output_text" if message.role == "assistant" else "input_text"
         content = wire_content(message, _responses_media, kind)
         if content or not message.tool_calls:
@@ -315,17 +298,18 @@ def wire_items(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
             {"type": "function_call", "call_id": call.id, "name": call.tool, "arguments": arguments_text(call)}
             for call in message.tool_calls
         ]
-        for call in message.tool_calls:
-            output = content_text(call.output)
-            items.append({"type": "function_call_output", "call_id": call.id, "output": output})
+        items += [
+            {"type": "function_call_output", "call_id": call.id, "output": content_text(call.output)}
+            for call in message.tool_calls
+        ]
     return items
 
 
 def read_answer(body: bytes, _: Request) -> Response:
-    """The response in an answer's body. Raises AnswerError for anything that is no answer."""
-    answer = decode_body(_decode_answer, body, "The answer is no response")
+    """Read a response body. Raises AnswerError if it has no answer."""
+    answer = decode_body(_decode_answer, body, "a Responses API object")
     if answer.output is None or answer.status not in (None, "completed", "incomplete"):
-        raise AnswerError(f"The answer is no response that has ended (status {answer.status})")
+        raise AnswerError(f"The response is not complete (status {answer.status})")
     parts = [part for item in answer.output if item.type == "message" for part in item.content or ()]
     refusal = next((part.refusal for part in parts if part.refusal), None)
     if refusal is not None:
@@ -342,12 +326,12 @@ def read_answer(body: bytes, _: Request) -> Response:
 
 
 def _output_messages(output: list[_OutputItem]) -> tuple[Message, ...]:
-    """The answer, with every call; before it what the model said on the way, where it tells the two apart."""
+    """Return the answer with all tool calls, after the commentary messages, if the model marks those."""
     messages = [item for item in output if item.type == "message"]
-    last = [item for item in messages if item.phase != "commentary"] or messages
-    on_the_way = [Message("assistant", _item_text(item)) for item in messages if item not in last]
+    final = [item for item in messages if item.phase != "commentary"] or messages
+    commentary = [Message("assistant", _item_text(item)) for item in messages if item not in final]
     calls = tuple(_tool_call(item) for item in output if item.type.endswith("_call"))
-    return *on_the_way, assistant_message("".join(map(_item_text, last)), calls)
+    return *commentary, assistant_message("".join(map(_item_text, final)), calls)
 
 
 def _item_text(item: _OutputItem) -> str:
@@ -355,19 +339,12 @@ def _item_text(item: _OutputItem) -> str:
 
 
 def _responses_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool in the API's form: like that of chat completions, without the box around the function."""
+    """Return a tool in the API's format: that of Chat Completions without the nested `function` object."""
     function = parse_function(tool)
     if function is None:
         return tool
-    # Without a word about it, this API would take a schema for strict.
+    # This API treats schemas as strict unless told otherwise.
     return {"type": "function", **drop_none(msgspec.structs.asdict(function)), "strict": bool(function.strict)}
-
-
-def _responses_logprobs(value: bool | int | None) -> dict[str, Any]:
-    if value is None or value is False:
-        return {}
-    others = {} if value is True else {"top_logprobs": value}
-    return {"include": ["message.output_text.logprobs"], **others}
 
 
 def _responses_media(media: Media) -> dict[str, Any]:
@@ -379,7 +356,7 @@ def _responses_media(media: Media) -> dict[str, Any]:
 
 
 def _tool_call(item: _OutputItem) -> ToolCall:
-    """A call of ours to make, or one of OpenAI's own tools, which it has made already."""
+    """Return a function call to run, or the call of an OpenAI tool, which has already run."""
     tool = item.name or item.type.removesuffix("_call")
     if item.arguments is not None:
         given = read_arguments(item.arguments)
@@ -394,9 +371,8 @@ def _tool_call(item: _OutputItem) -> ToolCall:
 
 def _stop_reason(answer: _ResponsesAnswer) -> str:
     if answer.status != "incomplete":
-        waits = any(item.type in _OURS_TO_MAKE for item in answer.output or ())
-        return "tool_calls" if waits else "stop"
-    reason = answer.incomplete_details.reason if answer.incomplete_details else None
+        return "tool_calls" if any(item.type in _CLIENT_CALLS for item in answer.output or ()) else "stop"
+    reason = (answer.incomplete_details or {}).get("reason")
     if reason == "content_filter":
-        raise AnswerError("A content filter stopped the answer", refused=True)
-    return _STOP_REASONS.get(reason or "", reason or "incomplete")
+        raise AnswerError("A content filter stopped the response", refused=True)
+    return "length" if reason == "max_output_tokens" else str(reason or "incomplete")

@@ -1,4 +1,4 @@
-"""Every other model API, through the package pydantic-ai (an extra): Bedrock, Cohere, Hugging Face and what it adds."""
+"""Model APIs supported by the optional package pydantic-ai: Bedrock, Cohere, Hugging Face and others."""
 
 from __future__ import annotations
 
@@ -37,86 +37,77 @@ from agentv.targets.target import HostedApi, ModelApi, PriceKey
 INSTALL = "pip install 'agentv[pydantic-ai]'"
 
 _NO_KEY = "no-key"
-"""Said to another address than the vendor's where no key is written: the package would send that of its variable.
-Bedrock is sent signatures, and no key."""
+"""The key for other addresses if none is configured: without it, the package would send the vendor's key from the
+environment. Bedrock uses signatures instead of a key."""
 
-_REFUSED_ARGUMENT = re.compile(r"unexpected keyword argument ('\w+')")
+_REJECTED_ARGUMENT = re.compile(r"unexpected keyword argument ('\w+')")
 
 _STOP_REASONS = {"tool_call": "tool_calls"}
 _COUNTS = "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"
 _USAGE = UsageFields((_COUNTS[0],), (_COUNTS[1],), _COUNTS[2], "reasoning_tokens", _COUNTS[3])
-_ERROR_CLASSES: tuple[tuple[str, ErrorClass], ...] = (
-    ("ContentFilterError", "refused"),
-    ("ModelTimeoutError", "timeout"),
-    ("ModelRequestTimeout", "timeout"),
-    ("ModelConnectionError", "network"),
-    ("ModelQuotaExceededError", "auth"),
-    ("ModelAuthenticationError", "auth"),
-    ("ModelRateLimitError", "rate_limit"),
-    ("ModelRequestRejectedError", "invalid_response"),
-    ("UnexpectedModelBehavior", "invalid_response"),
-    ("ModelAPIError", "server"),
-    # Those of AWS's own client come as they are.
-    ("NoCredentialsError", "auth"),
-    ("PartialCredentialsError", "auth"),
-    ("CredentialRetrievalError", "auth"),
-    ("SSOError", "auth"),
-)
-"""The package's errors that come without a status, the particular ones first."""
+_ERRORS: dict[ErrorClass, str] = {
+    "refused": "ContentFilterError",
+    "timeout": "ModelTimeoutError ModelRequestTimeout",
+    "network": "ModelConnectionError",
+    "auth": "ModelQuotaExceededError ModelAuthenticationError "
+    "NoCredentialsError PartialCredentialsError CredentialRetrievalError SSOError",  # the last four are of AWS's client
+    "rate_limit": "ModelRateLimitError",
+    "server": "ModelAPIError",
+    "invalid_response": "ModelRequestRejectedError UnexpectedModelBehavior",
+}
+_CLASS_BY_ERROR = {name: error_class for error_class, names in _ERRORS.items() for name in names.split()}
+"""Error classes of exceptions without an HTTP status, by the name of the exception or its nearest base."""
 
 
 class PydanticAi(HostedApi, frozen=True, kw_only=True):
-    """Any model that pydantic-ai knows. Needs `pip install 'agentv[pydantic-ai]'`.
+    """Any model that pydantic-ai supports. Needs `pip install 'agentv[pydantic-ai]'`.
 
-    `model` is `PROVIDER:MODEL` in its words. Keys come from where it takes them, or from `api_key`. The package's own
-    retries are off, so that those of the target count.
+    `model` is `PROVIDER:MODEL`, as in pydantic-ai. The key is `api_key`, or comes from the package's usual sources. The
+    package's own retries are turned off; the target's retry settings apply.
     """
 
     aliases: ClassVar[dict[str, str]] = ModelApi.aliases
     prefix: ClassVar[str] = ""
     key_variable: ClassVar[str] = ""
-    """The vendor's variable, which may be in the nearest `.env`: the package does not read that."""
+    """The vendor's key variable, read here because the package does not read `.env` files."""
 
     @property
     def price_key(self) -> PriceKey | None:
-        """A model that names its provider itself is mostly listed under the same name."""
+        """The price key; the provider's name in `model` is usually its name in the price list."""
         if self.prefix:
             return super().price_key
         provider, _, model = (self.model or "").partition(":")
         return PriceKey(model, provider, self.base_url)
 
     def complaints(self) -> list[str]:
-        """No model, one without a provider, or an address that is none."""
+        """Check the model and the address."""
         found = super().complaints()
         if self.model and not self.prefix and ":" not in self.model and "${{" not in self.model:
             found.append(f"'model' must be PROVIDER:MODEL, for example zai:glm-4.6, got '{self.model}'")
         return found
 
     def open(self, home: str) -> Responder:
-        """The model, ready to be asked. Importing the package takes seconds."""
+        """Open the model. Importing the package takes seconds."""
         try:
             package = import_module("pydantic_ai.models")  # late: it takes a second or more
         except ImportError:
-            headline = f"Target '{self.name}' needs a package that is not installed"
-            raise UsageError(headline, hint=INSTALL) from None
+            raise UsageError(f"Target '{self.name}' needs a package that is not installed", hint=INSTALL) from None
         key = find_api_key(self, home, self.key_variable) if self.key_variable else self.api_key
         given = drop_none({"base_url": self.base_url, "api_key": key, **self.provider_settings(home)})
         try:
             model = package.infer_model(f"{self.prefix}{self.model}", lambda name: self._provider(name, given))
         except ImportError as error:
             raise UsageError(f"Target '{self.name}' needs a package that is not installed", str(error)) from None
-        except (RuntimeError, TypeError, ValueError) as error:
-            refused = _REFUSED_ARGUMENT.search(str(error))
-            why = f"its provider takes no {refused[1]}" if refused else str(error)
-            raise UsageError(f"Target '{self.name}' cannot be opened", why) from None
         except Exception as error:
-            if not _is_of_aws(error):
+            if not isinstance(error, RuntimeError | TypeError | ValueError) and not _is_from_aws(error):
                 raise
-            raise UsageError(f"Target '{self.name}' cannot be opened", str(error)) from None
+            rejected = _REJECTED_ARGUMENT.search(str(error))
+            why = f"its provider does not accept {rejected[1]}" if rejected else str(error)
+            raise UsageError(f"Target '{self.name}' cannot be opened", why) from None
         return _PydanticModel(self, model, f"{model.system}:{model.base_url}#{digest(given)[:8]}")
 
     def provider_settings(self, home: str) -> dict[str, Any]:  # noqa: ARG002
-        """What else the provider takes, under the package's names."""
+        """Return further arguments for the package's provider."""
         return {}
 
     def _provider(self, name: str, given: dict[str, Any]) -> Any:
@@ -124,7 +115,7 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
         if self.base_url is not None and not self.api_key and name != "bedrock":
             given = {**given, "api_key": _NO_KEY}
         if name == "cohere" and "base_url" in given:
-            # Its provider takes an address from the environment only.
+            # The package's provider only reads the address from the environment.
             client = import_module("cohere").AsyncClientV2
             return kind(cohere_client=client(api_key=given.get("api_key"), base_url=given["base_url"]))
         return kind(**given)
@@ -133,7 +124,7 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
 class Bedrock(PydanticAi, frozen=True, kw_only=True):
     """AWS Bedrock. Needs `pip install 'agentv[pydantic-ai]'`.
 
-    Credentials come from where AWS's own tools take them, or `api_key` is a key of Bedrock's own.
+    Credentials come from the usual AWS sources, unless `api_key` is a Bedrock API key.
     """
 
     prefix: ClassVar[str] = "bedrock:"
@@ -149,7 +140,7 @@ class Bedrock(PydanticAi, frozen=True, kw_only=True):
     profile: str | None = None
 
     def provider_settings(self, home: str) -> dict[str, Any]:
-        """Region and profile; those of the environment where none is given."""
+        """Return the region and the profile; unset ones come from the environment."""
         region = self.region or environment_of(home).variables.get("AWS_REGION")
         return {"region_name": region, "profile_name": self.profile}
 
@@ -157,7 +148,7 @@ class Bedrock(PydanticAi, frozen=True, kw_only=True):
 class Cohere(PydanticAi, frozen=True, kw_only=True):
     """Cohere's API. Needs `pip install 'agentv[pydantic-ai]'`.
 
-    Where no `api_key` is written, `CO_API_KEY` is taken.
+    The key defaults to `CO_API_KEY`.
     """
 
     prefix: ClassVar[str] = "cohere:"
@@ -168,7 +159,7 @@ class Cohere(PydanticAi, frozen=True, kw_only=True):
 class HuggingFace(PydanticAi, frozen=True, kw_only=True):
     """Hugging Face's inference providers. Needs `pip install 'agentv[pydantic-ai]'`.
 
-    Where no `api_key` is written, `HF_TOKEN` is taken.
+    The key defaults to `HF_TOKEN`.
     """
 
     prefix: ClassVar[str] = "huggingface:"
@@ -176,7 +167,7 @@ class HuggingFace(PydanticAi, frozen=True, kw_only=True):
 
 
 class _PydanticModel:
-    """A model of the package that is alive."""
+    """Calls a model through the package."""
 
     def __init__(self, settings: PydanticAi, model: Any, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -191,7 +182,7 @@ class _PydanticModel:
         self._is_entered = False
 
     async def respond(self, request: Request) -> Response:
-        """One call. Raises TargetFailure."""
+        """Make one call. Raises TargetFailure."""
         if not self._is_entered:
             self._is_entered = True
             await self._model.__aenter__()
@@ -204,17 +195,16 @@ class _PydanticModel:
                     model_request_parameters=self._parameters,
                 )
         except TimeoutError:
-            raise TargetFailure("timeout", f"No answer within {request.timeout_s:g} s") from None
-        except (self._errors.AgentRunError, self._errors.UserError) as error:
-            raise self._failure(error) from None
+            raise TargetFailure("timeout", f"No response within {request.timeout_s:g} s") from None
         except Exception as error:
-            if not _is_of_aws(error):
+            own = (self._errors.AgentRunError, self._errors.UserError)
+            if not isinstance(error, own) and not _is_from_aws(error):
                 raise
             raise self._failure(error) from None
         return require_content(_response(answer))
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         if self._is_entered:
             self._is_entered = False
             await self._model.__aexit__(None, None, None)
@@ -223,15 +213,14 @@ class _PydanticModel:
         status = getattr(error, "status_code", None)
         if status is not None:
             body, headers = getattr(error, "body", None) or str(error), getattr(error, "headers", None) or {}
-            if isinstance(body, bytes):  # some of the package's clients hand it on as it came
+            if isinstance(body, bytes):  # some of the package's clients do not decode it
                 body = json_or(body, body.decode(errors="replace"))
             return reported_failure(body, status, headers, self._secrets)
-        kinds = {kind.__name__ for kind in type(error).__mro__}
-        known: list[ErrorClass] = [found for name, found in _ERROR_CLASSES if name in kinds]
-        return TargetFailure(known[0] if known else "invalid_response", redacted(str(error), self._secrets))
+        known = (_CLASS_BY_ERROR[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CLASS_BY_ERROR)
+        return TargetFailure(next(known, "invalid_response"), redacted(str(error), self._secrets))
 
     def _wire(self, request: Request) -> list[Any]:
-        """The conversation in the package's messages."""
+        """Return the conversation as the package's messages."""
         parts = self._messages
         wire: list[Any] = []
         if self._system_prompt:
@@ -242,9 +231,9 @@ class _PydanticModel:
             elif message.role == "user":
                 wire.append(parts.ModelRequest([parts.UserPromptPart(self._content(message))]))
             else:
-                said = [] if not message.content else [parts.TextPart(content_text(message.content))]
+                text = [] if not message.content else [parts.TextPart(content_text(message.content))]
                 calls = [parts.ToolCallPart(call.tool, arguments_object(call), call.id) for call in message.tool_calls]
-                wire.append(parts.ModelResponse([*said, *calls]))
+                wire.append(parts.ModelResponse([*text, *calls]))
                 results = [parts.ToolReturnPart(call.tool, call.output, call.id) for call in message.tool_calls]
                 wire += [parts.ModelRequest(results)] if results else []
         return wire
@@ -261,13 +250,13 @@ class _PydanticModel:
         return self._messages.ImageUrl(value) if media.is_image else self._messages.DocumentUrl(value)
 
 
-def _is_of_aws(error: Exception) -> bool:
-    """Whether AWS's client raised it, whose errors the package hands on; its module is not imported to ask."""
+def _is_from_aws(error: Exception) -> bool:
+    """Whether AWS's client raised an error, checked by name because its module may not be installed."""
     return any(kind.__name__ == "BotoCoreError" for kind in type(error).__mro__)
 
 
 def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
-    """The settings in the package's names. One that the model would pass over is refused, and not forgotten."""
+    """Return the settings under the package's names. Raises UsageError for settings that the model would ignore."""
     given = drop_none(
         {
             "temperature": settings.temperature,
@@ -279,11 +268,10 @@ def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
         }
     )
     names = {"extra_headers": "headers", "thinking": "reasoning", "max_tokens": "max_output_tokens"}
-    refused = [names.get(name, name) for name in given if name in model.unsupported_settings]
-    if refused:
-        raise UsageError(f"Target '{settings.name}': this model takes no {', '.join(refused)}")
-    own = {} if "max_retries" in model.unsupported_settings else {"max_retries": 0}
-    return {**given, **own}
+    ignored = [names.get(name, name) for name in given if name in model.unsupported_settings]
+    if ignored:
+        raise UsageError(f"Target '{settings.name}': this model does not support {', '.join(ignored)}")
+    return given if "max_retries" in model.unsupported_settings else {**given, "max_retries": 0}
 
 
 def _parameters(settings: PydanticAi, model: Any) -> Any:
@@ -301,7 +289,7 @@ def _parameters(settings: PydanticAi, model: Any) -> Any:
 
 
 def _output(form: ResponseFormat | dict[str, Any] | None, model: Any) -> dict[str, Any]:
-    """Asks for JSON by the API's own means where the model has them, else in words."""
+    """Return the fields that request JSON: by the API's own means if the model has them, else in the prompt."""
     if not isinstance(form, ResponseFormat):
         return {}
     kind = import_module("pydantic_ai.output").OutputObjectDefinition
@@ -313,7 +301,7 @@ def _output(form: ResponseFormat | dict[str, Any] | None, model: Any) -> dict[st
 
 def _response(answer: Any) -> Response:
     if answer.finish_reason == "content_filter":
-        raise TargetFailure("refused", "A content filter stopped the answer")
+        raise TargetFailure("refused", "A content filter stopped the response")
     text = "".join(part.content for part in answer.parts if part.part_kind == "text")
     calls = tuple(
         ToolCall(part.tool_name, read_arguments(part.args), id=part.tool_call_id)

@@ -1,4 +1,4 @@
-"""Embeddings made by a model on this machine, through the package sentence-transformers (an extra)."""
+"""Embeddings from a local model, using the optional package sentence-transformers."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ INSTALL = "pip install 'agentv[embeddings]'"
 
 
 class SentenceTransformers(Target, frozen=True, kw_only=True):
-    """A model on this machine that makes embeddings, for `similarity`. `model` is a folder, or a name to download."""
+    """A local embedding model, for `similarity`. `model` is a folder, or the name of a model to download."""
 
     model: str
     device: str | None = None
 
     def complaints(self) -> list[str]:
-        """A blank model."""
+        """Check that the model is set."""
         return missing_settings(self, "model")
 
     def open(self, home: str) -> Responder:  # noqa: ARG002
-        """It answers no questions."""
+        """Raise UsageError: the provider only computes embeddings."""
         raise UsageError(
-            f"Target '{self.name}': provider '{self.provider}' makes embeddings and answers nothing",
+            f"Target '{self.name}': provider '{self.provider}' computes embeddings and cannot answer prompts",
             hint="Name it in `target` of a `similarity` evaluator with `method: embedding`",
         )
 
     def open_embeddings(self, home: str) -> Responder:
-        """Loads the model, which takes seconds."""
+        """Load the model, which takes seconds."""
         try:
             package = import_module("sentence_transformers")  # late: it takes seconds, and few runs need it
         except ImportError:
@@ -47,16 +47,16 @@ class SentenceTransformers(Target, frozen=True, kw_only=True):
 
 
 class _LocalModel:
-    """A loaded model. One call at a time: it uses all cores by itself."""
+    """A loaded model. Calls run one at a time because each uses all cores."""
 
     def __init__(self, model: Any, endpoint: str) -> None:
         self.endpoint = endpoint
         self._model = model
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def respond(self, request: Request) -> Response:
-        """Vectors of the texts, made in a thread."""
-        async with self._turn:
+        """Compute the vectors in a thread."""
+        async with self._lock:
             try:
                 made = await asyncio.to_thread(self._model.encode, embedding_texts(request), show_progress_bar=False)
             except Exception as error:
@@ -64,4 +64,4 @@ class _LocalModel:
         return embedding_response([[float(number) for number in vector] for vector in made])
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
