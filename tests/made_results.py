@@ -1,4 +1,4 @@
-"""Results made for tests: a plain one, and others that say only how they differ from it."""
+"""Results for tests: a plain one, and others that differ from it in some fields."""
 
 import msgspec
 
@@ -23,7 +23,7 @@ def made(**known):
 
 
 def scored(score=1.0, **known):
-    """With the verdict of its score."""
+    """A result with the verdict of its score."""
     return made(score=score, verdict="pass" if score >= 0.8 else "borderline" if score >= 0.6 else "fail", **known)
 
 
@@ -36,7 +36,7 @@ def failed(error_class="timeout", message="no answer", **known):
 
 
 def judged(name, score, **known):
-    """What one evaluator found."""
+    """The result of one evaluator."""
     return EvaluatorResult(
         **{"name": name, "type": "contains", "score": score, "weight": 1.0, "verdict": None, **known}
     )

@@ -1,4 +1,4 @@
-"""§1.9: one case type, the same whatever file and format it came from; what is compared and what fingerprints count."""
+"""The data model: immutability, equality, pickling and fingerprints of cases (§1.9)."""
 
 import copy
 import json
@@ -39,7 +39,7 @@ ROW = {
 
 @pytest.fixture
 def read(folder):
-    """The case of a row, from JSONL or YAML."""
+    """Read the case of a row, from JSONL or YAML."""
 
     def read_row(row, name="d.jsonl"):
         folder.write("notes.md", "Notes")
@@ -68,7 +68,7 @@ class TestImmutable:
         with pytest.raises((AttributeError, TypeError)):
             delattr(case, field)
 
-    def test_nor_any_container_inside_however_deep(self, read):
+    def test_no_nested_container_can_be_changed(self, read):
         case = read(ROW)
         containers = list(walk(case))
         assert len(containers) > 12
@@ -103,7 +103,7 @@ class TestImmutable:
                 with pytest.raises(TypeError, match="cannot be changed"):
                     change(container)
 
-    def test_changing_what_was_put_in_changes_nothing(self):
+    def test_changing_the_source_values_does_not_change_the_case(self):
         given = {"a": [1, {"b": 2}]}
         frozen = freeze(given)
         given["a"][1]["b"] = 3
@@ -114,7 +114,7 @@ class TestImmutable:
         metadata["k"] = 1
         assert metadata == {"k": 1}
 
-    def test_a_case_with_another_field_is_made_with_replace(self, read):
+    def test_replace_returns_a_changed_copy(self, read):
         case = read(ROW)
         other = msgspec.structs.replace(case, id="b")
         assert (other.id, other.input, other.expected_output) == ("b", case.input, case.expected_output)
@@ -122,7 +122,7 @@ class TestImmutable:
 
 
 def walk(value):
-    """Every dict and list inside a value, through structs and tuples."""
+    """Yield every dict and list inside a value, including structs and tuples."""
     if isinstance(value, msgspec.Struct):
         for field in value.__struct_fields__:
             yield from walk(getattr(value, field))
@@ -137,14 +137,14 @@ def walk(value):
 
 class TestEquality:
     @pytest.mark.parametrize("name", ["d.jsonl", "other.jsonl", "sub/d.yaml"])
-    def test_cases_of_the_same_content_are_equal_whatever_file_they_came_from(self, read, folder, name):
+    def test_cases_with_the_same_content_are_equal_across_files_and_formats(self, read, folder, name):
         folder.write("sub/notes.md", "Notes")
         first, second = read(ROW, "first.yaml"), read(ROW, name)
         assert first == second
         assert hash(first) == hash(second)
         assert len({first, second}) == 1
 
-    def test_where_a_case_came_from_is_carried_and_not_compared(self, folder):
+    def test_the_origin_of_a_case_is_stored_but_not_compared(self, folder):
         folder.write("repo/Makefile", "all:\n")
         folder.write("a.jsonl", [changed(input="x")])
         folder.write("b.jsonl", "\n\n" + json.dumps(changed(input="x")))
@@ -157,7 +157,7 @@ class TestEquality:
     def test_the_order_of_keys_does_not_matter(self, read):
         assert read(ROW) == read(dict(reversed(ROW.items())), "b.jsonl")
 
-    def test_shorthand_and_what_it_stands_for_are_equal(self, read):
+    def test_shorthand_equals_its_full_form(self, read):
         assert read(changed(input="Hi")) == read(changed(input=[{"role": "user", "content": "Hi"}]))
         assert read(changed(expected_output="Hi")) == read(
             changed(expected_output=[{"role": "assistant", "content": "Hi"}])
@@ -188,7 +188,7 @@ class TestEquality:
     def test_each_field_counts(self, read, field, value):
         assert read(ROW) != read(changed(**{field: value}))
 
-    def test_a_case_equals_nothing_else(self, read):
+    def test_a_case_does_not_equal_other_types(self, read):
         assert read(ROW) != ROW
         assert read(ROW) != "a"
 
@@ -223,7 +223,7 @@ class TestHashing:
 
 class TestPickling:
     @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-    def test_a_case_survives_it_whole(self, read, protocol):
+    def test_a_case_survives_pickling(self, read, protocol):
         case = read(ROW)
         again = pickle.loads(pickle.dumps(case, protocol))
         assert again == case
@@ -233,7 +233,7 @@ class TestPickling:
         assert isinstance(again.metadata, FrozenDict)
         assert isinstance(again.metadata["k"]["deep"], FrozenList)
 
-    def test_shorthand_survives_it(self, read):
+    def test_shorthand_survives_pickling(self, read):
         case = read(changed(input="Hi", expected_output="Ho"))
         again = pickle.loads(pickle.dumps(case))
         assert again.input == (Message("user", "Hi"),)
@@ -249,9 +249,9 @@ def fingerprints(case):
 
 
 class TestFingerprints:
-    """What counts in `input_fingerprint`, what in `fingerprint` alone, and what in neither."""
+    """Fields included in both fingerprints, in `fingerprint` only, and in neither."""
 
-    def test_the_order_of_keys_the_format_and_the_file_do_not_count(self, read, folder):
+    def test_fingerprints_ignore_key_order_format_and_file(self, read, folder):
         backwards = json.loads(json.dumps(ROW), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
         expected = fingerprints(read(ROW))
         assert fingerprints(read(backwards)) == expected
@@ -272,10 +272,10 @@ class TestFingerprints:
             ("evaluators", []),
         ],
     )
-    def test_what_counts_in_neither(self, read, field, value):
+    def test_fields_that_neither_fingerprint_includes(self, read, field, value):
         assert fingerprints(read(changed(**{field: value}))) == fingerprints(read(ROW))
 
-    def test_the_name_of_the_dataset_counts_in_neither(self, read, folder):
+    def test_neither_fingerprint_includes_the_dataset_name(self, read, folder):
         before = fingerprints(read(ROW))
         folder.write("d.yaml", "dataset: Other\ntags: [x]\nmetadata: {k: 1}\ndescription: d\n")
         assert fingerprints(read(ROW)) == before
@@ -293,7 +293,7 @@ class TestFingerprints:
             ("turns", [{"input": "More?", "expected_output": "Other"}]),
         ],
     )
-    def test_what_an_answer_is_held_against_counts_for_scoring_only(self, read, field, value):
+    def test_references_change_only_the_fingerprint(self, read, field, value):
         before, after = read(ROW), read(changed(**{field: value}))
         assert after.input_fingerprint == before.input_fingerprint
         assert after.fingerprint != before.fingerprint
@@ -310,19 +310,19 @@ class TestFingerprints:
             ("workspace", {"template": "other"}),
         ],
     )
-    def test_what_a_target_is_asked_counts_for_both(self, read, field, value):
+    def test_inputs_change_both_fingerprints(self, read, field, value):
         before, after = read(ROW), read(changed(**{field: value}))
         assert after.input_fingerprint != before.input_fingerprint
         assert after.fingerprint != before.fingerprint
 
-    def test_the_contents_of_a_file_count_for_both(self, read, folder):
+    def test_the_content_of_a_file_changes_both_fingerprints(self, read, folder):
         before = read(ROW)
         folder.write("notes.md", "Other notes")
         after = folder.load("d.jsonl")[0]
         assert after.input_fingerprint != before.input_fingerprint
         assert after.fingerprint != before.fingerprint
 
-    def test_the_contents_of_a_file_in_the_reference_count_for_scoring_only(self, folder):
+    def test_the_content_of_a_reference_file_changes_only_the_fingerprint(self, folder):
         reference = [{"role": "assistant", "content": [{"type": "file", "value": "answer.md"}]}]
         folder.write("d.jsonl", [{"id": "a", "expected_outcome": "x", "input": "y", "expected_output": reference}])
         folder.write("answer.md", "One")
@@ -332,7 +332,7 @@ class TestFingerprints:
         assert after.input_fingerprint == before.input_fingerprint
         assert after.fingerprint != before.fingerprint
 
-    def test_a_rendered_prompt_counts_as_the_text_it_gives(self, folder):
+    def test_a_rendered_prompt_has_the_fingerprint_of_its_text(self, folder):
         folder.write("plain.jsonl", [{"id": "a", "expected_outcome": "x", "input": "About birds"}])
         row = {"id": "a", "expected_outcome": "x", "input": {"topic": "birds", "unused": 1}}
         folder.write("rendered.jsonl", [row])
@@ -341,7 +341,7 @@ class TestFingerprints:
         folder.write("rendered.yaml", "prompt: Of {{ topic }}\n")
         assert fingerprints(folder.load("plain.jsonl")[0]) != fingerprints(folder.load("rendered.jsonl")[0])
 
-    def test_roles_names_and_tool_calls_count(self):
+    def test_roles_names_and_tool_calls_change_the_fingerprint(self):
         questions = [
             Message("user", "x"),
             Message("system", "x"),
@@ -355,7 +355,7 @@ class TestFingerprints:
         ]
         assert len({EvalCase("a", "x", (question,)).input_fingerprint for question in questions}) == len(questions)
 
-    def test_several_prompts_count_each(self):
+    def test_each_of_several_prompts_changes_the_fingerprint(self):
         def case(*prompts):
             inputs = tuple(PromptInput(id, (Message("user", text),)) for id, text in prompts)
             return EvalCase("a", "x", (), (), details=CaseDetails(prompts=inputs))
@@ -363,14 +363,14 @@ class TestFingerprints:
         cases = [case(("p", "x")), case(("p", "y")), case(("q", "x")), case(("p", "x"), ("q", "y"))]
         assert len({one.input_fingerprint for one in cases}) == 4
 
-    def test_they_are_32_hex_digits_that_never_change(self):
+    def test_fingerprints_are_32_hex_digits_and_stable(self):
         case = EvalCase("a", "It works", "Hello", "Hi")
         assert fingerprints(case) == ("ec35698479d7c958e7ad1e061dddf05b", "a3d9f92791ae95013bec8824d0e72770")
 
-    def test_and_neither_do_those_of_a_case_with_everything(self, read):
+    def test_fingerprints_of_a_case_with_all_fields_are_stable(self, read):
         assert fingerprints(read(ROW)) == ("449847ead12aeff4412f5e671aa32ac1", "a588e9392dbef04201c7aa48020f4087")
 
-    def test_an_evaluators_fingerprint_is_that_of_its_settings(self):
+    def test_the_fingerprint_of_an_evaluator_depends_on_its_settings(self):
         def spec(**fields):
             return EvaluatorSpec(**({"type": "contains", "name": "n", "settings": freeze({"value": "x"})} | fields))
 
@@ -388,7 +388,7 @@ class TestFingerprints:
 
 
 class TestPrinting:
-    def test_everything_is_printed_in_a_fixed_order_under_new_names(self, read):
+    def test_fields_are_printed_in_a_fixed_order_under_current_names(self, read):
         data = json.loads(to_json(case_to_data(read(ROW))))
         assert list(data) == [
             "id",
@@ -420,7 +420,7 @@ class TestPrinting:
             ("equals", "equals"),
         ]
 
-    def test_what_is_absent_is_left_out(self, read):
+    def test_empty_fields_are_omitted(self, read):
         row = {"id": "a", "expected_outcome": "x", "input": "y"}
         assert case_to_data(read(row)) == row | {
             "dataset": "d",
@@ -429,7 +429,7 @@ class TestPrinting:
             "evaluators": [{"type": "llm_judge", "name": "llm_judge"}],
         }
 
-    def test_what_is_printed_loads_again_as_an_equal_case(self, read, folder):
+    def test_a_printed_case_loads_as_an_equal_case(self, read, folder):
         case = read(ROW)
         printed = json.loads(to_json(case_to_data(case)))
         del printed["dataset"]
@@ -442,7 +442,7 @@ class TestValues:
         assert freeze(value) == value
         assert to_json(freeze(value)) == to_json(value)
 
-    def test_nesting_is_bounded(self):
+    def test_nesting_is_limited(self):
         value = []
         for _ in range(MAX_DEPTH - 1):
             value = [value]
@@ -488,7 +488,7 @@ def test_a_case_is_small():
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("messages", "text"),
     [
         ([("assistant", "four")], "four"),
         ([("assistant", "four"), ("assistant", "")], "four"),
@@ -499,5 +499,5 @@ def test_a_case_is_small():
         ([], ""),
     ],
 )
-def test_the_text_of_an_answer_is_that_of_the_last_message_that_has_any(said, text):
-    assert Response(messages=tuple(Message(role, content) for role, content in said)).text == text
+def test_the_text_of_a_response_is_that_of_its_last_message_with_content(messages, text):
+    assert Response(messages=tuple(Message(role, content) for role, content in messages)).text == text

@@ -7,7 +7,7 @@ from made_results import judged as judged_by
 
 
 def record(id, score, **known):
-    """A result; None for a score is an error."""
+    """A result; an error if the score is None."""
     return failed(eval_id=str(id), **known) if score is None else made(eval_id=str(id), score=score, **known)
 
 

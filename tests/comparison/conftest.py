@@ -1,1 +1,1 @@
-"""Runs written by hand, for every test of comparisons."""
+"""Fixtures for tests of comparisons."""

@@ -1,4 +1,4 @@
-"""Two runs, case by case: what is joined, what is left out, and what is said of it."""
+"""Compare runs case by case: matching, exclusions, conclusions and gates."""
 
 import random
 
@@ -34,8 +34,8 @@ def scored(*scores, **known):
     return [record(number, score, **known) for number, score in enumerate(scores)]
 
 
-class TestJoining:
-    def test_cases_are_joined_by_dataset_and_id_in_any_order(self, compare):
+class TestMatching:
+    def test_cases_are_matched_by_dataset_and_id_in_any_order(self, compare):
         before = [record("x", 0.0), record("y", 1.0), record("x", 0.5, dataset="e")]
         after = [record("x", 1.0, dataset="e"), record("y", 0.75), record("x", 1.0)]
         found = compare(before, after)
@@ -50,7 +50,7 @@ class TestJoining:
         found = compare(before, [record("x", 1.0)])
         assert (found.pairs[0].score1, found.paired.n) == (0.5, 1)
 
-    def test_errors_and_unscored_results_are_no_scores(self, compare):
+    def test_errors_and_unscored_results_do_not_count_as_scores(self, compare):
         unscored = record("z", 0.0, status="unscored", verdict=None)
         unscored = msgspec.structs.replace(unscored, score=None)
         before = [record("x", 1.0), record("y", None), unscored, record("w", 1.0, trial=1), record("w", None, trial=2)]
@@ -60,11 +60,11 @@ class TestJoining:
         assert (found.unscored, found.unmatched) == ((2, 0), (0, 0))
         assert [(side.errors, side.unscored, side.records) for side in found.sides] == [(2, 1, 5), (0, 0, 4)]
 
-    def test_cases_of_one_side_only_are_counted_and_named(self, compare):
+    def test_cases_in_only_one_run_are_counted_and_named(self, compare):
         found = compare([record("x", 1.0), record("y", 1.0)], [record("x", 1.0), record("u", 0), record("v", 0)])
         assert (found.unmatched, found.unmatched_ids) == ((1, 2), (("y",), ("u", "v")))
 
-    def test_targets_belong_to_the_name_only_when_both_sides_have_several(self, compare):
+    def test_targets_are_matched_only_if_both_runs_have_several(self, compare):
         two = [record("x", score, target=target) for target, score in [("t", 1.0), ("u", 0.5)]]
         assert [(pair.target, pair.score1) for pair in compare(two, two).pairs] == [("t", 1.0), ("u", 0.5)]
         found = compare(two, [record("x", 1.0, target="v")])
@@ -73,7 +73,7 @@ class TestJoining:
         assert (found.sides[0].cases, found.sides[0].mean.value) == (1, 0.75)
         assert compare([record("x", 1.0)], [record("x", 1.0, target="v")]).notes == ()
 
-    def test_sides_without_a_target_or_prompt_in_common_are_averaged_and_that_is_said(self, compare):
+    def test_runs_without_a_common_target_or_prompt_are_averaged_with_a_note(self, compare):
         def side(*names):
             return [record(n, 0.5, target=name, prompt=f"p{name}") for n in range(2) for name in names]
 
@@ -86,7 +86,7 @@ class TestJoining:
             "b has 2 prompts (pv, pw); scores are averaged per case",
         )
 
-    def test_prompts_are_treated_alike(self, compare):
+    def test_prompts_are_matched_like_targets(self, compare):
         two = [record("x", score, prompt=prompt) for prompt, score in [("short", 1.0), ("long", 0.5)]]
         assert [(pair.prompt, pair.score1) for pair in compare(two, two).pairs] == [("short", 1.0), ("long", 0.5)]
 
@@ -96,7 +96,7 @@ class TestJoining:
         with pytest.raises(UsageError, match="No results for target 'uu'"):
             RunScores(path, "a", "uu")
 
-    def test_renamed_datasets_are_matched_by_ids_and_that_is_said(self, compare):
+    def test_renamed_datasets_are_matched_by_id_with_a_note(self, compare):
         found = compare([record("x", 1.0)], [record("x", 0.5, dataset="other")])
         assert found.paired.n == 1
         assert found.notes == ("The runs have no dataset in common; cases are matched by id only",)
@@ -104,11 +104,11 @@ class TestJoining:
     def test_nothing_in_common_is_an_error(self, compare):
         with pytest.raises(UsageError, match="no case in common"):
             compare([record("x", 1.0)], [record("y", 1.0)])
-        # Ids that are not unique are no way to match.
+        # Ids that are not unique cannot be matched.
         with pytest.raises(UsageError, match="no case in common"):
             compare([record("x", 1.0), record("x", 1.0, dataset="e")], [record("x", 1.0, dataset="f")])
 
-    def test_rows_of_agentv_and_yaml_are_read_too(self, tmp_path):
+    def test_rows_of_agentv_typescript_and_yaml_are_read_too(self, tmp_path):
         ours = write_run(tmp_path / "a.jsonl", record("x", 1.0, dataset="set", candidate_answer="old"))
         theirs = tmp_path / "b.jsonl"
         theirs.write_text('{"test_id": "x", "suite": "set", "score": 0.5, "target": "t", "answer": "new"}\n')
@@ -119,7 +119,7 @@ class TestJoining:
         found = compare_runs(RunScores(ours, "a"), RunScores(yaml, "c"))
         assert (found.pairs[0].score2, found.changes[0].answer2) == (0.25, "third")
 
-    def test_what_is_no_result_is_refused_with_its_line(self, tmp_path):
+    def test_invalid_results_are_refused_with_their_line(self, tmp_path):
         path = tmp_path / "a.jsonl"
         path.write_text('{"eval_id": "x", "score": 1}\n{"eval_id": "x", "score": 7}\n')
         with pytest.raises(AgentvError, match="line 2"):
@@ -137,7 +137,7 @@ class TestJoining:
         with pytest.raises(AgentvError, match="line 2"):
             list(RunStore.open(path).records())
 
-    def test_a_job_that_is_there_twice_is_refused_by_name(self, tmp_path):
+    def test_a_job_with_two_records_is_refused_by_name(self, tmp_path):
         trials = [record("x", 1.0, trial=trial) for trial in (1, 2, 3)]
         elsewhere = record("x", 0.0, dataset_path="other/d.jsonl")
         path = write_run(tmp_path / "a.jsonl", *trials, elsewhere)
@@ -166,7 +166,7 @@ class TestOutcomes:
         assert (every.wins, every.ties) == (1, 1)
         assert outcomes(every) == "B wins 1, loses 0, ties 1 of 2 (any change counts)"
 
-    def test_scores_of_0_and_1_get_the_exact_test(self, compare):
+    def test_binary_scores_get_the_exact_test(self, compare):
         before, after = [1] * 20 + [0] * 20, [1] * 18 + [0] * 9 + [1] * 13
         found = compare(scored(*map(float, before)), scored(*map(float, after))).paired
         assert (found.test, found.p_value) == ("exact McNemar", mcnemar_exact(13, 2))
@@ -190,7 +190,7 @@ class TestOutcomes:
         assert found.p_value == sign_flip_test([5.0 * (cluster % 2) for cluster in range(8)]).p_value
 
     @pytest.mark.parametrize("silent", [0, 1])
-    def test_conversations_that_one_side_does_not_name_are_clusters_too(self, compare, silent):
+    def test_conversations_named_in_only_one_run_are_clusters_too(self, compare, silent):
         def run(side):
             talks = [None if side == silent else f"c{number // 2}" for number in range(8)]
             return [record(number, 0.1 * number * side, conversation_id=talk) for number, talk in enumerate(talks)]
@@ -198,7 +198,7 @@ class TestOutcomes:
         assert compare(run(0), run(1)).paired.clusters == 4
 
     @pytest.mark.parametrize("axis", ["target", "prompt"])
-    def test_a_case_under_several_targets_or_prompts_is_one_cluster(self, compare, tmp_path, axis):
+    def test_a_case_with_several_targets_or_prompts_is_one_cluster(self, compare, tmp_path, axis):
         def run(gain):
             return [record(n, gain * n / 10, **{axis: name}) for n in range(8) for name in ("x", "y", "z")]
 
@@ -211,34 +211,34 @@ class TestOutcomes:
         matrix = compare_many([RunScores(path, path.stem) for path in paths])
         assert (matrix.n, matrix.clusters) == (24, 8)
 
-    def test_nothing_changed(self, compare):
+    def test_identical_runs_show_no_difference(self, compare):
         same = scored(*[0.0, 1.0] * 20)
         found = compare(same, same)
         assert (found.paired.answer, found.paired.p_value, found.changes) == ("no difference shown", 1.0, ())
         assert found.paired.ci95[1] > 0
         assert found.paired.minimum_detectable_difference == pytest.approx(2.87 / 40, abs=0.001)
 
-    def test_one_case_is_too_little(self, compare):
+    def test_one_case_is_not_enough(self, compare):
         found = compare(scored(0.5), scored(0.75))
         assert found.sides[0].mean.ci95 is None
         assert sentence(found.paired) == "Too little to tell: B − A = +0.250 (1 paired case)"
 
     @pytest.mark.parametrize(
-        ("change", "said"),
+        ("change", "start"),
         [
             (0.1, "B is better by 0.100 (95 % 0.0"),
             (-0.1, "B is worse by 0.100 (95 % 0.0"),
             (0.0, "No difference shown: B − A = 0.000 (95 % −0.0"),
         ],
     )
-    def test_the_sentence(self, compare, change, said):
+    def test_the_first_sentence_states_the_conclusion(self, compare, change, start):
         noise = [(-1) ** number * 0.15 for number in range(60)]
         found = compare(scored(*[0.5] * 60), scored(*(0.5 + change + each for each in noise)))
         text = sentence(found.paired)
-        assert text.startswith(said)
+        assert text.startswith(start)
         assert ", 60 paired cases); this set could have shown 0.05" in text
 
-    def test_two_equal_losses_show_nothing_and_fail_no_gate(self, compare):
+    def test_two_equal_losses_are_inconclusive_and_fail_no_gate(self, compare):
         found = compare(*(scored(score, score, evaluator_results=judged(x=score)) for score in (0.7, 0.5)), margin=0.1)
         assert sentence(found.paired) == (
             "No difference shown: B − A = −0.200 (95 % −0.874 to +0.810, p = 0.50, 2 paired cases); "
@@ -249,7 +249,7 @@ class TestOutcomes:
         assert not found.fails("regression")
 
     @pytest.mark.parametrize("cases", [2, 10])
-    def test_differences_that_no_report_could_tell_apart_count_as_equal(self, compare, cases):
+    def test_negligible_variation_counts_as_equal_differences(self, compare, cases):
         equal, near = (
             compare(scored(*[0.5] * cases), scored(*(0.7 + off * (number % 2) for number in range(cases)))).paired
             for off in (0.0, 1e-4)
@@ -259,19 +259,19 @@ class TestOutcomes:
         assert near.minimum_detectable_difference is None
         assert compare(scored(0.5, 0.5), scored(0.7, 0.702)).paired.standard_error > 0
 
-    @pytest.mark.parametrize(("cases", "said"), [(3, "No test"), (7, "on the border")])
-    def test_where_interval_and_test_disagree_it_says_why(self, compare, cases, said):
+    @pytest.mark.parametrize(("cases", "words"), [(3, "No test"), (7, "on the border")])
+    def test_a_note_explains_a_disagreement_of_interval_and_test(self, compare, cases, words):
         after = [0.7, 0.7, 0.71] if cases == 3 else [0.7, 0.7, 0.6, 0.7, 0.6, 0.7, 0.38]
         found = compare(scored(*[0.5] * cases), scored(*after))
         assert found.paired.answer == "better"
         assert found.paired.p_value >= 0.05
-        assert [said in note for note in notes(found)] == [True]
+        assert [words in note for note in notes(found)] == [True]
 
-    def test_a_set_that_could_show_nothing_is_said_to(self, compare):
+    def test_too_few_cases_to_detect_any_difference_are_reported(self, compare):
         text = sentence(compare(scored(0.0, 1.0, 0.5), scored(1.0, 0.0, 0.5)).paired)
         assert text.endswith("; so few cases would not surely have shown even a difference of 1")
 
-    def test_means_are_of_what_the_difference_is_made_of(self, compare):
+    def test_means_are_over_the_cases_of_the_difference(self, compare):
         before = [record("x", 1.0, trial=trial) for trial in (1, 2, 3)] + [record("y", 0.0), record("only", 1.0)]
         after = [record("x", 1.0), *(record("y", score, trial=n) for n, score in enumerate([0.0, 0.0, None], 1))]
         found = compare(before, after)
@@ -280,7 +280,7 @@ class TestOutcomes:
 
     @pytest.mark.parametrize("trials", [1, 3])
     @pytest.mark.parametrize("talk", [None, "c{}"])
-    def test_the_mean_of_a_side_is_that_of_its_summary(self, compare, trials, talk):
+    def test_the_mean_of_a_run_matches_its_summary(self, compare, trials, talk):
         records = [
             record(n, float(n * trial % 3 > 0), trial=trial, conversation_id=talk and talk.format(n // 4))
             for n in range(40)
@@ -292,7 +292,7 @@ class TestOutcomes:
         if trials == 1:
             assert side.mean.ci95 == pytest.approx(summary.ci95)
 
-    def test_where_trials_failed_the_mean_of_a_side_is_that_by_case_of_its_summary(self, compare):
+    def test_with_failed_trials_the_mean_matches_the_mean_by_case_of_the_summary(self, compare):
         pairs = [(n, trial) for n in range(20) for trial in (1, 2, 3)]
         records = [record(n, None if trial > 1 and n < 8 else n / 20, trial=trial) for n, trial in pairs]
         builder = SummaryBuilder("r", 3).add_all(records)
@@ -302,7 +302,7 @@ class TestOutcomes:
 
 
 class TestParts:
-    def test_evaluators_are_compared_by_name_and_adjusted(self, compare):
+    def test_evaluators_are_compared_by_name_with_adjusted_p_values(self, compare):
         before = [record(n, 0.5, evaluator_results=judged(x=0.2, y=n % 3 / 2, old=1.0)) for n in range(12)]
         after = [record(n, 0.5, evaluator_results=judged(x=0.4 + n / 100, y=n % 3 / 2, new=1.0)) for n in range(12)]
         found = compare(before, after)
@@ -311,20 +311,20 @@ class TestParts:
             [part.paired.p_value for part in found.evaluators]
         )
 
-    def test_tags_of_either_side_make_slices(self, compare):
+    def test_tags_of_either_run_are_compared(self, compare):
         before = [record(n, 0.5, tags=("even",) if n % 2 == 0 else ()) for n in range(10)]
         after = [record(n, 0.5 + n / 100, tags=("late",) if n > 6 else ()) for n in range(10)]
         found = {part.name: part.paired for part in compare(before, after).tags}
         assert {name: paired.n for name, paired in found.items()} == {"even": 5, "late": 3}
         assert found["late"].mean_delta == pytest.approx(0.08)
 
-    def test_many_tags_of_few_cases_are_counted_and_cost_nothing(self, compare):
+    def test_tags_with_few_cases_are_only_counted(self, compare):
         records = [record(n, 0.5, tags=(f"only-{n}", "all")) for n in range(3_000)]
         found = compare(records, records)
         assert [part.name for part in found.tags] == ["all"]
         assert found.notes == ("Not compared separately: 3,000 tags with fewer than 3 cases",)
 
-    def test_cost_and_time_are_paired_where_both_are_known(self, compare):
+    def test_cost_and_time_are_compared_if_both_are_known(self, compare):
         before = [record(n, 0.5, execution_metrics=used(0.01, 100.0)) for n in range(4)]
         after = [record(n, 0.5, execution_metrics=used(0.02 if n else None, 90.0 - n)) for n in range(4)]
         found = compare(before, after)
@@ -333,27 +333,30 @@ class TestParts:
         cached = [msgspec.structs.replace(each, cached=True) for each in after]
         assert compare(before, cached).duration is None
 
-    def test_a_few_milliseconds_add_up_as_they_are_shown(self, compare):
+    def test_differences_of_a_few_milliseconds_are_shown_consistently(self, compare):
         before = [record(n, 0.5, execution_metrics=used(None, 2.4)) for n in range(4)]
         after = [record(n, 0.5, execution_metrics=used(None, 0.6)) for n in range(4)]
         [row] = use_rows(compare(before, after))
         assert row[:4] == ["time", "2.4 ms", "0.6 ms", "−1.8 ms"]
 
-    def test_why_a_case_changed_is_said_by_the_evaluator_that_changed(self, compare):
+    def test_the_reason_of_a_change_comes_from_the_evaluator_that_changed(self, compare):
         def case(score, **parts):
-            said = [
+            results = [
                 msgspec.structs.replace(each, misses=(f"{each.name} missed",), hits=(f"{each.name} hit",))
                 for each in judged(**parts)
             ]
-            known = {"misses": tuple(miss for each in said for miss in each.misses), "reasoning": "always: said"}
-            return record("x", score, evaluator_results=tuple(said), **known)
+            known = {
+                "misses": tuple(miss for each in results for miss in each.misses),
+                "reasoning": "always: reasoning",
+            }
+            return record("x", score, evaluator_results=tuple(results), **known)
 
         low, high = case(0.4, always=0.5, moved=0.3, other=0.4), case(0.7, always=0.5, moved=1.0, other=0.2)
         assert compare([high], [low]).changes[0].reason == "moved missed"
         assert compare([low], [high]).changes[0].reason == "moved hit"
         assert compare([record("x", 1.0)], [low]).changes[0].reason == "always missed"
 
-    def test_the_biggest_changes_have_both_answers(self, compare):
+    def test_the_largest_changes_have_both_answers(self, compare):
         before = [record(n, 0.5, candidate_answer=f"old {n}") for n in range(6)]
         changes = [0, 0.2, -0.4, 0.4, 0.1, 0]
         after = [record(n, 0.5 + change, candidate_answer=f"new {n}") for n, change in enumerate(changes)]
@@ -364,7 +367,7 @@ class TestParts:
             ("1", "old 1", "new 1"),
         ]
 
-    def test_answers_are_those_of_a_scored_trial(self, compare):
+    def test_answers_come_from_a_scored_trial(self, compare):
         before = [record("x", None, trial=1), record("x", 0.0, trial=2, candidate_answer="second")]
         assert compare(before, [record("x", 1.0)]).changes[0].answer1 == "second"
 
@@ -379,7 +382,7 @@ class TestGates:
             (0.2, 0.05, set()),
         ],
     )
-    def test_what_fails(self, compare, delta, spread, failing):
+    def test_gates_without_a_margin(self, compare, delta, spread, failing):
         after = [0.5 + delta + (spread / 2 if n % 2 else -spread / 2) for n in range(20)]
         found = compare(scored(*[0.5] * 20), scored(*after))
         gates = ["regression", "worse", "any-loss", "inconclusive", "never"]
@@ -393,7 +396,7 @@ class TestGates:
             (-0.01, 0.5, "inconclusive", {"inconclusive"}),
         ],
     )
-    def test_with_a_margin(self, compare, delta, spread, outcome, failing):
+    def test_gates_with_a_margin(self, compare, delta, spread, outcome, failing):
         after = [0.5 + delta + (spread / 2 if n % 2 else -spread / 2) for n in range(20)]
         found = compare(scored(*[0.5] * 20), scored(*after), margin=0.05)
         assert found.non_inferiority.outcome == outcome
@@ -401,7 +404,7 @@ class TestGates:
 
 
 class TestMany:
-    def test_every_pair_over_the_cases_that_all_scored(self, tmp_path):
+    def test_every_pair_is_compared_over_the_cases_that_all_scored(self, tmp_path):
         chance = random.Random(4)
         paths = [
             write_scores(tmp_path / f"{name}.jsonl", [float(chance.random() < share) for _ in range(200)])
@@ -413,17 +416,17 @@ class TestMany:
         assert [ranked.side for ranked in found.ranking] == [1, 2, 0]
         assert found.differences[0][1].answer == "better"
         assert found.differences[1][0] is found.differences[0][0] is None
-        asked = [found.differences[i][j].p_value for i, j in [(0, 1), (0, 2), (1, 2)]]
-        assert [found.p_adjusted[i][j] for i, j in [(0, 1), (0, 2), (1, 2)]] == holm(asked)
+        p_values = [found.differences[i][j].p_value for i, j in [(0, 1), (0, 2), (1, 2)]]
+        assert [found.p_adjusted[i][j] for i, j in [(0, 1), (0, 2), (1, 2)]] == holm(p_values)
 
-    def test_no_case_that_all_scored_is_an_error(self, tmp_path):
+    def test_no_case_scored_in_all_runs_is_an_error(self, tmp_path):
         paths = [write_run(tmp_path / f"{name}.jsonl", record(name, 1.0)) for name in "abc"]
         with pytest.raises(UsageError, match="scored in all"):
             compare_many([RunScores(path, path.stem) for path in paths])
 
 
 class TestSimulated:
-    """What is said of runs whose truth is known. Chances are seeded; a thousand comparisons take a second."""
+    """Conclusions about simulated runs whose true difference is known. Draws are seeded."""
 
     def answers(self, rounds, cases, shift, binary=True):
         draw = np.random.default_rng(11)
@@ -437,11 +440,11 @@ class TestSimulated:
                 yield compare_paired(*sides, test=False).answer
 
     @pytest.mark.parametrize("binary", [True, False], ids=["0 and 1", "any score"])
-    def test_noise_is_called_no_difference(self, binary):
+    def test_noise_is_reported_as_no_difference(self, binary):
         found = list(self.answers(1_000, 400, 0.0, binary))
         assert found.count("no difference shown") >= 940
 
-    def test_five_points_on_two_thousand_cases_are_found(self):
+    def test_five_points_on_two_thousand_cases_are_detected(self):
         draw = np.random.default_rng(12)
         found = []
         for _ in range(300):
@@ -452,7 +455,7 @@ class TestSimulated:
         assert found.count("worse") == 0
 
 
-def test_the_python_api_compares_too(tmp_path):
+def test_the_python_api_compares_runs(tmp_path):
     paths = [write_scores(tmp_path / f"{name}.jsonl", [score] * 20) for name, score in [("a", 0.0), ("b", 1.0)]]
     assert agentv.compare(*paths).paired.answer == "better"
     assert agentv.compare(f"{paths[0]}:t", paths[1], threshold=0.5).wins == 20

@@ -1,4 +1,4 @@
-"""`agentv compare` as users and programs meet it."""
+"""`agentv compare`: text, JSON and exit codes."""
 
 import contextlib
 import json
@@ -54,7 +54,7 @@ def runs(tmp_path):
     return write_run(tmp_path / "a.jsonl", *before), write_run(tmp_path / "b.jsonl", *after)
 
 
-def test_the_sentence_comes_first_and_everything_else_follows(runs):
+def test_the_conclusion_comes_first_and_the_details_follow(runs):
     found = agentv(*runs)
     assert (found.returncode, found.stderr) == (0, "")
     first, *rest = found.stdout.splitlines()
@@ -75,14 +75,14 @@ def test_the_sentence_comes_first_and_everything_else_follows(runs):
         assert part in text
 
 
-def test_a_narrow_terminal_cuts_tables_and_no_sentence(runs):
+def test_a_narrow_terminal_truncates_tables_but_not_sentences(runs):
     reader, writer = pty.openpty()
     command = [sys.executable, "-m", "agentv", "compare", *map(str, runs)]
     environment = {**os.environ, "COLUMNS": "60", "TERM": "xterm"}
     with subprocess.Popen(command, stdout=writer, stdin=subprocess.DEVNULL, env=environment) as process:
         os.close(writer)
         printed = b""
-        with contextlib.suppress(OSError):  # how the end of a terminal shows
+        with contextlib.suppress(OSError):  # raised at the end of a pseudo-terminal
             while part := os.read(reader, 65536):
                 printed += part
         process.wait()
@@ -92,14 +92,14 @@ def test_a_narrow_terminal_cuts_tables_and_no_sentence(runs):
     assert max(map(len, text.splitlines())) <= 60
 
 
-def test_errors_are_told_by_class(tmp_path):
+def test_errors_are_reported_by_class(tmp_path):
     before = write_run(tmp_path / "a.jsonl", record("x", 1.0), record("y", None), record("z", 0.0))
     found = agentv(before, before)
     assert "Errors in A: 1 of 3 results (timeout 1)" in found.stdout
     assert "In both, without a score in B: 1" in found.stdout
 
 
-def test_json_without_a_pair_has_the_promised_names_too(tmp_path):
+def test_json_without_a_pair_has_the_documented_names_too(tmp_path):
     paths = [write_scores(tmp_path / f"{name}.jsonl", [score]) for name, score in (("a", 1.0), ("b", None))]
     summary = json.loads(agentv(*paths, "--json").stdout)["summary"]
     assert (summary["total"], summary["matched"], summary["n"]) == (1, 0, 0)
@@ -108,7 +108,7 @@ def test_json_without_a_pair_has_the_promised_names_too(tmp_path):
 
 
 @pytest.mark.parametrize("style", [(), ("--json",), ("--markdown",)])
-def test_nothing_that_both_scored_is_said_and_fails(tmp_path, style):
+def test_no_case_scored_in_both_runs_fails_with_a_message(tmp_path, style):
     before = write_run(tmp_path / "a.jsonl", record("x", 1.0, tags=("t",)), record("y", 0.0))
     after = write_run(tmp_path / "b.jsonl", record("x", None), record("y", None))
     found = agentv(before, after, *style)
@@ -121,7 +121,7 @@ def test_nothing_that_both_scored_is_said_and_fails(tmp_path, style):
     assert agentv(before, after, "--fail-on", "never").returncode == 0
 
 
-def test_json_has_the_promised_names(runs):
+def test_json_has_the_documented_names(runs):
     data = json.loads(agentv(*runs, "--json").stdout)
     assert data["matched"][1] == {
         "dataset": "d", "eval_id": "1", "score1": 0.2, "score2": 0.4, "delta": 0.2, "outcome": "win",
@@ -153,7 +153,7 @@ def test_exit_codes_when_b_is_worse(runs, options, code):
     assert agentv(*reversed(runs), *options).returncode == code
 
 
-def test_three_runs_are_a_matrix_and_a_ranking(tmp_path):
+def test_three_runs_give_a_matrix_and_a_ranking(tmp_path):
     paths = [write_scores(tmp_path / f"{n}.jsonl", [float(case % 10 < n) for case in range(200)]) for n in (4, 6, 9)]
     found = agentv(*paths)
     assert found.returncode == 0
@@ -204,7 +204,7 @@ def test_a_name_that_is_a_target_and_a_prompt_is_the_target(tmp_path):
     assert agentv(f"{path}:y", f"{path}:x").stdout.startswith("B is better by 1.000")
 
 
-def test_a_target_that_only_failed_is_named(tmp_path):
+def test_a_target_with_only_errors_is_named(tmp_path):
     scores = (("good", 1.0), ("other", 0.5), ("dead", None))
     path = write_run(tmp_path / "a.jsonl", *(record(n, score, target=t) for n in range(3) for t, score in scores))
     found = agentv(path)
@@ -233,7 +233,7 @@ def test_mistakes_are_explained(tmp_path, arguments, message):
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_what_a_model_wrote_is_shown_as_text(tmp_path, text):
+def test_model_output_is_shown_as_plain_text(tmp_path, text):
     known = {
         "candidate_answer": text,
         "reasoning": text,

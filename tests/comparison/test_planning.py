@@ -1,4 +1,4 @@
-"""How many cases a difference needs: against the formula, and by finding it as often as promised."""
+"""Sample sizes: checked against the formula, and by simulating their power."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from agentv.stats.power import cases_needed
 
 
 def scores_of(tmp_path, name, rows, **known):
-    """A run from the trials of each case."""
+    """Write a run from the trial scores of each case."""
     records = [
         record(f"case-{case}", float(score), trial=trial, **{key: value(case) for key, value in known.items()})
         for case, row in enumerate(rows)
@@ -26,7 +26,7 @@ def scores_of(tmp_path, name, rows, **known):
     return RunScores(write_run(tmp_path / f"{name}.jsonl", *records), name)
 
 
-def test_one_run_and_a_guess(tmp_path):
+def test_a_plan_from_one_run_assumes_a_correlation(tmp_path):
     scores = np.random.default_rng(1).random(50)
     found = plan([scores_of(tmp_path, "a", scores[:, None])], [0.05], options=PlanOptions(correlation=0.6))
     variance = 2 * scores.var(ddof=1) * 0.4
@@ -35,7 +35,7 @@ def test_one_run_and_a_guess(tmp_path):
     assert found.could_show[1] == pytest.approx(2.86 * math.sqrt(variance / 50), rel=0.01)
 
 
-def test_two_runs_tell_how_far_they_go_together(tmp_path):
+def test_a_plan_from_two_runs_measures_the_correlation(tmp_path):
     draw = np.random.default_rng(2)
     before = draw.random(40)
     after = np.clip(before + 0.1 * draw.standard_normal(40), 0, 1)
@@ -45,18 +45,18 @@ def test_two_runs_tell_how_far_they_go_together(tmp_path):
     assert found.needs[0].cases == cases_needed(0.02, (after - before).var(ddof=1))
 
 
-def test_trials_are_told_from_cases(tmp_path):
+def test_variance_between_trials_is_separated_from_variance_between_cases(tmp_path):
     draw = np.random.default_rng(3)
     easy = draw.random(3_000)
     rows = draw.random((3_000, 4)) < easy[:, None]
     found = plan([scores_of(tmp_path, "a", rows)], [0.05], [1, 4], PlanOptions(correlation=0.5)).spread
-    # Chances are spread evenly: they vary by 1/12 between cases, and trials by the mean of p(1-p), which is 1/6.
+    # Pass rates are uniform: their variance is 1/12 between cases, and E[p(1-p)] = 1/6 between trials.
     assert found.between == pytest.approx(1 / 12, rel=0.1)
     assert found.within == pytest.approx((1 / 6, 1 / 6), rel=0.1)
     assert found.variance(4) == pytest.approx(1 / 12 + 2 / 6 / 4, rel=0.1)
 
 
-def test_as_many_cases_as_it_says_find_the_difference_as_often_as_it_says(tmp_path):
+def test_the_planned_number_of_cases_has_the_promised_power(tmp_path):
     draw = np.random.default_rng(4)
     easy = draw.uniform(0.2, 0.8, 4_000)
     runs = [
@@ -80,7 +80,7 @@ def test_conversations_need_more_cases(tmp_path):
     assert together.needs[0].cases == pytest.approx(5 * alone.needs[0].cases, rel=0.05)
 
 
-def test_of_several_targets_one_is_to_be_picked(tmp_path):
+def test_a_run_with_several_targets_needs_a_choice(tmp_path):
     path = write_run(tmp_path / "a.jsonl", *(record(n, n / 9, target=name) for n in range(9) for name in ("t", "u")))
     with pytest.raises(UsageError, match=r"a has 2 targets \(t, u\)") as error:
         plan([RunScores(path, "a")], [0.1])
@@ -88,7 +88,7 @@ def test_of_several_targets_one_is_to_be_picked(tmp_path):
     assert plan([RunScores(path, "a", "u")], [0.1]).spread.cases == 9
 
 
-def test_prompts_of_a_case_are_no_further_cases(tmp_path):
+def test_prompts_of_a_case_are_not_independent_cases(tmp_path):
     once = write_run(tmp_path / "a.jsonl", *(record(n, n / 9) for n in range(9)))
     thrice = write_run(tmp_path / "b.jsonl", *(record(n, n / 9, prompt=name) for n in range(9) for name in "pqr"))
     few, many = (plan([RunScores(path, "a")], [0.1]).spread for path in (once, thrice))
@@ -100,7 +100,7 @@ def test_one_case_is_too_few(tmp_path):
         plan([scores_of(tmp_path, "a", [[1.0]])])
 
 
-def test_equal_scores_tell_nothing_and_that_is_said(tmp_path):
+def test_equal_scores_are_an_error(tmp_path):
     alike = [scores_of(tmp_path, name, [[score]] * 4) for name, score in [("a", 0.7), ("b", 0.5)]]
     for runs, why in [
         (alike[:1], "All scores in a are equal"),
@@ -111,11 +111,11 @@ def test_equal_scores_tell_nothing_and_that_is_said(tmp_path):
         assert why in str(error.value)
     with pytest.raises(UsageError, match="scores do not vary"):
         plan([scores_of(tmp_path, "thrice", [[0.7] * 3] * 4)])
-    # Cases that are alike on the whole, and vary from trial to trial, tell what trials do.
+    # Equal cases whose trials vary are enough to plan trials.
     assert plan([scores_of(tmp_path, "c", [[0.2, 0.4], [0.4, 0.2]])]).spread.within is not None
 
 
-def test_the_run_that_was_asked_once_is_named(tmp_path):
+def test_the_run_without_repeated_trials_is_named(tmp_path):
     once = scores_of(tmp_path, "once", [[0.1], [0.5], [0.9]])
     thrice = scores_of(tmp_path, "thrice", [[0.1, 0.2, 0.3], [0.5, 0.1, 0.2], [0.9, 0.8, 1.0]])
     assert f"because no case in {once.path} has several" in agentv(once.path, thrice.path).stdout.replace("\n", " ")

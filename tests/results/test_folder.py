@@ -1,4 +1,4 @@
-"""A run folder: made once, written by one process at a time, its manifest whole at any moment."""
+"""Run folders: created once, written by one process at a time, with atomic manifests."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def manifest(run_id="r", **known):
     return RunManifest(run_id=run_id, started_at="2026-01-02T03:04:05Z", **known)
 
 
-def test_names_of_runs_sort_as_the_runs_began_wherever_they_began():
+def test_run_ids_sort_by_start_time_in_any_time_zone():
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=3)))
     assert new_run_id(at).startswith("20260102-000405-")
     names = [new_run_id(at + timedelta(seconds=seconds)) for seconds in range(0, 200_000, 1000)]
@@ -26,7 +26,7 @@ def test_names_of_runs_sort_as_the_runs_began_wherever_they_began():
     assert len({new_run_id(at) for _ in range(20)}) > 1
 
 
-def test_a_new_folder_holds_the_files_of_a_run(tmp_path):
+def test_a_new_folder_contains_the_files_of_a_run(tmp_path):
     folder = RunFolder.create(tmp_path / "deep" / "run")
     folder.write_manifest(manifest(git_commit="abc"))
     folder.write_summary(RunSummary(run_id="r"))
@@ -37,7 +37,7 @@ def test_a_new_folder_holds_the_files_of_a_run(tmp_path):
     assert folder.manifest_path.read_text().startswith('{\n  "schema_version": 1,')
 
 
-def test_a_folder_with_anything_in_it_is_refused(tmp_path):
+def test_a_folder_that_is_not_empty_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"already exists: .*\n\n  Hint: .*--resume"):
         RunFolder.create(tmp_path)
@@ -45,32 +45,32 @@ def test_a_folder_with_anything_in_it_is_refused(tmp_path):
         RunFolder.create(tmp_path / "notes.txt")
 
 
-def test_an_empty_folder_and_what_a_killed_start_leaves_are_taken(tmp_path):
+def test_an_empty_folder_or_the_leftovers_of_a_killed_start_are_accepted(tmp_path):
     (tmp_path / ".lock").write_text("1")
     (tmp_path / ".run.json.17.tmp").write_text("{")
     assert RunFolder.create(tmp_path).path == tmp_path
 
 
-def test_a_folder_without_a_manifest_is_no_run(tmp_path):
+def test_a_folder_without_a_manifest_is_not_a_run(tmp_path):
     with pytest.raises(UsageError, match=r"Not a run folder: .*\n  It has no run.json"):
         RunFolder.open(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("{", "Input data was truncated"),
         ('{"run_id": 1}', "Expected `str`"),
         ('{"schema_version": 9, "run_id": "r", "started_at": ""}', "schema_version is 9"),
     ],
 )
-def test_a_manifest_that_cannot_be_read_is_an_error_that_names_it(tmp_path, content, said):
+def test_an_unreadable_manifest_is_an_error_with_its_path(tmp_path, content, message):
     (tmp_path / "run.json").write_text(content)
-    with pytest.raises(AgentvError, match=rf"Cannot read .*run.json\n  .*{said}"):
+    with pytest.raises(AgentvError, match=rf"Cannot read .*run.json\n  .*{message}"):
         RunFolder.open(tmp_path).read_manifest()
 
 
-def test_no_secret_gets_into_a_manifest(tmp_path):
+def test_secrets_are_redacted_in_manifests(tmp_path):
     folder = RunFolder.create(tmp_path / "run", Redactor(["sk-planted-secret"]).redact_line)
     settings = {"api_key": "sk-planted-secret", "headers": {"X": 'Bearer "sk-planted-secret"'}}
     folder.write_manifest(
@@ -83,7 +83,7 @@ def test_no_secret_gets_into_a_manifest(tmp_path):
     }
 
 
-def test_a_file_has_the_old_content_or_the_new_when_writing_fails(tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_old_content(tmp_path, monkeypatch):
     path = tmp_path / "run.json"
     write_whole(path, b"old")
 
@@ -109,7 +109,7 @@ def holding(path, then):
     return process
 
 
-def test_two_processes_cannot_write_one_folder(tmp_path):
+def test_two_processes_cannot_write_to_one_folder(tmp_path):
     with holding(tmp_path, "input()") as other:
         with pytest.raises(UsageError, match=rf"in use: .*\n  Process {other.pid} is writing to it\n\n  Hint: Wait"):
             RunFolder(tmp_path).lock()
@@ -121,7 +121,7 @@ def test_two_processes_cannot_write_one_folder(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_killed_process_holds_nothing(tmp_path):
+def test_a_killed_process_releases_its_lock(tmp_path):
     with holding(tmp_path, "input()") as other:
         other.kill()
         other.wait()
@@ -147,7 +147,7 @@ def test_the_last_unfinished_run_is_found(tmp_path):
     assert last_unfinished(root).path.name == "run2"
 
 
-def test_a_run_that_goes_on_elsewhere_is_taken_only_when_there_is_no_other(tmp_path):
+def test_a_run_in_progress_is_chosen_only_if_there_is_no_other(tmp_path):
     root = project_with(tmp_path, run1=None, run2=None)
     with last_unfinished(root).lock():
         assert last_unfinished(root).path.name == "run1"

@@ -1,4 +1,4 @@
-"""A run opened for reports: the same figures as its own summary, and what an early stop said of them."""
+"""Figures of a run for reports: the same as its summary, also after an early stop."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def run_of(folder, **options):
 
 
 @pytest.mark.parametrize("trials", [1, 2])
-def test_figures_are_those_of_the_summary(folder, trials):
+def test_figures_match_the_summary(folder, trials):
     kept = run_of(folder, trials=trials).summary.targets["lower"]
     found = RunStore.open("run").figures()
     [target] = found.summary.targets.values()
@@ -32,7 +32,7 @@ def test_figures_are_those_of_the_summary(folder, trials):
 
 
 @pytest.mark.parametrize("trials", [1, 2])
-def test_an_early_stop_keeps_its_label_and_its_intervals(folder, trials):
+def test_an_early_stop_keeps_its_intervals(folder, trials):
     kept = run_of(folder, stop_when="0.2", trials=trials).summary.targets["lower"]
     assert kept.early_stop is not None and kept.skipped
     found = RunStore.open("run").figures()
@@ -42,7 +42,7 @@ def test_an_early_stop_keeps_its_label_and_its_intervals(folder, trials):
     assert found.jobs_saved == kept.early_stop.not_needed and not found.unfinished
 
 
-def test_a_run_that_was_killed_is_unfinished(folder):
+def test_a_killed_run_is_unfinished(folder):
     run_of(folder)
     path = RunFolder("run").results_path
     lines = path.read_bytes().splitlines(keepends=True)
@@ -53,7 +53,7 @@ def test_a_run_that_was_killed_is_unfinished(folder):
     assert found.summary.targets["lower"].skipped == 50
 
 
-def test_records_that_went_after_the_end_are_counted(folder):
+def test_records_that_are_missing_from_a_finished_run_are_counted(folder):
     run_of(folder)
     path = RunFolder("run").results_path
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:58]))
@@ -61,7 +61,7 @@ def test_records_that_went_after_the_end_are_counted(folder):
     assert found.missing_note == "58 of 60 jobs are done; 2 records are missing from its file"
 
 
-def test_cases_come_with_their_lines(folder):
+def test_case_lines_are_the_lines_in_the_dataset(folder):
     folder.write(
         "a.jsonl",
         [{"id": "one", "input": "x", "expected_outcome": "y"}, {"id": "two", "input": "x", "expected_outcome": "y"}],

@@ -1,4 +1,4 @@
-"""A result goes through a line of JSON unchanged, and AgentV's rows become results."""
+"""Encode and decode results, and convert rows of AgentV (TypeScript)."""
 
 import json
 from decimal import Decimal
@@ -59,14 +59,14 @@ FULL = made(
 
 
 @pytest.mark.parametrize("result", [PLAIN, FULL], ids=["plain", "full"])
-def test_a_result_is_one_line_and_comes_back_equal(result):
+def test_a_result_survives_a_round_trip_through_one_line(result):
     line = encode_record(result)
     assert line.endswith(b"}\n")
     assert line.count(b"\n") == 1
     assert decode_record(line) == result
 
 
-def test_score_and_verdict_are_always_written_and_other_absent_values_never():
+def test_score_and_verdict_are_always_written_other_defaults_never():
     data = json.loads(encode_record(unscored()))
     assert data["schema_version"] == 1
     assert (data["score"], data["verdict"]) == (None, None)
@@ -90,14 +90,14 @@ class Strange:
     ],
     ids=str,
 )
-def test_what_json_cannot_hold_is_written_as_text(value, written):
+def test_values_that_json_cannot_represent_are_written_as_text(value, written):
     line = encode_record(msgspec.structs.replace(FULL, metadata={"value": value, "text": "\ud800"}))
     read = decode_record(line)
     assert read.metadata == {"value": written, "text": "?"}
     assert msgspec.structs.replace(read, metadata={}) == msgspec.structs.replace(FULL, metadata={})
 
 
-def test_a_circle_ends_and_a_decimal_is_kept_as_text():
+def test_circular_values_are_cut_off_and_decimals_become_text():
     circle: list = []
     circle.append(circle)
     assert decode_record(encode_record(made(metadata={"circle": circle}))).metadata
@@ -106,14 +106,14 @@ def test_a_circle_ends_and_a_decimal_is_kept_as_text():
 
 
 @given(st.text(), st.dictionaries(st.text(), st.none() | st.text() | st.integers() | st.lists(st.floats()), max_size=3))
-def test_any_answer_and_any_metadata_become_a_line(answer, metadata):
+def test_any_answer_and_any_metadata_can_be_encoded(answer, metadata):
     line = encode_record(made(candidate_answer=answer, metadata=metadata))
     assert line.count(b"\n") == 1
     assert decode_record(line).eval_id == "a"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["about"] for row in ROWS])
-def test_rows_of_agentv_become_results(row):
+def test_rows_of_agentv_typescript_are_converted_to_results(row):
     line = json.dumps(row["row"]).encode()
     if "refused" in row:
         with pytest.raises(RecordError, match=row["refused"]):
@@ -123,12 +123,12 @@ def test_rows_of_agentv_become_results(row):
     read = json.loads(encode_record(result))
     assert read["run_id"] == "earlier"
     assert {key: read.get(key) for key in row["result"]} == row["result"]
-    # What was read can be written and read again.
+    # The converted result survives a round trip.
     assert decode_record(encode_record(result)) == result
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (b"{", "Invalid JSON"),
         (b"\xff", "Invalid JSON"),
@@ -142,8 +142,8 @@ def test_rows_of_agentv_become_results(row):
         (b'{"eval_id": "a", "score": 1e400}', "out of range"),
     ],
 )
-def test_anything_else_is_refused_with_the_reason(line, said):
-    with pytest.raises(RecordError, match=said):
+def test_invalid_lines_are_refused_with_the_reason(line, message):
+    with pytest.raises(RecordError, match=message):
         decode_record(line)
 
 

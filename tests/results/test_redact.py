@@ -1,4 +1,4 @@
-"""Secrets are taken out by value, in every way they can be spelled, and what is left is still a record."""
+"""Secrets are redacted by value in every encoding, and records stay valid."""
 
 import json
 from urllib.parse import quote, quote_plus
@@ -58,7 +58,7 @@ def record(**changed):
 
 @pytest.mark.parametrize("spelling", SPELLINGS, ids=str)
 @pytest.mark.parametrize("secret", SECRETS)
-def test_a_secret_is_gone_from_text_and_records_however_it_is_spelled(secret, spelling):
+def test_a_secret_is_redacted_in_text_and_records_in_every_encoding(secret, spelling):
     redactor = Redactor(SECRETS)
     spelled = SPELLINGS[spelling](secret)
     assert redactor.redact_text(f"before {spelled} after") == "before [redacted] after"
@@ -83,24 +83,24 @@ def test_a_secret_is_gone_from_text_and_records_however_it_is_spelled(secret, sp
     assert spelled.encode() not in line
 
 
-def test_bytes_that_are_no_json_are_redacted_too():
+def test_bytes_that_are_not_json_are_redacted_too():
     redactor = Redactor(SECRETS)
     assert redactor.redact_line(b"\xff key=sk-proj-abcdef0123456789\n") == b"\xff key=[redacted]\n"
 
 
-def test_what_holds_no_secret_is_the_same_object():
+def test_lines_without_a_secret_are_returned_unchanged():
     line = encode_record(record(candidate_answer="100 % \\u00e9 %41 plain"))
     assert Redactor(SECRETS).redact_line(line) is line
     assert Redactor([]).redact_line(line) is line
     assert Redactor([]).redact_text("text") == "text"
 
 
-def test_short_values_are_no_secrets_and_blanks_around_one_do_not_hide_it():
+def test_short_values_are_not_redacted_and_surrounding_blanks_do_not_matter():
     redactor = Redactor(["1234567", "  long-enough-value\n"])
     assert redactor.redact_text("1234567 long-enough-value") == "1234567 [redacted]"
 
 
-def test_the_longer_of_two_secrets_goes_first():
+def test_the_longer_of_two_overlapping_secrets_is_redacted():
     assert Redactor(["abcdefgh", "abcdefgh-and-more"]).redact_text("x abcdefgh-and-more abcdefgh") == (
         "x [redacted] [redacted]"
     )
@@ -120,7 +120,7 @@ WORDS_OF_RECORDS = [
 
 
 @pytest.mark.parametrize("weak", WORDS_OF_RECORDS)
-def test_a_password_that_is_a_word_of_records_breaks_no_record(weak):
+def test_a_password_that_equals_a_field_or_value_does_not_break_a_record(weak):
     result = record(
         verdict="borderline",
         error=ErrorInfo("rate_limit", "m", "target"),
@@ -131,12 +131,12 @@ def test_a_password_that_is_a_word_of_records_breaks_no_record(weak):
     assert read == msgspec.structs.replace(result, candidate_answer="it is [redacted]")
 
 
-def test_a_number_is_a_secret_in_users_data_only():
+def test_numbers_are_redacted_in_user_data_only():
     line = encode_record(record(metadata={"pin": 12345678901, "n": 1234567890123}, attempts=2))
     assert decode_record(Redactor(SECRETS).redact_line(line)).metadata == {"pin": "[redacted]", "n": 1234567890123}
 
 
-def test_what_was_typed_as_an_option_stays_and_settings_do_not():
+def test_options_are_kept_and_settings_are_redacted():
     manifest = {
         "run_id": "r",
         "paths": ["evals/postgres.jsonl"],
@@ -153,7 +153,7 @@ def test_what_was_typed_as_an_option_stays_and_settings_do_not():
 
 
 @given(st.text(min_size=8), st.text(), st.sampled_from(sorted(SPELLINGS)))
-def test_no_secret_survives(secret, around, spelling):
+def test_no_encoding_of_a_secret_survives(secret, around, spelling):
     if len(secret.strip()) < 8 or not secret.isprintable():
         return
     text = around + SPELLINGS[spelling](secret) + around

@@ -1,4 +1,4 @@
-"""Runs are read from folders and files, ours and AgentV's."""
+"""Read runs from folders and files, our own and those of AgentV (TypeScript)."""
 
 import json
 
@@ -45,7 +45,7 @@ def ours(path, lines=LINES):
     return path
 
 
-def test_a_run_is_read_from_its_folder_and_from_its_file(tmp_path):
+def test_a_run_is_read_from_its_folder_or_its_file(tmp_path):
     path = ours(tmp_path / "run")
     assert list(RunStore.open(path).records()) == list(RunStore.open(path / "results.jsonl").records()) == RESULTS
 
@@ -54,7 +54,7 @@ def test_a_run_without_a_result_is_empty(tmp_path):
     assert list(RunStore.open(ours(tmp_path / "run", None)).records()) == []
 
 
-def test_a_run_that_finished_and_lost_its_results_is_no_empty_run(tmp_path):
+def test_a_finished_run_without_its_results_file_is_an_error(tmp_path):
     path = ours(tmp_path / "run", None)
     RunFolder(path).write_manifest(RunManifest(run_id="run", started_at="", finished_at="2026-01-02T03:04:05Z"))
     with pytest.raises(
@@ -64,25 +64,25 @@ def test_a_run_that_finished_and_lost_its_results_is_no_empty_run(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [1, 20, len(encode_record(RESULTS[2])) - 1])
-def test_a_torn_last_line_of_a_run_is_not_there_yet(tmp_path, cut):
+def test_an_incomplete_last_line_is_ignored(tmp_path, cut):
     path = ours(tmp_path / "run", LINES[:-cut])
-    # Without its newline alone, the record is whole.
+    # If only the newline is missing, the record is complete.
     assert list(RunStore.open(path).records()) == (RESULTS if cut == 1 else RESULTS[:2])
 
 
 @pytest.mark.parametrize("name", ["index.jsonl", ".internal/index.jsonl"])
-def test_folders_of_agentv_are_read(folder, name):
+def test_folders_of_agentv_typescript_are_read(folder, name):
     folder.write(f"2026-07-05T03-35-53-313Z/{name}", [ROW | {"test_id": "b"}])
     (result,) = RunStore.open("2026-07-05T03-35-53-313Z").records()
     assert (result.run_id, result.eval_id, result.score) == ("2026-07-05T03-35-53-313Z", "x", 0.5)
 
 
-def test_files_of_agentv_are_read_without_a_last_newline_and_with_a_mark(folder):
+def test_files_with_a_byte_order_mark_or_without_a_last_newline_are_read(folder):
     folder.write("eval_1.jsonl", b"\xef\xbb\xbf" + json.dumps(ROW).encode() + b"\n\n" + json.dumps(ROW).encode())
     assert [result.run_id for result in RunStore.open("eval_1.jsonl").records()] == ["eval_1", "eval_1"]
 
 
-def test_yaml_documents_are_read_with_texts_as_texts(folder):
+def test_texts_in_yaml_documents_stay_texts(folder):
     folder.write("eval_1.yaml", YAML)
     first, second, third = RunStore.open("eval_1.yaml").records()
     assert (first.timestamp, first.eval_id, first.candidate_answer) == ("2026-01-03T12:06:39.922Z", "007", "no")
@@ -90,13 +90,13 @@ def test_yaml_documents_are_read_with_texts_as_texts(folder):
     assert (third.eval_id, third.status, third.error.error_class) == ("z", "error", "timeout")
 
 
-def test_our_records_are_read_from_yaml_too(folder):
+def test_our_own_records_are_read_from_yaml(folder):
     folder.write("out.yaml", msgspec.yaml.encode(RESULTS[0]))
     assert list(RunStore.open("out.yaml").records()) == RESULTS[:1]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         (
             "r.jsonl",
@@ -110,16 +110,16 @@ def test_our_records_are_read_from_yaml_too(folder):
         ("r.yaml", b"a: [", "Cannot read r.yaml"),
     ],
 )
-def test_what_is_no_result_is_an_error_with_its_place(folder, name, content, said):
+def test_an_invalid_result_is_an_error_with_its_location(folder, name, content, message):
     folder.write(name, content)
     with pytest.raises(AgentvError) as raised:
         list(RunStore.open(name).records())
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "out.yaml"])
 @pytest.mark.parametrize("between", [0, 300], ids=["near", "far"])
-def test_a_job_that_is_there_twice_ends_reading_whoever_reads(folder, name, between):
+def test_a_job_with_two_records_is_an_error_for_every_reader(folder, name, between):
     records = [*RESULTS, *(made(eval_id=str(number), prompt="p") for number in range(between)), RESULTS[1]]
     path = folder.path / name
     path.write_bytes(b"".join(map(encode_record, records)) if name == "results.jsonl" else _documents(records))
@@ -130,7 +130,7 @@ def test_a_job_that_is_there_twice_ends_reading_whoever_reads(folder, name, betw
         assert f"again at {place}\n  b of d.jsonl, target t, trial 1" in str(error.value)
 
 
-def test_rows_of_other_tools_may_repeat_a_case_because_they_do_not_number_trials(folder):
+def test_rows_of_other_tools_may_repeat_a_case(folder):
     folder.write("rows.jsonl", (json.dumps(ROW) + "\n") * 3)
     assert RunStore.open(folder.path / "rows.jsonl").figures().done == 3
 
@@ -140,14 +140,14 @@ def _documents(records):
 
 
 @pytest.mark.parametrize("name", ["gone", "gone.jsonl", "empty", "notes.txt"])
-def test_what_is_no_run_is_refused_before_anything_is_read(folder, name):
+def test_a_path_that_is_not_a_run_is_refused_on_opening(folder, name):
     (folder.path / "empty").mkdir()
     folder.write("notes.txt", "x")
     with pytest.raises(UsageError, match=name):
         RunStore.open(name).records()
 
 
-def test_runs_of_a_project_are_found_the_newest_first(tmp_path):
+def test_runs_of_a_project_are_listed_newest_first(tmp_path):
     results = tmp_path / ".agentv" / "results"
     assert find_runs(results) == []
     ours(results / "20260101-000000-aaaa")

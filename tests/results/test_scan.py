@@ -1,4 +1,4 @@
-"""One pass over the records of a run tells which jobs are done."""
+"""Find the done jobs of a run in one pass over its records."""
 
 import time
 
@@ -19,7 +19,7 @@ def written(tmp_path, *changes, tail=b""):
     return path
 
 
-def test_a_job_is_known_by_all_parts_of_its_key(tmp_path):
+def test_a_job_is_identified_by_all_parts_of_its_key(tmp_path):
     path = written(
         tmp_path,
         {},
@@ -58,29 +58,29 @@ def test_the_index_finds_the_last_record_of_each_job(tmp_path):
 
 
 @pytest.mark.parametrize("tail", [b"", b"{", encode_record(made(eval_id="z"))[:-1]])
-def test_a_last_line_without_its_newline_is_not_done(tmp_path, tail):
+def test_a_last_line_without_a_newline_is_not_counted(tmp_path, tail):
     done = DoneJobs.read(written(tmp_path, {}, tail=tail))
     assert len(done) == 1
     assert ("d.jsonl", "z", "t", None, 1) not in done
 
 
-def test_no_file_and_an_empty_one_mean_that_nothing_is_done(tmp_path):
+def test_a_missing_or_empty_file_has_no_done_jobs(tmp_path):
     assert len(DoneJobs.read(tmp_path / "gone.jsonl")) == 0
     assert len(DoneJobs.read(written(tmp_path))) == 0
 
 
-def test_a_line_that_is_no_record_is_an_error_with_its_number(tmp_path):
+def test_an_invalid_line_is_an_error_with_its_number(tmp_path):
     path = written(tmp_path, {}, {"eval_id": "b"}, tail=b"\n{}\n")
     with pytest.raises(AgentvError, match=r"Not a result record at line 4 in .*results.jsonl"):
         DoneJobs.read(path)
 
 
-def test_blank_lines_are_passed_over(tmp_path):
+def test_blank_lines_are_skipped(tmp_path):
     path = written(tmp_path, {}, tail=b"\n  \n" + encode_record(made(eval_id="b")))
     assert len(DoneJobs.read(path)) == 2
 
 
-def test_many_records_are_scanned_hardly_slower_than_they_can_be_decoded(tmp_path, capsys):
+def test_scanning_many_records_is_about_as_fast_as_decoding_them(tmp_path, capsys):
     judged = EvaluatorResult(name="c", type="contains", score=1.0, weight=1.0, verdict="pass", hits=("contains x",))
     usual = {
         "candidate_answer": "x" * 100,
@@ -104,5 +104,5 @@ def test_many_records_are_scanned_hardly_slower_than_they_can_be_decoded(tmp_pat
     with capsys.disabled():
         print(f"\n200,000 records: bare {bare:.2f} s, scan {ours:.2f} s, ratio {ours / bare:.2f}")
     assert len(done) == 200_000
-    # The table has room for a half more than there are, and 8 bytes a place.
+    # At most 24 bytes per job.
     assert len(done._done._slots) * 8 <= 24 * 200_000

@@ -1,4 +1,4 @@
-"""The figures of a run: what counts, what is left out, and by how many each is divided."""
+"""The summary of a run: what is counted, what is excluded, and the denominators."""
 
 import random
 import tracemalloc
@@ -22,7 +22,7 @@ def built(*results, **options):
     return SummaryBuilder("r", **options).add_all(results)
 
 
-def test_errors_and_unscored_cases_are_counted_and_left_out_of_means():
+def test_errors_and_unscored_cases_are_counted_and_excluded_from_means():
     builder = built(scored(1.0), scored(0.0), failed(), failed("server"), unscored())
     target = builder.build({"t": 8}).targets["t"]
     assert (target.cases, target.scored, target.errors, target.unscored, target.skipped) == (8, 2, 2, 1, 3)
@@ -33,7 +33,7 @@ def test_errors_and_unscored_cases_are_counted_and_left_out_of_means():
     assert details.errors["timeout"].reason == "no answer"
 
 
-def test_cases_are_cases_and_all_else_is_counted_in_jobs():
+def test_cases_are_counted_once_and_everything_else_per_job():
     results = [scored(1.0, eval_id=id, trial=trial) for id in "ab" for trial in (1, 2, 3)]
     target = built(*results, failed(eval_id="c"), jobs_per_case=3).build({"t": 12}, {"t": 4}).targets["t"]
     assert (target.cases, target.jobs) == (4, 12)
@@ -43,7 +43,7 @@ def test_cases_are_cases_and_all_else_is_counted_in_jobs():
 
 
 @pytest.mark.parametrize("talk", [None, "talk"])
-def test_a_mean_by_case_is_told_where_trials_that_failed_make_it_another(talk):
+def test_the_mean_by_case_is_set_if_failed_trials_make_it_differ(talk):
     whole = [scored(score, eval_id=id, trial=trial) for id, score in (("a", 1.0), ("b", 0.0)) for trial in (1, 2, 3)]
     lost = [failed(eval_id="b", trial=trial, conversation_id=talk) for trial in (2, 3)]
     some = [scored(1.0, eval_id="a", trial=trial, conversation_id=talk) for trial in (1, 2, 3)]
@@ -53,7 +53,7 @@ def test_a_mean_by_case_is_told_where_trials_that_failed_make_it_another(talk):
     assert [builder.details()["t"].case_mean for builder in found] == [None, 0.5]
 
 
-def test_targets_are_apart_and_one_without_results_is_there():
+def test_targets_are_separate_and_include_those_without_results():
     summary = built(scored(1.0), scored(0.0, target="u")).build({"t": 1, "u": 1, "v": 2})
     assert summary.run_id == "r"
     assert [(name, target.mean, target.skipped) for name, target in summary.targets.items()] == [
@@ -64,7 +64,7 @@ def test_targets_are_apart_and_one_without_results_is_there():
     assert summary.targets["v"].ci95 is summary.targets["v"].pass_rate is summary.targets["v"].cost_usd is None
 
 
-def test_evaluators_have_their_own_means_and_numbers():
+def test_evaluators_have_their_own_means_and_counts():
     target = (
         built(
             scored(0.5, evaluator_results=(judged("x", 1.0), judged("y", 0.0))),
@@ -79,13 +79,13 @@ def test_evaluators_have_their_own_means_and_numbers():
     assert target.evaluators["x"].ci95 == wilson(0.5, 2)
 
 
-def test_cost_and_time_are_sums_of_what_is_known_errors_included():
+def test_cost_and_time_are_sums_of_known_values_including_errors():
     builder = built(
         scored(execution_metrics=ExecutionMetrics(cost_usd=0.5, duration_ms=100)),
         scored(execution_metrics=ExecutionMetrics(duration_ms=300)),
         failed(execution_metrics=ExecutionMetrics(cost_usd=0.25)),
         scored(evaluator_results=(judged("x", 1.0, 0.125), judged("y", 1.0, 0.125))),
-        # A composite's own cost stands for those of its members; without one they count.
+        # A composite's own cost includes its members; without one, theirs are added up.
         scored(evaluator_results=(judged("z", 1.0, 1.0, evaluator_results=(judged("in", 1.0, 0.9),)),)),
         scored(evaluator_results=(judged("z", 1.0, None, evaluator_results=(judged("in", 1.0, 2.0),)),)),
     )
@@ -120,7 +120,7 @@ def test_the_worst_and_the_slowest_are_shown_in_order():
     assert [note.duration_ms for note in details.slowest] == [found.execution_metrics.duration_ms for found in by_time]
 
 
-def test_of_equals_the_first_are_shown_and_passes_are_not_among_the_worst():
+def test_the_worst_results_exclude_passes_and_break_ties_by_order():
     results = [scored(0.0, eval_id=str(number)) for number in range(9)] + [scored(1.0, eval_id="fine")]
     assert [note.eval_id for note in built(*results).details()["t"].worst] == ["0", "1", "2", "3", "4"]
     assert built(scored(1.0)).details()["t"].worst == ()
@@ -135,16 +135,16 @@ def test_of_equals_the_first_are_shown_and_passes_are_not_among_the_worst():
         ({}, ""),
     ],
 )
-def test_the_reason_is_what_was_missed_else_what_was_said(known, reason):
+def test_the_reason_is_the_first_miss_or_else_the_reasoning(known, reason):
     assert built(scored(0.1, **known)).details()["t"].worst[0].reason == reason
 
 
-def test_a_failing_evaluator_gives_the_reason_when_the_case_has_none():
+def test_the_reason_comes_from_a_failed_evaluator_if_the_case_has_none():
     low = msgspec.structs.replace(judged("x", 0.0, misses=("missed",)), verdict="fail")
     assert built(scored(0.1, evaluator_results=(low,))).details()["t"].worst[0].reason == "missed"
 
 
-def test_cases_tried_several_times_have_chances_over_those_tried_so_often():
+def test_pass_at_k_is_averaged_over_cases_with_at_least_k_trials():
     passes = {"a": (1, 1, 1), "b": (1, 0, 0), "c": (0, 1, None), "d": (0, None, None), "e": (0, 0, 0)}
     results = [
         failed(eval_id=id, trial=trial) if passed is None else scored(float(passed), eval_id=id, trial=trial)
@@ -161,7 +161,7 @@ def test_cases_tried_several_times_have_chances_over_those_tried_so_often():
     assert (thrice.pass_at_k_ci95, thrice.pass_hat_k_ci95) == (wilson(2 / 3, 3), wilson(1 / 3, 3))
 
 
-def test_prompts_are_no_trials_and_many_trials_are_summed_up():
+def test_prompts_are_not_trials_and_many_trials_are_summarised():
     prompts = [scored(eval_id=id, prompt=prompt) for id in "ab" for prompt in "pq"]
     assert built(*prompts, jobs_per_case=2).build().targets["t"].trials == ()
     many = [scored(float(trial % 2), trial=trial, prompt=prompt) for trial in range(1, 8) for prompt in "pq"]
@@ -182,7 +182,7 @@ def test_conversations_and_repeated_cases_are_clusters():
     assert width(talks) > 1.5 * width(alone)
 
 
-def test_a_snapshot_says_where_the_run_stands():
+def test_a_snapshot_shows_the_progress_of_the_run():
     builder = SummaryBuilder("r")
     assert builder.snapshot(total=9) == Snapshot(done=0, total=9)
     builder.add_all(
@@ -213,7 +213,7 @@ def test_memory_does_not_grow_with_results():
     assert grown < 50_000
 
 
-def test_a_summary_is_written_with_all_its_figures():
+def test_a_summary_has_all_its_fields():
     data = msgspec.to_builtins(built(scored(1.0)).build())
     assert set(data["targets"]["t"]) == {
         *("cases", "jobs", "scored", "errors", "unscored", "skipped", "mean", "ci95", "pass_rate"),
@@ -221,7 +221,7 @@ def test_a_summary_is_written_with_all_its_figures():
     }
 
 
-def test_the_interval_of_the_pass_share_knows_which_results_belong_together():
+def test_the_interval_of_the_pass_rate_accounts_for_clusters():
     turns = [scored(float(turn % 2), eval_id=f"a{turn}", conversation_id=f"c{turn // 4}") for turn in range(40)]
     same = [scored(float(turn // 4 % 2), eval_id=f"a{turn}", conversation_id=f"c{turn // 4}") for turn in range(40)]
     target, details = built(*same).build().targets["t"], built(*same).details()["t"]
@@ -230,7 +230,7 @@ def test_the_interval_of_the_pass_share_knows_which_results_belong_together():
     assert alone.pass_ci95[1] - alone.pass_ci95[0] < details.pass_ci95[1] - details.pass_ci95[0]
 
 
-def test_prompts_are_told_apart_where_there_are_some():
+def test_prompts_are_summarised_separately():
     results = [scored(score, eval_id=id, prompt=prompt) for prompt, score in (("p", 1.0), ("q", 0.0)) for id in "abc"]
     found = built(*results, failed(prompt="q"), jobs_per_case=2).build().targets["t"]
     assert {name: (part.n, part.mean, part.ci95) for name, part in found.prompts.items()} == {

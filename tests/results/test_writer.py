@@ -1,4 +1,4 @@
-"""Lines survive whatever ends their writer: a kill, a full disk, a cut in the middle."""
+"""Written lines survive a kill, a full disk and an incomplete write."""
 
 import json
 import random
@@ -34,7 +34,7 @@ def test_each_record_is_on_disk_when_write_returns(tmp_path):
             assert results_in(path) == [record(n) for n in range(number + 1)]
 
 
-def test_records_that_follow_quickly_are_written_with_one_flush(tmp_path, monkeypatch):
+def test_records_in_quick_succession_are_written_with_one_flush(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "monotonic", lambda: 100.0)
     path = tmp_path / "results.jsonl"
     with ResultWriter(path) as writer:
@@ -47,7 +47,7 @@ def test_records_that_follow_quickly_are_written_with_one_flush(tmp_path, monkey
     assert results_in(path)[-1] == record(99)
 
 
-def test_a_record_that_comes_after_a_pause_is_written_immediately(tmp_path, monkeypatch):
+def test_a_record_after_a_pause_is_written_immediately(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(writing, "monotonic", lambda: now[0])
     with ResultWriter(tmp_path / "results.jsonl") as writer:
@@ -57,7 +57,7 @@ def test_a_record_that_comes_after_a_pause_is_written_immediately(tmp_path, monk
             assert len(results_in(tmp_path / "results.jsonl")) == number + 1
 
 
-def test_a_second_writer_goes_on_where_the_first_one_ended(tmp_path):
+def test_a_second_writer_appends_to_the_same_file(tmp_path):
     path = tmp_path / "results.jsonl"
     for number in range(2):
         with ResultWriter(path) as writer:
@@ -67,7 +67,7 @@ def test_a_second_writer_goes_on_where_the_first_one_ended(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0, 1, 7, 200_000])
-def test_a_torn_last_line_is_cut_off_wherever_it_ends(tmp_path, kept):
+def test_an_incomplete_last_line_is_removed(tmp_path, kept):
     path = tmp_path / "results.jsonl"
     whole = msgspec.json.encode(record(1)) + b"\n"
     torn = (msgspec.json.encode(record(2, "x" * 300_000)))[:kept]
@@ -79,7 +79,7 @@ def test_a_torn_last_line_is_cut_off_wherever_it_ends(tmp_path, kept):
 
 
 @pytest.mark.parametrize("content", [b"", b'{"no end', b"\0\0\0\0"])
-def test_a_file_without_a_whole_line_is_emptied(tmp_path, content):
+def test_a_file_without_a_complete_line_is_emptied(tmp_path, content):
     path = tmp_path / "results.jsonl"
     path.write_bytes(content)
     with ResultWriter(path) as writer:
@@ -87,14 +87,14 @@ def test_a_file_without_a_whole_line_is_emptied(tmp_path, content):
     assert path.read_bytes() == b""
 
 
-def test_every_line_goes_through_the_redaction(tmp_path):
+def test_every_line_is_redacted(tmp_path):
     path = tmp_path / "cases.jsonl"
     with ResultWriter(path, redact=Redactor(["sk-planted-secret"]).redact_line) as writer:
         writer.write(b'{"id":"a","input":"use sk-planted-secret"}\n')
     assert path.read_bytes() == b'{"id":"a","input":"use [redacted]"}\n'
 
 
-def test_the_disk_is_asked_to_keep_it_once_a_second_and_at_the_end(tmp_path, monkeypatch):
+def test_the_file_is_synced_once_a_second_and_on_close(tmp_path, monkeypatch):
     synced, now = [], [100.0]
     monkeypatch.setattr(writing, "_sync", lambda file: synced.append(now[0]))
     monkeypatch.setattr(writing, "monotonic", lambda: now[0])
@@ -105,7 +105,7 @@ def test_the_disk_is_asked_to_keep_it_once_a_second_and_at_the_end(tmp_path, mon
     assert synced == [101.0, 102.0, 102.5]
 
 
-def test_a_folder_that_is_not_there_is_a_clear_error(tmp_path):
+def test_a_missing_folder_is_a_clear_error(tmp_path):
     with pytest.raises(AgentvError, match=r"Cannot write .*results.jsonl\n  No such file or directory"):
         ResultWriter(tmp_path / "gone" / "results.jsonl")
 
@@ -142,7 +142,7 @@ def whole_lines(path):
     return [json.loads(line) for line in data.splitlines()]
 
 
-def test_a_file_that_cannot_be_made_has_nothing_in_it_to_go_on_with(tmp_path):
+def test_a_file_that_cannot_be_created_has_no_hint_to_resume(tmp_path):
     with pytest.raises(AgentvError) as raised:
         ResultWriter(tmp_path / "nowhere" / "results.jsonl")
     assert (raised.value.detail, raised.value.hint) == ("No such file or directory", "")
@@ -150,15 +150,15 @@ def test_a_file_that_cannot_be_made_has_nothing_in_it_to_go_on_with(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
 @pytest.mark.parametrize("limit", [9_400, 9_401, 65_536])
-def test_a_write_that_does_not_fit_leaves_whole_lines_and_says_so(tmp_path, limit):
+def test_a_write_beyond_the_size_limit_leaves_complete_lines(tmp_path, limit):
     path = tmp_path / "results.jsonl"
     ended = subprocess.run(
         [sys.executable, "-c", WRITES_UNTIL_FULL, str(path), str(limit)], capture_output=True, text=True, check=True
     )
     first, again = ended.stdout.splitlines()
-    written, said = first.split(" ", 1)
-    assert "File too large" in said
-    assert "What was written before is whole" in said and "then go on with --resume" in said
+    written, message = first.split(" ", 1)
+    assert "File too large" in message
+    assert "What was written before is whole" in message and "then go on with --resume" in message
     assert again == "still full"
     *lines, last = whole_lines(path)
     assert [line["number"] for line in lines] == list(range(int(written)))
@@ -166,7 +166,7 @@ def test_a_write_that_does_not_fit_leaves_whole_lines_and_says_so(tmp_path, limi
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a small tmpfs")
-def test_a_full_disk_leaves_whole_lines(tmp_path):
+def test_a_full_disk_leaves_complete_lines(tmp_path):
     shell = (
         'mount -t tmpfs -o size=64k none "$1" || exit 77; "$2" -c "$3" "$1/results.jsonl" 0; '
         'ended=$?; cp "$1/results.jsonl" "$4"; exit $ended'
@@ -181,8 +181,8 @@ def test_a_full_disk_leaves_whole_lines(tmp_path):
     )
     if ended.returncode in (1, 77) and not ended.stdout:
         pytest.skip("no small file system can be mounted here")
-    written, said = ended.stdout.split(" ", 1)
-    assert "No space left on device" in said
+    written, message = ended.stdout.split(" ", 1)
+    assert "No space left on device" in message
     assert len(whole_lines(tmp_path / "copy")) == int(written) > 10
 
 
@@ -201,7 +201,7 @@ while True:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs kill -9")
-def test_nothing_that_was_written_is_lost_when_the_process_is_killed(tmp_path):
+def test_written_records_survive_a_killed_process(tmp_path):
     chance = random.Random(7)
     path = tmp_path / "results.jsonl"
     known = 0

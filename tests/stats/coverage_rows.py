@@ -1,4 +1,4 @@
-"""How often intervals hold the truth, in simulated runs. Run as a program, it writes docs/explanation/coverage.md."""
+"""Coverage of intervals in simulated runs. Run as a program, it writes docs/explanation/coverage.md."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -19,7 +19,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "coverage.
 
 
 class Row(NamedTuple):
-    """One simulation: `holds` draws a run and says whether the interval holds the truth."""
+    """One simulation: `holds` draws a run and returns whether the interval contains the true value."""
 
     name: str
     kind: str
@@ -56,11 +56,11 @@ def shares(function, kind) -> Iterator[Row]:
                 return inside(known(function, int(draw.binomial(n, share)), n), share)
 
             name = {"share_of": "`wilson`"}.get(function.__name__, f"`{function.__name__}`")
-            yield Row(name, kind, f"{n:,} cases, share {share}", holds)
+            yield Row(name, kind, f"{n:,} cases, pass rate {share}", holds)
 
 
 def talks(draw, groups=50, size=4, share=0.6):
-    """Scores of conversations: each has its own chance, spread around the share."""
+    """Scores of conversations, each with its own pass rate around `share`."""
     chances = draw.beta(4 * share, 4 * (1 - share), groups)
     return (draw.random((size, groups)) < chances).T.ravel().astype(float), np.repeat(np.arange(groups), size)
 
@@ -73,7 +73,7 @@ def accumulated(scores, clusters):
 
 
 def paired_shares(draw, n=100, share=0.6, gain=0.1):
-    """Two sides whose answers go together: half the cases are the same draw."""
+    """Two correlated sides: half the cases are the same draw."""
     common, own = draw.random(n), draw.random((2, n))
     same = draw.random(n) < 0.5
     return [
@@ -90,7 +90,7 @@ def kappa_holds(draw):
 
 
 def watched(scores, claim, **options):
-    """Whether a claim that is true is never refused, looked at after each score."""
+    """Whether a true claim is never rejected, checked after each score."""
     bet = BettingMean(claim, **options)
     for score in scores.tolist():
         bet.add(score)
@@ -114,7 +114,7 @@ def rows() -> Iterator[Row]:
     yield Row(
         "`MeanAccumulator`",
         "approximate",
-        "50 conversations of 4, passed or not",
+        "50 conversations of 4, pass or fail",
         lambda draw: inside(accumulated(*talks(draw)), 0.6),
     )
     yield Row(
@@ -139,7 +139,7 @@ def rows() -> Iterator[Row]:
         yield Row(
             "`compare_paired`",
             "approximate",
-            f"100 cases passed or not, difference {gain}",
+            f"100 cases pass or fail, difference {gain}",
             lambda draw, gain=gain: inside(compare_paired(*paired_shares(draw, gain=gain)).ci95, gain),
         )
     yield Row("`cohen_kappa`", "approximate", "200 items, kappa 0.64", kappa_holds)
@@ -166,13 +166,13 @@ def rows() -> Iterator[Row]:
         yield Row(
             "`BettingMean`",
             "anytime",
-            f"share {share}, looked at after each of {LOOKS} cases",
+            f"pass rate {share}, checked after each of {LOOKS} cases",
             lambda draw, share=share: watched((draw.random(LOOKS) < share).astype(float), share),
         )
     yield Row(
         "`BettingMean`",
         "anytime",
-        f"any score, looked at after each of {LOOKS}",
+        f"any score, checked after each of {LOOKS} cases",
         lambda draw: watched(draw.beta(4, 2, LOOKS), 2 / 3),
     )
     yield Row(
@@ -181,7 +181,7 @@ def rows() -> Iterator[Row]:
         f"one set of {LOOKS} cases in random order",
         lambda draw: watched(draw.permutation(FIXED), float(FIXED.mean())),
     )
-    yield Row("`BettingMean`", "anytime", "50 conversations of 4, looked at after each", watched_talks)
+    yield Row("`BettingMean`", "anytime", "50 conversations of 4, checked after each", watched_talks)
 
 
 def discordant(draw):
@@ -191,17 +191,17 @@ def discordant(draw):
 
 def page(found) -> str:
     lines = [
-        "# How often intervals hold the truth",
+        "# Coverage of intervals",
         "",
-        f"Each row is {RUNS:,} simulated runs whose truth is known, and how often the 95 % interval held it; "
-        "of a test, how",
-        "often it rightly found nothing. Approximate intervals aim at 95 %. Exact ones, and those that one may "
-        "look at all",
-        "the time, promise no less. `pytest -m slow tests/stats` simulates all of it again and compares: "
-        "seeds are fixed.",
-        "What the functions do is in the [reference](../reference/stats.md).",
+        f"Each row is {RUNS:,} simulated runs whose true value is known. `coverage` is how often the 95 % interval "
+        "contains it;",
+        "for a test, how often it correctly finds no difference. Approximate methods aim at 95 %. Exact methods, and "
+        "those that",
+        "are valid at any time, guarantee at least 95 %. `pytest -m slow tests/stats` repeats the simulations with "
+        "the same seeds",
+        "and compares the results. The functions are described in the [reference](../reference/stats.md).",
         "",
-        "| function | kind | setting | held |",
+        "| function | kind | setting | coverage |",
         "|---|---|---|--:|",
         *(f"| {row.name} | {row.kind} | {row.setting} | {share:.2%} |".replace("%", " %") for row, share in found),
     ]

@@ -1,4 +1,4 @@
-"""A judge against people: closed forms, and intervals that hold the truth as often as they say."""
+"""Calibration of judges: closed forms, and the coverage of intervals."""
 
 import random
 from itertools import product
@@ -28,12 +28,12 @@ FIGURES = ("accuracy", "kappa", "Rogan-Gladen", "PPI++")
 # True pass rate; how often the judge passes good answers; how often it fails bad ones.
 TRUTHS = [(0.7, 0.9, 0.8), (0.9, 0.95, 0.6), (0.5, 0.8, 0.95), (0.85, 0.97, 0.9), (0.8, 0.75, 0.7), (0.3, 0.9, 0.9)]
 
-# Labels drawn at random, cases, whether scores are graded, and labels drawn where they help most.
+# Labels drawn at random, cases, whether scores are graded, and labels drawn by `next_labels`.
 DESIGNS = [(100, 500, False, 0), (100, 2000, True, 0), (200, 800, True, 0), (60, 500, True, 60)]
 
 
 def labelled(both, missed, let_through, caught):
-    """Counts of the four cells as labels, in that order."""
+    """Labels from the counts of the four cells, in that order."""
     cells = [(True, True), (True, False), (False, True), (False, False)]
     counts = (both, missed, let_through, caught)
     return tuple(Labelled(y, f, float(f)) for (y, f), n in zip(cells, counts, strict=True) for _ in range(n))
@@ -63,7 +63,7 @@ def test_kappa_is_agreement_beyond_chance(table, value):
 
 
 @pytest.mark.parametrize("table", [[[10, 0], [0, 0]], [[0, 0], [0, 0]]])
-def test_kappa_of_raters_who_only_ever_say_one_thing_is_unknown(table):
+def test_kappa_is_undefined_if_both_raters_always_use_one_label(table):
     assert cohen_kappa(table) is None
 
 
@@ -76,51 +76,51 @@ TABLES = [
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_kappa_and_its_variance_are_those_of_statsmodels(table):
+def test_kappa_and_its_variance_match_statsmodels(table):
     known = cohens_kappa(np.array(table))
     assert cohen_kappa(table).value == pytest.approx(known.kappa, abs=1e-12)
     assert slope_moments(kappa_gradient(table), table)[1] ** 0.5 == pytest.approx(known.std_kappa, abs=1e-9)
 
 
-def test_kappa_gets_surer_with_more_of_the_same():
+def test_the_interval_of_kappa_narrows_with_more_labels():
     few, many = cohen_kappa([[20, 5], [10, 15]]), cohen_kappa([[2000, 500], [1000, 1500]])
     assert many.high - many.low < (few.high - few.low) / 5
 
 
-def test_full_agreement_of_few_labels_leaves_room_for_doubt():
+def test_full_agreement_of_few_labels_still_has_a_wide_interval():
     found = cohen_kappa([[6, 0], [0, 6]])
     assert found.value == found.high == 1
     assert found.low < 0.9
 
 
-def test_the_confusion_table_has_the_person_in_rows():
+def test_the_confusion_table_has_labels_in_rows():
     assert confusion(labelled(4, 3, 2, 1)) == ((4, 3), (2, 1))
 
 
-def test_accuracy_is_the_share_of_agreement_with_wilsons_interval():
+def test_accuracy_is_the_rate_of_agreement_with_wilsons_interval():
     found = accuracy(of_all(labelled(40, 5, 5, 50)))
     assert found == (pytest.approx(0.9), pytest.approx(0.8256, abs=1e-4), pytest.approx(0.9448, abs=1e-4), 100)
 
 
-def test_rogan_and_gladen_take_out_what_the_judge_gets_wrong():
-    # Finds 80 % of the good, lets 10 % of the bad through; it passed 45 % of a thousand: (0.45 - 0.1) / 0.7.
+def test_rogan_gladen_corrects_the_errors_of_the_judge():
+    # The judge passes 80 % of good and 10 % of bad answers, and 45 % of a thousand: (0.45 - 0.1) / 0.7.
     found = rogan_gladen(labelled(80, 20, 10, 90), 450, 1000)
     assert found.value == pytest.approx(0.5)
     assert found.low < 0.45 and found.high > 0.55
 
 
-def test_rogan_and_gladen_with_every_case_labelled_give_the_labels_own_share():
+def test_rogan_gladen_with_all_cases_labelled_gives_the_pass_rate_of_labels():
     cells = labelled(80, 20, 10, 90)
     assert rogan_gladen(cells, 90, 200).value == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("cells", [(30, 3, 0, 0), (0, 0, 4, 9)])
-def test_rogan_and_gladen_need_labels_of_both_kinds(cells):
+def test_rogan_gladen_needs_labels_of_both_kinds(cells):
     assert rogan_gladen(labelled(*cells), 20, 100) is None
 
 
 @pytest.mark.parametrize("cells", [(6, 4, 5, 5), (3, 2, 2, 3), (2, 1, 1, 1)])
-def test_a_judge_that_may_be_guessing_tells_nothing(cells):
+def test_a_judge_that_may_be_guessing_gives_the_whole_range(cells):
     found = rogan_gladen(labelled(*cells), 50, 100)
     assert (found.low, found.high) == (0, 1)
 
@@ -130,7 +130,7 @@ def test_a_judge_that_passes_bad_answers_as_often_as_good_ones_cannot_be_correct
     assert rogan_gladen(labelled(*cells), 50, 100) is None
 
 
-def test_prediction_power_moves_the_labels_by_what_the_judge_says_of_all():
+def test_prediction_powered_corrects_the_labels_by_the_scores_of_all_cases():
     cells = labelled(45, 5, 5, 45)
     more = prediction_powered(of_all(cells, 10_000), mean_score=0.6)
     assert more.value == pytest.approx(0.58, abs=0.003)
@@ -138,7 +138,7 @@ def test_prediction_power_moves_the_labels_by_what_the_judge_says_of_all():
     assert more.high - more.low < 0.7 * (alone.high - alone.low)
 
 
-def test_a_judge_that_always_says_the_same_moves_nothing():
+def test_a_judge_with_constant_scores_has_no_effect():
     cells = labelled(30, 0, 20, 0)
     assert prediction_powered(of_all(cells, 1000), mean_score=1.0).value == pytest.approx(0.6)
 
@@ -151,22 +151,22 @@ def test_a_judge_that_always_says_the_same_moves_nothing():
         ((0.8, 0.8, 0.9), 2 / 3),
     ],
 )
-def test_the_judge_moves_few_labels_no_further_than_its_own_mean_moves(scores, value):
-    # Two of three labels pass. The slope through so few is 3 or more, or less than 0, and says nothing of the rest.
+def test_the_correction_of_few_labels_is_limited(scores, value):
+    # Two of three labels pass. The slope of so few labels is 3 or more, or negative: too uncertain to use.
     cells = tuple(Labelled(n < 2, score >= 0.8, score) for n, score in enumerate(scores))
     found = prediction_powered(of_all(cells, 8), mean_score=0.5)
     assert found.value == pytest.approx(value)
     assert found.low < value < found.high
 
 
-def test_with_every_case_labelled_only_chance_between_cases_is_left():
+def test_with_all_cases_labelled_only_variance_between_cases_is_left():
     found = prediction_powered(of_all(labelled(45, 5, 5, 45)), mean_score=0.5)
     wilsons = accuracy(of_all(labelled(50, 0, 50, 0)))
     assert found.value == 0.5
     assert (found.low, found.high) == (pytest.approx(wilsons.low), pytest.approx(wilsons.high))
 
 
-def test_strata_are_weighted_by_their_cases_and_not_by_their_labels():
+def test_strata_are_weighted_by_their_cases_not_their_labels():
     passes = Stratum("pass", 900, labelled(9, 0, 1, 0))
     fails = Stratum("fail", 100, labelled(0, 5, 0, 45))
     assert accuracy([passes, fails]).value == pytest.approx(0.9)
@@ -174,7 +174,7 @@ def test_strata_are_weighted_by_their_cases_and_not_by_their_labels():
     assert kappa([passes, fails]).value == pytest.approx(kappa_value([[0.81, 0.01], [0.09, 0.09]]))
 
 
-def test_cases_of_which_none_is_labelled_leave_everything_unknown():
+def test_a_stratum_without_labels_makes_all_estimates_unknown():
     strata = [Stratum("pass", 90, labelled(9, 0, 1, 0)), Stratum("fail", 10, ())]
     assert accuracy(strata) is kappa(strata) is prediction_powered(strata, 0.9) is None
 
@@ -189,7 +189,7 @@ def test_cases_of_which_none_is_labelled_leave_everything_unknown():
         ([], 20, []),
     ],
 )
-def test_the_next_labels_go_where_they_tell_most(strata, count, chosen):
+def test_the_next_labels_go_where_they_reduce_the_variance_most(strata, count, chosen):
     assert next_labels(strata, count) == chosen
 
 
@@ -202,7 +202,7 @@ def drawn(chance, truth, graded):
         return Labelled(good, passed, float(passed))
     if passed:
         return Labelled(good, passed, 0.8 + 0.2 * chance.random())
-    # Good answers that the judge fails are nearer to passing than bad ones: scores tell more than verdicts.
+    # Good answers that the judge fails score higher than bad ones, so scores carry more information than verdicts.
     return Labelled(good, passed, 0.8 * chance.random() ** (0.5 if good else 1))
 
 
@@ -228,13 +228,13 @@ def by_verdict(labels, passed, size):
 
 
 def coverage(truth, design, datasets, seed):
-    """The share of simulated data sets whose intervals contain the truth, by figure."""
+    """The fraction of simulated data sets whose intervals contain the true value, by estimate."""
     rate, finds, rejects = truth
     agreement = kappa_value([[rate * finds, rate * (1 - finds)], [(1 - rate) * (1 - rejects), (1 - rate) * rejects]])
     truths = (rate * finds + (1 - rate) * rejects, agreement, rate, rate)
     chance = random.Random(seed)
     held, told = [0] * 4, [0] * 4
-    # These judges are better than chance: where the correction is refused, that is bad luck and rare.
+    # These judges are better than chance, so the correction rarely fails.
     for _ in range(datasets):
         for index, found in enumerate(estimates(chance, truth, design)):
             if found is not None:
@@ -245,7 +245,7 @@ def coverage(truth, design, datasets, seed):
 
 
 @pytest.mark.parametrize("design", [(100, 400, True, 0), (60, 400, False, 40)])
-def test_intervals_hold_the_truth_in_a_small_simulation(design):
+def test_intervals_cover_the_true_value_in_a_small_simulation(design):
     found = coverage(TRUTHS[0], design, datasets=200, seed=3)
     # Of 200, 95 % are 190 give or take 3: these bounds are four of those away.
     assert all(share >= 0.89 for share in found.values()), found
@@ -253,13 +253,13 @@ def test_intervals_hold_the_truth_in_a_small_simulation(design):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
-def test_intervals_hold_the_truth_in_93_to_97_of_100_simulated_data_sets(design, capsys):
+def test_intervals_cover_the_true_value_in_93_to_97_percent_of_data_sets(design, capsys):
     rows = [(truth, coverage(truth, design, datasets=2000, seed=11)) for truth in TRUTHS]
     with capsys.disabled():
         print(f"\nlabels, cases, graded, further labels: {design}")
         for truth, found in rows:
             print("  ", truth, "  ".join(f"{name} {100 * share:.1f} %" for name, share in found.items()))
-    # The interval of accuracy is computed exactly below, 93.3 % at least: 2,000 data sets tell that to 0.6 % only.
+    # The coverage of accuracy is computed exactly below (at least 93.3 %); here it is known to 0.6 % only.
     least = {"accuracy": 0.915}
     outside = [
         (truth, name, share)
@@ -271,7 +271,7 @@ def test_intervals_hold_the_truth_in_93_to_97_of_100_simulated_data_sets(design,
 
 
 @pytest.mark.parametrize(("labels", "truth"), list(product((100, 200), TRUTHS)), ids=str)
-def test_the_interval_of_accuracy_holds_the_truth_in_93_to_97_of_100_data_sets(labels, truth):
+def test_the_interval_of_accuracy_covers_the_true_value_in_93_to_97_percent(labels, truth):
     rate, finds, rejects = truth
     agree = rate * finds + (1 - rate) * rejects
     shares = binom.pmf(range(labels + 1), labels, agree)

@@ -1,4 +1,4 @@
-"""Changes in a series of means: found where they were planted, and not where nothing changed."""
+"""Change points in a series of means are found where they were planted, and nowhere else."""
 
 import random
 
@@ -9,17 +9,17 @@ from agentv.stats.sequential import Point, change_points
 
 
 def run_of(chance, share, n):
-    """The mean of n passes and failures, with its interval."""
+    """The mean of n binary scores, with its interval."""
     passed = sum(chance.random() < share for _ in range(n)) / n
     return Point(passed, *wilson(passed, n))
 
 
 @pytest.mark.parametrize("points", [[], [Point(0.5, 0.4, 0.6)], [Point(0.5, 0.5, 0.5)] * 3])
-def test_what_cannot_change_has_no_change(points):
+def test_a_series_that_is_too_short_has_no_change(points):
     assert change_points(points) == []
 
 
-def test_a_step_is_found_where_it_is_with_both_levels():
+def test_a_step_is_located_with_both_levels():
     points = [Point(0.8, 0.78, 0.82)] * 4 + [Point(0.6, 0.58, 0.62)] * 3
     [change] = change_points(points)
     assert change.position == 4
@@ -34,12 +34,12 @@ def test_several_steps_are_found_in_order():
     assert [change.after for change in changes] == pytest.approx([0.5, 0.7])
 
 
-def test_a_wide_interval_weighs_less():
+def test_a_wide_interval_has_less_weight():
     points = [Point(0.8, 0.78, 0.82)] * 3 + [Point(0.2, 0.0, 1.0)] + [Point(0.8, 0.78, 0.82)] * 3
     assert change_points(points) == []
 
 
-def test_a_series_without_a_change_is_split_in_at_most_one_of_twenty():
+def test_a_series_without_a_change_is_split_in_at_most_5_percent():
     chance = random.Random(1)
     split = sum(bool(change_points([run_of(chance, 0.8, 200) for _ in range(12)])) for _ in range(600))
     assert split / 600 <= 0.07

@@ -1,4 +1,4 @@
-"""Intervals against closed forms, against scipy where it is installed, and by how often they hold the truth."""
+"""Intervals: closed forms, scipy where installed, and coverage."""
 
 import math
 import random
@@ -22,12 +22,12 @@ def fed(scores, clusters=None):
     return mean
 
 
-# Quantiles of printed tables, to three digits behind the point.
+# Quantiles of printed tables, to three decimal places.
 TABLE = {3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 30: 2.042, 60: 2.000, 120: 1.980}
 
 
 @pytest.mark.parametrize("degrees", TABLE)
-def test_quantiles_are_those_of_the_tables(degrees):
+def test_quantiles_match_printed_tables(degrees):
     assert round(t_quantile(0.975, degrees), 3) == TABLE[degrees]
 
 
@@ -43,22 +43,22 @@ def test_quantiles_agree_with_closed_forms(probability):
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4.5, 7, 29, 200, 5000])
 @pytest.mark.parametrize("probability", [0.001, 0.025, 0.3, 0.5, 0.8, 0.975, 0.9999])
-def test_a_quantile_is_where_the_distribution_has_that_probability(probability, degrees):
+def test_the_quantile_is_the_inverse_of_the_distribution(probability, degrees):
     assert t_cdf(t_quantile(probability, degrees), degrees) == pytest.approx(probability, abs=1e-10)
 
 
-def test_many_degrees_of_freedom_come_down_to_the_normal_distribution():
+def test_many_degrees_of_freedom_approach_the_normal_distribution():
     assert t_quantile(0.975, 9_999) == pytest.approx(t_quantile(0.975, 10_000), abs=1e-7)
     assert t_quantile(0.975, 1e9) == pytest.approx(Z95, abs=1e-8)
 
 
-def test_nonsense_is_refused():
+def test_invalid_arguments_are_rejected():
     for probability, degrees in [(0.0, 3), (1.0, 3), (0.5, 0)]:
         with pytest.raises(ValueError, match="probability"):
             t_quantile(probability, degrees)
 
 
-def test_quantiles_and_shares_are_those_of_scipy():
+def test_quantiles_and_proportions_match_scipy():
     stats = pytest.importorskip("scipy.stats")
     for degrees in (1, 2, 3, 5, 8.5, 30, 99, 1000, 20_000):
         for probability in (0.55, 0.9, 0.975, 0.999):
@@ -68,7 +68,7 @@ def test_quantiles_and_shares_are_those_of_scipy():
         assert wilson(hits / n, n) == pytest.approx((known.low, known.high), abs=1e-12)
 
 
-def test_wilsons_interval_is_the_known_one():
+def test_wilsons_interval_matches_published_values():
     # Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
     for hits, n, low, high in [
         (81, 263, 0.2553, 0.3662),
@@ -81,7 +81,7 @@ def test_wilsons_interval_is_the_known_one():
     assert wilson(0.0, 0) is None
 
 
-def test_the_interval_of_a_mean_is_students():
+def test_the_interval_of_a_mean_is_students_t():
     mean = fed([0.2, 0.4, 0.6, 0.8])
     half = t_quantile(0.975, 3) * math.sqrt(0.2 / 3 / 4)
     assert mean.n == 4
@@ -89,35 +89,35 @@ def test_the_interval_of_a_mean_is_students():
     assert mean.ci95 == pytest.approx((0.5 - half, 0.5 + half))
 
 
-def test_scores_that_are_all_0_or_1_get_wilsons():
+def test_binary_scores_get_wilsons_interval():
     assert fed([1, 0, 1, 1]).ci95 == wilson(0.75, 4)
     assert fed([1.0] * 30).ci95 == wilson(1.0, 30)
     assert fed([0]).ci95 == wilson(0.0, 1)
 
 
 @pytest.mark.parametrize("scores", [[], [0.5]])
-def test_too_little_gives_no_interval(scores):
+def test_too_few_scores_have_no_interval(scores):
     assert fed(scores).ci95 is None
 
 
 @pytest.mark.parametrize("clusters", [None, [0, 0, 0, 1, 1, 1]], ids=["alone", "clustered"])
-def test_equal_scores_do_not_prove_that_there_is_no_spread(clusters):
+def test_equal_scores_still_have_an_interval(clusters):
     n = len(set(clusters)) if clusters else 6
     share = clopper_pearson(n, n)[0]
     assert fed([0.7] * 6, clusters).ci95 == pytest.approx((share * 0.7, share * 0.7 + 1 - share))
 
 
-def test_many_equal_scores_tell_nearly_all():
+def test_many_equal_scores_have_a_narrow_interval():
     low, high = fed([0.7] * 10_000).ci95
     assert (low, high) == (pytest.approx(0.7, abs=0.001), pytest.approx(0.7, abs=0.001))
 
 
 @pytest.mark.parametrize("size", [0.05, 0.2, 0.5, 0.9])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_equal_differences_show_nothing_that_the_exact_test_does_not(size, sign):
+def test_equal_differences_are_significant_only_if_the_exact_test_is(size, sign):
     answers = []
     for n in (2, 5, 6, 10, 30, 300):
-        # Differences that are equal but for rounding, as 0.8 - 0.6 and 0.7 - 0.5 are.
+        # Differences that differ only by rounding, such as 0.8 - 0.6 and 0.7 - 0.5.
         before = np.array([0.5 - sign * size / 2 + number % 3 * 0.01 for number in range(n)])
         found = compare_paired(before, before + sign * size)
         table = compare_paired(before, before + sign * size, test=False)
@@ -130,7 +130,7 @@ def test_equal_differences_show_nothing_that_the_exact_test_does_not(size, sign)
     assert answers[-1] == ("better" if sign > 0 else "worse")
 
 
-def test_a_margin_is_judged_by_the_interval_where_differences_do_not_vary():
+def test_non_inferiority_of_equal_differences_uses_the_interval():
     few, many = (compare_paired([0.7] * n, [0.5] * n).estimate for n in (5, 500))
     assert non_inferiority(few, 0.1)[::2] == ("inconclusive", None)
     assert non_inferiority(many, 0.1).outcome == "refuted"
@@ -142,25 +142,25 @@ def test_equal_values_without_bounds_have_no_interval():
     assert clustered_mean([1.0] * 20, within=(0.0, 1.0)).ci95 == pytest.approx(clopper_pearson(20, 20))
 
 
-def test_bounds_stay_where_scores_can_be():
+def test_bounds_stay_within_0_and_1():
     low, high = fed([0.99, 1.0, 0.5]).ci95
     assert (low >= 0.0, high) == (True, 1.0)
 
 
-def test_clusters_of_one_change_nothing():
+def test_clusters_of_one_score_have_no_effect():
     scores = [0.1, 0.5, 0.7, 0.2]
     assert fed(scores, range(4)).ci95 == pytest.approx(fed(scores).ci95)
     assert fed([0, 1, 1, 1], range(4)).ci95 == fed([0, 1, 1, 1]).ci95
 
 
-def test_clusters_that_say_the_same_count_as_one_score_each():
+def test_clusters_of_equal_scores_count_as_one_score_each():
     once, thrice = [0.2, 0.5, 0.6, 0.9], [score for score in (0.2, 0.5, 0.6, 0.9) for _ in range(3)]
     clusters = [number for number in range(4) for _ in range(3)]
     assert fed(thrice, clusters).clusters == 4
     assert fed(thrice, clusters).ci95 == pytest.approx(fed(once).ci95)
 
 
-def test_the_clustered_interval_is_the_formula_written_out():
+def test_the_clustered_interval_matches_the_formula():
     scores, clusters = [0.1, 0.9, 0.4, 0.5, 0.8], [0, 0, 2, 2, None]
     mean = sum(scores) / 5
     sums = [0.1 + 0.9 - 2 * mean, 0.4 + 0.5 - 2 * mean, 0.8 - mean]
@@ -168,13 +168,13 @@ def test_the_clustered_interval_is_the_formula_written_out():
     assert fed(scores, clusters).ci95 == pytest.approx((max(0, mean - half), min(1, mean + half)))
 
 
-def test_one_cluster_says_little_or_nothing():
+def test_one_cluster_has_a_wide_interval_or_none():
     assert fed([0.2, 0.7], [0, 0]).ci95 is None
     assert fed([1, 0], [0, 0]).ci95 == wilson(0.5, 1)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.none() | st.integers(0, 5)), max_size=40))
-def test_an_interval_holds_its_mean_and_stays_in_bounds(pairs):
+def test_an_interval_contains_its_mean_and_stays_in_bounds(pairs):
     mean = fed([score for score, _ in pairs], [cluster for _, cluster in pairs])
     if mean.ci95 is not None:
         low, high = mean.ci95
@@ -182,7 +182,7 @@ def test_an_interval_holds_its_mean_and_stays_in_bounds(pairs):
         assert mean.mean - 1e-12 <= high <= 1
 
 
-def test_order_and_a_common_offset_cost_no_digits():
+def test_order_and_a_common_offset_do_not_reduce_precision():
     scores = [0.5 + 1e-3 * (number % 7) for number in range(10_000)]
     variance = np.var(scores, ddof=1)
     low, high = fed(scores).ci95
@@ -190,7 +190,7 @@ def test_order_and_a_common_offset_cost_no_digits():
 
 
 def coverage(draw, truth, rounds=800, seed=1):
-    """How often the interval of what is drawn holds the truth."""
+    """How often the interval of a draw contains the true value."""
     chance = random.Random(seed)
     held = 0
     for _ in range(rounds):
@@ -201,7 +201,7 @@ def coverage(draw, truth, rounds=800, seed=1):
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.97])
 @pytest.mark.parametrize("n", [20, 100])
-def test_intervals_of_passes_hold_the_truth(share, n):
+def test_intervals_of_pass_rates_cover_the_true_value(share, n):
     def draw(chance):
         return fed([float(chance.random() < share) for _ in range(n)])
 
@@ -209,12 +209,12 @@ def test_intervals_of_passes_hold_the_truth(share, n):
 
 
 @pytest.mark.parametrize("n", [4, 12, 60])
-def test_intervals_of_means_hold_the_truth(n):
+def test_intervals_of_means_cover_the_true_value(n):
     assert 0.925 <= coverage(lambda chance: fed([chance.random() for _ in range(n)]), 0.5) <= 0.975
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_intervals_of_clusters_hold_the_truth_where_those_without_do_not(binary):
+def test_only_clustered_intervals_cover_the_true_value_of_clusters(binary):
     def draw(chance, clustered=True):
         mean = MeanAccumulator()
         for cluster in range(25):

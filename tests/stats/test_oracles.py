@@ -1,4 +1,4 @@
-"""Every statistic against closed forms, and against scipy and statsmodels where they have it."""
+"""Every statistic, checked against closed forms, scipy and statsmodels."""
 
 import math
 from fractions import Fraction
@@ -40,35 +40,35 @@ chance = np.random.default_rng(7)
 
 class TestDistributions:
     @pytest.mark.parametrize("z", [-8.0, -1.96, -0.1, 0.0, 0.7, 3.0])
-    def test_the_normal(self, z):
+    def test_normal(self, z):
         assert normal_cdf(z) == pytest.approx(stats.norm.cdf(z), rel=1e-12)
         assert normal_quantile(normal_cdf(z)) == pytest.approx(z, abs=1e-9)
 
     @pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (1, 3), (2.5, 40), (300, 7), (4000, 4100), (1, 1e5)])
     @pytest.mark.parametrize("x", [1e-6, 0.01, 0.3, 0.5, 0.77, 0.999])
-    def test_the_beta(self, a, b, x):
+    def test_beta(self, a, b, x):
         assert incomplete_beta(x, a, b) == pytest.approx(stats.beta.cdf(x, a, b), **NEAR)
         assert beta_quantile(x, a, b) == pytest.approx(stats.beta.ppf(x, a, b), **NEAR)
 
     @pytest.mark.parametrize(("hits", "n", "share"), [(0, 1, 0.5), (3, 10, 0.2), (50, 100, 0.5), (4900, 10_000, 0.5)])
-    def test_the_binomial(self, hits, n, share):
+    def test_binomial(self, hits, n, share):
         assert binomial_cdf(hits, n, share) == pytest.approx(stats.binom.cdf(hits, n, share), **NEAR)
         assert binomial_pmf(hits, n, share) == pytest.approx(stats.binom.pmf(hits, n, share), **NEAR)
 
     @pytest.mark.parametrize("t", [0.0, 0.3, 2.1, -5.0])
-    def test_students_two_sides(self, t):
+    def test_students_two_sided_p_value(self, t):
         assert t_p_value(t, 17) == pytest.approx(2 * stats.t.sf(abs(t), 17), **NEAR)
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 1), (1, 1), (0, 20), (3, 10), (81, 263), (500, 1000), (9_999, 10_000)])
-def test_intervals_of_shares(hits, n):
+def test_intervals_of_proportions(hits, n):
     assert clopper_pearson(hits, n) == pytest.approx(proportion_confint(hits, n, method="beta"), **NEAR)
     known = stats.binomtest(hits, n).proportion_ci(0.9, method="exact")
     assert clopper_pearson(hits, n, 0.9) == pytest.approx((known.low, known.high), **NEAR)
     assert wilson(hits / n, n) == pytest.approx(proportion_confint(hits, n, method="wilson"), **NEAR)
 
 
-def test_no_hit_at_all_is_the_closed_form_and_the_rule_of_three():
+def test_no_hits_match_the_closed_form_and_the_rule_of_three():
     assert clopper_pearson(0, 100) == pytest.approx((0.0, 1 - 0.025 ** (1 / 100)))
     assert clopper_pearson(0, 100, 0.9)[1] == pytest.approx(3 / 100, rel=0.02)
 
@@ -78,14 +78,14 @@ class TestMeans:
     others = np.clip(scores + 0.1 * chance.standard_normal(60), 0, 1)
     clusters = chance.integers(0, 13, 60)
 
-    def test_the_plain_mean_is_students(self):
+    def test_the_plain_mean_matches_students_test(self):
         found = clustered_mean(self.scores)
         known = stats.ttest_1samp(self.scores, 0.45)
         assert found.ci95 == pytest.approx(known.confidence_interval(), **NEAR)
         assert found.standard_error == pytest.approx(stats.sem(self.scores), **NEAR)
         assert t_test(found, 0.45) == pytest.approx(known.pvalue, **NEAR)
 
-    def test_the_clustered_mean_is_a_regression_on_a_constant(self):
+    def test_the_clustered_mean_matches_a_regression_on_a_constant(self):
         found = clustered_mean(self.scores, self.clusters)
         fit = OLS(self.scores, np.ones(60)).fit(cov_type="cluster", cov_kwds={"groups": self.clusters}, use_t=True)
         assert found.value == pytest.approx(fit.params[0], **NEAR)
@@ -94,18 +94,18 @@ class TestMeans:
         assert t_test(found) == pytest.approx(fit.pvalues[0], **NEAR)
         assert (found.n, found.clusters, found.degrees) == (60, 13, 12)
 
-    def test_names_of_clusters_may_be_text(self):
+    def test_cluster_names_may_be_text(self):
         names = [f"c{number}" for number in self.clusters]
         assert clustered_mean(self.scores, names).ci95 == pytest.approx(clustered_mean(self.scores, self.clusters).ci95)
 
-    def test_the_paired_difference_is_the_paired_test(self):
+    def test_the_paired_difference_matches_the_paired_test(self):
         found = paired_difference(self.scores, self.others)
         known = stats.ttest_rel(self.others, self.scores)
         assert found.p_value == pytest.approx(known.pvalue, **NEAR)
         assert found.estimate.ci95 == pytest.approx(known.confidence_interval(), **NEAR)
         assert found.correlation == pytest.approx(stats.pearsonr(self.scores, self.others).statistic, **NEAR)
 
-    def test_the_clustered_difference_is_a_regression(self):
+    def test_the_clustered_difference_matches_a_regression(self):
         found = paired_difference(self.scores, self.others, self.clusters)
         fit = OLS(self.others - self.scores, np.ones(60)).fit(
             cov_type="cluster", cov_kwds={"groups": self.clusters}, use_t=True
@@ -113,18 +113,18 @@ class TestMeans:
         assert found.p_value == pytest.approx(fit.pvalues[0], **NEAR)
         assert found.estimate.ci95 == pytest.approx(tuple(fit.conf_int()[0]), **NEAR)
 
-    def test_pairing_takes_out_what_both_sides_share(self):
+    def test_pairing_removes_variance_common_to_both_sides(self):
         alone = [clustered_mean(side).standard_error for side in (self.scores, self.others)]
         found = paired_difference(self.scores, self.others)
         expected = alone[0] ** 2 + alone[1] ** 2 - 2 * found.correlation * alone[0] * alone[1]
         assert found.estimate.standard_error**2 == pytest.approx(expected)
 
-    def test_one_cluster_has_no_error_and_no_spread_no_interval(self):
+    def test_one_cluster_or_no_variance_has_no_interval(self):
         assert clustered_mean([0.2, 0.4], [1, 1]).ci95 is None
         assert paired_difference([0.5] * 3, [0.5] * 3) == (Estimate(0.0, 0.0, None, 3, 3), 1.0, None)
         assert paired_difference([0.5] * 3, [0.75] * 3).p_value == sign_flip_test([0.25] * 3).p_value
 
-    def test_sides_that_do_not_fit_are_refused(self):
+    def test_sides_of_different_length_are_rejected(self):
         with pytest.raises(ValueError, match="2 and 1"):
             paired_difference([1, 2], [1])
         with pytest.raises(ValueError, match="1 and 2"):
@@ -142,14 +142,14 @@ class TestPairs:
         mid = 2 * (stats.binom.cdf(least - 1, wins + losses, 0.5) + stats.binom.pmf(least, wins + losses, 0.5) / 2)
         assert mcnemar_mid_p(wins, losses) == pytest.approx(min(1.0, mid), **NEAR)
 
-    def test_mcnemar_by_fractions(self):
+    def test_mcnemar_matches_exact_fractions(self):
         exact = 2 * sum(Fraction(math.comb(12, k), 2**12) for k in range(4))
         assert mcnemar_exact(3, 9) == pytest.approx(float(exact), rel=1e-12)
         assert mcnemar_mid_p(3, 9) == pytest.approx(float(exact - Fraction(math.comb(12, 3), 2**12)), rel=1e-12)
 
     @pytest.mark.parametrize(("wins", "losses", "n"), [(0, 0, 12), (3, 0, 10), (9, 3, 40), (16, 4, 32), (80, 61, 1000)])
-    def test_the_interval_of_a_difference_of_shares_is_where_the_score_test_turns(self, wins, losses, n):
-        """At a bound, the likelihood's own best share of losses, found numerically, gives a score of z."""
+    def test_the_score_interval_ends_where_the_score_test_becomes_significant(self, wins, losses, n):
+        """At a bound, the maximum-likelihood proportion of losses, found numerically, gives a score of z."""
         for bound in share_difference(wins, losses, n):
             if abs(bound) == 1:
                 continue
@@ -165,19 +165,19 @@ class TestPairs:
             score = (wins - losses - n * bound) / math.sqrt(n * (2 * q + bound * (1 - bound)))
             assert abs(score) == pytest.approx(stats.norm.ppf(0.975), rel=1e-3)
 
-    def test_ties_alone_leave_room_for_a_difference(self):
+    def test_ties_only_still_have_an_interval(self):
         low, high = share_difference(0, 0, 20)
         assert low == pytest.approx(-high)
         assert high == pytest.approx(1.959963984540054**2 / (20 + 1.959963984540054**2))
 
-    def test_few_sign_flips_are_all_looked_at(self):
+    def test_few_sign_flips_are_enumerated(self):
         differences = [0.3, -0.1, 0.4, 0.0, 0.25, 0.1, 0.2, -0.05]
         known = stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=np.inf)
         found = sign_flip_test(differences)
         assert found.exact
         assert found.p_value == pytest.approx(known.pvalue, **NEAR)
 
-    def test_clusters_are_flipped_whole(self):
+    def test_clusters_are_flipped_as_a_unit(self):
         differences, clusters = [0.3, 0.1, 0.4, -0.2, 0.25, 0.1], [0, 0, 1, 1, 2, 2]
         assert sign_flip_test(differences, clusters).p_value == sign_flip_test([0.4, 0.2, 0.35]).p_value == 2 / 8
 
@@ -197,26 +197,26 @@ class TestPairs:
 
 class TestTrials:
     @pytest.mark.parametrize(("trials", "passed", "k"), [(5, 2, 1), (5, 2, 3), (10, 0, 4), (10, 10, 4), (200, 13, 100)])
-    def test_they_are_the_hypergeometric_chances(self, trials, passed, k):
+    def test_they_match_hypergeometric_probabilities(self, trials, passed, k):
         known = stats.hypergeom(trials, passed, k)
         assert pass_at_k(trials, passed, k) == pytest.approx(1 - known.pmf(0), **NEAR)
         assert pass_hat_k(trials, passed, k) == pytest.approx(known.pmf(k), **NEAR)
 
-    def test_they_are_without_bias(self):
+    def test_they_are_unbiased(self):
         n, k, share = 6, 3, 0.3
         chances = [stats.binom.pmf(passed, n, share) for passed in range(n + 1)]
         assert sum(p * pass_at_k(n, c, k) for c, p in enumerate(chances)) == pytest.approx(1 - (1 - share) ** k)
         assert sum(p * pass_hat_k(n, c, k) for c, p in enumerate(chances)) == pytest.approx(share**k)
 
     @pytest.mark.parametrize(("trials", "passed", "k"), [(3, 4, 1), (3, -1, 1), (3, 2, 4), (3, 2, 0)])
-    def test_nonsense_is_refused(self, trials, passed, k):
+    def test_invalid_arguments_are_rejected(self, trials, passed, k):
         for function in (pass_at_k, pass_hat_k):
             with pytest.raises(ValueError, match="trials"):
                 function(trials, passed, k)
 
 
 class TestPower:
-    def test_power_and_numbers_are_those_of_statsmodels(self):
+    def test_power_and_sample_sizes_match_statsmodels(self):
         for difference, n in [(0.05, 400), (0.02, 900), (0.1, 50)]:
             known = normal_power(difference / 0.4, n, 0.05, alternative="two-sided")
             assert power_to_detect(difference, 0.4 / math.sqrt(n)) == pytest.approx(known, **NEAR)
@@ -224,35 +224,35 @@ class TestPower:
             assert cases_needed(difference, 0.16) == math.ceil(needed)
 
     @pytest.mark.parametrize("difference", [0.02, 0.05, 0.1, 0.5])
-    def test_so_few_cases_as_are_needed_could_show_it(self, difference):
+    def test_the_needed_number_of_cases_can_detect_the_difference(self, difference):
         n = cases_needed(difference, 0.0004)
         assert minimum_detectable_difference(0.02 / math.sqrt(n), n - 1) <= difference
         assert n == 2 or minimum_detectable_difference(0.02 / math.sqrt(n - 1), n - 2) > difference
 
-    def test_the_smallest_difference_is_the_inverse(self):
+    def test_the_minimum_detectable_difference_is_the_inverse(self):
         smallest = minimum_detectable_difference(0.01)
         assert power_to_detect(smallest, 0.01) == pytest.approx(0.8, abs=1e-5)
         assert smallest == pytest.approx((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * 0.01, **NEAR)
         few = minimum_detectable_difference(0.01, 9)
         assert few == pytest.approx((stats.t.ppf(0.975, 9) + stats.t.ppf(0.8, 9)) * 0.01, **NEAR)
 
-    def test_trials_take_out_their_own_noise_only(self):
+    def test_more_trials_reduce_only_variance_between_trials(self):
         assert variance_of_difference(0.04, 0.1, 0.2) == pytest.approx(0.34)
         assert variance_of_difference(0.04, 0.1, 0.2, trials=3) == pytest.approx(0.14)
 
-    def test_no_difference_and_no_error(self):
+    def test_zero_difference_and_zero_error(self):
         assert (power_to_detect(0.1, 0), power_to_detect(0, 0)) == (1.0, 0.05)
         with pytest.raises(ValueError, match="difference of 0"):
             cases_needed(0, 1)
 
     @pytest.mark.parametrize(("margin", "outcome"), [(0.2, "shown"), (0.05, "inconclusive"), (0.0, "inconclusive")])
-    def test_not_worse_by_more_than_a_margin(self, margin, outcome):
+    def test_non_inferiority_outcomes(self, margin, outcome):
         differences = np.random.default_rng(3).normal(-0.02, 0.3, 100)
         found = non_inferiority(clustered_mean(differences), margin)
         known = stats.ttest_1samp(differences, -margin, alternative="greater")
         assert (found.outcome, found.p_value) == (outcome, pytest.approx(known.pvalue, **NEAR))
 
-    def test_worse_by_more_than_a_margin_is_refuted(self):
+    def test_a_difference_beyond_the_margin_is_refuted(self):
         assert non_inferiority(clustered_mean([-0.5, -0.4, -0.45]), 0.1).outcome == "refuted"
         assert non_inferiority(clustered_mean([0.1]), 0.1).outcome == "inconclusive"
         with pytest.raises(ValueError, match="margin"):
@@ -260,13 +260,13 @@ class TestPower:
 
 
 @pytest.mark.parametrize("p_values", [[0.01, 0.04, 0.03, 0.005], [0.5], [0.2, 0.2, 0.9, 0.0], []])
-def test_many_questions(p_values):
+def test_holm_matches_statsmodels(p_values):
     known = multipletests(p_values, method="holm")[1].tolist() if p_values else []
     assert holm(p_values) == pytest.approx(known, **NEAR)
 
 
 class TestRanking:
-    def test_strengths_are_those_of_a_logistic_regression_with_half_a_tie_for_each_side(self):
+    def test_strengths_match_a_logistic_regression_with_half_a_tie_per_side(self):
         scores = np.random.default_rng(6).random((40, 4)) + np.array([0.0, 0.2, 0.1, 0.4])
         rows, outcomes = list(np.eye(4)), [(0.25, 0.25)] * 4
         for i in range(4):
@@ -278,7 +278,7 @@ class TestRanking:
         known = fit.params - fit.params.mean()
         assert [found[side] for side in range(4)] == pytest.approx(known.tolist(), **NEAR)
 
-    def test_a_side_that_wins_nearly_all_of_very_many_cases_has_its_strength(self):
+    def test_strength_is_precise_for_a_side_that_nearly_always_wins(self):
         scores = np.tile([1.0, 0.5, 0.0], (100_000, 1))
         scores[0] = [0.0, 0.5, 1.0]
         found = rank(scores, resamples=20)
@@ -286,11 +286,11 @@ class TestRanking:
         assert found[0].value - found[1].value == pytest.approx(math.log(99_999 / 1), rel=0.2)
         assert all(side.ci95[0] <= side.value <= side.ci95[1] for side in found)
 
-    def test_cases_that_all_went_alike_give_a_ranking_without_intervals(self):
+    def test_identical_outcomes_give_a_ranking_without_intervals(self):
         found = rank([[0.7, 0.5, 0.6]] * 3)
         assert [(ranked.side, ranked.ci95) for ranked in found] == [(0, None), (2, None), (1, None)]
 
-    def test_a_ranking_has_the_best_first_and_intervals_that_hold(self):
+    def test_a_ranking_starts_with_the_best_and_has_valid_intervals(self):
         draw = np.random.default_rng(4)
         scores = (draw.random((300, 3)) < [0.5, 0.8, 0.6]).astype(float)
         found = rank(scores, seed=1)

@@ -1,4 +1,4 @@
-"""Looking as often as one likes: bets are fair, and intervals hold at every moment."""
+"""Sequential tests: bets are fair, and intervals are valid at any time."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from agentv.stats.sequential import BettingMean
 
 
 def wealth(scores, claim, side):
-    """What bets on one side have grown to, from their definition."""
+    """The wealth of the bets on one side, from its definition."""
     room, direction = (1 - claim, -1) if side else (claim, 1)
     stakes = [0.75 / 2**step for step in range(9)]
     return sum(math.prod(1 + c * direction * (x - claim) / room for x in scores) for c in stakes) / 9
@@ -26,8 +26,8 @@ def fed(scores, claim=None, **options):
 
 
 @pytest.mark.parametrize("claim", [0.1, 0.5, 0.8])
-def test_a_bet_against_the_truth_is_fair(claim):
-    """Over all sequences of 0 and 1, with their chances, a stake of 1 is worth 1."""
+def test_a_bet_against_a_true_claim_is_fair(claim):
+    """Over all binary sequences, the expected wealth is 1."""
     worth = [0.0, 0.0]
     expected = 0.0
     for scores in itertools.product([0.0, 1.0], repeat=10):
@@ -42,8 +42,8 @@ def test_a_bet_against_the_truth_is_fair(claim):
     )
 
 
-def test_groups_are_one_bet_each_and_fair_too():
-    """Groups of one or two scores that go together: the mean over scores is what the claim is about."""
+def test_each_group_is_one_fair_bet():
+    """Groups of one or two correlated scores: the claim is about the mean over scores."""
     kinds = [((0.0, 1), 0.3), ((1.0, 1), 0.2), ((0.0, 2), 0.1), ((2.0, 2), 0.4)]
     claim = sum(p * s for (s, _), p in kinds) / sum(p * n for (_, n), p in kinds)
     expected = 0.0
@@ -69,7 +69,7 @@ def test_a_claim_is_decided_when_it_leaves_the_interval(scores, claim):
         assert high >= claim - 1e-5
 
 
-def test_the_interval_closes_in():
+def test_the_interval_narrows():
     chance = random.Random(3)
     scores = [float(chance.random() < 0.7) for _ in range(2_000)]
     widths = [interval[1] - interval[0] for interval in (fed(scores[:n]).interval for n in (20, 200, 2_000))]
@@ -78,13 +78,13 @@ def test_the_interval_closes_in():
     assert fed([]).interval == (0.0, 1.0)
 
 
-def test_groups_that_ended_in_errors_are_no_bets():
+def test_groups_without_scores_are_not_bets():
     mean = BettingMean(0.5)
     mean.add(0.0, 0)
     assert (mean.groups, mean.n, mean.mean) == (0, 0, None)
 
 
-def test_nonsense_is_refused():
+def test_invalid_arguments_are_rejected():
     for options in ({"claim": 0.0}, {"claim": 1.0}, {"largest": 0}, {"alpha": 0.0}):
         with pytest.raises(ValueError, match="between 0 and 1"):
             BettingMean(**options)
