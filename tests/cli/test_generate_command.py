@@ -194,7 +194,7 @@ def test_json_lines_get_rubrics_too(project):
     project.write("d.jsonl", rows)
     ended = project.command("generate", "rubrics", "d.jsonl", "-q")
     assert ended.code == 1
-    assert "b: The model 'judge' gave no usable rubric in two tries" in ended.stderr
+    assert "b: The model 'judge' gave no usable rubric in two attempts" in ended.stderr
     first, second = (project.path / "d.jsonl").read_text().splitlines()
     assert json.loads(first)["rubrics"] == ITEMS
     assert json.loads(second) == rows[1]
@@ -271,7 +271,7 @@ def test_an_edit_made_meanwhile_is_not_lost(project):
     source = case_source(path, warn=print, note=print).sources[0]
     file = RubricFile(source)
     (project.path / path).write_text(COMMENTED.replace("# the end", "# a new end"))
-    file.replace({"a": ITEMS})
+    file.write({"a": ITEMS})
     text = (project.path / path).read_text()
     assert "# a new end" in text and text.count("says-it-2") == 1
 
@@ -338,13 +338,13 @@ def test_rows_that_fail_are_counted_and_tried_again(project):
 @pytest.mark.parametrize(
     ("name", "content", "arguments", "said"),
     [
-        ("rows.csv", "a,b\n1\n", [], "line 2: 1 cells, and 2 columns"),
+        ("rows.csv", "a,b\n1\n", [], "line 2: expected 2 cells, got 1"),
         ("rows.csv", "a,a\n1,2\n", [], "name the columns, each once"),
         ("rows.csv", "a\n", [], "has no rows"),
         ("rows.csv", 'a\n"x\n', [], "rows.csv, line"),
         ("rows.jsonl", "[1]\n", [], "line 1: expected a JSON object"),
         ("rows.jsonl", '{"a": 1}\n{', [], "line 2"),
-        ("rows.txt", "x", [], "Rows are read from .csv, .tsv and .jsonl"),
+        ("rows.txt", "x", [], "Rows can be in .csv, .tsv and .jsonl"),
         ("rows.csv", "a\n1\n", ["--input", "{{ b }}"], "--input: there is no column 'b'. The row has: a"),
         ("rows.csv", "name,a\n1,2\n", ["--input", "{{ nmae }}"], "no column 'nmae'. Did you mean 'name'?"),
         ("rows.csv", "a\n1\n", ["--input", "{{ a"], "--input: "),

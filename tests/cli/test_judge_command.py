@@ -118,14 +118,14 @@ def test_what_is_no_label_is_an_error_with_its_line(judged, command):
     judged.write("bad.jsonl", '{"label": "maybe"}\n')
     ended = command("judge", "calibrate", "run", "--labels", "bad.jsonl")
     assert ended.code == 2
-    assert "Not a label at line 1 in bad.jsonl" in ended.stderr
+    assert "bad.jsonl, line 1 is not a valid label" in ended.stderr
 
 
 def test_results_without_cases_ask_for_the_datasets(judged, command):
     row = {"eval_id": "c1", "dataset": "d", "target": "gpt", "score": 1, "candidate_answer": "\x1b[2Jgood"}
     judged.write("old.jsonl", [row])
     ended = command("judge", "label", "old.jsonl")
-    assert ended.code == 2 and "Name the datasets" in ended.stderr
+    assert ended.code == 2 and "Pass the run's datasets" in ended.stderr
     shown = label(judged, "p", "d.yaml", run="old.jsonl")
     assert "Question 1?" in shown and "\\x1b[2Jgood" in shown
 
@@ -223,7 +223,7 @@ def test_a_judge_worse_than_chance_is_not_corrected(judged, command):
     assert calibrate(command, run)["rogan_gladen"] is None
     told = command("judge", "calibrate", run, "--evaluator", "j").stdout
     assert "  Rogan-Gladen  -\n" in told
-    assert "Note: Rogan-Gladen cannot correct this judge: it passes bad answers as often as good ones" in told
+    assert "Note: Rogan-Gladen cannot correct this judge: it passes bad answers at least as often as good ones" in told
 
 
 def test_twenty_answers_are_named_to_label_next_and_why(judged, command):
@@ -235,7 +235,7 @@ def test_twenty_answers_are_named_to_label_next_and_why(judged, command):
     assert len({each["eval_id"] for each in chosen}) == 20
     assert not {each["eval_id"] for each in chosen} & {f"a{n}" for n in (*range(10), *range(70, 80))}
     why = [each["why"] for each in chosen]
-    assert why.count("the judge says pass; it was wrong on 5 of 10 labelled ones of 70") > 15
+    assert why.count("judge's verdict pass: wrong on 5 of 10 labelled, 70 in total") > 15
     assert "the judge says fail" in "".join(why) or len(set(why)) == 1
     assert len(calibrate(command, run, "--next", "3")["next"]) == 3
 
@@ -251,7 +251,7 @@ def test_suggested_answers_can_be_labelled_and_are_weighted_back(judged, command
     assert found["ppi"]["value"] == pytest.approx(0.9 * 0.9 + 0.1 * 0.5)
     assert found["accuracy"]["value"] == pytest.approx(0.9 * 0.9 + 0.1 * 0.5)
     assert found["rogan_gladen"] is None and found["labels_alone"] is None
-    assert any("drawn at random" in note for note in found["notes"])
+    assert any("randomly drawn" in note for note in found["notes"])
 
 
 def test_labelling_the_suggested_marks_them(judged, command):

@@ -142,7 +142,7 @@ def test_a_judge_that_is_not_in_the_targets_file_is_an_error(write, evaluator):
             "The prompt uses an unknown variable 'candidate_anser'",
         ),
         ("{type: llm_judge, prompt: 'Grade {{ question }}'}", "The prompt does not use the answer"),
-        ("{type: llm_judge, prompt: 'Grade {{ candidate_answer }'}", "The prompt is no valid template"),
+        ("{type: llm_judge, prompt: 'Grade {{ candidate_answer }'}", "The prompt is not a valid template"),
         ("{type: rubric, prompt: 'Grade {{ anser }}'}", "The prompt uses an unknown variable 'anser'"),
         (
             "{type: composite, evaluators: [x], aggregator: {type: llm_judge, prompt: '{{ evaluator_result }}'}}",
@@ -161,10 +161,10 @@ def test_a_judge_that_is_not_in_the_targets_file_is_an_error(write, evaluator):
             "{type: composite, aggregator: threshold, evaluators: [{type: contains, transform: {strip: all}}]}",
             "Field 'transform.strip' must be an array",
         ),
-        ("{type: faithfulness}", "Evaluator 'faithfulness' judges against the case's 'context', and there is none"),
+        ("{type: faithfulness}", "Evaluator 'faithfulness' needs the case's 'context', which is empty"),
         (
             "{type: composite, aggregator: weighted_average, evaluators: [{type: context_recall, value: x}]}",
-            "judges against the case's 'context', and there is none",
+            "needs the case's 'context', which is empty",
         ),
     ],
 )
@@ -299,7 +299,7 @@ def test_what_a_run_would_refuse_is_found_on_the_line_of_the_case(write):
         ("error", 3),
         ("warning", 4),
     ]
-    messages = ["There is no 'scor'", "is no Python", "needs a reference answer", "The script 'gone.py'"]
+    messages = ["There is no 'scor'", "is not valid Python", "needs a reference answer", "The script 'gone.py'"]
     assert all(part in message for part, (_, _, message) in zip(messages, found, strict=True))
 
 

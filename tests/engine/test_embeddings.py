@@ -134,7 +134,11 @@ def test_a_function_makes_embeddings(project):
 
 @pytest.mark.parametrize(
     ("function", "message"),
-    [("few", "made 1 embeddings of 2 texts"), ("words", "made no embeddings"), ("broken", "out of vectors")],
+    [
+        ("few", "Expected 2 embeddings from the target, got 1"),
+        ("words", "did not return embeddings"),
+        ("broken", "out of vectors"),
+    ],
 )
 @pytest.mark.parametrize("entry", [{}, {"negate": True}, {"required": True}])
 def test_embeddings_that_are_none_are_an_error_and_no_score(project, function, message, entry):

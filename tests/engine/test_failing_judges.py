@@ -26,11 +26,11 @@ FAILING = {
     ),
     "a program that prints garbage": (
         {"type": "code_judge", "script": "echo '{\"score\": high}'"},
-        "The program must print a JSON object with a score, and printed",
+        "The program must print a JSON object with a score, but printed",
     ),
     "a program that prints nothing": (
         {"type": "code_judge", "script": "true"},
-        "The program must print a JSON object with a score, and printed nothing",
+        "The program must print a JSON object with a score, but printed nothing",
     ),
     "a program that prints too much": (
         {"type": "code_judge", "script": "yes"},

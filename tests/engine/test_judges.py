@@ -129,7 +129,7 @@ def test_a_bad_reply_is_repaired_once_or_an_error_and_never_a_zero(judged, reply
     assert record["score"] == score
     if score is None:
         assert (record["status"], record["verdict"], result(record)["score"]) == ("error", None, None)
-        assert "The judge 'judge' gave no usable verdict in two tries" in record["error"]["message"]
+        assert "The judge 'judge' gave no usable verdict in two attempts" in record["error"]["message"]
 
 
 @pytest.mark.parametrize("negate", [False, True])
@@ -173,8 +173,8 @@ def test_a_judge_that_does_not_answer_is_an_error_of_the_evaluator(judged, fault
 BROKEN = {
     "a crash": ({"500": 1.0}, verdict(1), "failed (server)"),
     "a time-out": ({"hang": 1.0}, verdict(1), "failed (timeout)"),
-    "garbage": ((), '\x00\ufffd{]{"score": ', "no usable verdict in two tries"),
-    "an empty reply": ((), "", "no usable verdict in two tries: it is empty"),
+    "garbage": ((), '\x00\ufffd{]{"score": ', "no usable verdict in two attempts"),
+    "an empty reply": ((), "", "no usable verdict in two attempts: it is empty"),
     "a huge reply": ((), f"{'x' * 1_100_000} {verdict(1)}", "it is longer than 1,000,000 characters"),
     "a refusal": ((), Answer(None, refusal="I will not"), "failed (refused)"),
 }
@@ -629,7 +629,7 @@ def test_passages_that_are_missing_are_found_before_anybody_is_asked(project, ty
         project.dataset({"input": "yes", "expected_output": "x", **case}, evaluators=[{"type": type_}])
         ended = project.eval("--out", "out")
     assert ended.code == 2 and server.counts.requests == 0
-    assert f"Evaluator '{type_}' judges against the case's 'context', and there is none" in ended.stderr
+    assert f"Evaluator '{type_}' needs the case's 'context', which is empty" in ended.stderr
 
 
 @pytest.mark.parametrize("type_", ["factuality", "faithfulness", "answer_relevance", "context_recall"])
@@ -679,7 +679,7 @@ def test_every_way_to_write_a_rubric_gives_one(project, via):
 
 def test_a_rubric_with_an_unknown_id_is_repaired(judged):
     def answer(asked):
-        id = "rubric-1" if "which no item has; the ids are rubric-1" in asked.prompt else "first"
+        id = "rubric-1" if "the ids are rubric-1" in asked.prompt else "first"
         return json.dumps({"checks": [{"id": id, "satisfied": True}]})
 
     record = judged(answer, entries=[{"type": "rubric", "rubrics": ["says yes"]}])["c0"]

@@ -168,7 +168,7 @@ BAD = {
     ),
     "a judge's prompt that is no template": (
         {"input": "q", "evaluators": [{"type": "rubric", "target": "default", "prompt": "Is {{ question good?"}]},
-        "Evaluator 'rubric': The prompt is no valid template",
+        "Evaluator 'rubric': The prompt is not a valid template",
     ),
     "an unknown evaluator": ({"input": "q", "evaluators": [{"type": "contans", "value": "x"}]}, "contains"),
     "an evaluator's function that is not there": (
@@ -181,7 +181,7 @@ BAD = {
     ),
     "an evaluator's file that is no Python": (
         {"input": "q", "evaluators": [{"type": "python", "name": "mine", "function": "broken.py:check"}]},
-        "Evaluator 'mine': File 'broken.py' is no Python: ",
+        "Evaluator 'mine': File 'broken.py' is not valid Python: ",
     ),
     "a check with nothing to compare with": (
         {"input": "q", "evaluators": [{"type": "contains"}]},

@@ -366,13 +366,13 @@ def test_what_judges_are_told_is_part_of_their_scores(answered, entry, prompt, t
     words = shutil.copytree(judge_prompt.PROMPTS, tmp_path / "words")
     (words / prompt).write_text((words / prompt).read_text() + "\nBe kind.\n")
     monkeypatch.setattr(judge_prompt, "PROMPTS", words)
-    judge_prompt.own_text.cache_clear()
+    judge_prompt.prompt_text.cache_clear()
     try:
         assert rescore(answered, run="judged", out="b")[1]["c0"] == "runs asks (changed)"
         again = answered.eval("--out", "c", "--why", "--changed-since", "judged")
         assert "c0 (default): its evaluators changed" in again.stderr
     finally:
-        judge_prompt.own_text.cache_clear()
+        judge_prompt.prompt_text.cache_clear()
 
 
 def test_a_script_is_part_of_its_evaluator_wherever_it_is_started(answered):

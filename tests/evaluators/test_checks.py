@@ -133,9 +133,9 @@ FAILURES = [
     *[(type_, {}, {}, "needs a 'value' or an expected_output") for type_ in ("regex", "levenshtein", "similarity")],
     ("contains", {}, {"expected": "  "}, "is blank, so every answer would pass"),
     ("contains_all", {}, {"expected": ["a", ""]}, "is blank, so every answer would pass"),
-    ("regex", {}, {"expected": "(a"}, "'(a' is no regular expression"),
+    ("regex", {}, {"expected": "(a"}, "'(a' is not a valid regular expression"),
     ("regex", {}, {"expected": ""}, "is blank, so every answer would pass"),
-    ("json_schema", {"schema": "nowhere.json"}, {}, "The schema 'nowhere.json' cannot be read"),
+    ("json_schema", {"schema": "nowhere.json"}, {}, "Cannot read schema 'nowhere.json'"),
 ]
 
 
@@ -148,16 +148,16 @@ SENTENCES = [
     ("contains", {"value": "Paris"}, "Paris", ("contains 'Paris'",), ()),
     ("contains", {"value": "Paris"}, "Rome", (), ("does not contain 'Paris'",)),
     ("contains", {"value": "a\n  b"}, "", (), ("does not contain 'a b'",)),
-    ("equals", {"value": {"a": 1}}, "[]", (), ("is '[]' and not '{\"a\":1}'",)),
-    ("starts_with", {"value": "A"}, "B", (), ("does not begin with 'A'",)),
+    ("equals", {"value": {"a": 1}}, "[]", (), ("is '[]', not '{\"a\":1}'",)),
+    ("starts_with", {"value": "A"}, "B", (), ("does not start with 'A'",)),
     ("contains_all", {"value": ["a", "b"]}, "a", ("contains 'a'",), ("does not contain 'b'",)),
     ("contains_any", {"value": ["a", "b"]}, "c", (), ("contains none of 'a', 'b'",)),
     ("regex", {"value": r"\d+"}, "in 1999", (r"matches '\d+' with '1999'",), ()),
     ("json_schema", {"schema": {"properties": {"a": {"items": {"type": "string"}}}}}, '{"a": ["x", 1]}', (),
      ('a[1]: 1 is not of type "string"',)),
     ("levenshtein", {"value": "cat", "max_distance": 0}, "hat", (),
-     ("1 edit away from 'cat', similarity 0.667; at most 0 edits wanted",)),
-    ("similarity", {"value": "ab", "threshold": 0.4}, "ac", ("similarity 0.5 to 'ab'; at least 0.4 wanted",), ()),
+     ("1 edit away from 'cat', similarity 0.667; required: at most 0",)),
+    ("similarity", {"value": "ab", "threshold": 0.4}, "ac", ("similarity 0.5 to 'ab'; required: at least 0.4",), ()),
 ]  # fmt: skip
 
 
@@ -191,7 +191,7 @@ BAD_SETTINGS = [
     ("contains", {"value": " "}, "'value' is blank, so every answer would pass"),
     ("icontains_all", {"value": ["a", ""]}, "'value[1]' is blank, so every answer would pass"),
     ("regex", {"value": ""}, "'value' is blank, so every answer would pass"),
-    ("json_schema", {"schema": {"type": "objekt"}}, "'schema' is no JSON Schema"),
+    ("json_schema", {"schema": {"type": "objekt"}}, "'schema' is not a valid JSON Schema"),
     ("is_json", {"schema": {"$ref": "https://example.com/schema.json"}}, "Retrieval is disabled"),
     ("json_schema", {"schema": {"$ref": "file:///etc/hostname"}}, "Retrieval is disabled"),
 ]

@@ -43,13 +43,13 @@ def test_a_name_that_is_not_there_is_one_with_a_suggestion(tmp_path, text):
 
 def test_a_file_that_is_no_python_is_one_with_its_line(tmp_path):
     ((message, _),) = problems(tmp_path, "def score(:")
-    assert message.startswith("File 'w.py' is no Python: ") and message.endswith("line 2")
+    assert message.startswith("File 'w.py' is not valid Python: ") and message.endswith("line 2")
 
 
 UNFIT = {
-    "def score(): ...": "it takes no argument",
-    "def score(answer, reference): ...": "it asks for answer, reference",
-    "def score(answer, *, reference): ...": "it asks for answer, reference",
+    "def score(): ...": "it takes no arguments",
+    "def score(answer, reference): ...": "it requires answer, reference",
+    "def score(answer, *, reference): ...": "it requires answer, reference",
 }
 FIT = (
     "def score(answer, reference=None): ...",
@@ -63,7 +63,7 @@ FIT = (
 @pytest.mark.parametrize("text", UNFIT)
 def test_a_function_that_one_argument_does_not_fit_is_one(tmp_path, text):
     assert problems(tmp_path, text) == [
-        (f"'score' in file 'w.py' cannot be called: {UNFIT[text]}", "It is given one argument")
+        (f"'score' in file 'w.py' cannot be called: {UNFIT[text]}", "It is called with one argument")
     ]
 
 

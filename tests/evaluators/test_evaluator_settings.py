@@ -134,7 +134,7 @@ REFUSED = {
     ),
     "a blank prompt": ("llm_judge", {"prompt": "  "}, "'prompt' is blank"),
     "messages among arguments": ("llm_judge", {"prompt": ["a", MESSAGES[0]]}, "'prompt' mixes messages with strings"),
-    "a message without content": ("llm_judge", {"prompt": [{"role": "user"}]}, "'prompt[0]' is no message"),
+    "a message without content": ("llm_judge", {"prompt": [{"role": "user"}]}, "'prompt[0]' is not a message"),
     "a program without arguments": ("llm_judge", {"prompt": {"script": []}}, "'prompt.script' must name a program"),
     "a prompt object without a program": ("llm_judge", {"prompt": {}}, "Missing required field: 'prompt.script'"),
     "a mistyped key": ("llm_judge", {"promt": "x"}, "Unknown field 'promt'"),
@@ -155,7 +155,7 @@ REFUSED = {
     "two items with one id": (
         "rubric",
         {"rubrics": [{"id": "a", "outcome": "x"}, {"id": "a", "outcome": "y"}]},
-        "'rubrics[1]' has the id 'a', which another item has too",
+        "'rubrics[1]' has the same id as another item: 'a'",
     ),
     "items that weigh nothing": ("rubric", {"rubrics": [{"outcome": "x", "weight": 0}]}, "has weight 0"),
     "an infinite weight": (
@@ -174,7 +174,11 @@ REFUSED = {
         "Field 'rubrics[0].required_min_score' must be an integer, got number",
     ),
     "ranges that start late": ("rubric", {"rubrics": [{"score_ranges": {"1": "a"}}]}, "that start at 1 instead of 0"),
-    "a range named by a word": ("rubric", {"rubrics": [{"score_ranges": {"low": "a"}}]}, "has 'low' in 'score_ranges'"),
+    "a range named by a word": (
+        "rubric",
+        {"rubrics": [{"score_ranges": {"low": "a"}}]},
+        "has the key 'low' in 'score_ranges'",
+    ),
     "a range beyond ten": ("rubric", {"rubrics": [{"score_ranges": {"0": "a", "11": "b"}}]}, "not within 0 to 10"),
     "ranges that overlap": (
         "rubric",
@@ -199,7 +203,7 @@ REFUSED = {
         {"script": "x", "timeout_seconds": 0},
         "Field 'timeout_seconds' must be a number greater than 0",
     ),
-    "code instead of a function": ("python", {"value": "len(output) > 3"}, "code itself is not run"),
+    "code instead of a function": ("python", {"value": "len(output) > 3"}, "inline code is not supported"),
     "a composite without members": (
         "composite",
         {"evaluators": [], "aggregator": "weighted_average"},
@@ -227,14 +231,14 @@ REFUSED = {
             "evaluators": [{"name": "safety", "type": "llm_judge"}],
             "aggregator": {"type": "weighted_average", "weights": {"safty": 1}},
         },
-        "names 'safty', which is no member. Did you mean 'safety'?",
+        "has the unknown member 'safty'. Did you mean 'safety'?",
     ),
     "a mode without a list": ("tool_trajectory", {"mode": "in_order"}, "Mode 'in_order' needs 'expected'"),
     "any order without minimums": ("tool_trajectory", {"mode": "any_order"}, "Mode 'any_order' needs 'minimums'"),
     "the list of another mode": (
         "tool_trajectory",
         {"mode": "exact", "expected": [{"tool": "a"}], "minimums": {"a": 1}},
-        "Mode 'exact' takes 'expected', not 'minimums'",
+        "Mode 'exact' uses 'expected', not 'minimums'",
     ),
     "an unknown mode": ("tool_trajectory", {"mode": "inorder"}, "Field 'mode' has an unknown value 'inorder'"),
     "a call without a tool": (
@@ -250,12 +254,12 @@ REFUSED = {
     "a date format of another tool": (
         "field_accuracy",
         {"fields": [{"path": "a", "match": "date", "formats": ["%d/%m/%Y"]}]},
-        "'fields[0].formats' has '%d/%m/%Y', which names no year, month and day: write YYYY, MM or MMM, DD",
+        "'fields[0].formats': '%d/%m/%Y' lacks a year, month or day; use YYYY, MM or MMM, and DD",
     ),
     "a date format without a day": (
         "field_accuracy",
         {"fields": [{"path": "a", "match": "date", "formats": ["DD.MM.YYYY", "MM/YYYY"]}]},
-        "'fields[0].formats' has 'MM/YYYY', which names no year, month and day: write YYYY, MM or MMM, DD",
+        "'fields[0].formats': 'MM/YYYY' lacks a year, month or day; use YYYY, MM or MMM, and DD",
     ),
     "no fields": ("field_accuracy", {"fields": []}, "'fields' is an empty list"),
     "an unknown way to match": (
@@ -277,10 +281,10 @@ REFUSED = {
         "Field 'value' must be an array, got string",
     ),
     "no text where several belong": ("contains_any", {"value": []}, "Field 'value' must be an array that is not empty"),
-    "a broken pattern": ("regex", {"value": "(a"}, "'value' is no regular expression"),
+    "a broken pattern": ("regex", {"value": "(a"}, "is not a valid regular expression"),
     "an unknown flag": ("regex", {"value": "a", "flags": "iq"}, "Unknown regex flag 'q'"),
     "a check without its schema": ("json_schema", {}, "Missing required field: 'schema'"),
-    "edits as a threshold": ("levenshtein", {"threshold": 5}, "a number of edits goes into 'max_distance'"),
+    "edits as a threshold": ("levenshtein", {"threshold": 5}, "use 'max_distance' for a number of edits"),
     "two limits of nearness": ("levenshtein", {"threshold": 0.5, "max_distance": 2}, "not both"),
     "a threshold beyond one": ("similarity", {"threshold": 1.5}, "Field 'threshold' must be a number of at most 1"),
     "an embedding model": ("similarity", {"config": {"model": "e"}}, "Field 'config' is not supported"),

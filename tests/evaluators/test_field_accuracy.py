@@ -108,8 +108,12 @@ FAILURES = [
     ({"path": "a"}, {}, "needs an expected_output that is JSON data"),
     ({"path": "a"}, {"expected": "plain text"}, "needs an expected_output that is JSON data"),
     ({"path": "b"}, {"expected": {"a": 1}}, "The expected output has none of the fields: b"),
-    ({"path": "a", "match": "date"}, {"expected": {"a": "soon"}}, "a: the expected value 'soon' is no date"),
-    ({"path": "a", "match": "numeric_tolerance"}, {"expected": {"a": "x"}}, "a: the expected value 'x' is no number"),
+    ({"path": "a", "match": "date"}, {"expected": {"a": "soon"}}, "a: the expected value 'soon' is not a date"),
+    (
+        {"path": "a", "match": "numeric_tolerance"},
+        {"expected": {"a": "x"}},
+        "a: the expected value 'x' is not a number",
+    ),
 ]
 
 
@@ -128,8 +132,8 @@ def test_sentences_name_the_field_and_both_values(scoring):
     score = scoring.score("field_accuracy", entry, '{"total": 12, "note": "x"}', expected=EXPECTED)
     assert score.hits == ("note: 'x'",)
     assert score.misses == (
-        "total: '12', '10' expected (off by 2, tolerance 0)",
-        "lines[0].sku: not there, 'a' expected",
+        "total: '12', expected '10' (off by 2, tolerance 0)",
+        "lines[0].sku: missing, expected 'a'",
     )
     assert score.details == {"total": 0.0, "note": 1.0, "lines[0].sku": 0.0}
 

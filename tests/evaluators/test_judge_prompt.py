@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.evaluators.judges.judge_prompt import VARIABLES, Material, _marks_in, built_in, prompt_references
+from agentv.evaluators.judges.judge_prompt import VARIABLES, Material, _delimiters_in, built_in, prompt_references
 from agentv.model.values import digest
 
 MARKS = [
@@ -29,7 +29,7 @@ def problems_of(prompt):
 
 @pytest.mark.parametrize(("template", "marks"), MARKS)
 def test_marks_are_what_touches_a_place_and_is_no_word(template, marks):
-    assert set(_marks_in(template)) == marks
+    assert set(_delimiters_in(template)) == marks
 
 
 def test_the_code_of_the_marks_is_in_none_of_the_texts_even_if_it_is_guessed():
@@ -38,11 +38,10 @@ def test_the_code_of_the_marks_is_in_none_of_the_texts_even_if_it_is_guessed():
     assert Material({**plain, "question": "!"}).code != Material(plain).code
 
     class Guessed(Material, frozen=True):
-        @property
-        def texts(self):
+        def texts(self, names):
             return (digest([plain, None])[:12],)
 
-    assert Guessed(plain).code not in Guessed(plain).texts[0]
+    assert Guessed(plain).code not in Guessed(plain).texts(plain)[0]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_our_prompts_take_any_text_and_hold_no_example_that_looks_like_a_verdict
         ("Good? {{ question }}", ["warning: The prompt does not use the answer, so the judge will not see it"]),
         ("Good?", ["warning: The prompt does not use the answer, so the judge will not see it"]),
         ("{{ candidate_answer }} {{ nme }}", ["error: The prompt uses an unknown variable 'nme'"]),
-        ("{{ candidate_answer", ["error: The prompt is no valid template"]),
+        ("{{ candidate_answer", ["error: The prompt is not a valid template"]),
         ([{"role": "user", "content": "{{ candidate_answer }}"}], []),
         ([{"role": "user", "content": "{{ x }}"}], ["error: The prompt uses an unknown variable 'x'", "warning: "]),
         (["python", "prompt.py"], []),
@@ -91,4 +90,4 @@ def test_a_prompt_is_checked_before_it_is_used(prompt, found):
 )
 def test_names_of_other_versions_are_told_apart(name, ours):
     [problem, *_] = problems_of("{{ candidate_answer }} {{ " + name + " }}")
-    assert problem.hint == f"Here it is '{ours}'"
+    assert problem.hint == f"Use '{ours}'"

@@ -57,13 +57,13 @@ def test_limits_are_kept_or_not(scoring, type_, entry, used, score):
 
 
 FAILURES = [
-    ("latency", {"threshold": 1}, {}, "How long the answer took is not known"),
-    ("cost", {"budget": 1}, {}, "What the answer cost is not known"),
-    ("cost", {"budget": 1}, {"cost_usd": math.nan}, "What the answer cost is not known"),
-    ("cost", {"budget": 1}, {"cost_usd": math.inf}, "What the answer cost is not known"),
-    ("token_usage", {"max_total": 1}, {"cost_usd": 1.0}, "How many tokens the answer took is not known"),
-    ("execution_metrics", {"max_tokens": 1, "max_tool_calls": 9}, {}, "How many tokens the answer took is not known"),
-    ("execution_metrics", {"max_cost_usd": 1}, {}, "What the answer cost is not known"),
+    ("latency", {"threshold": 1}, {}, "The duration of the answer is unknown"),
+    ("cost", {"budget": 1}, {}, "The cost of the answer is unknown"),
+    ("cost", {"budget": 1}, {"cost_usd": math.nan}, "The cost of the answer is unknown"),
+    ("cost", {"budget": 1}, {"cost_usd": math.inf}, "The cost of the answer is unknown"),
+    ("token_usage", {"max_total": 1}, {"cost_usd": 1.0}, "The token usage of the answer is unknown"),
+    ("execution_metrics", {"max_tokens": 1, "max_tool_calls": 9}, {}, "The token usage of the answer is unknown"),
+    ("execution_metrics", {"max_cost_usd": 1}, {}, "The cost of the answer is unknown"),
 ]
 
 

@@ -201,7 +201,7 @@ HARMFUL = {
     "it is interrupted": ("raise KeyboardInterrupt", "judge.py:judge failed: KeyboardInterrupt"),
     "it returns nothing": ("return None", "must return a Score, a number or a bool, got NoneType"),
     "it returns too much": ("return Score(1, reasoning='x' * 5_000_000)", "returned more than 4 MiB"),
-    "it returns what is no JSON": ("return Score(1, details=object())", "returned what cannot be written as JSON"),
+    "it returns what is not JSON": ("return Score(1, details=object())", "returned a value that cannot be encoded as"),
     "it returns no number": ("return Score(1, details=float('nan')) if 0 else float('nan')", "gave nan as its score"),
     "it closes everything": ("os.closerange(3, 100)", "before it gave a score"),
     "it talks over the line": ("[os.write(fd, b'garbage!') for fd in channels()]", "its process"),

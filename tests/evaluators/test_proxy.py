@@ -89,9 +89,9 @@ def test_info_counts(details):
 
 
 REFUSED = {
-    "no question": ("call('/invoke', {})", 400, "'question' must be a text"),
-    "an empty question": ("call('/invoke', {'question': ''})", 400, "'question' must be a text"),
-    "a question that is none": ("call('/invoke', {'question': [1]})", 400, "'question' must be a text"),
+    "no question": ("call('/invoke', {})", 400, "'question' must be a non-empty string"),
+    "an empty question": ("call('/invoke', {'question': ''})", 400, "'question' must be a non-empty string"),
+    "a question that is none": ("call('/invoke', {'question': [1]})", 400, "'question' must be a non-empty string"),
     "a system prompt that is none": ("call('/invoke', {'question': 'a', 'systemPrompt': 1})", 400, "'systemPrompt'"),
     "a target that is none": ("call('/invoke', {'question': 'a', 'target': 5})", 400, "Unknown target 5"),
     "a list": ("call('/invoke', [])", 400, "must be a JSON object"),
@@ -99,10 +99,10 @@ REFUSED = {
     "requests that are none": ("call('/invokeBatch', {'requests': ['a']})", 400, "must be a list"),
     "a wrong token": ("call('/info', Authorization='Bearer no')", 401, "Unknown token"),
     "no token": ("call('/info', Authorization='')", 401, "Unknown token"),
-    "another name": ("call('/info', Host='evil.example')", 403, "its own name only"),
+    "another name": ("call('/info', Host='evil.example')", 403, "loopback host name"),
     "a model that fails": ("call('/invoke', {'question': 'fail'})", 500, "it is down"),
     "too many at once": ("call('/invokeBatch', {'requests': [{'question': 'a'}] * 3})", 429, "may make 2 calls"),
-    "too many": ("[call('/invoke', {'question': 'a'}) for _ in range(3)][-1]", 429, "may make 2 calls; 2 are made"),
+    "too many": ("[call('/invoke', {'question': 'a'}) for _ in range(3)][-1]", 429, "may make 2 calls and has made 2"),
 }  # fmt: skip
 
 

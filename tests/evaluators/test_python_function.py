@@ -111,7 +111,7 @@ FAILURES = [
     ("wide", "checks.py:wide gave 7.0 as its score"),
     ("text", "checks.py:text must return a Score, a number or a bool, got str"),
     ("nothing", "checks.py:nothing must return a Score, a number or a bool, got NoneType"),
-    ("odd_hits", "'hits' of checks.py:odd_hits must be a list of texts, got dict"),
+    ("odd_hits", "'hits' of checks.py:odd_hits must be a list of strings, got dict"),
     ("broken", f"checks.py:broken failed: KeyError: 'key' (checks.py, line {line_of('values[')})"),
     (
         "deep",
@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_imported_is_a_failure(scoring, tmp_path, text, me
 
 def test_a_file_that_is_not_there_is_a_failure(scoring, tmp_path):
     message = scoring.failure("python", {"function": "nowhere.py:f"}, workdir=str(tmp_path))
-    assert message == "File 'nowhere.py' cannot be read: No such file or directory"
+    assert message == "Cannot read file 'nowhere.py': No such file or directory"
 
 
 @pytest.mark.parametrize("name", ["hangs", "hangs_async"])

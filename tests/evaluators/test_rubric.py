@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from agentv.evaluators.judges.replies import Unfit
+from agentv.evaluators.judges.judge_responses import UnusableResponse
 from agentv.evaluators.judges.rubric import RubricItem, ScoreRange, has_points, read_checks, rubric_items, rubric_score
 
 RANGES = [
@@ -31,7 +31,7 @@ def reply(**checks):
 
 
 def scored(items, *votes, how=None):
-    return rubric_score(items, [read_checks(vote, items) for vote in votes], how=how)
+    return rubric_score(items, [("", read_checks(vote, items)) for vote in votes], how)
 
 
 A, B, C = item("a"), item("b"), item("c")
@@ -127,11 +127,11 @@ UNFIT = [
     ([A], {}, "it has no list 'checks'"),
     ([A], {"checks": {}}, "it has no list 'checks'"),
     ([A], {"checks": []}, "'checks' is empty"),
-    ([A], {"checks": ["a"]}, "an entry of 'checks' is no object"),
+    ([A], {"checks": ["a"]}, "an entry of 'checks' is not an object"),
     ([A], {"checks": [{"satisfied": True}]}, "a check has no 'id'"),
     ([A], {"checks": [{"id": None, "satisfied": True}]}, "a check has no 'id'"),
     ([A], {"checks": [{"id": True, "satisfied": True}]}, "a check has no 'id'"),
-    ([A, B], {"checks": [{"id": "x", "satisfied": True}]}, "the id 'x', which no item has; the ids are a, b"),
+    ([A, B], {"checks": [{"id": "x", "satisfied": True}]}, "the unknown id 'x'; the ids are a, b"),
     ([A], {"checks": [{"id": "a", "satisfied": True}, {"id": "a", "satisfied": False}]}, "has the id 'a' twice"),
     ([A], {"checks": [{"id": "a"}]}, "must be true or false"),
     ([A], {"checks": [{"id": "a", "satisfied": "yes"}]}, "must be true or false"),
@@ -152,7 +152,7 @@ UNFIT = [
 
 @pytest.mark.parametrize(("items", "data", "reason"), UNFIT)
 def test_what_is_no_check_is_refused_with_the_reason(items, data, reason):
-    with pytest.raises(Unfit) as raised:
+    with pytest.raises(UnusableResponse) as raised:
         read_checks(data, items)
     assert reason in str(raised.value)
 

@@ -186,7 +186,9 @@ def test_what_is_required_and_cannot_be_had_is_refused_before_anything_runs(fold
         )
         done = command("eval", "cases.yaml")
         assert done.code == 2
-        assert "'sandbox: required' cannot be met here: the kernel has no Landlock; bubblewrap" in done.stderr
+        assert (
+            "'sandbox: required' is not possible on this machine: the kernel has no Landlock; bubblewrap" in done.stderr
+        )
         assert not (folder.path / "ran").exists()
 
 
@@ -197,7 +199,7 @@ def test_what_is_preferred_and_cannot_be_had_runs_and_says_so(scoring, nothing_t
 
 def test_outside_a_plan_too_nothing_runs_below_what_is_required(scoring, nothing_there):
     entry = {"script": ["/bin/echo", json.dumps({"score": 1})], "sandbox": "required"}
-    assert "cannot be met here" in scoring.failure("code_judge", entry)
+    assert "is not possible on this machine" in scoring.failure("code_judge", entry)
 
 
 def test_details_that_are_no_object_stay_as_they_are(scoring, way):

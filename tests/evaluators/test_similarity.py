@@ -34,7 +34,7 @@ def test_texts_are_compared_by_letters_or_words(scoring, method, value, answer, 
 
 def test_the_method_is_told(scoring):
     found = scoring.score("similarity", {"value": "b a", "method": "token_sort_ratio", "threshold": 1}, "a b")
-    assert found.hits == ("similarity 1 by token_sort_ratio to 'b a'; at least 1 wanted",)
+    assert found.hits == ("similarity 1 by token_sort_ratio to 'b a'; required: at least 1",)
 
 
 @pytest.mark.parametrize(

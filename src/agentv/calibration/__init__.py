@@ -1,1 +1,1 @@
-"""Check judges against people's labels and against probes."""
+"""Check judges against human labels and against probes."""

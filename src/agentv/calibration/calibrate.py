@@ -1,4 +1,4 @@
-"""Compare a judge's verdicts with people's labels, and choose the answers to label next."""
+"""Compare a judge's verdicts with human labels, and choose the answers to label next."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FEWEST_IN_A_STRATUM = 2
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """One answer and the judge's verdict."""
+    """One answer with the judge's verdict."""
 
     key: AnswerKey
     verdict: Verdict
@@ -37,7 +37,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers of a run. `others` have no verdict of the judge; `unscored` counts them."""
+    """The answers of a run. `others` have no verdict of the judge; `unscored` counts those of the judged target."""
 
     judged: Sequence[Judged]
     others: frozenset[AnswerKey] = frozenset()
@@ -45,7 +45,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer on which judge and labellers disagree."""
+    """An answer on which the judge and the labels disagree."""
 
     eval_id: str
     dataset: str
@@ -56,7 +56,7 @@ class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer whose label would help, and why."""
+    """An answer to label next, and the reason."""
 
     eval_id: str
     dataset: str
@@ -65,7 +65,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure with its 95 % interval and the number of labels behind it."""
+    """An estimate with its 95% confidence interval and the number of labels it is based on."""
 
     value: float
     ci95: tuple[float, float]
@@ -73,11 +73,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """How well a judge agrees with people. Figures that cannot be estimated are None; `notes` give the reasons.
+    """How well a judge agrees with human labels. Figures that cannot be estimated are None; `notes` give the reasons.
 
-    `confusion` has the person in rows and the judge in columns, pass before fail. `answers` counts those that the judge
-    scored, the same words to the same case once. `unmatched` labels are of answers that the run does not have,
-    `unjudged` ones of answers that it has, and of which the judge said nothing.
+    `confusion` has the label in rows and the judge in columns, pass before fail. `answers` counts the answers that the
+    judge scored; identical answers to the same case count once. `unmatched` counts labels of answers that are not in
+    the run, `unjudged` labels of answers that are in the run but have no verdict of the judge.
     """
 
     judge: str
@@ -102,26 +102,26 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answers_of(results: Iterable[Result], evaluator: str | None = None, target: str | None = None) -> Answers:
-    """The answers of a run with the verdict of one evaluator, or of all together, and those without one.
+    """Collect the answers of a run with the verdict of one evaluator, or with the overall verdict.
 
-    Those of other targets than the one that is named have none here. The same words to the same case are one answer:
-    labelled once, they would else count as often as they were said.
+    Answers of targets other than `target` count as not judged. Identical answers to the same case are one answer, so
+    that a single label does not count several times.
     """
     found: dict[AnswerKey, Judged] = {}
     others: set[AnswerKey] = set()
-    without = 0
+    unscored = 0
     for result in results:
         key = answer_key(result)
         if key is None:
             continue
-        is_wanted = target is None or result.target == target
-        said = _verdict(result, evaluator) if is_wanted else None
-        if said is None:
-            without += is_wanted
+        is_selected = target is None or result.target == target
+        verdict = _verdict(result, evaluator) if is_selected else None
+        if verdict is None:
+            unscored += is_selected
             others.add(key)
         else:
-            found.setdefault(key, Judged(key, *said))
-    return Answers(judged=list(found.values()), others=frozenset(others.difference(found)), unscored=without)
+            found.setdefault(key, Judged(key, *verdict))
+    return Answers(judged=list(found.values()), others=frozenset(others.difference(found)), unscored=unscored)
 
 
 def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> Calibration:
@@ -134,38 +134,38 @@ def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> 
     strata = by_verdict if suggested else [Stratum("all", len(judged), tuple(labelled.values()))]
     bare = next((stratum.name for stratum in strata if stratum.size and not stratum.labelled), None)
     if suggested and bare is not None:
-        notes.append(f"None of the answers that the judge calls '{bare}' is labelled, so nothing is known of them")
-    told = list(labelled.values())
+        notes.append(f"No answers with the judge's verdict '{bare}' are labelled, so the figures do not cover them")
+    known = list(labelled.values())
     passed = sum(each.verdict == "pass" for each in judged)
     corrected = None
     if suggested:
-        notes.append("Rogan-Gladen takes labels drawn at random, and some here were suggested")
-    elif told:
-        corrected = rogan_gladen(told, passed, len(judged))
-        if len({each.label for each in told}) < 2:
-            notes.append("Rogan-Gladen needs answers that a person passed and some that a person failed")
+        notes.append("Rogan-Gladen needs randomly drawn labels, but some labels were suggested")
+    elif known:
+        corrected = rogan_gladen(known, passed, len(judged))
+        if len({each.label for each in known}) < 2:
+            notes.append("Rogan-Gladen needs both answers labelled pass and answers labelled fail")
         elif corrected is None:
-            why = "it passes bad answers as often as good ones, or more often"
+            why = "it passes bad answers at least as often as good ones"
             notes.append(f"Rogan-Gladen cannot correct this judge: {why}")
     mean = sum(each.score for each in judged) / len(judged) if judged else 0.0
-    known = {each.key for each in judged}
+    judged_keys = {each.key for each in judged}
     return Calibration(
         judge=judge,
         answers=len(judged),
-        labelled=len(told),
+        labelled=len(known),
         suggested=suggested,
         disputed=sum(labels.verdict(each.key) == "disputed" for each in judged),
         skipped=sum(labels.skipped(each.key) for each in judged),
-        unmatched=sum(key not in known and key not in answers.others for key in labels.keys),
+        unmatched=sum(key not in judged_keys and key not in answers.others for key in labels.keys),
         unjudged=sum(key in answers.others for key in labels.keys),
         unscored=answers.unscored,
-        confusion=confusion(told),
-        accuracy=_figure(accuracy(strata) if told else None),
-        kappa=_figure(kappa(strata) if told else None),
+        confusion=confusion(known),
+        accuracy=_figure(accuracy(strata) if known else None),
+        kappa=_figure(kappa(strata) if known else None),
         judge_pass_rate=passed / len(judged) if judged else 0.0,
-        labels_alone=_figure(None if suggested else _alone(told)),
+        labels_alone=_figure(None if suggested else _label_pass_rate(known)),
         rogan_gladen=_figure(corrected),
-        ppi=_figure(prediction_powered(strata, mean) if len(told) > 1 else None),
+        ppi=_figure(prediction_powered(strata, mean) if len(known) > 1 else None),
         notes=tuple(notes),
         disagreements=tuple(_disagreements(judged, labelled)),
         next=tuple(suggestions(judged, labels, count)),
@@ -173,36 +173,34 @@ def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> 
 
 
 def suggestions(judged: Sequence[Judged], labels: Labels, count: int, seed: int = 0) -> list[Suggestion]:
-    """The answers to label next: as many of each verdict as narrow the interval most, drawn at random inside it.
+    """Return the answers to label next.
 
-    Drawn at random, they keep the figures honest: picking the strange ones by hand would bias what is estimated.
+    The number per verdict is chosen to narrow the confidence interval most. Within a verdict they are drawn at random,
+    since picking unusual answers would bias the estimates.
     """
     strata = _by_verdict(judged, _labelled(judged, labels))
-    wanted = next_labels(strata, count)
     found = []
-    for stratum, number in zip(strata, wanted, strict=True):
+    for stratum, number in zip(strata, next_labels(strata, count), strict=True):
         verdicts = stratum.name.split(" or ")
-        open_ones = [
-            each
+        unlabelled = [
+            each.key
             for each in judged
             if each.verdict in verdicts and labels.verdict(each.key) is None and not labels.skipped(each.key)
         ]
         wrong = sum(each.label != each.passed for each in stratum.labelled)
         n = len(stratum.labelled)
-        why = f"the judge says {stratum.name}; it was wrong on {wrong} of {n} labelled ones of {stratum.size}"
+        why = f"judge's verdict {stratum.name}: wrong on {wrong} of {n} labelled, {stratum.size} in total"
         if not n:
-            why = f"the judge says {stratum.name}; none of these {stratum.size} is labelled"
-        chosen = sorted(open_ones, key=lambda each: draw_order(each.key, seed))[:number]
-        found += [
-            Suggestion(eval_id=each.key.eval_id, dataset=each.key.dataset, answer=each.key.answer, why=why)
-            for each in chosen
-        ]
-    # In an order that gives no verdict away: whoever labels them must not see what the judge said.
-    return sorted(found, key=lambda each: draw_order(AnswerKey(each.dataset, each.eval_id, each.answer), seed))
+            why = f"judge's verdict {stratum.name}: none of {stratum.size} labelled"
+        chosen = sorted(unlabelled, key=lambda key: draw_order(key, seed))[:number]
+        found += [(key, why) for key in chosen]
+    # A random order, so that it does not reveal the judge's verdicts to the labeller.
+    found.sort(key=lambda each: draw_order(each[0], seed))
+    return [Suggestion(**key._asdict(), why=why) for key, why in found]
 
 
 def draw_order(key: AnswerKey, seed: int) -> bytes:
-    """A rank in a random order that is always the same."""
+    """Return the rank of an answer in a random order that is determined by the seed."""
     return hashlib.blake2b("\0".join((str(seed), *key)).encode("utf-8", "replace"), digest_size=8).digest()
 
 
@@ -217,29 +215,29 @@ def _verdict(result: Result, evaluator: str | None) -> tuple[Verdict, float, str
 
 
 def _labelled(judged: Sequence[Judged], labels: Labels) -> dict[AnswerKey, Labelled]:
-    """The labelled answers, without disputed ones."""
+    """Return the labelled answers, without disputed ones."""
     return {
-        each.key: Labelled(said == "pass", each.verdict == "pass", each.score)
+        each.key: Labelled(label == "pass", each.verdict == "pass", each.score)
         for each in judged
-        if (said := labels.verdict(each.key)) in ("pass", "fail")
+        if (label := labels.verdict(each.key)) in ("pass", "fail")
     }
 
 
 def _by_verdict(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]) -> list[Stratum]:
-    """A stratum for each verdict; borderline and fail are joined while either has too few labels."""
+    """Return a stratum for each verdict. Borderline and fail are merged while either has too few labels."""
     strata = []
     for verdict in ("pass", "borderline", "fail"):
         own = [each.key for each in judged if each.verdict == verdict]
         strata.append(Stratum(verdict, len(own), tuple(labelled[key] for key in own if key in labelled)))
     lower = [stratum for stratum in strata[1:] if stratum.size]
     if len(lower) == 2 and any(len(stratum.labelled) < FEWEST_IN_A_STRATUM for stratum in lower):
-        both = Stratum("borderline or fail", lower[0].size + lower[1].size, lower[0].labelled + lower[1].labelled)
-        lower = [both]
+        one, other = lower
+        lower = [Stratum("borderline or fail", one.size + other.size, one.labelled + other.labelled)]
     return [stratum for stratum in (strata[0], *lower) if stratum.size]
 
 
 def _disagreements(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]) -> list[Disagreement]:
-    """Disagreements, the judge's most confident mistakes first."""
+    """Return the disagreements, starting with the judge's most confident mistakes."""
     wrong = [each for each in judged if each.key in labelled and labelled[each.key].label != labelled[each.key].passed]
     wrong.sort(key=lambda each: -abs(each.score - labelled[each.key].label))
     return [
@@ -255,12 +253,12 @@ def _disagreements(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]
     ]
 
 
-def _alone(labelled: Sequence[Labelled]) -> IntervalEstimate | None:
-    """The pass rate of the labels, without the judge."""
+def _label_pass_rate(labelled: Sequence[Labelled]) -> IntervalEstimate | None:
+    """Estimate the pass rate from the labels alone, without the judge."""
     n = len(labelled)
-    share = sum(each.label for each in labelled) / n if n else 0.0
-    bounds = wilson(share, n)
-    return None if bounds is None else IntervalEstimate(share, *bounds, n)
+    rate = sum(each.label for each in labelled) / n if n else 0.0
+    bounds = wilson(rate, n)
+    return None if bounds is None else IntervalEstimate(rate, *bounds, n)
 
 
 def _figure(estimate: IntervalEstimate | None) -> Figure | None:

@@ -1,4 +1,4 @@
-"""People's labels of answers: cards to label, an append-only file, and majority verdicts."""
+"""Human labels of answers: cards to label, an append-only label file, and majority verdicts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Drawn = Literal["random", "suggested"]
 
 
 class AnswerKey(NamedTuple):
-    """The identity of an answer to a case. A label holds for the same words in any run and of any target."""
+    """The identity of an answer to a case. A label applies to the same text in any run and from any target."""
 
     dataset: str
     eval_id: str
@@ -36,9 +36,9 @@ class AnswerKey(NamedTuple):
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the file. A `label` of null withdraws the labeller's last one.
+    """One line of the label file. A `label` of null withdraws the labeller's last one.
 
-    `answer` is a hash of the answer's text. `drawn` says how the case was chosen: figures depend on it.
+    `answer` is a hash of the answer's text. `drawn` is how the answer was chosen, which affects the estimates.
     """
 
     schema_version: int = 1
@@ -57,14 +57,14 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer_key(result: Result) -> AnswerKey | None:
-    """The key of a record's answer; None for a record without one."""
+    """Return the key of a record's answer; None for a record without one."""
     if result.candidate_answer is None:
         return None
     return AnswerKey(result.dataset, result.eval_id, answer_hash(result.candidate_answer))
 
 
 def answer_hash(text: str) -> str:
-    """The hash of an answer's text."""
+    """Return the hash of an answer's text."""
     return hash_bytes(text.encode("utf-8", "replace"))
 
 
@@ -72,52 +72,50 @@ class Labels:
     """The last label of each labeller for each answer."""
 
     def __init__(self, labels: list[Label]) -> None:
-        self._said: dict[AnswerKey, dict[str, Label]] = {}
+        self._by_answer: dict[AnswerKey, dict[str, Label]] = {}
         for label in labels:
             self.add(label)
 
     def add(self, label: Label) -> None:
         """Add a label."""
-        said = self._said.setdefault(label.key, {})
-        said.pop(label.labeller, None)
+        by_labeller = self._by_answer.setdefault(label.key, {})
+        by_labeller.pop(label.labeller, None)
         if label.label is not None:
-            said[label.labeller] = label
+            by_labeller[label.labeller] = label
 
     def of(self, key: AnswerKey, labeller: str) -> Label | None:
-        """The label that one labeller gave an answer."""
-        return self._said.get(key, {}).get(labeller)
+        """Return the label that one labeller gave an answer."""
+        return self._by_answer.get(key, {}).get(labeller)
 
     def verdict(self, key: AnswerKey) -> Literal["pass", "fail", "disputed"] | None:
-        """The majority verdict on an answer; None if nobody passed or failed it."""
-        said = Counter(label.label for label in self._said.get(key, {}).values() if label.label in ("pass", "fail"))
-        if not said:
-            return None
-        if said["pass"] == said["fail"]:
-            return "disputed"
-        return "pass" if said["pass"] > said["fail"] else "fail"
+        """Return the majority verdict on an answer; None if it has no pass or fail label."""
+        counts = Counter(label.label for label in self._by_answer.get(key, {}).values())
+        if counts["pass"] == counts["fail"]:
+            return "disputed" if counts["pass"] else None
+        return "pass" if counts["pass"] > counts["fail"] else "fail"
 
     def skipped(self, key: AnswerKey) -> bool:
-        """Whether the answer was only skipped."""
-        return bool(self._said.get(key)) and self.verdict(key) is None
+        """Return whether the answer was skipped by everyone who saw it."""
+        return bool(self._by_answer.get(key)) and self.verdict(key) is None
 
     def drawn(self, key: AnswerKey) -> Drawn:
-        """How an answer was chosen: at random if any labeller got it that way."""
-        ways = {label.drawn for label in self._said.get(key, {}).values()}
+        """Return how an answer was chosen: at random if that holds for any labeller."""
+        ways = {label.drawn for label in self._by_answer.get(key, {}).values()}
         return "random" if "random" in ways else "suggested"
 
     def counts(self, labeller: str) -> Counter[str]:
-        """The number of each label of one labeller."""
-        own = (said.get(labeller) for said in self._said.values())
+        """Count the labels of one labeller by value."""
+        own = (labels.get(labeller) for labels in self._by_answer.values())
         return Counter(label.label for label in own if label is not None and label.label is not None)
 
     @property
     def keys(self) -> list[AnswerKey]:
         """The answers with a verdict."""
-        return [key for key in self._said if self.verdict(key) is not None]
+        return [key for key in self._by_answer if self.verdict(key) is not None]
 
 
 def read_labels(path: Path | str) -> list[Label]:
-    """Read a file of labels; empty if there is none. A torn last line is ignored."""
+    """Read a label file; empty if it does not exist. An incomplete last line is ignored."""
     path = Path(path)
     if not path.is_file():
         return []
@@ -130,12 +128,12 @@ def read_labels(path: Path | str) -> list[Label]:
             try:
                 found.append(decode(line))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise AgentvError(f"Not a label at line {number} in {path}", str(error)) from None
+                raise AgentvError(f"{path}, line {number} is not a valid label", str(error)) from None
     return found
 
 
 class LabelFile:
-    """A file of labels; each is on disk when `add` returns."""
+    """A label file. Each label is on disk when `add` returns."""
 
     def __init__(self, path: Path | str) -> None:
         path = Path(path)
@@ -158,7 +156,7 @@ class LabelFile:
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer to label. `calls` are its tool calls, a line each."""
+    """One answer to label. `calls` are its tool calls, one line each."""
 
     key: AnswerKey
     answer: str
@@ -170,22 +168,22 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cards(results: Iterable[Result], count: int, order: Callable[[AnswerKey], bytes | None]) -> list[Card]:
-    """The first `count` answers by their `order`, each once; None leaves an answer out. Holds no more than that."""
+    """Return the first `count` answers by `order`, each once; None excludes an answer. Keeps only these in memory."""
     seen: set[AnswerKey] = set()
 
     def ranked() -> Iterator[tuple[bytes, AnswerKey, Result]]:
         for result in results:
             key = answer_key(result)
-            if key is not None and key not in seen and (place := order(key)) is not None:
+            if key is not None and key not in seen and (rank := order(key)) is not None:
                 seen.add(key)
-                yield place, key, result
+                yield rank, key, result
 
     chosen = heapq.nsmallest(count, ranked(), key=lambda each: each[0])
     return [Card(key=key, answer=result.candidate_answer or "", calls=_calls(result)) for _, key, result in chosen]
 
 
 def with_cases(found: list[Card], cases: Iterable[EvalCase]) -> list[Card]:
-    """Fill the cards from their cases; a card without a case stays as it is."""
+    """Fill the cards from their cases. A card whose case is not found stays unchanged."""
     wanted = {(card.key.dataset, card.key.eval_id) for card in found} | {("", card.key.eval_id) for card in found}
     known: dict[tuple[str, str], EvalCase] = {}
     for case in cases:
@@ -196,8 +194,8 @@ def with_cases(found: list[Card], cases: Iterable[EvalCase]) -> list[Card]:
 
 
 def stored_cases(run: RunStore) -> StoredCases:
-    """The cases in a run's folder. Raises UsageError for files of results, which have none."""
-    run.check_cases("Name the datasets that were run, after the run")
+    """Return the cases stored in a run folder. Raises UsageError for result files, which have none."""
+    run.check_cases("Pass the run's datasets after the run")
     return StoredCases(run)
 
 

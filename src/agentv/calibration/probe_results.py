@@ -1,4 +1,4 @@
-"""Summarise probes: how many of each kind were misjudged, and which evaluators were fooled."""
+"""Summarize probes: how many of each kind were misjudged, and by which evaluators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_SHOWN = 20
 
 
 class ProbeCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """The probes of one kind. `misjudged` of `judged`; the others have no verdict."""
+    """The number of probes of one kind by outcome. `judged` includes `misjudged`; the others have no verdict."""
 
     judged: int
     misjudged: int
@@ -23,7 +23,7 @@ class ProbeCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Misjudged(msgspec.Struct, frozen=True, kw_only=True):
-    """A probe that passed, or a reference answer that did not. `by` are the evaluators that were wrong."""
+    """A probe that passed, or a reference answer that did not. `by` names the evaluators that were wrong."""
 
     kind: str
     eval_id: str
@@ -42,26 +42,21 @@ class ProbeSummary(msgspec.Struct, frozen=True, kw_only=True):
     first_error: str = ""
 
     @property
-    def judged_in_all(self) -> int:
-        return sum(counts.judged for counts in self.kinds.values())
-
-    @property
-    def misjudged_in_all(self) -> int:
-        return sum(counts.misjudged for counts in self.kinds.values())
-
-    @property
-    def errors_in_all(self) -> int:
-        return sum(counts.errors for counts in self.kinds.values())
+    def total(self) -> ProbeCounts:
+        """The counts of all kinds together."""
+        names = ProbeCounts.__struct_fields__
+        return ProbeCounts(**{name: sum(getattr(counts, name) for counts in self.kinds.values()) for name in names})
 
     def exit_code(self, allowed: float) -> int:
-        """What the command ends with when up to `allowed` probes may be misjudged."""
-        if self.errors_in_all and not self.judged_in_all:
+        """Return the exit code of the command when up to `allowed` probes may be misjudged."""
+        total = self.total
+        if total.errors and not total.judged:
             return EXIT_ERRORS
-        return EXIT_FINDINGS if self.misjudged_in_all > allowed else EXIT_OK
+        return EXIT_FINDINGS if total.misjudged > allowed else EXIT_OK
 
 
 def summarize_probes(results: Iterable[Result], must_pass: frozenset[str]) -> ProbeSummary:
-    """Summarise records whose targets are kinds of probes; those in `must_pass` must pass, all others must not."""
+    """Summarize records whose targets are kinds of probes. Kinds in `must_pass` must pass, all others must not."""
     kinds: dict[str, Counter[str]] = {}
     evaluators: dict[str, dict[str, tuple[int, int]]] = {}
     shown: list[Misjudged] = []

@@ -1,10 +1,10 @@
-"""What evaluator types share: settings and checks of them, the reference answer, the sentences of a score."""
+"""Shared parts of evaluator types: settings and their checks, the reference answer, and scores with sentences."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -16,7 +16,7 @@ from agentv.model.job import Judgement
 
 __all__ = ["OTHER_TOOLS", "RESERVED", "Evaluator"]
 
-NEEDS_CONTEXT = "judges against the case's 'context', and there is none"
+NEEDS_CONTEXT = "needs the case's 'context', which is empty"
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Limit = Annotated[float, Meta(ge=0)]
@@ -26,7 +26,7 @@ Weight = Annotated[float, Meta(ge=0)]
 
 
 class PromptProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that prints the judge's prompt; it gets what a code judge gets, with `config`."""
+    """A program that prints the judge's prompt. It receives the same input as a code judge, including `config`."""
 
     aliases: ClassVar[dict[str, str]] = {"command": "script"}
 
@@ -37,15 +37,15 @@ class PromptProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Prompt = str | list[str | dict[str, Any]] | PromptProgram
-"""Text or a file's path; messages, or the arguments of a program; a program with its settings."""
+"""Text, a file path, a list of messages, the arguments of a program, or a program with settings."""
 
 
 class Judge(Evaluator, frozen=True, kw_only=True):
-    """Settings of every type that asks a judge model. `model` and `temperature` replace those of the judge's target.
+    """Settings of every type that calls a judge. `model` and `temperature` override those of the judge's target.
 
-    `votes` is how often each judge is asked. `combine` makes one score of several votes: `mean`, or `majority`, the one
-    that most votes give; unset it is the mean of scores and the majority of a rubric's checks. `include_trace` shows
-    the judge the tool calls too.
+    `votes` is the number of calls to each judge. `combine` merges several votes into one score: `mean`, or `majority`
+    for the most frequent one. The default is the mean for scores and the majority for a rubric's checks.
+    `include_trace` adds the tool calls to the prompt.
     """
 
     votes: Annotated[int, Meta(ge=1, le=100)] = 1
@@ -56,36 +56,36 @@ class Judge(Evaluator, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> Needs:
-        """A call for each vote."""
+        """One judge call per vote."""
         return Needs(judge_calls=self.votes)
 
     @property
     def runs_code(self) -> bool:
-        """Only where a program makes the prompt."""
+        """Whether a program writes the prompt."""
         return not is_template(getattr(self, "prompt", None))
 
 
 def is_template(prompt: Prompt | None) -> bool:
-    """Whether a prompt is text or messages; otherwise it is a program that prints one."""
+    """Return whether a prompt is text or messages, as opposed to a program that prints one."""
     if isinstance(prompt, PromptProgram):
         return False
     return isinstance(prompt, str | None) or all(isinstance(item, dict) for item in prompt)
 
 
 def has_context(context: Iterable[str]) -> bool:
-    """Whether there is a passage that says something."""
+    """Return whether any passage is not blank."""
     return any(passage.strip() for passage in context)
 
 
 def program_complaints(field: str, program: str | list[str]) -> list[str]:
-    """What is wrong with a program given as a shell string or as a list of arguments."""
+    """Return the problems of a program given as a shell string or a list of arguments."""
     if isinstance(program, str):
         return [] if program.strip() else [f"'{field}' is blank"]
     return [] if program and program[0].strip() else [f"'{field}' must name a program"]
 
 
 def prompt_complaints(prompt: Prompt | None) -> list[str]:
-    """What is wrong with a judge's prompt in any of its forms."""
+    """Return the problems of a judge's prompt in any of its forms."""
     if isinstance(prompt, PromptProgram):
         return program_complaints("prompt.script", prompt.script)
     if isinstance(prompt, str):
@@ -96,16 +96,16 @@ def prompt_complaints(prompt: Prompt | None) -> list[str]:
         return ["'prompt' is an empty list"]
     messages = [item for item in prompt if isinstance(item, dict)]
     if messages and len(messages) < len(prompt):
-        return ["'prompt' mixes messages with strings: give messages, or the arguments of a program"]
+        return ["'prompt' mixes messages with strings; use only messages, or only the arguments of a program"]
     return [
-        f"'prompt[{index}]' is no message: it needs a 'role' (system, user or assistant) and 'content', a text"
+        f"'prompt[{index}]' is not a message: it needs 'role' (system, user or assistant) and 'content' (a string)"
         for index, message in enumerate(messages)
         if message.get("role") not in ("system", "user", "assistant") or not isinstance(message.get("content"), str)
     ]
 
 
 Scalar = str | int | float | bool
-"""What stands for a text: YAML gives `value: 42` as a number."""
+"""A value that is compared as text; YAML reads `value: 42` as a number."""
 
 Scalars = Annotated[list[Scalar], Meta(min_length=1)]
 
@@ -113,16 +113,16 @@ BLANK = "is blank, so every answer would pass"
 
 
 class AgainstReference(Evaluator, frozen=True, kw_only=True, dict=True):
-    """A check that takes the reference answer when no `value` is given. Subclasses say what a value is."""
+    """A check that uses the reference answer when `value` is not set. Subclasses define the type of `value`."""
 
     @property
     def needs(self) -> Needs:
-        """Without `value` the expected output is used instead."""
+        """The expected output, unless `value` is set."""
         return Needs(reference=getattr(self, "value", None) is None)
 
 
 def text_of(value: Any) -> str:
-    """A value as the text that it is compared as: trimmed; true and data as JSON writes them."""
+    """Convert a value to the text it is compared as: strings are trimmed, booleans and data become JSON."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -131,21 +131,21 @@ def text_of(value: Any) -> str:
 
 
 def reference_text(judgement: Judgement) -> str:
-    """The reference answer, trimmed. Raises EvaluatorFailure when the case has none."""
+    """Return the trimmed reference answer. Raises EvaluatorFailure if the case has none."""
     if not judgement.has_reference:
         raise EvaluatorFailure("The check needs a 'value' or an expected_output")
     return judgement.reference_answer.strip()
 
 
 def reference_value(judgement: Judgement) -> Any:
-    """The reference answer: data as it is, anything else as text."""
+    """Return the reference answer: data unchanged, anything else as text."""
     text = reference_text(judgement)
     content = judgement.case.expected_output[-1].content
     return text if content is None or isinstance(content, str | tuple) else content
 
 
 def reference_texts(judgement: Judgement) -> list[str]:
-    """The reference answer as texts: each item of a list, else the one text that it is."""
+    """Return the reference answer as a list of texts: the items of a list, otherwise one text."""
     reference = reference_value(judgement)
     return [text_of(item) for item in reference] if isinstance(reference, list) else [text_of(reference)]
 
@@ -154,84 +154,82 @@ LONGEST_SENTENCE = 200
 LONGEST_REASON = 2000
 MOST_SENTENCES = 50
 _LAST_BITS = 1e-9
-"""A mean of parts may miss 1 or a limit by the last bits; these decide nothing."""
+"""Tolerance for rounding errors: a mean or a sum may miss 1 or a limit by the last bits."""
 
 
 def quoted(value: Any) -> str:
-    """A value as a sentence shows it: on one line, in quotes, cut when it is long."""
+    """Format a value for a sentence: on one line, in quotes, shortened if long."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return f"'{cut(' '.join(text[: 4 * LONGEST_SENTENCE].split()))}'"
 
 
 def cut(text: str, longest: int = LONGEST_SENTENCE) -> str:
-    """The text, or its beginning with an ellipsis."""
+    """Shorten a text to at most `longest` characters, with an ellipsis."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def bounded(sentences: tuple[str, ...]) -> tuple[str, ...]:
-    """Sentences of a model, so many and so long as anybody reads: a record must not grow with what a model says."""
+    """Limit the number and length of a model's sentences, so that records stay small."""
     return tuple(cut(sentence, LONGEST_REASON) for sentence in sentences[:MOST_SENTENCES])
 
 
 def passed(*sentences: str) -> Score:
-    """The full score, and what was found."""
+    """Score 1, with sentences about what was found."""
     return Score(1.0, hits=sentences)
 
 
 def missed(*sentences: str) -> Score:
-    """No score, and what was not found."""
+    """Score 0, with sentences about what was missing."""
     return Score(0.0, misses=sentences)
 
 
-def limited(holds: bool, sentence: str) -> Score:
-    """The full score or none, and the sentence for either."""
+def pass_if(holds: bool, sentence: str) -> Score:
+    """Score 1 or 0, with the same sentence for both."""
     return passed(sentence) if holds else missed(sentence)
 
 
-def near(share: float, threshold: float | None, sentence: str) -> Score:
-    """How near two things are, or with a threshold whether that is near enough, the last bits aside."""
+def similarity_score(similarity: float, threshold: float | None, sentence: str) -> Score:
+    """Score a similarity: the value itself, or 0 or 1 if there is a threshold."""
     if threshold is None:
-        return Score(share, reasoning=sentence)
-    return limited(round(share, 12) >= threshold, f"{sentence}; at least {threshold:.3g} wanted")
+        return Score(similarity, reasoning=sentence)
+    return pass_if(round(similarity, 12) >= threshold, f"{sentence}; required: at least {threshold:.3g}")
 
 
-def at_most(value: float, limit: float) -> bool:
-    """Whether a value keeps within a limit, the last bits of a sum aside."""
+def within(value: float, limit: float) -> bool:
+    """Return whether a value is at most a limit, allowing for rounding errors."""
     return value <= limit or math.isclose(value, limit, rel_tol=_LAST_BITS, abs_tol=0.0)
 
 
-def as_share(value: Any, source: str) -> float:
-    """A number from 0 to 1 that `source` gave as its score. Anything else raises EvaluatorFailure."""
+def checked_score(value: Any, source: str) -> float:
+    """Return a score from `source` if it is a number from 0 to 1. Raises EvaluatorFailure otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise EvaluatorFailure(f"{source} gave no number as its score: {_as_written(value)}")
+        try:
+            shown = msgspec.json.encode(value).decode()
+        except (TypeError, ValueError):
+            shown = repr(value)
+        raise EvaluatorFailure(f"{source} gave a score that is not a number: {cut(shown)}")
     if not -_LAST_BITS <= value <= 1 + _LAST_BITS:
         raise EvaluatorFailure(f"{source} gave {value} as its score; a score is a number from 0 to 1")
     return min(1.0, max(0.0, float(value)))
 
 
-def _as_written(value: Any) -> str:
-    """A value as JSON has it, a text in its quotes; what JSON has no form for, as Python does."""
-    try:
-        return cut(msgspec.json.encode(value).decode())
-    except (TypeError, ValueError):
-        return cut(repr(value))
-
-
-def as_sentences(value: Any, source: str) -> tuple[str, ...]:
-    """Hits or misses that `source` gave: a list of texts, or one text; null is none."""
+def checked_sentences(value: Any, source: str) -> tuple[str, ...]:
+    """Return the hits or misses from `source`: a list of strings, one string, or null for none."""
     if value is None:
         return ()
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list | tuple):
-        raise EvaluatorFailure(f"{source} must be a list of texts, got {type(value).__name__}")
+        raise EvaluatorFailure(f"{source} must be a list of strings, got {type(value).__name__}")
     return tuple(item if isinstance(item, str) else msgspec.json.encode(item).decode() for item in value)
 
 
-def file_finder(judgement: Judgement) -> Callable[[str], str]:
-    """Finds a file that settings name; what the dataset's lookup leaves relative counts from the dataset's folder."""
+def find_path(judgement: Judgement, file: str) -> str:
+    """Find a file named in an evaluator's settings. Relative results count from the dataset's folder."""
+    return os.path.join(judgement.workdir, judgement.find_file(file))
 
-    def find(value: str) -> str:
-        return os.path.join(judgement.workdir, judgement.find_file(value))
 
-    return find
+def stamp_of(path: str) -> tuple[int, int]:
+    """Return the modification time and size of a file, which identify its version. Raises OSError."""
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size

@@ -1,10 +1,9 @@
-"""The composite: several evaluators whose scores an aggregator makes into one."""
+"""The composite: several evaluators whose scores an aggregator combines into one."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -41,13 +40,13 @@ _Program = Literal["code_judge", "code-judge", "code_grader", "code-grader"]
 _Model = Literal["llm_judge", "llm-judge", "llm_grader", "llm-grader"]
 AggregatorType = Literal[_Mean, "threshold", _Program, _Model]
 RESULTS_NAMES = ("evaluator_results", "EVALUATOR_RESULTS_JSON")
-"""What the members found, by the names that an aggregator's prompt has for it; the second is AgentV's."""
+"""Names of the members' results in an aggregator's prompt; the second is that of AgentV (TypeScript)."""
 
 
 class Aggregator(msgspec.Struct, frozen=True, kw_only=True):
-    """How the members' scores become one. A member without an entry in `weights` keeps its own weight.
+    """How to combine the members' scores. A member without an entry in `weights` keeps its own weight.
 
-    `threshold` is the share of members that must pass.
+    `threshold` is the fraction of members that must pass.
     """
 
     aliases: ClassVar[dict[str, str]] = {"path": "script", "command": "script"}
@@ -63,39 +62,39 @@ class Aggregator(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """The type in the one spelling that our own documents use."""
+        """The type in its canonical spelling."""
         return self.type.replace("-", "_").replace("grader", "judge")
 
     def complaints(self) -> list[str]:
-        """A setting that the type needs and lacks, or that is wrong in itself."""
+        """Settings that are missing for the type, or invalid."""
         complaints = prompt_complaints(self.prompt)
         if self.script is not None:
             complaints += program_complaints("script", self.script)
         if self.kind == "threshold" and self.threshold is None:
-            complaints.append("needs 'threshold', the share of members that must pass")
+            complaints.append("needs 'threshold', the fraction of members that must pass")
         if self.kind == "code_judge" and self.script is None:
-            complaints.append("needs 'script', the program that makes one score of the members' scores")
+            complaints.append("needs 'script', the program that combines the members' scores")
         if not all(math.isfinite(weight) for weight in self.weights.values()):
             complaints.append("has a weight that is not finite")
         return complaints
 
 
 class Composite(Evaluator, frozen=True, kw_only=True):
-    """Members are entries like those of a case, composites among them."""
+    """Several evaluators, combined by an aggregator. Members are entries like those of a case, including composites."""
 
     aliases: ClassVar[dict[str, str]] = {"assertions": "evaluators", "assert": "evaluators"}
     members_field: ClassVar[str | None] = "evaluators"
 
-    evaluators: tuple[Any, ...]  # specs, once read; the JSON Schema describes entries
+    evaluators: tuple[Any, ...]  # EvaluatorSpec objects, once read; the JSON Schema describes entries
     aggregator: AggregatorType | Aggregator
 
     @property
     def aggregation(self) -> Aggregator:
-        """The aggregator, also when only its type was written."""
+        """The aggregator, also if only its type is given."""
         return Aggregator(type=self.aggregator) if isinstance(self.aggregator, str) else self.aggregator
 
     def complaints(self) -> list[str]:
-        """No members, or none that counts; an aggregator that lacks what it needs, or has weights for others."""
+        """No members, only zero weights, an invalid aggregator, or weights for unknown members."""
         complaints = [f"'aggregator': {complaint}" for complaint in self.aggregation.complaints()]
         if not self.evaluators:
             complaints.append("A composite needs at least one member in 'evaluators'")
@@ -103,30 +102,30 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         for name in self.aggregation.weights:
             if name not in names:
                 hint = did_you_mean(name, names) or f"Members: {', '.join(names)}"
-                complaints.append(f"'aggregator.weights' names '{name}', which is no member. {hint}")
+                complaints.append(f"'aggregator.weights' has the unknown member '{name}'. {hint}")
         if self.evaluators and self.aggregation.kind in ("weighted_average", "threshold") and not any(self._weights):
             complaints.append("Every member of the composite has weight 0, so there is nothing to score")
         return complaints
 
     @property
     def members(self) -> tuple[EvaluatorSpec, ...]:
-        """The entries inside, under the names that they have in results."""
+        """The member entries, under the names they have in results."""
         return self.evaluators
 
     @property
     def needs(self) -> Needs:
-        """What any member needs of the case, and one call where a judge aggregates; members' calls are their own."""
-        of_members = [member.evaluator.needs for member in self.members if member.evaluator is not None]
+        """The reference or context if any member needs it, and one call if a judge aggregates."""
+        needs = [member.evaluator.needs for member in self.members if member.evaluator is not None]
         return Needs(
-            reference=any(needs.reference for needs in of_members),
-            context=any(needs.context for needs in of_members),
+            reference=any(each.reference for each in needs),
+            context=any(each.context for each in needs),
             judge_calls=1 if self.aggregation.kind == "llm_judge" else 0,
             judge=self.aggregation.target,
         )
 
     @property
     def builtin_prompts(self) -> tuple[str, ...]:
-        """Those of an aggregator that is a judge; the members' are their own."""
+        """The texts of an aggregator that is a judge. Members have their own."""
         if self.aggregation.kind != "llm_judge":
             return ()
         return builtin_prompts("aggregate" if self.aggregation.prompt is None else None, "verdict", include_trace=False)
@@ -137,10 +136,10 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         yield from prompt_references(self.aggregation.prompt, ("aggregator", "prompt"), (*VARIABLES, *RESULTS_NAMES))
 
     async def evaluate(self, judgement: Judgement) -> Score:
-        """Scores every member at the same time and makes one score of theirs. A member's failure is the composite's."""
+        """Score all members concurrently and combine their scores. If a member that counts fails, so does this."""
         score_member = judgement.score_member
         if score_member is None:
-            raise EvaluatorFailure("A composite is scored within a run only")
+            raise EvaluatorFailure("A composite can only be scored within a run")
         found = await asyncio.gather(*(score_member(member) for member in self.members))
         results = tuple(result for result, _ in found)
         try:
@@ -160,9 +159,13 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         if aggregator.kind == "threshold":
             return threshold(members, aggregator.threshold or 0.0)
         refuse_failed(results)
+        data = results_data(results)
         if aggregator.kind == "code_judge":
-            return await judged_by_program(aggregator, results, judgement)
-        return await judged_by_model(aggregator, results, judgement)
+            # It reads the input of a code judge, and the members' results in `results`.
+            return read_score(await Program.of(aggregator, judgement).run(program_input(judgement, {}, results=data)))
+        values = material_of(judgement).values | dict.fromkeys(RESULTS_NAMES, data)
+        prompt = await judge_prompt(aggregator.prompt, "aggregate", "verdict", Material(values), judgement)
+        return await verdict(Judge(), judgement, prompt)
 
     @property
     def _weights(self) -> list[float]:
@@ -173,7 +176,7 @@ Results = Sequence[EvaluatorResult]
 
 
 class MemberScore(NamedTuple):
-    """What a member found, what it weighs here, whether it is required, and whether it misses a gate."""
+    """A member's result, its weight in the composite, whether it is required, and whether it misses a gate."""
 
     result: EvaluatorResult
     weight: float
@@ -182,12 +185,12 @@ class MemberScore(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """A required member counts whatever its weight."""
+        """Whether it affects the composite; a required member does at any weight."""
         return self.weight > 0 or self.required
 
 
 def refuse_failed(results: Results) -> None:
-    """Raises EvaluatorFailure when a member that counts has no score: without it nobody knows the composite's."""
+    """Raise EvaluatorFailure if a result has no score, since the composite's score would be unknown."""
     failed = [result for result in results if result.score is None]
     if failed:
         names = ", ".join(result.name for result in failed)
@@ -196,7 +199,7 @@ def refuse_failed(results: Results) -> None:
 
 
 def weighted_average(members: Sequence[MemberScore]) -> Score:
-    """Σ(weight · score) / Σ weight. A member that counts and misses a gate fails the composite, whatever its score."""
+    """Score Σ(weight · score) / Σ weight. If a member that counts misses a gate, the composite fails."""
     refuse_failed([member.result for member in members if member.counts])
     scored = [(member.result.score, member.weight) for member in members if member.result.score is not None]
     total = math.fsum(weight for _, weight in scored)
@@ -212,43 +215,24 @@ def weighted_average(members: Sequence[MemberScore]) -> Score:
 
 
 def threshold(members: Sequence[MemberScore], least: float) -> Score:
-    """The share of members that pass, by weight; the composite passes from `least` on, unless a required one fails."""
+    """Score the weighted fraction of passing members. It must reach `least`, and every required member must pass."""
     refuse_failed([member.result for member in members if member.counts])
     total = math.fsum(member.weight for member in members)
     passing = [member for member in members if member.result.verdict == "pass"]
-    share = min(1.0, math.fsum(member.weight for member in passing) / total)
-    met = round(share, 12) >= least and not any(member.missed and member.required for member in members)
+    fraction = min(1.0, math.fsum(member.weight for member in passing) / total)
+    met = round(fraction, 12) >= least and not any(member.missed and member.required for member in members)
     return Score(
-        share,
+        fraction,
         hits=tuple(f"{member.result.name} passes" for member in passing),
         misses=tuple(f"{member.result.name} does not pass" for member in members if member not in passing),
-        reasoning=f"{len(passing)} of {len(members)} members pass; at least {least:.0%} must",
+        reasoning=f"{len(passing)} of {len(members)} members pass; required: at least {least:.0%}",
         details={"passed": len(passing), "members": len(members), "threshold": least},
         verdict="pass" if met else "fail",
     )
 
 
-async def judged_by_program(aggregator: Aggregator, results: Results, judgement: Judgement) -> Score:
-    """What a program makes of them: it reads what a code judge reads, and `results` by the members' names."""
-    assert aggregator.script is not None
-    program = Program(
-        script=aggregator.script,
-        cwd=os.path.join(judgement.workdir, aggregator.cwd or ""),
-        timeout_s=aggregator.timeout_seconds,
-        environment=judgement.environment,
-    )
-    return read_score(await program.run(program_input(judgement, {}, results=results_data(results))))
-
-
-async def judged_by_model(aggregator: Aggregator, results: Results, judgement: Judgement) -> Score:
-    """What a judge makes of them."""
-    values = material_of(judgement).values | dict.fromkeys(RESULTS_NAMES, results_data(results))
-    asked = await judge_prompt(aggregator.prompt, "aggregate", "verdict", Material(values), judgement)
-    return await verdict(Judge(), judgement, asked)
-
-
 def results_data(results: Results) -> dict[str, Any]:
-    """What members found, by their names, as programs and judges see it."""
+    """Return the members' results by name, as programs and judges receive them."""
     keys = ("type", "score", "verdict", "weight", "hits", "misses", "reasoning", "details")
     return {
         result.name: {key: value for key in keys if (value := getattr(result, key)) not in (None, ())}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 from contextlib import aclosing, suppress
 from fnmatch import fnmatchcase
@@ -19,11 +18,12 @@ from agentv.cli.project_options import EvalsArguments, RubricsArguments
 from agentv.datasets.loader import GivenCases
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, AgentvError, UsageError, plural
 from agentv.generation.generator import (
-    Done,
-    Model,
+    GenerationResult,
+    ProjectModel,
     RowTemplates,
     RubricFile,
     cases_without_rubrics,
+    free_id,
     generate_cases,
     generate_rubrics,
     one_dataset,
@@ -43,7 +43,7 @@ def rubrics(args: RubricsArguments) -> None:
         raise UsageError(f"No case in {args.file} matches {', '.join(patterns)}")
     open_cases = list(cases_without_rubrics(wanted))
     # Raises if text cannot be inserted into the file, before any call is paid for.
-    target.write({case.id: [{"id": "x", "expected_outcome": "x"}] for case in open_cases})
+    target.render({case.id: [{"id": "x", "expected_outcome": "x"}] for case in open_cases})
     of_cases = f"{len(open_cases):,} of {plural(len(wanted), 'case')}"
     if args.dry_run:
         for case in open_cases:
@@ -54,21 +54,21 @@ def rubrics(args: RubricsArguments) -> None:
         output.message(f"Nothing to do: {plural(len(wanted), 'case')} checked, none needs rubrics.")
         return
 
-    async def generate() -> Done:
+    async def generate() -> GenerationResult:
         async with aclosing(_model(source.folder, args)) as model:
-            return await generate_rubrics(model, open_cases, target.replace, output.message)
+            return await generate_rubrics(model, open_cases, target.write, output.message)
 
     done = asyncio.run(generate())
     output.message(f"Wrote rubrics for {done.made:,} of {plural(len(open_cases), 'case')} in {args.file}")
-    _exit(done.interrupted, len(done.failed), "the same command")
+    _exit(done.interrupted, done.failed, "the same command")
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _model(folder: str, args: RubricsArguments | EvalsArguments) -> Model:
-    return Model(folder, args.target, args.targets_file, workers=args.workers, cache=args.cache)
+def _model(folder: str, args: RubricsArguments | EvalsArguments) -> ProjectModel:
+    return ProjectModel(folder, args.target, args.targets_file, workers=args.workers, cache=args.cache)
 
 
 def evals(args: EvalsArguments) -> None:
@@ -87,8 +87,8 @@ def evals(args: EvalsArguments) -> None:
         return
     writer = _CaseWriter(args.out, args.rows, left, ids)
 
-    async def generate() -> Done:
-        if templates.are_enough:
+    async def generate() -> GenerationResult:
+        if templates.are_complete:
             return await generate_cases(None, [*left.items()], templates, writer.add, output.message)
         async with aclosing(_model(os.path.dirname(args.out) or ".", args)) as model:
             return await generate_cases(model, [*left.items()], templates, writer.add, output.message)
@@ -101,7 +101,7 @@ def evals(args: EvalsArguments) -> None:
     made = done.made - writer.failed
     output.message(f"Wrote {plural(made, 'case')} from {plural(len(rows), 'row')} to {args.out}{before}")
     again = "the same command" if args.resume else "the same command with --resume"
-    _exit(done.interrupted, len(done.failed) + writer.failed, again)
+    _exit(done.interrupted, done.failed + writer.failed, again)
 
 
 def _exit(interrupted: bool, failed: int, again: str) -> None:
@@ -123,7 +123,7 @@ def _rows(args: EvalsArguments, templates: RowTemplates) -> dict[int, dict[str, 
     if not rows:
         raise UsageError(f"{args.rows} has no rows")
     try:
-        templates.rendered(next(iter(rows.values())))
+        templates.render(next(iter(rows.values())))
     except ValueError as error:
         raise UsageError(str(error)) from None
     return rows
@@ -185,7 +185,8 @@ class _CaseWriter:
         self._file.close()
 
     def _write(self, number: int, case: dict[str, Any]) -> None:
-        id = self._unique(case.pop("id", "") or str(self._rows[number].get("id") or f"row-{number}"))
+        id = case.pop("id", "") or str(self._rows[number].get("id") or f"row-{number}")
+        id = free_id(" ".join(id.split()), self._ids)
         line = {"id": id, **case, "metadata": {"source": self._source, "row": number}}
         try:
             GivenCases([line])
@@ -196,10 +197,3 @@ class _CaseWriter:
             return
         self._ids.add(id)
         self._file.write(to_json(line) + b"\n")
-
-    def _unique(self, id: str) -> str:
-        name, number = re.sub(r"\s+", " ", id).strip(), 2
-        found = name
-        while found in self._ids:
-            found, number = f"{name}-{number}", number + 1
-        return found

@@ -138,7 +138,7 @@ def probe(args: ProbeArguments) -> None:
     if outcome.stopped == "interrupted":
         output.message("Interrupted" if args.out is None else f"Interrupted. Finished probes are saved in {args.out}.")
         sys.exit(EXIT_INTERRUPTED)
-    code = found.exit_code(number_of(*allowed, found.judged_in_all))
+    code = found.exit_code(number_of(*allowed, found.total.judged))
     _print_probes(found, code, args.as_json)
     sys.exit(code)
 
@@ -155,13 +155,13 @@ def _probe_folder(out: str | None) -> Iterator[str]:
 
 def _print_probes(found: ProbeSummary, code: int, as_json: bool) -> None:
     if as_json:
-        data = {"judged": found.judged_in_all, "misjudged": found.misjudged_in_all, "errors": found.errors_in_all}
+        data = {"judged": found.total.judged, "misjudged": found.total.misjudged, "errors": found.total.errors}
         further = {"kinds": found.kinds, "evaluators": found.evaluators, "examples": found.misjudged}
         click.echo(to_json({"exit_code": code, **data, **further}))
         return
     click.echo("\n".join(_probe_lines(found)))
     if code == EXIT_FINDINGS:
-        output.error(f"{found.misjudged_in_all} of {plural(found.judged_in_all, 'probe')} misjudged", "Gate")
+        output.error(f"{found.total.misjudged} of {plural(found.total.judged, 'probe')} misjudged", "Gate")
     elif code:
         output.error(f"no probe was scored. First error: {one_line(found.first_error, 200)}", "Failed")
 
@@ -186,9 +186,9 @@ def _probe_lines(found: ProbeSummary) -> Iterator[str]:
         reason = one_line(each.reason, _LONGEST_REASON)
         line = f"  {one_line(each.eval_id, 40)}: {by} {what} {each.kind}, score {number(each.score)}"
         yield f"{line}: {reason}" if reason else line
-    hidden = found.misjudged_in_all - len(found.misjudged)
+    hidden = found.total.misjudged - len(found.misjudged)
     if hidden > 0:
         yield f"  and {hidden} more"
-    if found.errors_in_all and found.judged_in_all:
+    if found.total.errors and found.total.judged:
         first = one_line(found.first_error, _LONGEST_REASON)
-        yield f"\n{plural(found.errors_in_all, 'error')} (not scored). First error: {first}"
+        yield f"\n{plural(found.total.errors, 'error')} (not scored). First error: {first}"

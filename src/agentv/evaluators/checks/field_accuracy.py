@@ -1,4 +1,4 @@
-"""Field accuracy: the fields of a JSON answer against those of the expected output."""
+"""Field accuracy: compare the fields of a JSON answer with those of the expected output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from rapidfuzz.distance.Indel import normalized_similarity
 
-from agentv.evaluators.base import Evaluator, Limit, Weight, at_most, cut, missed, quoted
+from agentv.evaluators.base import Evaluator, Limit, Weight, cut, missed, quoted, within
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 from agentv.support.json_values import MISSING, same, steps_of, value_at
@@ -38,41 +38,42 @@ _DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 
 
 def read_date(text: str, formats: tuple[str, ...] = ()) -> date | None:
-    """The date that a text is, or None.
+    """Parse a date, or return None.
 
-    `formats` are tried in their order, before anything else; they are made of YYYY, MM, MMM, DD and the like. ISO dates
-    are always read. Without `formats`, 03/04/2025 is the month first, unless only the other way is a date.
+    `formats` are tried first, in order; they consist of YYYY, MM, MMM, DD and similar parts. ISO dates are always
+    accepted. Without `formats`, 03/04/2025 is read month first, unless only day first gives a valid date.
     """
     text = text.strip()
-    found = _in_forms(text, formats)
-    iso = _ISO.fullmatch(text)
-    if found is not None or iso or formats:
-        return found if found is not None or not iso else _date(iso)
+    if (found := _first_date(text, formats)) is not None:
+        return found
+    if iso := _ISO.fullmatch(text):
+        return _date(iso)
+    if formats:
+        return None
     numeric = _DAY_FIRST if _DOTTED.fullmatch(text) else (*_MONTH_FIRST, *_DAY_FIRST)
-    return _in_forms(text, (*_COMMON, *numeric))
+    return _first_date(text, (*_COMMON, *numeric))
 
 
 def is_date_format(form: str) -> bool:
-    """Whether a format names a year, a month and a day; others would match no date at all."""
+    """Return whether a format has a year, a month and a day."""
     named = _pattern(form).groupindex.keys()
     return "year" in named and "day" in named and bool(named & {"month", "name"})
 
 
-def _in_forms(text: str, forms: tuple[str, ...]) -> date | None:
-    found = (_date(match) for form in forms if (match := _pattern(form).fullmatch(text)))
+def _first_date(text: str, formats: tuple[str, ...]) -> date | None:
+    found = (_date(match) for form in formats if (match := _pattern(form).fullmatch(text)))
     return next((each for each in found if each is not None), None)
 
 
 @lru_cache(maxsize=256)
 def _pattern(form: str) -> re.Pattern[str]:
-    pattern, end, named = "", 0, set()
+    pattern, end = "", 0
     for token in _TOKEN.finditer(form):
         part = _PARTS.get(token[0], _TIME_PART)
-        # A part that is named twice must only be there the second time.
-        name = part[4 : part.index(">")] if part.startswith("(?P<") else ""
+        # A group name may be used only once in a pattern.
+        name = re.match(r"\(\?P<\w+>", part)
         pattern += re.escape(form[end : token.start()])
-        pattern += part if name not in named else part.replace(f"?P<{name}>", "?:")
-        named |= {name} if name else set()
+        pattern += part.replace(name[0], "(?:") if name and name[0] in pattern else part
         end = token.end()
     return re.compile(pattern + re.escape(form[end:]), re.IGNORECASE)
 
@@ -94,14 +95,14 @@ def _date(found: re.Match[str]) -> date | None:
 _FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)?(\.\d+)?([eE][+-]?\d+)?")
 _NEAR = 0.8
-"""A fuzzy field that is at least this near is told among the hits; its score is its nearness all the same."""
+"""A fuzzy field with at least this similarity is listed among the hits; its score is the similarity."""
 
 FieldScore = tuple[float, str]
-"""The score of one field, and the sentence about it."""
+"""The score of one field, and a sentence about it."""
 
 
 class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One field. `tolerance` is absolute, with `relative` a share of the expected number; `formats` are for dates."""
+    """One field. `tolerance` is absolute, or relative to the expected number if `relative`; `formats` is for dates."""
 
     path: str
     match: Literal["exact", "numeric_tolerance", "date", "fuzzy"] = "exact"
@@ -113,29 +114,29 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
-    """Fields of a JSON answer, each held against the same field of the expected output.
+    """Fields of a JSON answer, each compared with the same field of the expected output.
 
-    The JSON is the answer itself, or what stands in a code fence or between the outermost braces of it; an answer
-    without any scores 0. A field is named by a path: `order.lines[0].price`, `['a key']`.
+    The JSON is the whole answer, a code fence in it, or the part between its outermost braces. An answer without JSON
+    scores 0. A field is named by a path: `order.lines[0].price`, `['a key']`.
 
-    - `match: exact`: both values are equal as JSON. 5 is 5.0; `"5"` and `true` are neither 5 nor 1.
-    - `match: numeric_tolerance`: the numbers differ by at most `tolerance`, with `relative: true` by at most that share
-      of the expected one. A text that is a number counts as one.
-    - `match: date`: both are the same day, in ISO or another common form. `formats`, such as `DD/MM/YYYY`, are tried
-      first and in their order.
-    - `match: fuzzy`: how alike the texts are, case and spacing aside; with `tolerance`, whether they differ by at most
-      that share.
+    - `match: exact`: the values are equal as JSON. 5 equals 5.0, but not `"5"`; `true` does not equal 1.
+    - `match: numeric_tolerance`: the numbers differ by at most `tolerance`, or with `relative: true` by at most that
+      fraction of the expected number. A string that contains a number counts as one.
+    - `match: date`: both are the same day, in ISO or another common format. `formats`, such as `DD/MM/YYYY`, are tried
+      first, in order.
+    - `match: fuzzy`: the similarity of the texts, ignoring case and whitespace; with `tolerance`, whether they differ
+      by at most that fraction.
 
-    A `required` field that is not in the answer scores 0; one that is not required is left out of the mean then. What
-    the expected output does not have cannot be wrong and scores 1; one that has none of the fields is an error. The
-    score is the mean by `weight`, or with `aggregation: all_or_nothing` whether every field that weighs scores 1.
+    A `required` field that is missing from the answer scores 0; a missing optional field is excluded from the mean. A
+    field that the expected output does not have scores 1; if it has none of the fields, that is an error. The score is
+    the mean weighted by `weight`, or with `aggregation: all_or_nothing` 1 only if every field with a weight scores 1.
     """
 
     fields: list[FieldRule]
     aggregation: Literal["weighted_average", "all_or_nothing"] = "weighted_average"
 
     def complaints(self) -> list[str]:
-        """No fields, paths that are none, or nothing that weighs."""
+        """No fields, invalid paths or date formats, or only zero weights."""
         if not self.fields:
             return ["'fields' is an empty list"]
         complaints = []
@@ -148,7 +149,7 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
             except ValueError as error:
                 complaints.append(f"'fields[{index}].path': {error}")
             complaints += [
-                f"'fields[{index}].formats' has '{form}', which names no year, month and day: write YYYY, MM or MMM, DD"
+                f"'fields[{index}].formats': '{form}' lacks a year, month or day; use YYYY, MM or MMM, and DD"
                 for form in rule.formats
                 if not is_date_format(form)
             ]
@@ -158,31 +159,26 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> Needs:
-        """The fields are compared with those of the expected output."""
+        """The expected output."""
         return Needs(reference=True)
 
     def score(self, judgement: Judgement) -> Score:
-        """The weighted share of fields that are right, or whether all are."""
+        """Score the weighted fraction of correct fields, or whether all are correct."""
         expected = _expected_data(judgement)
         wanted = {rule.path: value_at(expected, rule.path) for rule in self.fields}
         if all(value is MISSING for value in wanted.values()):
             raise EvaluatorFailure(f"The expected output has none of the fields: {cut(', '.join(wanted))}")
         answer = _json_in(judgement.candidate_answer)
         if answer is MISSING:
-            return missed("the answer holds no JSON")
-        return self._aggregated(
-            [_outcome(rule, value_at(answer, rule.path), wanted[rule.path]) for rule in self.fields]
-        )
-
-    def _aggregated(self, outcomes: list[FieldScore | None]) -> Score:
-        """A field that is optional and not there has no outcome: it is told of and does not count."""
+            return missed("the answer contains no JSON")
         hits: list[str] = []
         misses: list[str] = []
         details: dict[str, float] = {}
         counted: list[tuple[float, float]] = []
-        for rule, outcome in zip(self.fields, outcomes, strict=True):
+        for rule in self.fields:
+            outcome = _outcome(rule, value_at(answer, rule.path), wanted[rule.path])
             if outcome is None:
-                hits.append(f"{rule.path}: not there, and optional")
+                hits.append(f"{rule.path}: missing, but optional")
                 continue
             score, sentence = outcome
             (hits if score >= _NEAR else misses).append(cut(sentence))
@@ -192,14 +188,14 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
         if not total:
             return Score(0.0, tuple(hits), (*misses, "the answer has none of the fields that count"), details=details)
         if self.aggregation == "all_or_nothing":
-            share = float(all(score >= 1 for weight, score in counted if weight))
+            mean = float(all(score >= 1 for weight, score in counted if weight))
         else:
-            share = min(1.0, math.fsum(weight * score for weight, score in counted) / total)
-        return Score(share, tuple(hits), tuple(misses), details=details)
+            mean = min(1.0, math.fsum(weight * score for weight, score in counted) / total)
+        return Score(mean, tuple(hits), tuple(misses), details=details)
 
 
 def _expected_data(judgement: Judgement) -> Any:
-    """The data of the last assistant message that has any."""
+    """Return the data of the last assistant message that has any."""
     for message in reversed(judgement.case.expected_output):
         if message.role != "assistant":
             continue
@@ -209,11 +205,11 @@ def _expected_data(judgement: Judgement) -> Any:
         data = _json_in(content) if isinstance(content, str) else MISSING
         if data is not MISSING:
             return data
-    raise EvaluatorFailure("Field accuracy needs an expected_output that is JSON data")
+    raise EvaluatorFailure("field_accuracy needs an expected_output that is JSON data")
 
 
 def _json_in(text: str) -> Any:
-    """The object or list that a text is, or holds in a code fence or between its outermost braces; else MISSING."""
+    """Return the object or list in a text: all of it, a code fence or the outermost braces; otherwise MISSING."""
     for candidate in (text, *_FENCED.findall(text), text[text.find("{") : text.rfind("}") + 1]):
         try:
             value = msgspec.json.decode(candidate.strip())
@@ -228,27 +224,30 @@ def _outcome(rule: FieldRule, given: Any, wanted: Any) -> FieldScore | None:
     if wanted is MISSING:
         return 1.0, f"{rule.path}: nothing expected"
     if given is MISSING:
-        return (0.0, f"{rule.path}: not there, {quoted(wanted)} expected") if rule.required else None
-    score, note = _MATCHES[rule.match](rule, given, wanted)
+        return (0.0, f"{rule.path}: missing, expected {quoted(wanted)}") if rule.required else None
+    if rule.match == "exact":
+        score, note = float(same(given, wanted)), ""
+    else:
+        score, note = _MATCHES[rule.match](rule, given, wanted)
     if score == 1.0 and not note:
         return score, f"{rule.path}: {quoted(given)}"
-    return score, f"{rule.path}: {quoted(given)}, {quoted(wanted)} expected{note}"
+    return score, f"{rule.path}: {quoted(given)}, expected {quoted(wanted)}{note}"
 
 
 def _numeric(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
     expected, actual = _number(wanted), _number(given)
     if expected is None:
-        raise EvaluatorFailure(f"{rule.path}: the expected value {quoted(wanted)} is no number")
+        raise EvaluatorFailure(f"{rule.path}: the expected value {quoted(wanted)} is not a number")
     if actual is None:
-        return 0.0, " (no number)"
+        return 0.0, " (not a number)"
     difference = abs(actual - expected)
-    # A share of nothing is nothing: against an expected 0 the tolerance is absolute.
+    # A relative tolerance of an expected 0 would be 0, so the tolerance is absolute then.
     limit = rule.tolerance * abs(expected) if rule.relative and expected else rule.tolerance
-    return float(at_most(difference, limit)), f" (off by {difference:.6g}, tolerance {limit:.6g})"
+    return float(within(difference, limit)), f" (off by {difference:.6g}, tolerance {limit:.6g})"
 
 
 def _number(value: Any) -> float | None:
-    """A number, or a text that is one, thousands set off by commas included."""
+    """Convert a number, or a string with a number, which may have thousands separators."""
     if isinstance(value, str):
         text = value.strip()
         if not any(character.isdecimal() for character in text) or not _NUMBER.fullmatch(text):
@@ -266,29 +265,20 @@ def _dated(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
     formats = tuple(rule.formats)
     expected = read_date(wanted, formats) if isinstance(wanted, str) else None
     if expected is None:
-        raise EvaluatorFailure(f"{rule.path}: the expected value {quoted(wanted)} is no date in a known form")
+        raise EvaluatorFailure(f"{rule.path}: the expected value {quoted(wanted)} is not a date in a known format")
     actual = read_date(given, formats) if isinstance(given, str) else None
     if actual is None:
-        return 0.0, " (no date in a known form)"
-    return float(actual == expected), f" ({actual.isoformat()}, {expected.isoformat()} expected)"
+        return 0.0, " (not a date in a known format)"
+    return float(actual == expected), f" ({actual.isoformat()}, expected {expected.isoformat()})"
 
 
 def _fuzzy(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
-    """How alike two texts are, case and spacing aside; with a tolerance, whether they are alike but for that share."""
-    share = normalized_similarity(_plain(given), _plain(wanted))
-    note = f" (similarity {share:.3g})"
+    texts = (each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in (given, wanted))
+    similarity = normalized_similarity(*(" ".join(text.casefold().split()) for text in texts))
+    note = f" (similarity {similarity:.3g})"
     if rule.tolerance:
-        return float(round(share, 12) >= round(1 - rule.tolerance, 12)), note
-    return share, note
+        return float(round(similarity, 12) >= round(1 - rule.tolerance, 12)), note
+    return similarity, note
 
 
-def _exact(_: FieldRule, given: Any, wanted: Any) -> FieldScore:
-    return float(same(given, wanted)), ""
-
-
-_MATCHES = {"exact": _exact, "numeric_tolerance": _numeric, "date": _dated, "fuzzy": _fuzzy}
-
-
-def _plain(value: Any) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return " ".join(text.casefold().split())
+_MATCHES = {"numeric_tolerance": _numeric, "date": _dated, "fuzzy": _fuzzy}

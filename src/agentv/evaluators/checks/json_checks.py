@@ -1,4 +1,4 @@
-"""JSON: whether the answer is any, and whether it fits a schema."""
+"""Checks that the answer is JSON and matches a JSON Schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from jsonschema_rs import validator_for
 
-from agentv.evaluators.base import Evaluator, cut, file_finder, missed, passed
+from agentv.evaluators.base import Evaluator, cut, find_path, missed, passed
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
 
@@ -23,16 +23,16 @@ _MOST_ERRORS = 5
 
 
 def compiled_schema(schema: str) -> Validator:
-    """A schema given as JSON text, ready to validate. Raises EvaluatorFailure for one that is none."""
+    """Compile a schema given as JSON text. Raises EvaluatorFailure if it is not a valid schema."""
     try:
-        # Offline: a schema is data, and data opens no connections and no files.
+        # Offline: references in a schema must not open connections or files.
         return validator_for(schema, offline=True)
     except ValueError as error:
-        raise EvaluatorFailure(f"'schema' is no JSON Schema: {cut(str(error).splitlines()[0])}") from None
+        raise EvaluatorFailure(f"'schema' is not a valid JSON Schema: {cut(str(error).splitlines()[0])}") from None
 
 
 def schema_errors(validator: Validator, value: Any) -> list[str]:
-    """What does not fit, each with its place; the first few."""
+    """Return the first few violations, each with its location."""
     if validator.is_valid(value):
         return []
     errors = []
@@ -43,8 +43,8 @@ def schema_errors(validator: Validator, value: Any) -> list[str]:
             if len(errors) == _MOST_ERRORS:
                 break
     except ValueError:
-        # An error shows the value that it is about, and this one is nested too deep to be shown.
-        errors.append("the answer does not fit the schema")
+        # An error includes the invalid value, and this one is nested too deeply to be shown.
+        errors.append("the answer does not match the schema")
     return errors
 
 
@@ -54,33 +54,33 @@ def _read(path: str, _changed_ns: int) -> Validator:
 
 
 class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
-    """A check that the answer is JSON and fits a schema, where one is given."""
+    """A check that the answer is JSON and matches the schema, if there is one."""
 
     aliases: ClassVar[dict[str, str]] = {"value": "schema"}
 
     schema: dict[str, Any] | str | None = None
 
     def score(self, judgement: Judgement) -> Score:
-        """1 when the answer is JSON that fits, else 0."""
+        """Score 1 if the answer is JSON that matches the schema, otherwise 0."""
         answer = judgement.candidate_answer.strip()
         try:
             value = msgspec.json.decode(answer)
         except (ValueError, RecursionError) as error:
-            fence = "; `transform: {strip: [fences]}` takes the code fence off" if answer.startswith("```") else ""
-            return missed(f"is no JSON: {error}{fence}")
+            fence = "; `transform: {strip: [fences]}` removes the code fence" if answer.startswith("```") else ""
+            return missed(f"is not valid JSON: {error}{fence}")
         validator = self._validator or self._from_file(judgement)
         if validator is None:
             return passed("is JSON")
         errors = schema_errors(validator, value)
-        return missed(*errors) if errors else passed("is JSON that fits the schema")
+        return missed(*errors) if errors else passed("is JSON that matches the schema")
 
     def references(self) -> Iterator[FileReference]:
-        """The file of the schema."""
+        """The schema file."""
         if isinstance(self.schema, str):
             yield FileReference(("schema",), self.schema)
 
     def complaints(self) -> list[str]:
-        """A schema that is none."""
+        """An invalid schema."""
         try:
             _ = self._validator
         except EvaluatorFailure as failure:
@@ -89,7 +89,7 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _validator(self) -> Validator | None:
-        """The schema of the settings, made ready once; None when there is none or it lies in a file."""
+        """The schema from the settings, compiled once; None if there is none or it is in a file."""
         is_inline = isinstance(self.schema, dict)
         return compiled_schema(msgspec.json.encode(self.schema).decode()) if is_inline else None
 
@@ -98,19 +98,19 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
         if not isinstance(schema, str):
             return None
         try:
-            path = file_finder(judgement)(schema)
+            path = find_path(judgement, schema)
             return _read(path, os.stat(path).st_mtime_ns)
         except EvaluatorFailure:
             raise
         except Exception as error:
-            raise EvaluatorFailure(f"The schema '{schema}' cannot be read: {error}") from None
+            raise EvaluatorFailure(f"Cannot read schema '{schema}': {error}") from None
 
 
 class IsJson(_SchemaCheck, frozen=True, kw_only=True, dict=True):
-    """The answer is JSON, and fits `schema` where one is given."""
+    """The answer is valid JSON and matches `schema`, if set."""
 
 
 class JsonSchema(_SchemaCheck, frozen=True, kw_only=True, dict=True):
-    """The answer is JSON that fits `schema`, an object or a file's path."""
+    """The answer is JSON that matches `schema`, an object or a file path."""
 
     schema: dict[str, Any] | str

@@ -1,26 +1,26 @@
-"""Limits on what a job may use: time, money, tokens, calls."""
+"""Limits on the time, cost, tokens and calls of an answer."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from agentv.evaluators.base import Count, Evaluator, Limit, Share, at_most, cut
+from agentv.evaluators.base import Count, Evaluator, Limit, Share, cut, within
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.model.message import tool_calls_in
 from agentv.model.result import TokenUsage
 
-_LOOKING = frozenset({"read", "grep", "glob", "search", "list", "websearch", "webfetch"})
-"""Tools that only look, in upper or lower case."""
+_EXPLORATION_TOOLS = frozenset({"read", "grep", "glob", "search", "list", "websearch", "webfetch"})
+"""Tools that only read, in lower case."""
 
 LimitCheck = tuple[bool, str]
-"""Whether a limit was kept, and the sentence that says so."""
+"""Whether the limit holds, and a sentence about it."""
 
 
 class _Limits(Evaluator, frozen=True, kw_only=True):
-    """Limits on what an answer took, whatever it says."""
+    """Limits that do not depend on the content of an answer."""
 
     scores_content: ClassVar[bool] = False
 
@@ -28,7 +28,7 @@ class _Limits(Evaluator, frozen=True, kw_only=True):
 class Latency(_Limits, frozen=True, kw_only=True):
     """The answer took at most `threshold` milliseconds.
 
-    A duration that nobody knows is an error, not a zero.
+    An unknown duration is an error, not zero.
     """
 
     aliases: ClassVar[dict[str, str]] = {"max_duration_ms": "threshold", "max_ms": "threshold"}
@@ -36,14 +36,14 @@ class Latency(_Limits, frozen=True, kw_only=True):
     threshold: Limit
 
     def score(self, judgement: Judgement) -> Score:
-        """1 within the limit, else 0."""
-        return _all_kept([_duration(judgement, self.threshold)])
+        """Score 1 within the limit, otherwise 0."""
+        return _score([_figure_check(judgement, "ms", self.threshold)])
 
 
 class Cost(_Limits, frozen=True, kw_only=True):
     """The answer cost at most `budget` USD.
 
-    A cost that nobody knows is an error, not a zero.
+    An unknown cost is an error, not zero.
     """
 
     aliases: ClassVar[dict[str, str]] = {"threshold": "budget", "budget_usd": "budget", "max_cost_usd": "budget"}
@@ -51,14 +51,14 @@ class Cost(_Limits, frozen=True, kw_only=True):
     budget: Limit
 
     def score(self, judgement: Judgement) -> Score:
-        """1 within the limit, else 0."""
-        return _all_kept([_cost(judgement, self.budget)])
+        """Score 1 within the limit, otherwise 0."""
+        return _score([_figure_check(judgement, "USD", self.budget)])
 
 
 class TokenLimits(_Limits, frozen=True, kw_only=True):
-    """Limits on tokens: in all, going in, coming out. All of them must be kept.
+    """Limits on total, input and output tokens. All of them must hold.
 
-    Cached tokens are among those going in. Usage that the target does not tell is an error, not a zero.
+    Cached tokens count as input. Unknown usage is an error, not zero.
     """
 
     max_total: Count | None = None
@@ -66,23 +66,25 @@ class TokenLimits(_Limits, frozen=True, kw_only=True):
     max_output: Count | None = None
 
     def score(self, judgement: Judgement) -> Score:
-        """1 when every limit is kept, else 0. Cached tokens are among those going in and count once."""
+        """Score 1 if every limit holds, otherwise 0."""
         usage = _tokens(judgement)
-        names = ("tokens", "input tokens", "output tokens")
-        used = (usage.input + usage.output, usage.input, usage.output)
-        limits = zip(names, used, (self.max_total, self.max_input, self.max_output), strict=True)
-        return _all_kept([_kept(name, value, limit) for name, value, limit in limits if limit is not None])
+        limits = (
+            ("tokens", usage.input + usage.output, self.max_total),
+            ("input tokens", usage.input, self.max_input),
+            ("output tokens", usage.output, self.max_output),
+        )
+        return _score([_check(name, value, limit) for name, value, limit in limits if limit is not None])
 
     def complaints(self) -> list[str]:
-        """No limit at all."""
+        """No limits."""
         return _no_limit(self, ("max_total", "max_input", "max_output"))
 
 
 class ExecutionLimits(_Limits, frozen=True, kw_only=True):
-    """Several limits at once; the score is the share of them that are kept.
+    """Several limits; the score is the fraction of them that hold.
 
-    `target_exploration_ratio` is the wanted share of tool calls that only look (read, grep, glob, search, list,
-    WebSearch, WebFetch), give or take `exploration_tolerance`. Figures that nobody knows are an error, not a zero.
+    `target_exploration_ratio` is the desired fraction of tool calls that only read (read, grep, glob, search, list,
+    WebSearch, WebFetch), give or take `exploration_tolerance`. Unknown figures are an error, not zero.
     """
 
     max_tool_calls: Count | None = None
@@ -94,67 +96,60 @@ class ExecutionLimits(_Limits, frozen=True, kw_only=True):
     exploration_tolerance: Share = 0.2
 
     def score(self, judgement: Judgement) -> Score:
-        """The share of limits that are kept."""
-        checks = list(self._checks(judgement))
-        return _with_sentences(sum(holds for holds, _ in checks) / len(checks), checks)
+        """Score the fraction of limits that hold."""
+        return _score(list(self._checks(judgement)), partial=True)
 
     def complaints(self) -> list[str]:
-        """No limit at all."""
+        """No limits."""
         return _no_limit(self, tuple(name for name in self.__struct_fields__ if name != "exploration_tolerance"))
 
     def _checks(self, judgement: Judgement) -> Iterable[LimitCheck]:
         if self.max_tool_calls is not None:
-            yield _kept("tool calls", len(_tool_names(judgement)), self.max_tool_calls)
+            yield _check("tool calls", len(_tool_names(judgement)), self.max_tool_calls)
         if self.max_llm_calls is not None:
-            # A model is called once for each message that it writes.
+            # Each assistant message is one model call.
             calls = sum(message.role == "assistant" for message in _messages(judgement))
-            yield _kept("model calls", calls, self.max_llm_calls)
+            yield _check("model calls", calls, self.max_llm_calls)
         if self.max_tokens is not None:
             usage = _tokens(judgement)
-            yield _kept("tokens", usage.input + usage.output, self.max_tokens)
+            yield _check("tokens", usage.input + usage.output, self.max_tokens)
         if self.max_cost_usd is not None:
-            yield _cost(judgement, self.max_cost_usd)
+            yield _figure_check(judgement, "USD", self.max_cost_usd)
         if self.max_duration_ms is not None:
-            yield _duration(judgement, self.max_duration_ms)
+            yield _figure_check(judgement, "ms", self.max_duration_ms)
         if self.target_exploration_ratio is not None:
             yield self._exploration(_tool_names(judgement), self.target_exploration_ratio)
 
-    def _exploration(self, tools: list[str], wanted: float) -> LimitCheck:
+    def _exploration(self, tools: list[str], target: float) -> LimitCheck:
         if not tools:
-            # Known and not missing: an agent that calls nothing has not looked.
-            return False, f"no tool calls, so none that only look (wanted {wanted:.3g})"
-        share = sum(tool.lower() in _LOOKING for tool in tools) / len(tools)
-        holds = at_most(abs(share - wanted), self.exploration_tolerance)
-        return holds, f"{share:.3g} of tool calls only look (wanted {wanted:.3g} ± {self.exploration_tolerance:.3g})"
+            # Not an unknown figure: an agent that calls no tools has not explored.
+            return False, f"no tool calls, so no exploration (target {target:.3g})"
+        ratio = sum(tool.lower() in _EXPLORATION_TOOLS for tool in tools) / len(tools)
+        holds = within(abs(ratio - target), self.exploration_tolerance)
+        return holds, f"exploration ratio {ratio:.3g} (target {target:.3g} ± {self.exploration_tolerance:.3g})"
 
 
-def _duration(judgement: Judgement, limit: float) -> LimitCheck:
-    return _kept("ms", _known(judgement, "duration_ms", "How long the answer took"), limit)
-
-
-def _cost(judgement: Judgement, limit: float) -> LimitCheck:
-    return _kept("USD", _known(judgement, "cost_usd", "What the answer cost"), limit)
-
-
-def _known(judgement: Judgement, name: str, what: str) -> float:
-    """A figure of the job: as the run measured it, else as the target gave it."""
+def _figure_check(judgement: Judgement, unit: Literal["ms", "USD"], limit: float) -> LimitCheck:
+    """Check a figure measured by the run or, failing that, reported by the target."""
+    name = "duration_ms" if unit == "ms" else "cost_usd"
     figures = (getattr(source, name, None) for source in (judgement.execution_metrics, judgement.response))
     value = next((figure for figure in figures if figure is not None), None)
     if value is None or not math.isfinite(value):
-        raise EvaluatorFailure(f"{what} is not known: the target did not say ('{name}')")
-    return float(value)
+        what = "duration" if unit == "ms" else "cost"
+        raise EvaluatorFailure(f"The {what} of the answer is unknown: the target did not report '{name}'")
+    return _check(unit, float(value), limit)
 
 
 def _tokens(judgement: Judgement) -> TokenUsage:
     usage = getattr(judgement.execution_metrics, "token_usage", None) or judgement.response.usage
     if usage is None:
-        raise EvaluatorFailure("How many tokens the answer took is not known: the target did not say ('token_usage')")
+        raise EvaluatorFailure("The token usage of the answer is unknown: the target did not report 'token_usage'")
     return usage
 
 
 def _messages(judgement: Judgement) -> tuple[Any, ...]:
     if not judgement.response.messages:
-        raise EvaluatorFailure("What the target did is not known: it gave no messages ('output_messages')")
+        raise EvaluatorFailure("The calls of the target are unknown: it did not report 'output_messages'")
     return judgement.response.messages
 
 
@@ -162,23 +157,15 @@ def _tool_names(judgement: Judgement) -> list[str]:
     return [call.tool for call in tool_calls_in(_messages(judgement))]
 
 
-def _kept(name: str, value: float, limit: float) -> LimitCheck:
-    holds = at_most(value, limit)
-    return holds, f"{_figure(value)} {name}, {'within' if holds else 'over'} the limit of {_figure(limit)}"
+def _check(name: str, value: float, limit: float) -> LimitCheck:
+    holds = within(value, limit)
+    shown, most = (f"{each:.0f}" if float(each).is_integer() else f"{each:.6g}" for each in (value, limit))
+    return holds, f"{shown} {name}, {'within' if holds else 'over'} the limit of {most}"
 
 
-def _figure(value: float) -> str:
-    """A whole number as it is, another with the digits that people read."""
-    return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
-
-
-def _all_kept(checks: list[LimitCheck]) -> Score:
-    return _with_sentences(float(all(holds for holds, _ in checks)), checks)
-
-
-def _with_sentences(score: float, checks: list[LimitCheck]) -> Score:
+def _score(checks: list[LimitCheck], *, partial: bool = False) -> Score:
     hits, misses = (tuple(cut(text) for holds, text in checks if holds is kind) for kind in (True, False))
-    return Score(score, hits, misses)
+    return Score(len(hits) / len(checks) if partial else float(not misses), hits, misses)
 
 
 def _no_limit(evaluator: Evaluator, names: tuple[str, ...]) -> list[str]:

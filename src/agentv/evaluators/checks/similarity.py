@@ -1,4 +1,4 @@
-"""How alike the answer and a text are: letter by letter, word by word, or by what they mean."""
+"""Similarity of the answer to a text: by characters, words or embeddings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from agentv.evaluators.base import (
     Scalar,
     Scalars,
     Share,
-    limited,
-    near,
+    pass_if,
     quoted,
     reference_text,
     reference_texts,
+    similarity_score,
     text_of,
 )
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
@@ -34,17 +34,20 @@ Method = Literal["ratio", "partial_ratio", "token_sort_ratio", "token_set_ratio"
 
 
 class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """How alike the answer and `value` are, the best of several values; with `threshold`, 0 or 1.
+    """The similarity of the answer to `value`, or to the closest of several values; with `threshold`, 0 or 1.
 
-    `method`: `ratio` compares letters in their order; `partial_ratio` the best place in the longer text;
-    `token_sort_ratio` words in any order; `token_set_ratio` words, those that only one text has aside; `embedding`
-    meanings: the cosine of the vectors that the target named in `target` makes of the texts, below 0 counting as 0.
+    | `method` | compares |
+    |---|---|
+    | `ratio` | characters in order |
+    | `partial_ratio` | the shorter text with the best matching part of the longer one |
+    | `token_sort_ratio` | words in any order |
+    | `token_set_ratio` | words in any order, ignoring words that only one text has |
+    | `embedding` | meaning: the cosine of embeddings from the target named in `target`; below 0 counts as 0 |
     """
 
     unsupported: ClassVar[dict[str, str]] = {
         **OTHER_TOOLS,
-        "config": "Write `method: embedding`, and name in `target` a target that makes embeddings",
-        "provider": "Write `method: embedding`, and name in `target` a target that makes embeddings",
+        **dict.fromkeys(("config", "provider"), "Use `method: embedding`, and set `target` to an embedding target"),
     }
 
     value: Scalar | Scalars | None = None
@@ -53,25 +56,25 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_plain(self) -> bool:
-        """Only embeddings have to be waited for."""
+        """Whether no embeddings are needed."""
         return self.method != "embedding"
 
     @property
     def needs(self) -> Needs:
-        """The method `embedding` needs a target that makes embeddings."""
+        """The reference unless `value` is set, and an embedding target for the method `embedding`."""
         return Needs(reference=self.value is None, embedder=self.method == "embedding")
 
     def score(self, judgement: Judgement) -> Score:
-        """The share of letters or words that both texts have."""
+        """Compare characters or words."""
         answer = judgement.candidate_answer.strip()
         return self._best([(_ratio(self.method, answer, text), text) for text in self._texts(judgement)])
 
     async def evaluate(self, judgement: Judgement) -> Score:
-        """The same for every method; with `embedding` it asks the target once for all texts."""
+        """Compare by any method. `embedding` makes one call for all texts."""
         if self.is_plain:
             return self.score(judgement)
         if judgement.embed is None:
-            raise EvaluatorFailure("There is no target that makes embeddings")
+            raise EvaluatorFailure("No embedding target is configured")
         answer = judgement.candidate_answer.strip()
         texts = self._texts(judgement)
         if not answer:
@@ -85,25 +88,25 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
             return reference_texts(judgement)
         return [text_of(item) for item in self.value] if isinstance(self.value, list) else [text_of(self.value)]
 
-    def _best(self, shares: Sequence[tuple[float, str]]) -> Score:
-        share, text = max(shares)
+    def _best(self, similarities: Sequence[tuple[float, str]]) -> Score:
+        similarity, text = max(similarities)
         how = "" if self.method == "ratio" else f" by {self.method}"
-        return near(share, self.threshold, f"similarity {share:.3g}{how} to {quoted(text)}")
+        return similarity_score(similarity, self.threshold, f"similarity {similarity:.3g}{how} to {quoted(text)}")
 
 
-def _vectors(response: Response, wanted: int) -> list[list[float]]:
-    """The vectors in an answer. Raises EvaluatorFailure for anything else."""
+def _vectors(response: Response, count: int) -> list[list[float]]:
+    """Read the vectors from a response. Raises EvaluatorFailure for anything else."""
     try:
         vectors = msgspec.convert(response.messages[-1].content, list[list[float]])
     except (msgspec.ValidationError, IndexError) as error:
-        raise EvaluatorFailure(f"The target made no embeddings: {error}") from None
-    if len(vectors) != wanted:
-        raise EvaluatorFailure(f"The target made {len(vectors)} embeddings of {wanted} texts")
+        raise EvaluatorFailure(f"The target did not return embeddings: {error}") from None
+    if len(vectors) != count:
+        raise EvaluatorFailure(f"Expected {count} embeddings from the target, got {len(vectors)}")
     return vectors
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """The cosine of two vectors, from 0 to 1: texts that point apart are as unlike as those that share nothing."""
+    """Return the cosine of two vectors, with negative values raised to 0."""
     if len(one) != len(other):
         raise EvaluatorFailure(f"The embeddings have different lengths: {len(one)} and {len(other)}")
     length = math.hypot(*one) * math.hypot(*other)
@@ -114,34 +117,34 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _ratio(method: str, one: str, other: str) -> float:
-    """A measure from 0 to 1 by its name."""
     if method == "ratio":
         return normalized_similarity(one, other)
     return float(getattr(fuzz, method)(one, other) / 100)
 
 
 class Levenshtein(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """One minus the share of characters to change; with `threshold` or `max_distance` (a number of edits), 0 or 1."""
+    """One minus the fraction of characters to edit; with `threshold` or `max_distance` (number of edits), 0 or 1."""
 
     value: Scalar | None = None
     threshold: Limit | None = None
     max_distance: Count | None = None
 
     def score(self, judgement: Judgement) -> Score:
-        """How little of the longer text must change, or whether that is little enough."""
+        """Score the edit distance relative to the longer text, or 0 or 1 if there is a limit."""
         wanted = reference_text(judgement) if self.value is None else text_of(self.value)
         answer = judgement.candidate_answer.strip()
         edits = distance(answer, wanted)
-        share = 1.0 - edits / max(len(answer), len(wanted), 1)
-        sentence = f"{edits} {'edit' if edits == 1 else 'edits'} away from {quoted(wanted)}, similarity {share:.3g}"
+        similarity = 1.0 - edits / max(len(answer), len(wanted), 1)
+        noun = "edit" if edits == 1 else "edits"
+        sentence = f"{edits} {noun} away from {quoted(wanted)}, similarity {similarity:.3g}"
         if self.max_distance is not None:
-            return limited(edits <= self.max_distance, f"{sentence}; at most {self.max_distance} edits wanted")
-        return near(share, self.threshold, sentence)
+            return pass_if(edits <= self.max_distance, f"{sentence}; required: at most {self.max_distance}")
+        return similarity_score(similarity, self.threshold, sentence)
 
     def complaints(self) -> list[str]:
-        """A threshold that is meant as a number of edits, or both limits."""
+        """Both limits, or a threshold that looks like a number of edits."""
         if self.threshold is not None and self.max_distance is not None:
-            return ["Give 'threshold' or 'max_distance', not both"]
+            return ["Set 'threshold' or 'max_distance', not both"]
         if self.threshold is not None and self.threshold > 1:
-            return ["'threshold' is a share from 0 to 1; a number of edits goes into 'max_distance'"]
+            return ["'threshold' must be from 0 to 1; use 'max_distance' for a number of edits"]
         return []

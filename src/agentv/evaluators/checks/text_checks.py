@@ -1,4 +1,4 @@
-"""Checks of the answer's text: parts that it contains, its beginning or end, the whole text, a pattern."""
+"""Checks of the answer's text: what it contains, starts or ends with, equals, or matches."""
 
 from __future__ import annotations
 
@@ -31,53 +31,51 @@ from agentv.support.patterns import SlowPattern, search
 
 
 class _TextCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """A check that holds or does not; `says` is the sentence for when it does, `denies` for when it does not.
+    """A check for one text. `hit` and `miss` begin the sentences for a pass and a fail."""
 
-    `folds` takes upper and lower case for the same.
-    """
-
-    says: ClassVar[str]
-    denies: ClassVar[str]
-    folds: ClassVar[bool] = False
+    hit: ClassVar[str]
+    miss: ClassVar[str]
+    ignores_case: ClassVar[bool] = False
 
     value: Scalar | None = None
 
     def score(self, judgement: Judgement) -> Score:
-        """1 when it holds, else 0."""
+        """Score 1 if the check holds, otherwise 0."""
         text, hit, miss = self._fixed or self._outcomes(reference_text(judgement))
         return hit if self._holds(judgement.candidate_answer, text) else miss
 
     def complaints(self) -> list[str]:
-        """A text that every answer would have."""
+        """A blank text."""
         return [f"'value' {BLANK}"] if self.value is not None and not text_of(self.value) else []
 
     @cached_property
     def _fixed(self) -> tuple[str, Score, Score] | None:
-        """The text of the settings with its outcomes, made once; None when each case brings its own."""
+        """The text from the settings with its scores, computed once; None if each case has its own text."""
         return None if self.value is None else self._outcomes(text_of(self.value))
 
     def _outcomes(self, text: str) -> tuple[str, Score, Score]:
-        """The text to look for, and the score for either outcome."""
+        """Return the text to look for, and the scores for a hit and a miss."""
         if not text:
             raise EvaluatorFailure(f"The text to look for {BLANK}")
-        sought = text.casefold() if self.folds else text
-        return sought, passed(f"{self.says} {quoted(text)}"), missed(f"{self.denies} {quoted(text)}")
+        sought = text.casefold() if self.ignores_case else text
+        shown = f"{quoted(text)} (case-insensitive)" if self.ignores_case else quoted(text)
+        return sought, passed(f"{self.hit} {shown}"), missed(f"{self.miss} {shown}")
 
     def _holds(self, answer: str, text: str) -> bool:
-        return text in (answer.casefold() if self.folds else answer)
+        return text in (answer.casefold() if self.ignores_case else answer)
 
 
 class _ListCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """A check for several texts; `folds` takes upper and lower case for the same."""
+    """A check for several texts."""
 
-    folds: ClassVar[bool] = False
+    ignores_case: ClassVar[bool] = False
     aliases: ClassVar[dict[str, str]] = {"values": "value"}
     hints: ClassVar[dict[str, str]] = {"value": "Write a list: `value: [one, other]`"}
 
     value: Scalars | None = None
 
     def complaints(self) -> list[str]:
-        """A text that every answer would have."""
+        """A blank text."""
         return [f"'value[{index}]' {BLANK}" for index, item in enumerate(self.value or ()) if not text_of(item)]
 
     @cached_property
@@ -85,11 +83,11 @@ class _ListCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
         return None if self.value is None else [text_of(item) for item in self.value]
 
     def _found(self, judgement: Judgement) -> list[tuple[str, bool]]:
-        """Each text, and whether the answer contains it."""
+        """Return each text, and whether the answer contains it."""
         texts = reference_texts(judgement) if self._given is None else self._given
         if not texts or not all(texts):
             raise EvaluatorFailure(f"A text to look for {BLANK}")
-        fold: Callable[[str], str] = str.casefold if self.folds else str
+        fold: Callable[[str], str] = str.casefold if self.ignores_case else str
         answer = fold(judgement.candidate_answer)
         return [(text, fold(text) in answer) for text in texts]
 
@@ -97,23 +95,21 @@ class _ListCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
 class Contains(_TextCheck, frozen=True, kw_only=True, dict=True):
     """The text occurs in the answer."""
 
-    says: ClassVar[str] = "contains"
-    denies: ClassVar[str] = "does not contain"
+    hit: ClassVar[str] = "contains"
+    miss: ClassVar[str] = "does not contain"
 
 
-class IContains(_TextCheck, frozen=True, kw_only=True, dict=True):
-    """The text occurs in the answer, in upper or lower case."""
+class IContains(Contains, frozen=True, kw_only=True, dict=True):
+    """The text occurs in the answer, ignoring case."""
 
-    says: ClassVar[str] = "contains, in upper or lower case,"
-    denies: ClassVar[str] = "does not contain, in upper or lower case,"
-    folds: ClassVar[bool] = True
+    ignores_case: ClassVar[bool] = True
 
 
 class StartsWith(_TextCheck, frozen=True, kw_only=True, dict=True):
-    """The answer begins with the text."""
+    """The answer starts with the text."""
 
-    says: ClassVar[str] = "begins with"
-    denies: ClassVar[str] = "does not begin with"
+    hit: ClassVar[str] = "starts with"
+    miss: ClassVar[str] = "does not start with"
 
     def _holds(self, answer: str, text: str) -> bool:
         return answer.lstrip().startswith(text)
@@ -122,20 +118,20 @@ class StartsWith(_TextCheck, frozen=True, kw_only=True, dict=True):
 class EndsWith(_TextCheck, frozen=True, kw_only=True, dict=True):
     """The answer ends with the text."""
 
-    says: ClassVar[str] = "ends with"
-    denies: ClassVar[str] = "does not end with"
+    hit: ClassVar[str] = "ends with"
+    miss: ClassVar[str] = "does not end with"
 
     def _holds(self, answer: str, text: str) -> bool:
         return answer.rstrip().endswith(text)
 
 
 class ContainsAny(_ListCheck, frozen=True, kw_only=True, dict=True):
-    """One of the texts occurs in the answer."""
+    """At least one of the texts occurs in the answer."""
 
     def score(self, judgement: Judgement) -> Score:
-        """1 when one is there, else 0."""
+        """Score 1 if any text is found, otherwise 0."""
         found = self._found(judgement)
-        text = next((text for text, is_there in found if is_there), None)
+        text = next((text for text, is_found in found if is_found), None)
         if text is not None:
             return passed(f"contains {quoted(text)}")
         return missed(cut(f"contains none of {', '.join(quoted(text) for text, _ in found)}"))
@@ -145,54 +141,54 @@ class ContainsAll(_ListCheck, frozen=True, kw_only=True, dict=True):
     """All of the texts occur in the answer."""
 
     def score(self, judgement: Judgement) -> Score:
-        """1 when all are there, else 0."""
+        """Score 1 if all texts are found, otherwise 0."""
         found = self._found(judgement)
-        hits = tuple(f"contains {quoted(text)}" for text, is_there in found if is_there)
-        misses = tuple(f"does not contain {quoted(text)}" for text, is_there in found if not is_there)
+        hits = tuple(f"contains {quoted(text)}" for text, is_found in found if is_found)
+        misses = tuple(f"does not contain {quoted(text)}" for text, is_found in found if not is_found)
         return Score(0.0 if misses else 1.0, hits, misses)
 
 
 class IContainsAny(ContainsAny, frozen=True, kw_only=True, dict=True):
-    """One of the texts occurs in the answer, in upper or lower case."""
+    """At least one of the texts occurs in the answer, ignoring case."""
 
-    folds: ClassVar[bool] = True
+    ignores_case: ClassVar[bool] = True
 
 
 class IContainsAll(ContainsAll, frozen=True, kw_only=True, dict=True):
-    """All of the texts occur in the answer, in upper or lower case."""
+    """All of the texts occur in the answer, ignoring case."""
 
-    folds: ClassVar[bool] = True
+    ignores_case: ClassVar[bool] = True
 
 
 class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """The answer is this text, or this JSON value."""
+    """The answer equals a text or a JSON value."""
 
     value: Scalar | dict[str, Any] | list[Any] | None = None
 
     def score(self, judgement: Judgement) -> Score:
-        """1 when text and text, or value and value, are equal, else 0."""
+        """Score 1 if the answer equals the text or the JSON value, otherwise 0."""
         wanted = reference_value(judgement) if self.value is None else self.value
         answer = judgement.candidate_answer.strip()
-        # A number also equals its text as it was written, which JSON may write in another way.
+        # A number also equals its own text, which JSON may write differently.
         holds = isinstance(wanted, str | int | float) and answer == text_of(wanted)
         if not holds and not isinstance(wanted, str):
             with suppress(ValueError, RecursionError):
                 holds = same(msgspec.json.decode(answer), wanted)
         if holds:
             return passed(f"equals {quoted(wanted)}")
-        return missed(f"is {quoted(answer)} and not {quoted(wanted)}")
+        return missed(f"is {quoted(answer)}, not {quoted(wanted)}")
 
 
 FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "a": re.ASCII}
 NO_EFFECT = "gu"
-"""Flags of JavaScript that change nothing here: a search stops at the first match and text is Unicode."""
+"""JavaScript flags that are accepted without effect: a search stops at the first match, and text is Unicode."""
 
 
 class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
     """The pattern is found in the answer. `flags` are letters: i, m, s, x, a.
 
-    It is searched for, not matched from the beginning: `^` and `$` say so. A pattern that backtracks for longer than
-    five seconds is an error of its case.
+    The pattern may match anywhere; use `^` and `$` to anchor it. A pattern that backtracks for more than five seconds
+    is an error.
     """
 
     aliases: ClassVar[dict[str, str]] = {"pattern": "value"}
@@ -201,7 +197,7 @@ class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
     flags: str = ""
 
     def score(self, judgement: Judgement) -> Score:
-        """1 when the pattern is found, else 0."""
+        """Score 1 if the pattern is found, otherwise 0."""
         pattern = self._pattern or self._compiled(reference_text(judgement))
         try:
             found = search(pattern, judgement.candidate_answer.strip())
@@ -215,19 +211,14 @@ class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
         """Unknown flags, or a pattern that is blank or does not compile."""
         unknown = sorted(set(self.flags) - set(FLAGS) - set(NO_EFFECT))
         if unknown:
-            return [f"Unknown regex flag '{unknown[0]}' in 'flags'; known are {', '.join(FLAGS)}"]
+            return [f"Unknown regex flag '{unknown[0]}' in 'flags'; known flags: {', '.join(FLAGS)}"]
         if self.value == "":
             return [f"'value' {BLANK}"]
         try:
-            re.compile(self.value or "", self.compile_flags)
-        except (re.error, OverflowError, RecursionError) as error:
-            return [f"'value' is no regular expression: {error}"]
+            _ = self._pattern
+        except EvaluatorFailure as failure:
+            return [f"'value': {failure}"]
         return []
-
-    @property
-    def compile_flags(self) -> int:
-        """The flags as the `re` module takes them."""
-        return sum(flag for letter, flag in FLAGS.items() if letter in self.flags)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:
@@ -237,6 +228,6 @@ class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
         if not pattern:
             raise EvaluatorFailure(f"The pattern {BLANK}")
         try:
-            return re.compile(pattern, self.compile_flags)
+            return re.compile(pattern, sum(flag for letter, flag in FLAGS.items() if letter in self.flags))
         except (re.error, OverflowError, RecursionError) as error:
-            raise EvaluatorFailure(f"{quoted(pattern)} is no regular expression: {error}") from None
+            raise EvaluatorFailure(f"{quoted(pattern)} is not a valid regular expression: {error}") from None

@@ -1,4 +1,4 @@
-"""The tool trajectory: which tools were called, how often, in which order and with which arguments."""
+"""Tool trajectory: check which tools were called, how often, in what order and with which arguments."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from agentv.evaluators.base import OTHER_TOOLS, Count, Evaluator, Limit, at_most, cut, missed
+from agentv.evaluators.base import OTHER_TOOLS, Count, Evaluator, Limit, cut, missed, within
 from agentv.model.evaluator import Needs, Score
 from agentv.model.job import Judgement
 from agentv.model.message import ToolCall, tool_calls_in
 from agentv.support.json_values import MISSING, same, value_at
 
 ArgumentMatch = Literal["exact", "superset", "subset", "ignore"] | list[str]
-"""`superset`: listed arguments are there and equal, others may be; a list: only these arguments are compared."""
+"""`superset` allows arguments that are not listed; a list names the only arguments to compare."""
 
 Pairs = list[tuple[int, int]]
-"""Places in the list of expected calls, each with the place of the call that stands for it."""
+"""Pairs of an index in the expected calls and the index of the matching actual call."""
 
 _MOST_SHOWN = 20
 _MOST_LINES = 200
@@ -26,7 +26,7 @@ _MOST_COMPARED = 250_000
 
 
 class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One expected call. `args` unset or `any` means any arguments; `args_match` replaces the evaluator's."""
+    """One expected call. `args` unset or `any` allows any arguments; `args_match` overrides the evaluator's."""
 
     aliases: ClassVar[dict[str, str]] = {"name": "tool", "arguments": "args", "input": "args"}
 
@@ -37,31 +37,37 @@ class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
-    """Which tools were called, how often, in which order and with which arguments.
+    """The tools that were called: how often, in what order and with which arguments.
 
-    `any_order` counts calls by `minimums`; the other modes hold the calls against `expected`.
+    `any_order` counts calls by `minimums`; the other modes compare the calls with `expected`.
 
-    A call counts when the target says that it was made, whether or not the tool succeeded: a failed attempt and its
-    repetition are two calls. Calls come in the order of their messages, and those of one message, which ran in
-    parallel, in the order in which it lists them. What a message of the role `tool` lists are results, not calls.
+    Every call that the target reports counts, whether or not the tool succeeded: a failed attempt and its repetition
+    are two calls. Calls are in message order, and parallel calls of one message are in the order listed there. Messages
+    with the role `tool` contain results, not calls.
 
-    | `mode` | holds when |
+    | `mode` | holds if |
     |---|---|
-    | `any_order` | the score is the share of `minimums` that are reached |
-    | `in_order` | the expected calls come in this order, whatever stands between or around them |
-    | `exact` | the calls are these, in this order, and no others |
-    | `superset` | every expected call was made, each by a call of its own, in any order |
-    | `subset` | every call that was made is an expected one; one expected call may stand for several |
+    | `any_order` | the score is the fraction of `minimums` that are reached |
+    | `in_order` | the expected calls were made in this order; other calls may come before, between or after them |
+    | `exact` | the calls are exactly these, in this order |
+    | `superset` | every expected call was made, in any order; each needs a call of its own |
+    | `subset` | every call that was made is expected; one expected call may match several |
 
-    A call fits an expected one when the tool has the same name and the arguments fit: with `args_match: superset`, the
-    default, those listed in `args` are there and equal, inner values included, and others may be there too; `exact`
-    allows no others; `subset` allows no others, and not all need be there; `ignore` compares nothing; a list of paths
-    compares only what is there. No calls at all score 0 in every mode.
+    A call matches an expected one if the tool name is the same and the arguments match:
 
-    A mode that does not hold scores 0. One that holds scores (1 + limits kept) / (1 + limits checked), counting each
-    `max_duration_ms` of a call that fits and has a duration. A limit on a call without one is skipped with a warning.
-    Of several calls that fit under `in_order`, the first is taken. `details.alignment` shows expected and actual calls
-    side by side: `=` made as expected, `-` expected and not made, `+` made and not expected, `~` made and allowed.
+    | `args_match` | the arguments match if |
+    |---|---|
+    | `superset` (default) | all arguments in `args` are present and equal, nested values included; others are allowed |
+    | `exact` | the arguments are exactly those in `args` |
+    | `subset` | every argument of the call is in `args` and equal; some may be missing |
+    | `ignore` | always |
+    | a list of paths | the values at these paths are equal |
+
+    An answer without calls scores 0 in every mode. A mode that does not hold scores 0. A mode that holds scores
+    (1 + limits kept) / (1 + limits checked), where each `max_duration_ms` of a matching call is a limit. If a call has
+    no duration, its limit is skipped with a warning. If several calls match under `in_order`, the first is used.
+    `details.alignment` lists expected and actual calls: `=` made as expected, `-` expected but not made, `+` made but
+    not expected, `~` made and allowed.
     """
 
     unsupported: ClassVar[dict[str, str]] = {
@@ -76,23 +82,23 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> Needs:
-        """The calls are what is judged."""
+        """The messages and tool calls of the answer."""
         return Needs(trace=True)
 
     def complaints(self) -> list[str]:
-        """The list that the mode needs is missing or blank, or the one of another mode is there."""
+        """A missing list, the list of another mode, or a blank tool name."""
         needed, other = ("minimums", "expected") if self.mode == "any_order" else ("expected", "minimums")
         complaints = []
         if not getattr(self, needed):
             complaints.append(f"Mode '{self.mode}' needs '{needed}'")
         if getattr(self, other):
-            complaints.append(f"Mode '{self.mode}' takes '{needed}', not '{other}'")
+            complaints.append(f"Mode '{self.mode}' uses '{needed}', not '{other}'")
         if any(not call.tool.strip() for call in self.expected or ()):
             complaints.append("A call in 'expected' has a blank 'tool'")
         return complaints
 
     def score(self, judgement: Judgement) -> Score:
-        """Holds the calls of the answer, in the order in which they were made, against what the mode asks."""
+        """Compare the calls of the answer with those that the mode requires."""
         calls = tool_calls_in(judgement.response.messages)
         if not calls:
             return missed("No trace available for evaluation")
@@ -108,35 +114,33 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         return _timed(expected, calls, aligned, details)
 
     def _aligned(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
-        """Which call stands for which expected one; under `subset` several may stand for the same."""
+        """Match calls with expected calls; under `subset` several may match the same one."""
         if self.mode in ("in_order", "exact"):
             earliest = self._earliest(expected, calls)
-            # What does not hold is shown with as many calls in their places as there can be.
+            # If the order does not hold, show as many matches as possible.
             return earliest if len(earliest) == len(expected) else self._longest(expected, calls)
         if self.mode == "superset":
             return self._paired(expected, calls)
         numbered = list(enumerate(expected))
-        fitting = (next((number for number, item in numbered if self._fits(item, call)), None) for call in calls)
+        fitting = (next((number for number, item in numbered if self._matches(item, call)), None) for call in calls)
         return [(number, at) for at, number in enumerate(fitting) if number is not None]
 
     def _earliest(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
-        """Each expected call at the first fitting one after its predecessor; other calls may stand between."""
+        """Match each expected call with the first matching call after the previous one."""
         aligned: Pairs = []
-        at = 0
+        upcoming = enumerate(calls)
         for number, item in enumerate(expected):
-            while at < len(calls) and not self._fits(item, calls[at]):
-                at += 1
-            if at == len(calls):
+            at = next((at for at, call in upcoming if self._matches(item, call)), None)
+            if at is None:
                 break
             aligned.append((number, at))
-            at += 1
         return aligned
 
     def _longest(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
-        """The longest list of pairs in the order of both, so that one call that is missing hides no other."""
+        """Return the longest common subsequence, so that one missing call does not hide the others."""
         if len(expected) * len(calls) > _MOST_COMPARED:
             return self._earliest(expected, calls)
-        fits = [[self._fits(item, call) for call in calls] for item in expected]
+        fits = [[self._matches(item, call) for call in calls] for item in expected]
         best = [[0] * (len(calls) + 1) for _ in range(len(expected) + 1)]
         for number in reversed(range(len(expected))):
             for at in reversed(range(len(calls))):
@@ -155,8 +159,8 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         return aligned
 
     def _paired(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
-        """As many pairs as there can be, no call twice: one that two could have goes where it is needed."""
-        fitting = [[at for at, call in enumerate(calls) if self._fits(item, call)] for item in expected]
+        """Return a maximum matching in which every call is used at most once."""
+        fitting = [[at for at, call in enumerate(calls) if self._matches(item, call)] for item in expected]
         taken: dict[int, int] = {}
 
         def place(number: int, tried: set[int]) -> bool:
@@ -175,8 +179,8 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         return sorted((number, at) for at, number in taken.items())
 
     def _misses(self, expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) -> list[str]:
+        extra = sorted(set(range(len(calls))) - {at for _, at in aligned})
         if self.mode == "subset":
-            extra = sorted(set(range(len(calls))) - {at for _, at in aligned})
             return [f"call {at + 1}, {_call(calls[at])}, is not expected" for at in extra]
         made = {number for number, _ in aligned}
         misses = [
@@ -184,13 +188,12 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
             for number, item in enumerate(expected)
             if number not in made
         ]
-        if self.mode == "exact" and len(calls) > len(aligned):
-            extra = sorted(set(range(len(calls))) - {at for _, at in aligned})
+        if self.mode == "exact":
             misses += [f"call {at + 1}, {_call(calls[at])}, is not expected here" for at in extra[:_MOST_SHOWN]]
         return misses
 
     def _side_by_side(self, expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) -> list[str]:
-        """Expected and actual calls in one list, as a comparison of two texts shows lines."""
+        """Return expected and actual calls as the lines of a diff."""
         lines: list[str] = []
         if self.mode in ("in_order", "exact"):
             upcoming = 0
@@ -214,17 +217,17 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         return lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], f"… {len(lines) - _MOST_LINES} more"]
 
     def _instead(self, item: ExpectedCall, calls: list[ToolCall]) -> str:
-        """What was found in the place of an expected call."""
-        if any(self._fits(item, call) for call in calls):
-            return "was not made so often" if self.mode == "superset" else "was not made in this order"
+        """Describe how an expected call was missed."""
+        if any(self._matches(item, call) for call in calls):
+            return "was not made often enough" if self.mode == "superset" else "was not made in this order"
         named = next((call for call in calls if call.tool == item.tool), None)
         return f"was made as {_call(named)}" if named is not None else "was not made"
 
-    def _fits(self, item: ExpectedCall, call: ToolCall) -> bool:
-        return item.tool == call.tool and _arguments_fit(item, call.input, item.args_match or self.args_match)
+    def _matches(self, item: ExpectedCall, call: ToolCall) -> bool:
+        return item.tool == call.tool and _arguments_match(item, call.input, item.args_match or self.args_match)
 
 
-def _arguments_fit(item: ExpectedCall, given: Any, match: ArgumentMatch) -> bool:
+def _arguments_match(item: ExpectedCall, given: Any, match: ArgumentMatch) -> bool:
     wanted = item.args
     if wanted is None or wanted == "any" or match == "ignore":
         return True
@@ -235,13 +238,13 @@ def _arguments_fit(item: ExpectedCall, given: Any, match: ArgumentMatch) -> bool
         return all(_same_at(path, wanted, given) for path in match)
     if match == "exact":
         return same(wanted, dict(given))
-    # With `superset` the call has all that is listed, with `subset` it has nothing that is not.
+    # `superset`: the call has every listed argument. `subset`: the call has no others.
     smaller, larger = (wanted, given) if match == "superset" else (given, wanted)
     return all(key in larger and same(value, larger[key]) for key, value in smaller.items())
 
 
 def _same_at(path: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Whether both have the same at a path, or at a key of that name; what is not wanted is not compared."""
+    """Return whether both have the same value at a path or key. A path that is not in `wanted` is ignored."""
     if path in wanted:
         return path in given and same(wanted[path], given[path])
     value = value_at(wanted, path)
@@ -249,7 +252,7 @@ def _same_at(path: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) -> 
 
 
 def _counted(calls: list[ToolCall], minimums: dict[str, int]) -> Score:
-    """The share of tools that were called as often as they should be."""
+    """Score the fraction of tools that were called often enough."""
     made = Counter(call.tool for call in calls)
     hits: list[str] = []
     misses: list[str] = []
@@ -259,7 +262,7 @@ def _counted(calls: list[ToolCall], minimums: dict[str, int]) -> Score:
 
 
 def _timed(expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs, details: dict[str, Any]) -> Score:
-    """The score of calls that are as expected: one part for that, one for each time limit that can be checked."""
+    """Score calls that are as expected: one part for that, and one for each time limit that can be checked."""
     hits = [_found(expected, number, at) for number, at in aligned]
     misses: list[str] = []
     notes = [_shown(calls)]
@@ -272,12 +275,10 @@ def _timed(expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs, 
             notes.append(f"Warning: call {at + 1}, {calls[at].tool}, has no duration; its limit was not checked")
             continue
         checked += 1
-        holds = at_most(taken, limit)
+        holds = within(taken, limit)
         kept += holds
-        sentence = f"call {at + 1}, {calls[at].tool}, took {taken:g} ms of at most {limit:g}"
-        (hits if holds else misses).append(sentence)
-    share = (1 + kept) / (1 + checked)
-    return Score(share, tuple(hits), tuple(misses), reasoning="; ".join(notes), details=details)
+        (hits if holds else misses).append(f"call {at + 1}, {calls[at].tool}, took {taken:g} ms (limit {limit:g} ms)")
+    return Score((1 + kept) / (1 + checked), tuple(hits), tuple(misses), reasoning="; ".join(notes), details=details)
 
 
 def _found(expected: list[ExpectedCall], number: int, at: int) -> str:

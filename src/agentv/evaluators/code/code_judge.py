@@ -1,4 +1,4 @@
-"""Judges in the user's code: a program that reads the answer as JSON and prints a score, or a Python function."""
+"""Judges in user code: a program that reads the answer as JSON and prints a score, or a Python function."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agentv.evaluators.base import Count, Evaluator, Seconds, file_finder, program_complaints
+from agentv.evaluators.base import Count, Evaluator, Seconds, find_path, program_complaints, stamp_of
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
-from agentv.evaluators.code.judge_io import Setup, program_input, read_score, stamp_of
+from agentv.evaluators.code.judge_io import Setup, program_input, read_score
 from agentv.evaluators.code.program import (
     SCRIPT_FUNCTION,
     Megabytes,
@@ -30,13 +30,13 @@ from agentv.model.job import Judgement
 
 
 class ProxyLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the program may call a model."""
+    """The maximum number of model calls per judgement."""
 
     max_calls: Count = 50
 
 
 class _CodeEvaluator(Evaluator, frozen=True, kw_only=True):
-    """Settings of every type that runs the user's code."""
+    """Settings of every type that runs user code."""
 
     timeout_seconds: Seconds = 60.0
     memory_mb: Megabytes = 4096
@@ -46,15 +46,16 @@ class _CodeEvaluator(Evaluator, frozen=True, kw_only=True):
 
     @property
     def refusal(self) -> str:
-        """Why this machine cannot isolate it as required."""
+        """Why this machine cannot provide the required isolation."""
         return refusal_of(self.sandbox, bool(getattr(self, "target_proxy", False)))
 
 
 class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
-    """A program as a list of arguments or a shell string. Keys that are no fields join `config`, which it is given.
+    """A program that prints a score, as a list of arguments or a shell string. Unknown keys are passed in `config`.
 
-    `target_proxy` lets it ask a model; `target: true` and `target: {max_calls: 10}` on the entry mean the same.
-    A Python file that defines `agentv_judge` is kept warm; with `fresh`, in a new process for each judgement.
+    `target_proxy` gives it access to a model; `target: true` and `target: {max_calls: 10}` on the entry do the same.
+    A Python file that defines `agentv_judge` is kept warm in a process; `fresh` starts a new process for each
+    judgement.
     """
 
     aliases: ClassVar[dict[str, str]] = {"command": "script"}
@@ -71,7 +72,7 @@ class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
         return program_complaints("script", self.script)
 
     def references(self) -> Iterator[FileReference]:
-        """The program, with a warning about a script that does not exist: it may still be created."""
+        """The program. A script that does not exist is only a warning, since it may still be created."""
         cwd = self.cwd or ""
         yield FileReference(
             ("script",), self.script, lambda _, at: script_problems(self.script, os.path.join(at, cwd)), cwd
@@ -79,22 +80,18 @@ class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> Needs:
-        """A judge if it may call a model; how often it does, the program decides."""
+        """A judge if the program may call a model. The number of calls is up to the program."""
         return Needs(judge_calls=1 if self.target_proxy else 0)
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Run the program, or its function in a warm process, and return its score."""
         async with host_of(judgement) as host, self._access(host, judgement) as (variables, port):
-            program = Program(
-                script=self.script,
-                cwd=os.path.abspath(os.path.join(judgement.workdir, self.cwd or "")),
-                timeout_s=self.timeout_seconds,
-                environment=judgement.environment,
-                variables=variables,
-                memory_mb=self.memory_mb,
-                way=way_for(self.sandbox, bool(self.target_proxy)),
-                port=port,
-            )
+            isolation: dict[str, Any] = {
+                "memory_mb": self.memory_mb,
+                "way": way_for(self.sandbox, bool(self.target_proxy)),
+                "port": port,
+            }
+            program = Program.of(self, judgement, variables=variables, **isolation)
             file = warm_script(self.script, program.cwd)
             if file is not None:
                 setup = Setup(
@@ -103,10 +100,8 @@ class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
                     cwd=program.cwd,
                     given="payload",
                     fresh=self.fresh,
-                    memory_mb=self.memory_mb,
                     stamp=stamp_of(file),
-                    way=program.way,
-                    port=port,
+                    **isolation,
                 )
                 score = await host.pool.judge(setup, judgement, self.config, self.timeout_seconds, variables)
             else:
@@ -115,7 +110,7 @@ class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
 
     @asynccontextmanager
     async def _access(self, host: JudgeHost, judgement: Judgement) -> AsyncIterator[tuple[dict[str, str], int | None]]:
-        """Additional environment variables of the program, and the one port that it may reach when isolated."""
+        """Yield the program's additional environment variables, and the one port it may connect to if isolated."""
         workspace = judgement.workspace_path
         variables = {"AGENTV_WORKSPACE_PATH": workspace} if workspace else {}
         if not self.target_proxy:
@@ -131,9 +126,9 @@ _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
 
 class PythonJudge(_CodeEvaluator, frozen=True, kw_only=True):
-    """A function named as `file.py:name` or `module:name`, called in a process of its own that is kept warm.
+    """A function, named as `file.py:name` or `module:name`, called in a separate process that is kept warm.
 
-    `fresh` gives every judgement a new process.
+    `fresh` starts a new process for each judgement.
     """
 
     aliases: ClassVar[dict[str, str]] = {"value": "function"}
@@ -141,10 +136,10 @@ class PythonJudge(_CodeEvaluator, frozen=True, kw_only=True):
     function: str
 
     def complaints(self) -> list[str]:
-        """A function that is not named in a known form, such as code written out."""
+        """A value that does not name a function, such as inline code."""
         if _FUNCTION.fullmatch(self.function):
             return []
-        return ["'function' must name a function as 'file.py:name' or 'module:name'; code itself is not run"]
+        return ["'function' must name a function as 'file.py:name' or 'module:name'; inline code is not supported"]
 
     def references(self) -> Iterator[FileReference]:
         """The function."""
@@ -168,13 +163,13 @@ class PythonJudge(_CodeEvaluator, frozen=True, kw_only=True):
 
 
 def _located(place: str, judgement: Judgement) -> tuple[str, tuple[int, int] | None]:
-    """Return the path and the version of a function's file; a module has neither."""
+    """Return the path and the version of a function's file. A module has no version."""
     if not place.endswith(".py"):
         return place, None
     try:
-        path = file_finder(judgement)(place)
+        path = find_path(judgement, place)
         return path, stamp_of(path)
     except OSError as error:
-        raise EvaluatorFailure(f"File '{place}' cannot be read: {error.strerror}") from None
+        raise EvaluatorFailure(f"Cannot read file '{place}': {error.strerror}") from None
     except Exception as error:
         raise EvaluatorFailure(str(error)) from None

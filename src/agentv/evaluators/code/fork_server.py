@@ -1,7 +1,7 @@
 """The process that imports a user's file once, and the processes forked from it that call the user's function.
 
 The run starts the fork server with a socket and sends the setup, then a pair of open files for each process to fork.
-When the run has ended, however it ended, the fork server ends what it forked and itself.
+When the run ends for any reason, the fork server ends all forked processes and itself.
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ class Channel:
         self._socket.sendall(frame(message))
 
     def request(self, message: Any) -> Any:
-        """Ask the run and return its answer. The run is trusted, so the answer may be any object."""
+        """Send a request to the run and return its response. The run is trusted, so that may be any object."""
         self.send(message)
         body = self.receive()
         if body is None:
             os._exit(0)
-        answer = pickle.loads(body)  # noqa: S301 - from the run itself
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        response = pickle.loads(body)  # noqa: S301 - from the run itself
+        if isinstance(response, Exception):
+            raise response
+        return response
 
 
 class Context:
-    """The argument of a judge function: an answered case under the names that prompts use, and the entry's `config`."""
+    """The argument of a judge function: the answer and its case under the names of prompt variables, and `config`."""
 
     question: str
     expected_outcome: str
@@ -113,11 +113,11 @@ class Context:
 
     @property
     def case(self) -> Any:
-        """The whole case, fetched on access."""
+        """The whole case, fetched from the run on access."""
         return self._channel.request(["case"])
 
     async def ask(self, target: str | None, messages: Any) -> Response:
-        """Call a target of the run, with the run's own limits, retries and records."""
+        """Call a target of the run, with the run's limits, retries and records."""
         listed = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         data = [message_to_data(each) if isinstance(each, Message) else each for each in listed]
         response: Response = self._channel.request(["ask", target, data])
@@ -135,7 +135,7 @@ class JudgeWorker(msgspec.Struct):
     _loop: asyncio.AbstractEventLoop | None = None
 
     def serve(self) -> None:
-        """Judge until the run has ended or the maximum number of judgements is reached."""
+        """Judge until the run ends or the maximum number of judgements is reached."""
         self._limit()
         self._channel.send(["hello", os.getpid()])
         if self._limits.scratch:
@@ -178,7 +178,7 @@ class JudgeWorker(msgspec.Struct):
         except EvaluatorFailure as failure:
             return ["failure", str(failure)]
         except (TypeError, ValueError, RecursionError, OverflowError) as error:
-            return ["failure", f"{name} returned what cannot be written as JSON: {error}"]
+            return ["failure", f"{name} returned a value that cannot be encoded as JSON: {error}"]
         if len(bytes(data)) > MAX_RESULT_BYTES:
             return ["failure", f"{name} returned more than {MAX_RESULT_BYTES // _MIB} MiB"]
         return ["score", data]
@@ -192,7 +192,7 @@ class JudgeWorker(msgspec.Struct):
 
     def _call(self, argument: Any) -> Any:
         try:
-            # In a copy of the context variables: what the judge sets in them ends with the judgement.
+            # A copy of the context variables: changes that the judge makes end with the judgement.
             returned = contextvars.copy_context().run(self._function, argument)
             return self._finish(returned) if hasattr(returned, "__await__") else returned
         except EvaluatorFailure:
@@ -201,7 +201,7 @@ class JudgeWorker(msgspec.Struct):
             raise EvaluatorFailure(failure_text(self._setup.reference, error)) from error
 
     def _finish(self, running: Any) -> Any:
-        """Return the result of an async function. Tasks that it left running are cancelled."""
+        """Return the result of an async function, and cancel the tasks it left running."""
         import asyncio  # late: plain functions do not need it
 
         if self._loop is None:
@@ -214,11 +214,6 @@ class JudgeWorker(msgspec.Struct):
                 task.cancel()
             if left:
                 self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-
-
-def is_async(function: Any) -> bool:
-    """Whether calling a function returns an awaitable."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 _LIBRARIES = (
@@ -235,7 +230,7 @@ def failure_text(name: str, error: BaseException) -> str:
         for frame, line in walk_tb(error.__traceback__)
         if not frame.f_code.co_filename.startswith(_LIBRARIES)
     ]
-    # An error that never reached the user's code has no line in it, and a line of ours would not help.
+    # If the error did not reach the user's code, there is no line to show.
     described = describe(error, frames[-1][0]) if frames else describe(error.with_traceback(None))
     lines = [f"{name} failed: {described}"]
     for file, line, function in frames[-_MOST_FRAMES:] if len(frames) > 1 else []:
@@ -248,7 +243,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class ForkServer:
-    """One imported function and the processes forked from here."""
+    """One imported function and the processes forked from this one."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -300,12 +295,12 @@ class ForkServer:
             return f"{setup.reference} cannot be run in '{setup.cwd}': {error.strerror}"
         if not callable(function):
             return f"{setup.reference} is not a function but {type(function).__name__}"
-        if is_async(function):
-            import asyncio  # late: before the fork, so that each process has it; plain functions do not need it
+        if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
+            import asyncio  # late: imported before the fork to share it; plain functions do not need it
 
             asyncio.get_event_loop_policy()
         self._work = setup, limits, function
-        # Everything loaded now is shared with the forked processes; a collector walking over it would copy it all.
+        # Forked processes share everything loaded so far; garbage collection would copy it.
         gc.collect()
         gc.freeze()
         return ""
@@ -319,7 +314,7 @@ class ForkServer:
         os.close(output)
 
     def _judge(self, channel: int, output: int) -> NoReturn:
-        """The whole life of a forked process."""
+        """Run a forked process from start to end."""
         code = 1
         try:
             os.setsid()
@@ -352,7 +347,7 @@ class ForkServer:
 
 
 def _ended_child() -> tuple[int, int] | None:
-    """A child that has ended. What it left running is killed first, while its id cannot be reused."""
+    """Return a child that has ended. Its process group is killed first, while its id cannot be reused."""
     try:
         if not hasattr(os, "waitid"):  # macOS, before Python 3.13
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -375,7 +370,7 @@ def _kill_group(pid: int) -> None:
 
 def _restricted(scratch: str, port: int | None) -> str:
     """Isolate this process; return why that is impossible."""
-    from agentv.support import sandbox  # late: rarely needed, and every import is paid for by each fork
+    from agentv.support import sandbox  # late: rarely needed, and every import slows down forking
 
     try:
         sandbox.restrict([scratch], port)

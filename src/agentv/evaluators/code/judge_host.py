@@ -1,4 +1,4 @@
-"""Resources that the judges of one run share and that end with it: warm processes, a proxy to models."""
+"""Resources shared by the judges of one run: warm processes and a model proxy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class JudgeHost:
-    """Starts each resource when a judge first needs it. `targets` are the names that a judge may ask for."""
+    """Starts each resource when a judge first needs it. `targets` are the names of the targets a judge may call."""
 
     def __init__(self, environment: Environment, targets: tuple[str, ...] = ()) -> None:
         self._environment = environment
@@ -26,7 +26,7 @@ class JudgeHost:
 
     @property
     def pool(self) -> WorkerPool:
-        """Processes for Python judges."""
+        """The processes for Python judges."""
         if self._pool is None:
             from agentv.evaluators.code.worker_pool import WorkerPool  # late: few runs need it
 
@@ -34,13 +34,15 @@ class JudgeHost:
         return self._pool
 
     async def proxy(self) -> ModelProxy:
-        """The proxy to models; the first call starts it."""
+        """Return the model proxy. The first call starts it."""
         if self._proxy is None:
-            self._proxy = asyncio.ensure_future(self._start_proxy())
+            from agentv.evaluators.code.model_proxy import ModelProxy  # late: an HTTP server is slow to import
+
+            self._proxy = asyncio.ensure_future(ModelProxy(self._targets).start())
         return await asyncio.shield(self._proxy)
 
     async def aclose(self) -> None:
-        """End everything."""
+        """End all processes and stop the proxy."""
         pool, self._pool = self._pool, None
         proxy, self._proxy = self._proxy, None
         try:
@@ -50,17 +52,10 @@ class JudgeHost:
             if proxy is not None:
                 await (await proxy).aclose()
 
-    async def _start_proxy(self) -> ModelProxy:
-        from agentv.evaluators.code.model_proxy import ModelProxy  # late: an HTTP server is slow to import
-
-        proxy = ModelProxy(self._targets)
-        await proxy.start()
-        return proxy
-
 
 @asynccontextmanager
 async def host_of(judgement: Judgement) -> AsyncIterator[JudgeHost]:
-    """The run's own host; outside a run, one for this judgement alone."""
+    """Return the run's host; outside a run, create one for this judgement."""
     if isinstance(judgement.host, JudgeHost):
         yield judgement.host
         return

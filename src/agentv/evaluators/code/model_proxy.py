@@ -1,6 +1,6 @@
-"""A way to a model for judges' programs: an HTTP server on loopback, one token a judgement, so many calls a token.
+"""Model access for judge programs: an HTTP server on loopback, with one token and a call limit per judgement.
 
-Calls go through the run's own limits, retries, records and costs. The wire format is AgentV's.
+Calls count toward the run's limits, retries, records and costs. The wire format is that of AgentV (TypeScript).
 """
 
 from __future__ import annotations
@@ -23,16 +23,8 @@ HOST = "127.0.0.1"
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
-class Refused(Exception):
-    """A request that is not answered: its status, and why."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class Grant:
-    """What one token is good for: so many calls on behalf of one judgement."""
+    """A token that permits a number of calls on behalf of one judgement."""
 
     def __init__(self, judgement: Judgement, max_calls: int) -> None:
         self.token = secrets.token_urlsafe(32)
@@ -42,27 +34,28 @@ class Grant:
         self.running: set[asyncio.Task[Any]] = set()
 
     def take(self, calls: int) -> None:
-        """Counts calls; all of a batch or none of it."""
+        """Count the calls of a batch, all or none. Raises HTTPTooManyRequests above the limit."""
         if self.calls + calls > self.max_calls:
-            raise Refused(429, f"This judgement may make {self.max_calls} calls; {self.calls} are made")
+            text = f"Call limit exceeded: this judgement may make {self.max_calls} calls and has made {self.calls}"
+            raise web.HTTPTooManyRequests(text=text)
         self.calls += calls
 
     async def ask(self, target: str | None, messages: tuple[Message, ...]) -> dict[str, Any]:
-        """One answer. Raises EvaluatorFailure when there is none."""
+        """Call a model. Raises EvaluatorFailure if the call fails."""
         if self.judgement.ask is None:
-            raise EvaluatorFailure("There is no model to ask")
+            raise EvaluatorFailure("No model is available")
         response = await self.judgement.ask(target, messages)
         return {"outputMessages": [message_to_data(each) for each in response.messages], "rawText": response.text}
 
     async def revoke(self) -> None:
-        """Ends what is still under way: nobody waits for it."""
+        """Cancel the calls that are still running."""
         for task in self.running:
             task.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)
 
 
 class ModelProxy:
-    """The server. `targets` are the names that may be asked for."""
+    """The server. `targets` are the names of the targets it may call."""
 
     def __init__(self, targets: tuple[str, ...] = ()) -> None:
         self._targets = targets
@@ -70,8 +63,8 @@ class ModelProxy:
         self._runner: web.AppRunner | None = None
         self.port = 0
 
-    async def start(self) -> None:
-        """Listens on a free port of loopback."""
+    async def start(self) -> ModelProxy:
+        """Listen on a free loopback port."""
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_get("/info", self._answering(self._info))
         app.router.add_post("/invoke", self._answering(self._invoke))
@@ -81,15 +74,16 @@ class ModelProxy:
         site = web.TCPSite(self._runner, HOST, 0)
         await site.start()
         self.port = self._runner.addresses[0][1]
+        return self
 
     async def aclose(self) -> None:
-        """Stops listening."""
+        """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
 
     @asynccontextmanager
     async def granted(self, judgement: Judgement, max_calls: int) -> AsyncIterator[dict[str, str]]:
-        """The variables by which a program finds the proxy while it judges; afterwards they are good for nothing."""
+        """Yield the environment variables that give a program access; the token is revoked afterwards."""
         grant = Grant(judgement, max_calls)
         self._grants[grant.token] = grant
         url = f"http://{HOST}:{self.port}"
@@ -114,21 +108,21 @@ class ModelProxy:
                 grant.running.add(task)
                 task.add_done_callback(grant.running.discard)
                 data, status = await task, 200
-            except Refused as refused:
-                data, status = {"error": str(refused)}, refused.status
+            except web.HTTPException as refused:
+                data, status = {"error": refused.text}, refused.status
             return web.Response(body=msgspec.json.encode(data), status=status, content_type="application/json")
 
         return answer
 
     def _grant_of(self, request: web.Request) -> Grant:
-        # A page in a browser can be led to loopback under another name; it cannot choose this one.
+        # DNS rebinding: a web page can reach loopback under another host name, but not under these.
         if request.host not in (f"{HOST}:{self.port}", f"localhost:{self.port}"):
-            raise Refused(403, "This server answers on loopback, under its own name only")
+            raise web.HTTPForbidden(text="Only requests to a loopback host name are accepted")
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         for known, grant in self._grants.items():
             if kind.lower() == "bearer" and hmac.compare_digest(known.encode(), token.strip().encode()):
                 return grant
-        raise Refused(401, "Unknown token: send AGENTV_TARGET_PROXY_TOKEN as `Authorization: Bearer …`")
+        raise web.HTTPUnauthorized(text="Unknown token: send AGENTV_TARGET_PROXY_TOKEN as `Authorization: Bearer …`")
 
     async def _info(self, grant: Grant, _: dict[str, Any]) -> dict[str, Any]:
         judges = grant.judgement.judges
@@ -145,17 +139,17 @@ class ModelProxy:
         try:
             return await grant.ask(target, messages)
         except EvaluatorFailure as failure:
-            raise Refused(500, str(failure)) from None
+            raise web.HTTPInternalServerError(text=str(failure)) from None
 
     async def _invoke_batch(self, grant: Grant, body: dict[str, Any]) -> dict[str, Any]:
         requests = body.get("requests")
         if not isinstance(requests, list) or not all(isinstance(each, dict) for each in requests):
-            raise Refused(400, "'requests' must be a list of objects")
+            raise web.HTTPBadRequest(text="'requests' must be a list of objects")
         read = [self._read(each) for each in requests]
         grant.take(len(read))
 
         async def answer(target: str | None, messages: tuple[Message, ...]) -> dict[str, Any]:
-            # What goes wrong with one takes its place, and the others are answered.
+            # A failed call yields an error in its place and does not affect the others.
             try:
                 return await grant.ask(target, messages)
             except EvaluatorFailure as failure:
@@ -167,11 +161,11 @@ class ModelProxy:
         question, target = body.get("question"), body.get("target")
         system = body.get("systemPrompt", body.get("system_prompt"))
         if not isinstance(question, str) or not question:
-            raise Refused(400, "'question' must be a text")
+            raise web.HTTPBadRequest(text="'question' must be a non-empty string")
         if system is not None and not isinstance(system, str):
-            raise Refused(400, "'systemPrompt' must be a text")
+            raise web.HTTPBadRequest(text="'systemPrompt' must be a string")
         if target is not None and (not isinstance(target, str) or (self._targets and target not in self._targets)):
-            raise Refused(400, f"Unknown target {target!r}; there are: {', '.join(self._targets)}")
+            raise web.HTTPBadRequest(text=f"Unknown target {target!r}; known targets: {', '.join(self._targets)}")
         before = (Message("system", system),) if system else ()
         return target, (*before, Message("user", question))
 
@@ -181,10 +175,8 @@ async def _body_of(request: web.Request) -> dict[str, Any]:
         return {}
     try:
         body = msgspec.json.decode(await request.read())
-    except web.HTTPRequestEntityTooLarge:
-        raise Refused(413, f"A request may have {MAX_BODY_BYTES} bytes") from None
     except (ValueError, RecursionError) as error:
-        raise Refused(400, f"The request is no JSON: {error}") from None
+        raise web.HTTPBadRequest(text=f"The request is not valid JSON: {error}") from None
     if not isinstance(body, dict):
-        raise Refused(400, "The request must be a JSON object")
+        raise web.HTTPBadRequest(text="The request must be a JSON object")
     return body

@@ -1,4 +1,4 @@
-"""Programs of the user that read JSON and print an answer: run with limits, or isolated as far as the entry asks."""
+"""User programs that read JSON and print a score or a prompt: run with resource limits or in a sandbox."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from agentv.evaluators.base import stamp_of
 from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.job import Judgement
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import Environment, judge_environment
 from agentv.support import sandbox as sandbox_tools
 from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process, temporary_folder
 
 Sandbox = Literal["limits", "preferred", "required"]
-"""`limits`: of memory and files. `preferred`: isolated where the machine can. `required`: isolated, or not at all."""
+"""`limits`: memory and file size. `preferred`: isolated if the machine supports it. `required`: isolated or refused."""
 
 Way = Literal["limits", "landlock", "bubblewrap"]
 Megabytes = Annotated[int, Meta(ge=1)]
@@ -32,7 +34,7 @@ MAX_FILE_BYTES = 1024 * 1024 * 1024
 
 
 def refusal_of(sandbox: Sandbox, with_proxy: bool = False) -> str:
-    """Why this machine cannot isolate as an entry requires; empty if it can or need not."""
+    """Return why this machine cannot provide the required isolation; empty if it can or need not."""
     if sandbox == "required":
         try:
             way_for(sandbox, with_proxy)
@@ -42,14 +44,14 @@ def refusal_of(sandbox: Sandbox, with_proxy: bool = False) -> str:
 
 
 def way_for(sandbox: Sandbox, with_proxy: bool = False) -> Way:
-    """Return how to isolate a process. Raises EvaluatorFailure if the requirement cannot be met."""
+    """Return how to isolate a process. Raises EvaluatorFailure if isolation is required but not available."""
     if sandbox == "limits":
         return "limits"
     try:
         return "landlock" if sandbox_tools.way_to_isolate(with_proxy) == "landlock" else "bubblewrap"
     except sandbox_tools.CannotIsolate as error:
         if sandbox == "required":
-            raise EvaluatorFailure(f"'sandbox: required' cannot be met here: {error}") from None
+            raise EvaluatorFailure(f"'sandbox: required' is not possible on this machine: {error}") from None
         return "limits"
 
 
@@ -62,7 +64,7 @@ def prefix(way: Way, scratch: str, cwd: str, port: int | None) -> list[str]:
 
 @contextmanager
 def scratch_folder(way: Way) -> Iterator[str]:
-    """A temporary folder that an isolated process may write to; empty for others, which use the system's."""
+    """Create a temporary folder that an isolated process may write to; empty for others."""
     if way == "limits":
         yield ""
     else:
@@ -71,7 +73,7 @@ def scratch_folder(way: Way) -> Iterator[str]:
 
 
 def limit_process(pid: int, memory_mb: int) -> None:
-    """Limit another process, where the system can: memory, the size of a file, no core dumps."""
+    """Limit another process if the system supports it: memory, file size, no core dumps."""
     import resource  # late: POSIX only
 
     if not hasattr(resource, "prlimit"):
@@ -84,9 +86,9 @@ def limit_process(pid: int, memory_mb: int) -> None:
 
 
 def with_level(score: Score, sandbox: Sandbox, way: Way, with_proxy: bool = False) -> Score:
-    """Add the level that was reached to the details, where an entry asks for more than the default.
+    """Add the isolation level to the score's details, unless the entry uses the default level.
 
-    Details that are not an object have no place for it and stay as they are.
+    Details that are not an object stay unchanged.
     """
     if sandbox == "limits" or not isinstance(score.details, dict | None):
         return score
@@ -97,13 +99,13 @@ def with_level(score: Score, sandbox: Sandbox, way: Way, with_proxy: bool = Fals
 
 
 SCRIPT_FUNCTION = "agentv_judge"
-"""The function that a script defines to be kept warm instead of being started for each answer."""
+"""The function that a script defines to run in a warm process instead of being started for each answer."""
 
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run and where: a list of arguments, or a string for the shell. `variables` are set besides."""
+    """A program, as a list of arguments or a shell string. `variables` are additional environment variables."""
 
     script: str | list[str]
     cwd: str
@@ -114,8 +116,19 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     way: Way = "limits"
     port: int | None = None
 
+    @classmethod
+    def of(cls, settings: Any, judgement: Judgement, **isolation: Any) -> Program:
+        """Return the program that an evaluator's settings name: `script`, `cwd` and `timeout_seconds`."""
+        return cls(
+            script=settings.script,
+            cwd=os.path.abspath(os.path.join(judgement.workdir, settings.cwd or "")),
+            timeout_s=settings.timeout_seconds,
+            environment=judgement.environment,
+            **isolation,
+        )
+
     async def run(self, stdin: bytes) -> str:
-        """What the program prints. Raises EvaluatorFailure when it ends with an error, too late or with too much."""
+        """Return the program's output. Raises EvaluatorFailure if it fails, times out or prints too much."""
         with scratch_folder(self.way) as scratch:
             variables = {**self.variables, **({"TMPDIR": scratch} if scratch else {})}
             try:
@@ -144,22 +157,22 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         return [*prefix(self.way, scratch, self.cwd, self.port), *arguments]
 
 
-_ENDINGS = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
+_SCRIPT_SUFFIXES = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
 
 
 def script_problems(script: str | list[str], folder: str) -> Problems:
-    """A warning for each word of a command that looks like a script and is no file."""
+    """Warn about each word of a command that looks like a script but does not exist."""
     problems = Problems()
     folder = os.path.normpath(folder)
     for index, word in enumerate(script.split() if isinstance(script, str) else script):
-        if word.endswith(_ENDINGS) and not os.path.exists(os.path.join(folder, word)):
+        if word.endswith(_SCRIPT_SUFFIXES) and not os.path.exists(os.path.join(folder, word)):
             place = () if isinstance(script, str) else (index,)
             problems.warning(place, f"The script '{word}' was not found in {folder}")
     return problems
 
 
 def warm_script(script: str | list[str], cwd: str) -> str | None:
-    """The file of a program that opts in; None for every other program, which is started for each answer."""
+    """Return the file of a script that can be kept warm; None for other programs, which are started for each answer."""
     try:
         arguments = shlex.split(script) if isinstance(script, str) else script
     except ValueError:
@@ -168,15 +181,14 @@ def warm_script(script: str | list[str], cwd: str) -> str | None:
         return None
     path = os.path.abspath(os.path.join(cwd, arguments[1]))
     try:
-        status = os.stat(path)
-        return path if _defines_it(path, status.st_mtime_ns, status.st_size) else None
+        return path if _defines_judge(path, stamp_of(path)) else None
     except OSError:
         return None
 
 
 @lru_cache(maxsize=64)
 def _is_this_python(name: str) -> bool:
-    # By the folder it lies in: another environment's Python may be a link to the same file, with other packages.
+    # Compare folders too: another environment's Python may be a link to the same file, with other packages.
     found = shutil.which(name)
     if found is None or not sys.executable:
         return False
@@ -185,8 +197,8 @@ def _is_this_python(name: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _defines_it(path: str, changed: int, size: int) -> bool:  # noqa: ARG001 - another version is another question
-    """Whether a file defines the function, by its text alone: nothing of it is run."""
+def _defines_judge(path: str, _stamp: tuple[int, int]) -> bool:
+    """Return whether a file defines the function, by parsing it without running it."""
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (SyntaxError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a Python file defines, by its text alone: nothing of it is run."""
+"""Find the names that a Python file defines by parsing it, without running it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from agentv.evaluators.base import stamp_of
 from agentv.model.evaluator import FileReference
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 
 _DYNAMIC = frozenset({"exec", "globals", "setattr", "vars", "__getattr__"})
-"""Names whose use may define others."""
+"""Names whose use may define other names."""
 
 
 def function_reference(path: KeyPath, function: str) -> FileReference:
-    """A reference to a function or class. What a module defines is only known once it is imported."""
+    """Return a reference to a function or class. Only files are checked; a module would have to be imported."""
     file = function.rpartition(":")[0]
     if not file.endswith(".py"):
         return FileReference(path, function)
@@ -24,39 +25,41 @@ def function_reference(path: KeyPath, function: str) -> FileReference:
 
 
 def transform_references(transform: Any) -> Iterator[FileReference]:
-    """The function that a transform names, if it does."""
+    """Yield the reference to a transform's function, if it has one."""
     function = transform.get("function") if isinstance(transform, Mapping) else getattr(transform, "function", None)
     if isinstance(function, str):
         yield function_reference(("transform", "function"), function)
 
 
 def function_problems(reference: str, path: str) -> Problems:
-    """What is wrong with `file.py:name`, the file being at `path`: no Python, no such name, no use for one argument."""
+    """Check that a file is valid Python and that a name in it can be called with one argument.
+
+    `reference` is `file.py:name`; `path` is where the file is.
+    """
     problems = Problems()
     file, _, name = reference.rpartition(":")
     first = name.split(".")[0]
     try:
-        stat = Path(path).stat()
-        names = _defined(path, stat.st_mtime_ns, stat.st_size)
+        names = _defined(path, stamp_of(path))
     except SyntaxError as error:
-        problems.error((), f"File '{file}' is no Python: {error.msg}, line {error.lineno}")
+        problems.error((), f"File '{file}' is not valid Python: {error.msg}, line {error.lineno}")
     except (OSError, ValueError, RecursionError) as error:
-        problems.error((), f"File '{file}' cannot be read: {error}")
+        problems.error((), f"Cannot read file '{file}': {error}")
     else:
         if names is not None and first not in names:
             hint = did_you_mean(first, names) or f"It defines: {', '.join(sorted(names)) or 'nothing'}"
             problems.error((), f"There is no '{first}' in file '{file}'", hint)
         elif names is not None and names[first] and first == name:
             message = f"'{name}' in file '{file}' cannot be called: {names[first]}"
-            problems.error((), message, "It is given one argument")
+            problems.error((), message, "It is called with one argument")
     return problems
 
 
 @lru_cache(maxsize=256)
-def _defined(path: str, changed: int, size: int) -> dict[str, str] | None:  # noqa: ARG001 - another version is another
-    """The names that a file has once it is imported; None where only running it would tell.
+def _defined(path: str, _stamp: tuple[int, int]) -> dict[str, str] | None:
+    """Return the names that a file defines, or None if only running it would show them.
 
-    Beside each name, why it cannot be called with one argument, as far as its text says so.
+    Each name maps to the reason why it cannot be called with one argument, or to an empty string.
     """
     tree = ast.parse(Path(path).read_bytes())
     names: dict[str, str] = {}
@@ -77,18 +80,18 @@ def _defined(path: str, changed: int, size: int) -> dict[str, str] | None:  # no
 
 
 def _needs(arguments: ast.arguments) -> str:
-    """What a function wants besides the one argument that it gets; empty when it is content with that."""
-    by_place = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
-    required = by_place[: len(by_place) - len(arguments.defaults)]
+    """Return why a function cannot be called with one argument; empty if it can."""
+    positional = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    required = positional[: len(positional) - len(arguments.defaults)]
     named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     required += [each.arg for each, default in named if default is None]
-    if not by_place and arguments.vararg is None:
-        return "it takes no argument"
-    return f"it asks for {', '.join(required)}" if len(required) > 1 else ""
+    if not positional and arguments.vararg is None:
+        return "it takes no arguments"
+    return f"it requires {', '.join(required)}" if len(required) > 1 else ""
 
 
 def _outside_functions(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every node that belongs to the file itself, those under `if`, `try` and `with` too."""
+    """Yield every node at module level, including those under `if`, `try` and `with`."""
     stack: list[ast.AST] = list(tree.body)
     while stack:
         node = stack.pop()

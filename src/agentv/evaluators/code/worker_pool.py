@@ -1,4 +1,4 @@
-"""The pool of warm judging processes: one fork server per setup, and the forked processes that it keeps busy."""
+"""The pool of warm judging processes: one fork server per setup, and the processes forked from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IMPORT_S = 60.0
 
 MAX_SERVERS = 8
 MAX_JUDGEMENTS = 1000
-"""A process is replaced after this many judgements, so that leaks do not pile up."""
+"""A process is replaced after this many judgements, to bound memory leaks."""
 
 MAX_PRINTED_BYTES = 64 * 1024 * 1024
 _HOME = str(Path(__file__).parents[3])
@@ -43,7 +43,7 @@ _EXIT_NEWS_S = 1.0
 
 
 class WorkerPool:
-    """Warm processes for judges, at most `size` at once for each function."""
+    """Warm processes for judges, at most `size` for each function."""
 
     def __init__(self, environment: Mapping[str, str], size: int | None = None) -> None:
         self._environment = environment
@@ -53,13 +53,13 @@ class WorkerPool:
     async def judge(
         self, setup: Setup, judgement: Judgement, config: dict[str, Any], timeout_s: float, variables: Mapping[str, str]
     ) -> Score:
-        """Return the function's score. `variables` are in its environment meanwhile. Raises EvaluatorFailure."""
+        """Return the function's score. `variables` are added to its environment. Raises EvaluatorFailure."""
         try:
             body = frame([payload(judgement, config), variables])
         except (TypeError, ValueError) as error:
-            raise EvaluatorFailure(f"The answer cannot be written as JSON: {error}") from None
+            raise EvaluatorFailure(f"Cannot encode the answer as JSON: {error}") from None
         done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        pending = PendingJudgement(body, timeout_s, partial(_answer, judgement), done)
+        pending = PendingJudgement(body, timeout_s, partial(_handle_request, judgement), done)
         data = await (await self._server(setup, timeout_s)).judge(pending)
         try:
             return msgspec.convert(data, Score)
@@ -145,7 +145,7 @@ class ForkServerProcess:
             end_group(self._process.pid)
 
     async def wait_ended(self) -> None:
-        """Wait until nothing is left of it."""
+        """Wait until its process has ended, and release its resources."""
         try:
             await certain(self._ended, GRACE_S)
         finally:
@@ -161,7 +161,7 @@ class ForkServerProcess:
             self._loop.call_soon(self._dispatch)
 
     def take_back(self, pending: list[PendingJudgement]) -> None:
-        """Requeue judgements that a process was sent and did not start."""
+        """Requeue judgements that were sent to a process but not started."""
         self._waiting.extendleft(reversed(pending))
         self.dispatch_soon()
 
@@ -194,7 +194,7 @@ class ForkServerProcess:
 
     def _give_up_on(self, worker: WorkerProcess) -> None:
         if not worker.is_started and not worker.is_gone:
-            end_group(self._process.pid)  # it no longer forks, so it is useless
+            end_group(self._process.pid)  # the fork server has stopped forking
 
     def _cancel(self, pending: PendingJudgement) -> None:
         if pending in self._waiting:
@@ -264,33 +264,33 @@ class ForkServerProcess:
 
 async def _end_all(servers: list[ForkServerProcess]) -> None:
     for server in servers:
-        server.end()  # all at once, before anything is awaited: a cancellation leaves nothing behind
+        server.end()  # end all before the first await, so that a cancellation leaves no process running
     for server in servers:
         await server.wait_ended()
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-async def _answer(judgement: Judgement, question: str, arguments: list[Any]) -> bytes:
-    """Answer a judge's question to the run, with the exception to raise if that fails.
+async def _handle_request(judgement: Judgement, name: str, arguments: list[Any]) -> bytes:
+    """Handle a judge's request to the run. The response is an object, or an exception for the judge to raise.
 
-    Answers are pickled: they go to our own process, and nothing pickled is read from it.
+    Responses are pickled: they go to our own process, and nothing pickled is read from it.
     """
-    answer: Any
+    response: Any
     try:
-        if question == "case":
-            answer = judgement.case
-        elif question != "ask" or judgement.ask is None:
-            answer = EvaluatorFailure("There is no model to ask")
+        if name == "case":
+            response = judgement.case
+        elif name != "ask" or judgement.ask is None:
+            response = EvaluatorFailure("No model is available")
         else:
             target, messages = arguments
-            answer = await judgement.ask(target, tuple(_as_message(each) for each in messages))
+            response = await judgement.ask(target, tuple(_as_message(each) for each in messages))
     except Exception as error:
-        answer = EvaluatorFailure(str(error))
-    return framed(pickle.dumps(answer))
+        response = EvaluatorFailure(str(error))
+    return framed(pickle.dumps(response))
 
 
 def _as_message(data: Any) -> Message:

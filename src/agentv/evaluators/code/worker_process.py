@@ -1,4 +1,4 @@
-"""A forked judging process as the run sees it: queue judgements, enforce their time limit, replace it on failure."""
+"""The run's side of a forked judging process: queue judgements, enforce their timeouts, end it on failure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import tempfile
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from agentv.evaluators.code.judge_io import MessageBuffer, ProtocolError
 from agentv.support.subprocesses import end_group, ending_of, tail_of
+
+if TYPE_CHECKING:
+    from agentv.evaluators.code.worker_pool import ForkServerProcess
 
 MAX_QUEUED = 8
 QUICK_S = 0.002
@@ -90,31 +93,19 @@ class Connection:
 
 
 class PendingJudgement(NamedTuple):
-    """A judgement that was requested: the message to send, its time limit, its questions to the run, its outcome."""
+    """A requested judgement: the message to send, its timeout, a handler for the judge's requests, and its outcome."""
 
     body: bytes
     timeout_s: float
-    answer: Callable[[str, list[Any]], Awaitable[bytes]]
+    handle: Callable[[str, list[Any]], Awaitable[bytes]]
     done: asyncio.Future[list[Any]]
 
 
-class Owner(Protocol):
-    """The fork server's side of a worker process."""
-
-    def dispatch_soon(self) -> None: ...
-
-    def take_back(self, pending: list[PendingJudgement]) -> None: ...
-
-    def remove(self, worker: WorkerProcess) -> None: ...
-
-    async def exit_code(self, pid: int) -> int | None: ...
-
-
 class WorkerProcess:
-    """A process that judges one answer at a time, each within its time limit."""
+    """A process that judges one answer at a time, each within its timeout."""
 
-    def __init__(self, owner: Owner, name: str) -> None:
-        self._owner = owner
+    def __init__(self, server: ForkServerProcess, name: str) -> None:
+        self._server = server
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._pid = 0
@@ -122,7 +113,7 @@ class WorkerProcess:
         self._is_quick = False
         self._unsent: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._answering: asyncio.Task[None] | None = None
+        self._handling: asyncio.Task[None] | None = None
         self._explaining: asyncio.Task[None] | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._connection = Connection(self._received, self._closed)
@@ -132,16 +123,16 @@ class WorkerProcess:
 
     @property
     def is_started(self) -> bool:
-        """Whether the forked process has reported in."""
+        """Whether the forked process has started."""
         return self._pid != 0
 
     @property
     def has_room(self) -> bool:
-        """Whether it accepts a judgement: it is idle, or quick."""
+        """Whether it accepts another judgement: it is idle, or quick."""
         return self.is_started and len(self.queue) < (MAX_QUEUED if self._is_quick else 1)
 
     def request_fork(self, control: Connection, request: bytes) -> None:
-        """Ask the fork server for the process, which receives its socket and its output file."""
+        """Request the process from the fork server, passing its socket and its output file."""
         with self._connection.remote as remote:
             control.send_files(request, [remote.fileno(), self._output.fileno()])
 
@@ -165,7 +156,7 @@ class WorkerProcess:
         self._fail(f"{self._name}: its process was ended")
 
     def _fail(self, message: str) -> None:
-        """Fail the current judgement and give the process up; queued judgements go to another."""
+        """Fail the current judgement and close the process; queued judgements go to another."""
         if self.queue:
             self._settle(["failure", message])
         self._close()
@@ -176,7 +167,7 @@ class WorkerProcess:
             self._timer = self._loop.call_later(self.queue[0].timeout_s, self._check_time)
 
     def _check_time(self) -> None:
-        # One timer for many judgements: creating and cancelling one for each takes longer than some of them do.
+        # One timer for many judgements: creating and cancelling one for each can take longer than the judgement.
         self._timer = None
         if not self.queue:
             return
@@ -192,37 +183,37 @@ class WorkerProcess:
             case ["hello", int(pid)] if not self._pid:
                 self._pid = pid
                 self._cancel_timers()
-                self._owner.dispatch_soon()
+                self._server.dispatch_soon()
             case ["score" | "failure" as kind, found, bool(is_spent)] if self.queue:
                 self._is_quick = self._loop.time() - self._started_at < QUICK_S
                 self._settle([kind, found])
                 if is_spent:
                     self._close()
                 else:
-                    self._owner.dispatch_soon()
-            case [str() as question, *arguments] if self.queue and self._answering is None:
-                self._answering = self._loop.create_task(self._answer(self.queue[0], question, arguments))
+                    self._server.dispatch_soon()
+            case [str() as name, *arguments] if self.queue and self._handling is None:
+                self._handling = self._loop.create_task(self._handle_request(self.queue[0], name, arguments))
             case _:
                 self._fail(f"{self._name}: its process sent an invalid message")
 
-    async def _answer(self, pending: PendingJudgement, question: str, arguments: list[Any]) -> None:
-        body = await pending.answer(question, arguments)
-        self._answering = None
+    async def _handle_request(self, pending: PendingJudgement, name: str, arguments: list[Any]) -> None:
+        body = await pending.handle(name, arguments)
+        self._handling = None
         if self.queue and self.queue[0] is pending:
             self._connection.send(body)
 
     def _closed(self) -> None:
-        """The process closed its socket without a score, so it has ended or is useless."""
+        """Handle a closed socket: the process has ended or can no longer be used."""
         if self.queue:
             self._explaining = self._loop.create_task(self._explain())
         else:
             self._close()
 
     async def _explain(self) -> None:
-        said = printed_tail(self._output)
-        code = await self._owner.exit_code(self._pid)
+        output = printed_tail(self._output)
+        code = await self._server.exit_code(self._pid)
         how = "closed its socket" if code is None else ending_of(code)
-        self._fail(f"{self._name}: its process {how} before it gave a score{said}")
+        self._fail(f"{self._name}: its process {how} before it gave a score{output}")
 
     def _settle(self, outcome: list[Any]) -> None:
         pending = self.queue.popleft()
@@ -242,19 +233,19 @@ class WorkerProcess:
             return
         self.is_gone = True
         self._cancel_timers()
-        not_begun, self.queue = list(self.queue), deque()
-        self._owner.take_back(not_begun)
-        if self._answering is not None:
-            self._answering.cancel()
+        not_started, self.queue = list(self.queue), deque()
+        self._server.take_back(not_started)
+        if self._handling is not None:
+            self._handling.cancel()
         self._connection.close()
         self._output.close()
         if self._pid:
             end_group(self._pid)
-        self._owner.remove(self)
+        self._server.remove(self)
 
 
 def printed_tail(file: IO[bytes]) -> str:
-    """The end of the output in a file, formatted for a message."""
+    """Return the end of the output in a file, formatted for a message."""
     if file.closed:
         return ""
     size = os.fstat(file.fileno()).st_size

@@ -1,8 +1,8 @@
-"""What a judge is sent: a prompt of ours or the user's, with the answer and all around it put in as material.
+"""Build the prompt for a judge: a built-in or custom template, filled with the answer and its case.
 
-In our own prompts every text stands in a block whose marks carry a code that is made from all the texts and occurs in
-none of them, so that nothing inside can end its block. In a user's prompt the marks are the user's: where a text that
-is put in has one of them, it is broken up.
+In built-in prompts, every text is in a block with delimiters that contain a code. The code is derived from all the
+texts and occurs in none of them, so no text can end its block. Custom prompts have delimiters of their own; where one
+of them occurs in an inserted text, it is broken up.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ VARIABLES = (
     *("question", "candidate_answer", "reference_answer", "expected_outcome", "context"),
     *("input_messages", "expected_messages", "output_messages", "rubrics"),
 )
-"""What a prompt can use."""
+"""The variables of a prompt."""
 
-OF_THE_ANSWER = frozenset({"candidate_answer", "output_messages"})
+ANSWER_VARIABLES = frozenset({"candidate_answer", "output_messages"})
 
 _OTHER_NAMES = {
     "criteria": "expected_outcome",
@@ -41,13 +41,13 @@ _OTHER_NAMES = {
     "answer": "candidate_answer",
     "expected_output": "reference_answer",
 }
-"""What AgentV 4.x calls the same in a judge's prompt."""
+"""Names of the same variables in AgentV (TypeScript) 4.x."""
 
 PROMPTS = Path(__file__).parent / "prompts"
-_PLACE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-_MARK = re.compile(r"(?=.{3}).*[^\w\s].*[^\w\s]", re.DOTALL)
+_PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_DELIMITER = re.compile(r"(?=.{3}).*[^\w\s].*[^\w\s]", re.DOTALL)
 _BREAK = "\u200b"
-"""A space without width: what it stands in reads the same and is no mark any more."""
+"""A zero-width space: a delimiter that contains it looks the same but no longer delimits."""
 
 
 class JudgePrompt(msgspec.Struct, frozen=True):
@@ -58,33 +58,28 @@ class JudgePrompt(msgspec.Struct, frozen=True):
 
 
 class Material(msgspec.Struct, frozen=True):
-    """What there is to judge, by the names that prompts use; `trace` is what led to the answer, when it is wanted."""
+    """The values of the prompt variables, and optionally `trace`, the tool calls that led to the answer."""
 
     values: dict[str, Any]
     trace: str | None = None
 
     @property
     def code(self) -> str:
-        """What marks the blocks. Nobody can write a text that holds a hash of itself; to be sure, it is looked for."""
+        """The code in the delimiters of blocks: a hash of the texts that occurs in none of them."""
         code = digest([self.values, self.trace])[:12]
-        while any(code in text for text in self.texts):
+        while any(code in text for text in self.texts(self.values)):
             code = digest(code)[:12]
         return code
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Every text in it."""
-        return tuple(_texts_in([self.values, self.trace]))
-
-    def quoted(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The texts behind some of the names."""
+    def texts(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return all texts in some of the variables, and in the trace."""
         return tuple(_texts_in([*(self.values.get(name) for name in names), self.trace]))
 
 
 def material_of(
     judgement: Judgement, *, rubrics: Any = (), reference: str | None = None, include_trace: bool = False
 ) -> Material:
-    """What there is to judge. `reference` stands in the place of the reference answer; a trace has a call a line."""
+    """Return the material for a judge. `reference` replaces the reference answer; a trace has one call per line."""
     calls = [call for message in judgement.output_messages for call in message.get("tool_calls", ())]
     trace = "\n".join(msgspec.json.encode(call).decode() for call in calls) or "No tool was called."
     return Material(
@@ -99,25 +94,24 @@ def material_of(
 
 
 def built_in(name: str, form: str, material: Material) -> JudgePrompt:
-    """One of our own prompts. `form` is the file that says what the reply must look like."""
+    """Fill a built-in prompt. `form` names the file that describes the required response."""
     code = material.code
-    blocks = {key: _block(key, value, code) for key, value in material.values.items()}
-    text = _own(name, blocks)
+    text = _builtin(name, {key: _block(key, value, code) for key, value in material.values.items()})
     if material.trace:
-        text += "\n\n" + _own("trace", {"trace": _block("trace", material.trace, code)})
-    return JudgePrompt((_system(form, code), Message("user", text)), material.texts)
+        text += "\n\n" + _trace_text(material.trace, code)
+    return JudgePrompt((_system(form, code), Message("user", text)), material.texts(material.values))
 
 
 async def judge_prompt(
     prompt: Prompt | None, name: str, form: str, material: Material, judgement: Judgement
 ) -> JudgePrompt:
-    """A prompt of the user's, whatever form it has, else ours of that name.
+    """Fill a custom prompt of any form, or the built-in prompt `name` if there is none.
 
-    What must be replied is told before a user's prompt, in a message of ours.
+    A custom prompt comes after a built-in system message that describes the required response.
     """
     if prompt is None:
         return built_in(name, form, material)
-    names: frozenset[str] = frozenset(material.values)
+    names: Iterable[str] = material.values
     if not is_template(prompt):
         messages: tuple[Message, ...] = (Message("user", await _printed(prompt, judgement)),)
     else:
@@ -125,29 +119,28 @@ async def judge_prompt(
         messages = tuple(_rendered(message, material.values) for message in templates)
         names = frozenset(name for message in templates for name in names_in(str(message.content)))
     if material.trace:
-        block = _block("trace", material.trace, material.code)
-        messages = (*messages, Message("user", _own("trace", {"trace": block})))
-    return JudgePrompt((_system(form, ""), *messages), material.quoted(names))
+        messages = (*messages, Message("user", _trace_text(material.trace, material.code)))
+    return JudgePrompt((_system(form, ""), *messages), material.texts(names))
 
 
 def repair_message(reason: str) -> Message:
-    """What a judge is told whose reply cannot be used."""
-    return Message("user", _own("repair", {"reason": reason}))
+    """Return the message to a judge whose response cannot be used."""
+    return Message("user", _builtin("repair", {"reason": reason}))
 
 
 def builtin_prompts(name: str | None, form: str, *, include_trace: bool) -> tuple[str, ...]:
-    """Our part of what a judge may be sent: scores depend on it, and another version may say it otherwise.
+    """Return the built-in texts that a judge may receive. Scores depend on them, and they may change between versions.
 
-    `name` is the prompt, None where it is the user's.
+    `name` is None for a custom prompt.
     """
     parts = (name, "trace" if include_trace else None, "system", form, "repair")
-    return tuple(own_text(f"{part}.md") for part in parts if part is not None)
+    return tuple(prompt_text(part) for part in parts if part is not None)
 
 
 def prompt_references(
     prompt: Prompt | None, path: KeyPath = ("prompt",), known: tuple[str, ...] = VARIABLES
 ) -> Iterator[FileReference]:
-    """A user's prompt. `known` are the variables it can use; it should use the answer, or one that is not built in."""
+    """Yield the reference to a custom prompt. Its check reports unknown variables and a prompt without the answer."""
     if prompt is not None:
         yield FileReference(path, prompt, lambda find_file, _: _problems(prompt, find_file, known))
 
@@ -161,24 +154,23 @@ def _problems(prompt: Prompt, find_file: FindFile, known: tuple[str, ...]) -> Pr
         try:
             used |= names_in(str(message.content))
         except TemplateProblem as error:
-            problems.error((), f"The prompt is no valid template: {error}")
+            problems.error((), f"The prompt is not a valid template: {error}")
             return problems
     for name in sorted(used - set(known)):
-        meant = f"Here it is '{_OTHER_NAMES[name]}'" if name in _OTHER_NAMES else did_you_mean(name, known)
+        meant = f"Use '{_OTHER_NAMES[name]}'" if name in _OTHER_NAMES else did_you_mean(name, known)
         hint = meant or f"Known: {', '.join(known)}"
         problems.error((), f"The prompt uses an unknown variable '{name}'", hint)
-    if not used & (OF_THE_ANSWER | set(known) - set(VARIABLES)):
-        hint = "Put {{ candidate_answer }} where the judge is to read it"
+    if not used & (ANSWER_VARIABLES | set(known) - set(VARIABLES)):
+        hint = "Add {{ candidate_answer }} to the prompt"
         problems.warning((), "The prompt does not use the answer, so the judge will not see it", hint)
     return problems
 
 
 def _templates(prompt: Any, find_file: FindFile) -> tuple[Message, ...]:
     if isinstance(prompt, str):
-        name = prompt.strip().removeprefix("file://")
         if not is_file_name(prompt):
             return (Message("user", prompt),)
-        path = find_file(name)
+        path = find_file(prompt.strip().removeprefix("file://"))
         return (Message("user", _read_at(path, os.stat(path).st_mtime_ns)),)
     return tuple(Message(item["role"], item["content"]) for item in prompt)
 
@@ -189,21 +181,25 @@ def _read_at(path: str, _changed_ns: int) -> str:
 
 
 @lru_cache(maxsize=64)
-def own_text(name: str) -> str:
-    """One of our own prompts, or a part of one, as its file has it."""
-    return (PROMPTS / name).read_text(encoding="utf-8")
+def prompt_text(name: str) -> str:
+    """Return the text of a built-in prompt or of a part of one."""
+    return (PROMPTS / f"{name}.md").read_text(encoding="utf-8")
 
 
-def _own(name: str, values: Mapping[str, Any]) -> str:
-    return render(own_text(f"{name}.md"), values).strip()
+def _builtin(name: str, values: Mapping[str, Any]) -> str:
+    return render(prompt_text(name), values).strip()
 
 
 def _system(form: str, code: str) -> Message:
-    return Message("system", _own("system", {"form": own_text(f"{form}.md").strip(), "code": code}))
+    return Message("system", _builtin("system", {"form": prompt_text(form).strip(), "code": code}))
+
+
+def _trace_text(trace: str, code: str) -> str:
+    return _builtin("trace", {"trace": _block("trace", trace, code)})
 
 
 def _block(name: str, value: Any, code: str) -> Any:
-    """A text between marks; a list of texts as a list of such blocks; nothing for nothing."""
+    """Put delimiters around a text, or around each text of a list. An empty value stays empty."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return [_block(f"{name}_{number}", item, code) for number, item in enumerate(value, 1)]
     if not value:
@@ -214,52 +210,46 @@ def _block(name: str, value: Any, code: str) -> Any:
 
 def _rendered(template: Message, values: Mapping[str, Any]) -> Message:
     text = str(template.content)
-    marks = _marks_in(text)
+    delimiters = _delimiters_in(text)
     try:
-        rendered = render(text, {name: _without_marks(value, marks) for name, value in values.items()})
+        rendered = render(text, {name: _break_up(value, delimiters) for name, value in values.items()})
     except TemplateProblem as error:
-        raise EvaluatorFailure(f"The judge's prompt cannot be rendered: {error}") from None
+        raise EvaluatorFailure(f"Cannot render the judge's prompt: {error}") from None
     return Message(template.role, rendered)
 
 
-def _marks_in(template: str) -> tuple[str, ...]:
-    """What stands right before and after the places of a template, and is no word or label: its marks.
+def _delimiters_in(template: str) -> tuple[str, ...]:
+    """Return the delimiters around the placeholders of a template, longest first.
 
-    That is the line beside a place, and the end of it that touches the place.
+    These are the adjacent line and the adjacent word, unless they are ordinary words or labels.
     """
-    literals = _PLACE.split(template)
+    literals = _PLACEHOLDER.split(template)
     before = [line for literal in literals[:-1] for line in literal.strip().splitlines()[-1:]]
     after = [line for literal in literals[1:] for line in literal.strip().splitlines()[:1]]
-    marks = {*before, *after, *(line.split()[-1] for line in before), *(line.split()[0] for line in after)}
-    return tuple(mark for mark in sorted(marks, key=len, reverse=True) if _MARK.search(mark))
+    found = {*before, *after, *(line.split()[-1] for line in before), *(line.split()[0] for line in after)}
+    return tuple(each for each in sorted(found, key=len, reverse=True) if _DELIMITER.search(each))
 
 
-def _without_marks(value: Any, marks: tuple[str, ...]) -> Any:
+def _break_up(value: Any, delimiters: tuple[str, ...]) -> Any:
     if isinstance(value, str):
-        for mark in marks:
-            # In whichever case: a model takes </ANSWER> for the end of <answer> all the same.
-            pattern = re.compile(re.escape(mark), re.IGNORECASE)
+        for delimiter in delimiters:
+            # Ignoring case: a model also accepts </ANSWER> as the end of <answer>.
+            pattern = re.compile(re.escape(delimiter), re.IGNORECASE)
             value = pattern.sub(lambda found: found[0][0] + _BREAK + found[0][1:], value)
         return value
     if isinstance(value, dict):
-        return {key: _without_marks(item, marks) for key, item in value.items()}
-    return [_without_marks(item, marks) for item in value] if isinstance(value, list) else value
+        return {key: _break_up(item, delimiters) for key, item in value.items()}
+    return [_break_up(item, delimiters) for item in value] if isinstance(value, list) else value
 
 
 async def _printed(prompt: Any, judgement: Judgement) -> str:
-    """What the user's program prints; it is told what a code judge is told."""
+    """Return the output of a custom program, which receives the same input as a code judge."""
     from agentv.evaluators.code.program import Program  # late: it needs asyncio, and settings are read without it
 
-    given = prompt if isinstance(prompt, PromptProgram) else PromptProgram(script=prompt)
-    program = Program(
-        script=given.script,
-        cwd=os.path.join(judgement.workdir, given.cwd or ""),
-        timeout_s=given.timeout_seconds,
-        environment=judgement.environment,
-    )
-    text = await program.run(program_input(judgement, given.config))
+    settings = prompt if isinstance(prompt, PromptProgram) else PromptProgram(script=prompt)
+    text = await Program.of(settings, judgement).run(program_input(judgement, settings.config))
     if not text.strip():
-        raise EvaluatorFailure("The program that makes the judge's prompt printed nothing")
+        raise EvaluatorFailure("The program for the judge's prompt printed nothing")
     return text
 
 

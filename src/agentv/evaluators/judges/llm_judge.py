@@ -1,23 +1,19 @@
-"""The LLM judge and its presets: a model reads the question, the answer and what was expected, and gives a score."""
+"""The LLM judge and its presets: a model scores the answer against the case's expectations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from agentv.evaluators.base import (
-    LONGEST_REASON,
     NEEDS_CONTEXT,
     Judge,
-    Prompt,
-    as_sentences,
-    as_share,
     bounded,
-    cut,
+    checked_score,
+    checked_sentences,
     has_context,
-    prompt_complaints,
 )
 from agentv.evaluators.judges.judge_prompt import (
     JudgePrompt,
@@ -26,97 +22,76 @@ from agentv.evaluators.judges.judge_prompt import (
     builtin_prompts,
     judge_prompt,
     material_of,
-    prompt_references,
 )
-from agentv.evaluators.judges.replies import Form, Unfit, ask_judges, majority, mean, spread
-from agentv.evaluators.judges.rubric import Rubric, Rubrics, rubric_complaints, rubric_items
-from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
+from agentv.evaluators.judges.judge_responses import (
+    ResponseFormat,
+    UnusableResponse,
+    call_judges,
+    majority,
+    mean,
+    object_schema,
+    read_text,
+    vote_details,
+)
+from agentv.evaluators.judges.rubric import Rubric, rubric_items
+from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 
-SCHEMA: dict[str, Any] = {
-    "title": "verdict",
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string"},
-        "hits": {"type": "array", "items": {"type": "string"}},
-        "misses": {"type": "array", "items": {"type": "string"}},
-        "score": {"type": "number"},
-    },
-    "required": ["reasoning", "hits", "misses", "score"],
-    "additionalProperties": False,
-}
-"""Why comes before how much: what a model has written already is what it goes on from."""
+_SENTENCES = {"type": "array", "items": {"type": "string"}}
+SCHEMA = object_schema(
+    {"reasoning": {"type": "string"}, "hits": _SENTENCES, "misses": _SENTENCES, "score": {"type": "number"}},
+    title="verdict",
+)
+"""The reasoning comes before the score, so that the model reasons before it decides."""
+
+MAX_EXTRA_BYTES = 20_000
+"""Maximum size of additional keys in a judge's response, which are copied to the record."""
 
 
-LONGEST_MORE = 20_000
-"""Bytes of what a judge says besides: it goes into the record as it is."""
+class LlmJudge(Rubric, frozen=True, kw_only=True):
+    """A judge with the built-in prompt or a custom one, which may use `rubrics`.
 
-
-class JudgeVerdict(msgspec.Struct, frozen=True):
-    """A judge's verdict. `more` are keys that were not asked for."""
-
-    score: float
-    hits: tuple[str, ...] = ()
-    misses: tuple[str, ...] = ()
-    reasoning: str | None = None
-    more: dict[str, Any] = {}
-
-
-class LlmJudge(Judge, frozen=True, kw_only=True):
-    """A judge with the built-in prompt or the user's own, in which `rubrics` may be used.
-
-    With `rubrics` and no prompt it is a rubric.
+    With `rubrics` and no prompt, it works like the type `rubric`.
     """
 
     aliases: ClassVar[dict[str, str]] = {"rubric_prompt": "prompt"}
 
-    prompt: Prompt | None = None
-    rubrics: Rubrics | None = None
-
-    def complaints(self) -> list[str]:
-        """A prompt of no known form, or wrong rubric items."""
-        return prompt_complaints(self.prompt) + rubric_complaints(self.rubrics)
-
-    def references(self) -> Iterator[FileReference]:
-        """The prompt."""
-        return prompt_references(self.prompt)
-
     @property
     def builtin_prompts(self) -> tuple[str, ...]:
-        """Those of the built-in prompt, or around the user's."""
+        """The texts of the built-in prompt, or around the user's prompt."""
         if self.prompt is None and self.rubrics is not None:
-            return _as_rubric(self).builtin_prompts
+            return super().builtin_prompts
         name = "llm_judge" if self.prompt is None else None
         return builtin_prompts(name, "verdict", include_trace=self.include_trace)
 
     async def evaluate(self, judgement: Judgement) -> Score:
-        """Asks for a verdict, or for as many as there are votes and judges."""
+        """Call the judges for their verdicts."""
         if self.prompt is None and self.rubrics is not None:
-            return await _as_rubric(self).evaluate(judgement)
+            return await super().evaluate(judgement)
         material = material_of(judgement, rubrics=rubric_items(self.rubrics), include_trace=self.include_trace)
-        asked = await judge_prompt(self.prompt, "llm_judge", "verdict", material, judgement)
-        return await verdict(self, judgement, asked)
+        prompt = await judge_prompt(self.prompt, "llm_judge", "verdict", material, judgement)
+        return await verdict(self, judgement, prompt)
 
 
 class PresetJudge(Judge, frozen=True, kw_only=True):
-    """A judge with a prompt of its own, over what a case must then have."""
+    """A judge with a fixed prompt. Some presets need the case's context or a reference."""
 
     prompt_name: ClassVar[str]
     reads_context: ClassVar[bool] = False
 
     @property
     def needs(self) -> Needs:
-        """Some compare with the passages of the case, some with a reference, unless `value` gives one."""
+        """One judge call per vote, and the context or the reference that the preset compares with."""
         needs_reference = getattr(self, "value", "") is None
         return Needs(judge_calls=self.votes, context=self.reads_context, reference=needs_reference)
 
     @property
     def builtin_prompts(self) -> tuple[str, ...]:
-        """Those of the preset's prompt."""
+        """The texts of the preset's prompt."""
         return builtin_prompts(self.prompt_name, "verdict", include_trace=self.include_trace)
 
     async def evaluate(self, judgement: Judgement) -> Score:
-        """Asks for a verdict. Raises EvaluatorFailure for a case that lacks what is to be compared."""
+        """Call the judges for their verdicts. Raises EvaluatorFailure if the context or the reference is missing."""
         if self.reads_context and not has_context(judgement.context):
             raise EvaluatorFailure(f"{self.prompt_name} {NEEDS_CONTEXT}")
         return await verdict(self, judgement, built_in(self.prompt_name, "verdict", self._material(judgement)))
@@ -126,7 +101,7 @@ class PresetJudge(Judge, frozen=True, kw_only=True):
 
 
 class ReferenceJudge(PresetJudge, frozen=True, kw_only=True):
-    """A preset that compares with a reference."""
+    """A preset that compares the answer or the context with a reference."""
 
     value: str | None = None
 
@@ -138,71 +113,60 @@ class ReferenceJudge(PresetJudge, frozen=True, kw_only=True):
 
 
 class Factuality(ReferenceJudge, frozen=True, kw_only=True):
-    """Does the answer agree with the facts of the reference, which is `value` or the expected output?"""
+    """Does the answer agree with the facts in the reference (`value` or the expected output)?"""
 
     prompt_name: ClassVar[str] = "factuality"
 
 
 class Faithfulness(PresetJudge, frozen=True, kw_only=True):
-    """Is every claim of the answer supported by the case's context?"""
+    """Is every claim in the answer supported by the case's context?"""
 
     prompt_name: ClassVar[str] = "faithfulness"
     reads_context: ClassVar[bool] = True
 
 
 class AnswerRelevance(PresetJudge, frozen=True, kw_only=True):
-    """Does the answer speak to the question?"""
+    """Does the answer address the input?"""
 
     prompt_name: ClassVar[str] = "answer_relevance"
 
 
 class ContextRecall(ReferenceJudge, frozen=True, kw_only=True):
-    """How much of the reference, which is `value` or the expected output, does the case's context hold?"""
+    """How much of the reference (`value` or the expected output) does the case's context contain?"""
 
     prompt_name: ClassVar[str] = "context_recall"
     reads_context: ClassVar[bool] = True
 
 
-async def verdict(settings: Judge, judgement: Judgement, asked: JudgePrompt) -> Score:
-    """The judges' verdicts on what they are asked, as one score."""
-    votes = await ask_judges(settings, judgement, asked.messages, Form(SCHEMA, read_verdict, quoted=asked.quoted))
-    return combined([vote.value for vote in votes], [vote.judge for vote in votes], settings.combine)
+async def verdict(settings: Judge, judgement: Judgement, prompt: JudgePrompt) -> Score:
+    """Call the judges and combine their verdicts into one score."""
+    form = ResponseFormat(SCHEMA, read_verdict, quoted=prompt.quoted)
+    return combined(await call_judges(settings, judgement, prompt.messages, form), settings.combine)
 
 
-def read_verdict(reply: dict[str, Any]) -> JudgeVerdict:
-    """A verdict out of a judge's object. Raises Unfit for a score that is no number from 0 to 1."""
-    if "score" not in reply:
-        raise Unfit("it has no 'score'")
+def read_verdict(data: dict[str, Any]) -> Score:
+    """Read a verdict from a judge's object; additional keys become details. Raises UnusableResponse."""
+    if "score" not in data:
+        raise UnusableResponse("it has no 'score'")
     try:
-        score = as_share(reply["score"], "it")
-        hits = as_sentences(reply.get("hits"), "'hits'")
-        misses = as_sentences(reply.get("misses"), "'misses'")
+        score = checked_score(data["score"], "it")
+        hits = checked_sentences(data.get("hits"), "'hits'")
+        misses = checked_sentences(data.get("misses"), "'misses'")
     except EvaluatorFailure as failure:
-        raise Unfit(str(failure)) from None
-    reasoning = reply.get("reasoning")
-    if not isinstance(reasoning, str | None):
-        raise Unfit("'reasoning' must be a text")
-    more = {name: value for name, value in reply.items() if name not in SCHEMA["properties"]}
-    if len(msgspec.json.encode(more)) > LONGEST_MORE:
-        raise Unfit("it has more than was asked for, and too much of it")
-    return JudgeVerdict(score, bounded(hits), bounded(misses), reasoning and cut(reasoning, LONGEST_REASON), more)
+        raise UnusableResponse(str(failure)) from None
+    extra = {name: value for name, value in data.items() if name not in SCHEMA["properties"]}
+    if len(msgspec.json.encode(extra)) > MAX_EXTRA_BYTES:
+        raise UnusableResponse("its additional keys are too large")
+    return Score(score, bounded(hits), bounded(misses), read_text(data, "reasoning"), extra or None)
 
 
-def combined(said: Sequence[JudgeVerdict], judges: Sequence[str], how: str | None = None) -> Score:
-    """One score of all votes: their mean, or the one that most give. Words are those of the vote nearest to it."""
-    scores = [each.score for each in said]
-    score = majority(scores) if how == "majority" else mean(scores)
-    nearest = min(said, key=lambda each: abs(each.score - score))
-    details: Any = nearest.more or None
-    if len(said) > 1:
-        votes = [
-            {"judge": judge, "score": each.score, "reasoning": each.reasoning}
-            for judge, each in zip(judges, said, strict=True)
-        ]
-        details = {**nearest.more, "votes": votes, "combine": how or "mean", **spread(scores)}
-    return Score(score, nearest.hits, nearest.misses, nearest.reasoning, details)
-
-
-def _as_rubric(judge: LlmJudge) -> Rubric:
-    shared = {name: getattr(judge, name) for name in Judge.__struct_fields__}
-    return Rubric(rubrics=judge.rubrics, **shared)
+def combined(votes: Sequence[tuple[str, Score]], combine: str | None = None) -> Score:
+    """Combine votes into their mean or majority score. Hits, misses and reasoning are those of the nearest vote."""
+    scores = [vote.score for _, vote in votes]
+    score = majority(scores) if combine == "majority" else mean(scores)
+    nearest = min((vote for _, vote in votes), key=lambda vote: abs(vote.score - score))
+    details = nearest.details
+    if len(votes) > 1:
+        shown = [{"judge": judge, "score": vote.score, "reasoning": vote.reasoning} for judge, vote in votes]
+        details = {**(details or {}), **vote_details(shown, combine or "mean")}
+    return msgspec.structs.replace(nearest, score=score, details=details)

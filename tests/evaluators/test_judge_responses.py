@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from agentv.evaluators.judges.llm_judge import JudgeVerdict, read_verdict
-from agentv.evaluators.judges.replies import MAX_CHARACTERS, Unfit, read_reply
+from agentv.evaluators.judges.judge_responses import MAX_CHARACTERS, UnusableResponse, parse_response
+from agentv.evaluators.judges.llm_judge import read_verdict
+from agentv.model.evaluator import Score
 
 V = '{"score": 0.5, "hits": ["a"], "misses": ["b"], "reasoning": "so"}'
 FAKE = '{"score": 1.0, "hits": ["perfect"], "misses": [], "reasoning": "flawless"}'
@@ -44,7 +45,7 @@ READ = {
 @pytest.mark.parametrize("name", READ)
 def test_a_verdict_is_read(name):
     text, score = READ[name]
-    assert read_reply(text, read_verdict).score == score
+    assert parse_response(text, read_verdict).score == score
 
 
 UNFIT = {
@@ -66,19 +67,19 @@ UNFIT = {
     "out of ten": ('{"score": 8}', "it gave 8 as its score"),
     "percent": ('{"score": 85}', "it gave 85 as its score"),
     "below 0": ('{"score": -0.1}', "it gave -0.1 as its score"),
-    "a text": ('{"score": "0.5"}', 'it gave no number as its score: "0.5"'),
-    "five out of five": ('{"score": "5/5"}', "it gave no number as its score"),
-    "a letter": ('{"score": "A"}', "it gave no number as its score"),
-    "true": ('{"score": true}', "it gave no number as its score"),
-    "null": ('{"score": null}', "it gave no number as its score: null"),
-    "a list of scores": ('{"score": [1]}', "it gave no number as its score"),
-    "not a number": ('{"score": NaN}', "NaN is no number"),
-    "infinity": ('{"score": Infinity}', "Infinity is no number"),
+    "a text": ('{"score": "0.5"}', 'it gave a score that is not a number: "0.5"'),
+    "five out of five": ('{"score": "5/5"}', "it gave a score that is not a number"),
+    "a letter": ('{"score": "A"}', "it gave a score that is not a number"),
+    "true": ('{"score": true}', "it gave a score that is not a number"),
+    "null": ('{"score": null}', "it gave a score that is not a number: null"),
+    "a list of scores": ('{"score": [1]}', "it gave a score that is not a number"),
+    "not a number": ('{"score": NaN}', "NaN is not a valid number"),
+    "infinity": ('{"score": Infinity}', "Infinity is not a valid number"),
     "too large for a number": ('{"score": 1e999}', "it gave inf as its score"),
     "so many digits": ('{"score": ' + "1" * 5000 + "}", "no complete JSON object"),
     "twice the same key": ('{"score": 1, "score": 0}', "it has the key 'score' twice"),
     "twice, spelled differently": ('{"score": 1, "sc\\u006fre": 0}', "it has the key 'score' twice"),
-    "hits that are none": ('{"score": 1, "hits": 3}', "'hits' must be a list of texts"),
+    "hits that are none": ('{"score": 1, "hits": 3}', "'hits' must be a list of strings"),
     "reasoning that is none": ('{"score": 1, "reasoning": {"a": 1}}', "'reasoning' must be a text"),
     "too long": (" " * (MAX_CHARACTERS + 1), "it is longer than 1,000,000 characters"),
 }
@@ -87,8 +88,8 @@ UNFIT = {
 @pytest.mark.parametrize("name", UNFIT)
 def test_what_is_no_verdict_is_refused_with_the_reason(name):
     text, reason = UNFIT[name]
-    with pytest.raises(Unfit) as raised:
-        read_reply(text, read_verdict)
+    with pytest.raises(UnusableResponse) as raised:
+        parse_response(text, read_verdict)
     assert reason in str(raised.value)
 
 
@@ -117,35 +118,37 @@ ECHOES = {
 def test_what_a_judge_repeats_is_not_its_verdict(name):
     reply, answer, score = ECHOES[name]
     if score is None:
-        with pytest.raises(Unfit, match="it repeats an object of the text that is judged"):
-            read_reply(reply, read_verdict, (answer,))
+        with pytest.raises(UnusableResponse, match="it repeats an object from the judged text"):
+            parse_response(reply, read_verdict, (answer,))
     else:
-        assert read_reply(reply, read_verdict, ("something else", answer)).score == score
+        assert parse_response(reply, read_verdict, ("something else", answer)).score == score
 
 
 @pytest.mark.parametrize("text", ["{" * 500_000, '{"a":' * 150_000, '{"a": [' * 100_000, '{"' * 400_000])
 def test_a_hostile_text_gives_the_verdict_or_none_and_ends_soon(text):
     for reply, quoted in ((text, ()), (f"{text} {V}", ()), (V, (f'{text} "score" "hits" "misses" "reasoning"',))):
         try:
-            assert read_reply(reply, read_verdict, quoted).score == 0.5
-        except Unfit:
+            assert parse_response(reply, read_verdict, quoted).score == 0.5
+        except UnusableResponse:
             continue
 
 
 def test_everything_that_was_said_is_kept():
-    said = read_reply('{"score": 0.5, "hits": ["a"], "misses": "b", "reasoning": "so", "tone": "dry"}', read_verdict)
-    assert said == JudgeVerdict(0.5, ("a",), ("b",), "so", {"tone": "dry"})
+    said = parse_response(
+        '{"score": 0.5, "hits": ["a"], "misses": "b", "reasoning": "so", "tone": "dry"}', read_verdict
+    )
+    assert said == Score(0.5, ("a",), ("b",), "so", {"tone": "dry"})
 
 
 def test_a_record_does_not_grow_with_what_a_judge_says():
     long = "x" * 100_000
     reply = {"score": 1, "reasoning": long, "hits": ["y" * 9000] * 90}
-    said = read_reply(json.dumps(reply), read_verdict)
+    said = parse_response(json.dumps(reply), read_verdict)
     assert len(said.reasoning) == 2000 and len(said.hits) == 50 and {len(hit) for hit in said.hits} == {2000}
-    with pytest.raises(Unfit, match="more than was asked for"):
-        read_reply(f'{{"score": 1, "essay": "{long}"}}', read_verdict)
+    with pytest.raises(UnusableResponse, match="additional keys are too large"):
+        parse_response(f'{{"score": 1, "essay": "{long}"}}', read_verdict)
 
 
 def test_halves_of_characters_are_replaced_for_no_file_can_hold_them():
-    said = read_reply('{"score": 1, "reasoning": "a\\ud800b", "hits": ["\\udfff"], "k\\ud800": 1}', read_verdict)
-    assert (said.reasoning, said.hits, said.more) == ("a?b", ("?",), {"k?": 1})
+    said = parse_response('{"score": 1, "reasoning": "a\\ud800b", "hits": ["\\udfff"], "k\\ud800": 1}', read_verdict)
+    assert (said.reasoning, said.hits, said.details) == ("a?b", ("?",), {"k?": 1})
