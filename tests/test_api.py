@@ -170,7 +170,7 @@ def test_a_typing_mistake_in_an_option_gets_a_suggestion(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([], echo), "No cases were given"),
+        (([], echo), "The list of cases is empty"),
         (([{"id": "a"}], echo), "position 1"),
         (([*CASES, CASES[0]], echo), "Duplicate id 'one'"),
         (("nowhere.yaml", echo), "nowhere.yaml"),
@@ -345,8 +345,8 @@ def test_records_may_go_to_a_file_besides(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([5], "Invalid eval case at position 1 of those given\n  A case is a dict or an EvalCase, got int"),
-        ([CASES[0], "d.yaml"], "position 2 of those given\n  A case is a dict or an EvalCase, got str"),
+        ([5], "Invalid eval case at position 1 of the list\n  A case must be a dict or an EvalCase, got int"),
+        ([CASES[0], "d.yaml"], "position 2 of the list\n  A case must be a dict or an EvalCase, got str"),
         (CASES[0], "The dataset is one case"),
         (EvalCase("a", expected_outcome="x", input="y"), "The dataset is one case"),
         (5, "A dataset is a path, or cases, got int"),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentv.support.json_values import mended_json
+from agentv.support.json_values import repair_json
 
 WHOLE = "\U0001f600"
 
@@ -26,12 +26,12 @@ WHOLE = "\U0001f600"
     ],
 )
 def test_half_a_pair_becomes_a_replacement_character_and_nothing_else_changes(written, meant):
-    assert json.loads(mended_json(f'"{written}"'.encode())) == meant
+    assert json.loads(repair_json(f'"{written}"'.encode())) == meant
 
 
 def test_a_byte_order_mark_is_taken_off():
-    assert mended_json(b"\xef\xbb\xbf{}") == b"{}"
+    assert repair_json(b"\xef\xbb\xbf{}") == b"{}"
 
 
 def test_what_is_no_json_stays_as_it_is():
-    assert mended_json(rb"Write \ud83d for half a face") == rb"Write \ud83d for half a face"
+    assert repair_json(rb"Write \ud83d for half a face") == rb"Write \ud83d for half a face"

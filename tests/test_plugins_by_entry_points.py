@@ -167,7 +167,7 @@ def test_a_format_of_a_plug_in_is_used_wherever_datasets_are(toys):
     assert "1 warning" not in toys.run("validate", "evals").stderr
     toys.run("convert", "evals/sums.toy", "sums.jsonl")
     assert (toys.path / "sums.jsonl").read_text().count("\n") == 2
-    assert "can only be read" not in toys.run("convert", "sums.jsonl", "other.toy", code=2).stdout
+    assert "is read-only" not in toys.run("convert", "sums.jsonl", "other.toy", code=2).stdout
 
 
 def test_a_plug_in_is_recognized_by_content_when_the_extension_is_unknown(toys):

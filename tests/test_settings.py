@@ -58,7 +58,7 @@ class Choosing(msgspec.Struct, frozen=True, kw_only=True):
     [
         ({}, "Known values: all_of, any"),
         ({"other": 1}, "Known values: all_of, any"),
-        ({"mod": "any"}, "There is 'mod': did you mean 'mode'?"),
+        ({"mod": "any"}, "Did you mean 'mode' instead of 'mod'?"),
     ],
 )
 def test_a_missing_field_comes_with_what_it_may_be(data, hint):
@@ -164,7 +164,7 @@ def test_of_two_names_the_field_s_own_wins_whatever_their_order():
     for data in ({"script": "own", "command": "other"}, {"command": "other", "script": "own"}):
         settings, problems = read(data)
         assert settings.script == "own"
-        assert [problem.message for problem in problems] == ["Field 'a.command' is ignored beside 'a.script'"]
+        assert [problem.message for problem in problems] == ["Field 'a.command' is ignored because 'a.script' is set"]
 
 
 def test_of_two_aliases_the_first_wins():
@@ -234,7 +234,7 @@ def test_no_union_holds_a_fixed_tuple_beside_a_bounded_value(kind):
     ("data", "findings"),
     [
         ({"guideline_patterns": ["**/*.md", " "]}, ["Field 'guideline_patterns[1]' is blank"]),
-        ({"guideline_patterns": []}, ["Field 'guideline_patterns' is empty: no file is a guideline"]),
+        ({"guideline_patterns": []}, ["Field 'guideline_patterns' is empty: no file will be a guideline"]),
         ({"guideline_pattern": ["a"]}, ["Unknown field 'guideline_pattern'"]),
         ({"execution": {"trials": 0}}, ["Field 'execution.trials' must be an integer of at least 1"]),
         ([], ["A configuration must be an object, got array"]),

@@ -218,7 +218,7 @@ input_messages:
         )
         assert case.input == (Message("user", "New query"),)
         assert "Old query" not in json.dumps(printed)
-        assert warnings == ["dataset.yaml, line 5: Field 'input_messages' is ignored beside 'input'"]
+        assert warnings == ["dataset.yaml, line 5: Field 'input_messages' is ignored because 'input' is set"]
 
     def test_both_expected_output_and_expected_messages_specified(self, read_yaml):
         case, printed, warnings = read_yaml(
@@ -232,7 +232,9 @@ expected_messages:
         )
         assert case.expected_output == (Message("assistant", {"riskLevel": "High"}),)
         assert "Old answer" not in json.dumps(printed)
-        assert warnings == ["dataset.yaml, line 6: Field 'expected_messages' is ignored beside 'expected_output'"]
+        assert warnings == [
+            "dataset.yaml, line 6: Field 'expected_messages' is ignored because 'expected_output' is set"
+        ]
 
 
 ROW = '{"id": "%s", "expected_outcome": "Goal", "input": "Query"}\n'
@@ -298,7 +300,9 @@ class Test002FormatDetection:
 
     def test_a_table_is_pointed_to_what_makes_cases_of_rows(self, folder):
         error = folder.error(folder.write("my rows.CSV", "a,b\n1,2\n"))
-        assert error.hint == ("Make a dataset of its rows: agentv generate evals 'my rows.CSV' --out 'my rows.jsonl'")
+        assert error.hint == (
+            "Convert its rows to a dataset: agentv generate evals 'my rows.CSV' --out 'my rows.jsonl'"
+        )
 
 
 class Test002SidecarMetadata:
@@ -560,7 +564,7 @@ class Test004AgentMark:
     def test_input_must_be_an_object_with_a_user_message(self, folder):
         error = folder.error(folder.write("a.jsonl", AGENTMARK + '{"input": {"question": "x"}}\n'))
         assert (error.line, error.field) == (6, "input")
-        assert error.detail == "Field 'input' holds variables, and nothing says how to render them"
+        assert error.detail == "Field 'input' contains variables, but there is no prompt to render them"
         assert "userMessage" in error.hint
         assert "prompt" in error.hint
 

@@ -63,11 +63,11 @@ MALFORMED = [
     ({"strip": ["html"]}, "Field 'transform.strip[0]' has an unknown value 'html'"),
     ({"strip": "thinking"}, "Field 'transform.strip' must be an array, got string"),
     ({"regx": "a"}, "Unknown field 'transform.regx'. Did you mean 'regex'?"),
-    ({"regex": "("}, "'transform.regex' is no regular expression: missing )"),
+    ({"regex": "("}, "'transform.regex' is not a valid regular expression: missing )"),
     ({"regex": 5}, "Field 'transform.regex' must be a string, got integer"),
-    ({"json_path": "a..b"}, "'transform.json_path': 'a..b' is no path"),
-    ({"json_path": "a[*]"}, "'transform.json_path': 'a[*]' is no path"),
-    ({"json_path": ""}, "'transform.json_path': '' is no path"),
+    ({"json_path": "a..b"}, "'transform.json_path': 'a..b' is not a valid path"),
+    ({"json_path": "a[*]"}, "'transform.json_path': 'a[*]' is not a valid path"),
+    ({"json_path": ""}, "'transform.json_path': '' is not a valid path"),
     ("regex", "'transform' must be an object with strip, regex, json_path or function"),
 ]
 
@@ -108,7 +108,7 @@ def test_a_function_in_a_file_is_called_with_the_text(tmp_path):
     assert cleaned("upper") == "A"
     with pytest.raises(ValueError, match=r"clean.py:fails failed: KeyError: 'a' \(clean.py, line 3\)"):
         cleaned("fails")
-    with pytest.raises(ValueError, match=r"clean.py:number must return a text, got int"):
+    with pytest.raises(ValueError, match=r"clean.py:number must return a string, got int"):
         cleaned("number")
     with pytest.raises(ValueError, match=r"clean.py has no 'uper'. Did you mean 'upper'\?"):
         cleaned("uper")

@@ -80,7 +80,7 @@ def reasons(refused: Mapping[str, str], heading: str = "key") -> Lines:
     """Refused keys or types, and what to do instead."""
     yield from (f"| {heading} | what to do |", "|---|---|")
     for key, reason in refused.items():
-        yield f"| `{key}` | {cell(reason.removeprefix('It is a setting of AgentV 4.x or 5.x. '))} |"
+        yield f"| `{key}` | {cell(reason.removeprefix('This is a setting of AgentV (TypeScript). '))} |"
 
 
 def block(kind: Kind) -> Lines:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import msgspec
 
 from agentv.datasets.case.header import specs_of
-from agentv.datasets.loader import CaseSource, GivenCases, ignore, warn_caller
+from agentv.datasets.loader import CaseSource, InMemoryCases, ignore, warn_caller
 from agentv.engine.named_runs import named_run
 from agentv.engine.prepare import prepare
 from agentv.engine.run import Observer, Outcome, RunInProgress, open_executor, open_store, run
@@ -151,9 +151,9 @@ def _prepared(given: Given, named: dict[str, Any], written: str | None) -> RunPl
     dataset, target, evaluators = given
     paths = _paths(dataset)
     options = _options(paths or (), named)
-    cases: CaseSource | GivenCases
+    cases: CaseSource | InMemoryCases
     if paths is None:
-        cases = GivenCases(_given(dataset), options.selection, warn_caller)
+        cases = InMemoryCases(_given(dataset), options.selection, warn_caller)
     else:
         cases = options.open_cases(warn_caller, ignore)
     targets = () if target is None or isinstance(target, str) else (_target(target),)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import agentv
 from agentv.cli import cli
 from agentv.datasets.formats.yaml_parser import parse_yaml
-from agentv.datasets.formats.yaml_writer import write_mapping
+from agentv.datasets.formats.yaml_writer import write_yaml
 from agentv.errors import UsageError
 
 YAML = """\
@@ -117,7 +117,7 @@ def test_an_error_in_the_source_writes_nothing(here):
 def test_an_existing_file_is_kept_unless_forced(here):
     Path("a.yaml").write_text(YAML, encoding="utf-8")
     Path("b.yaml").write_text("mine", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"b\.yaml exists already"):
+    with pytest.raises(UsageError, match=r"b\.yaml already exists"):
         convert("a.yaml", "b.yaml")
     assert Path("b.yaml").read_text(encoding="utf-8") == "mine"
     convert("a.yaml", "b.yaml", "--force")
@@ -126,7 +126,7 @@ def test_an_existing_file_is_kept_unless_forced(here):
 
 def test_a_file_is_not_replaced_by_its_own_sidecar_unless_forced(here):
     Path("a.yaml").write_text(YAML, encoding="utf-8")
-    with pytest.raises(UsageError, match="would replace what it is made from"):
+    with pytest.raises(UsageError, match="would overwrite its source"):
         convert("a.yaml", "a.jsonl")
     before = printed("a.yaml")
     convert("a.yaml", "a.jsonl", "--force")
@@ -139,7 +139,7 @@ def test_files_that_would_not_be_found_from_there_stop_the_conversion(here):
     Path("other").mkdir()
     part = '{"role": "user", "content": [{"type": "file", "value": "note.md"}]}'
     Path("evals/a.jsonl").write_text(f'{{"id": "a", "expected_outcome": "x", "input": [{part}]}}\n', encoding="utf-8")
-    with pytest.raises(agentv.AgentvError, match="cannot be read back, and was not kept"):
+    with pytest.raises(agentv.AgentvError, match="back; it was removed"):
         convert("evals/a.jsonl", "other/a.yaml")
     assert not Path("other/a.yaml").exists()
 
@@ -167,7 +167,7 @@ values = st.recursive(
 @given(st.dictionaries(texts, values, max_size=4))
 def test_what_the_yaml_writer_writes_reads_back_the_same(data):
     stream = io.BytesIO()
-    write_mapping(data, stream)
+    write_yaml(data, stream)
     assert exactly(parse_yaml(stream.getvalue()) or {}) == exactly(data)
 
 

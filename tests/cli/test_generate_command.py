@@ -164,7 +164,7 @@ def test_a_case_in_braces_gets_it_inside_them():
 
 def test_what_cannot_take_text_is_refused():
     data = b"x: &x a\nevalcases:\n  - input: &y\n      - z\n    id: *x\n"
-    with pytest.raises(ValueError, match="no plain key of its own"):
+    with pytest.raises(ValueError, match="no plain key"):
         YAML.insert(data, "rubrics", {"a": ITEMS})
     with pytest.raises(ValueError, match="UTF-8"):
         YAML.insert(b"evalcases: \xff", "rubrics", {"a": ITEMS})

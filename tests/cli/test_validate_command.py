@@ -75,7 +75,7 @@ def test_the_same_mistake_is_reported_at_every_line(write):
 
 def test_repeated_json_keys_are_errors_at_any_depth(write):
     path = write("a.jsonl", GOOD + '{"id": "b", "expected_outcome": "x", "input": "q", "metadata": {"k": 1, "k": 2}}\n')
-    assert findings(path) == [("error", 2, "The key 'k' is there twice in one object; the last one is taken")]
+    assert findings(path) == [("error", 2, "The key 'k' occurs twice in one object; the last value is used")]
 
 
 def test_github_annotations_name_file_line_and_column_and_escape_what_they_must(write, monkeypatch, tmp_path):
@@ -155,7 +155,7 @@ def test_a_judge_that_is_not_in_the_targets_file_is_an_error(write, evaluator):
         ("{type: contains, valu: x}", "Unknown field 'evaluators[0].valu'"),
         ("{type: contains, value: x, wieght: 2}", "Did you mean 'weight'?"),
         ("{type: contains, value: x, transform: {regexp: x}}", "Did you mean 'regex'?"),
-        ("{type: contains, value: x, transform: {regex: '('}}", "'transform.regex' is no regular expression"),
+        ("{type: contains, value: x, transform: {regex: '('}}", "'transform.regex' is not a valid regular expression"),
         ("{type: contains, value: x, transform: {function: 'gone.py:clean'}}", "File 'gone.py' was not found"),
         (
             "{type: composite, aggregator: threshold, evaluators: [{type: contains, transform: {strip: all}}]}",
@@ -185,10 +185,10 @@ def test_agentmark_files_are_held_to_the_written_rules(write):
         '{"input": {"text": "y"}}\n',
     )
     assert [(line, message) for _, line, message in findings(path)] == [
-        (2, "AgentMark datasets have no blank lines"),
+        (2, "AgentMark datasets must not contain blank lines"),
         (3, "AgentMark's 'expected_output' must be a string, got object"),
         (4, "Invalid JSON - a comment is not JSON, at column 1"),
-        (5, "Field 'input' holds variables, and nothing says how to render them"),
+        (5, "Field 'input' contains variables, but there is no prompt to render them"),
     ]
 
 
@@ -248,14 +248,14 @@ def test_the_same_data_twice_in_a_folder_is_an_error(write, tmp_path):
     write("d.ndjson", GOOD)
     result = validate(tmp_path, "--json")
     assert result.exit_code == 1
-    assert "Two datasets of one name" in result.stdout or "Each of them has cases" in result.stdout
+    assert "Two datasets of one name" in result.stdout or "Both contain cases" in result.stdout
 
 
 def test_a_prompt_that_never_ends_is_an_error(write):
     loops = "{% for a in range(90000) %}{% for b in range(90000) %}x{% endfor %}{% endfor %}"
     write("d.yaml", f'prompt: "{loops}"\n')
     path = write("d.jsonl", '{"input": {"a": 1}}\n')
-    assert "The prompt cannot be rendered" in findings(path)[0][2]
+    assert "Cannot render the prompt" in findings(path)[0][2]
 
 
 def test_an_empty_folder_is_wrong_usage(tmp_path):

@@ -216,7 +216,7 @@ class TestPrompts:
         error = folder.row_error(case(input={"topc": "birds"}), sidecar={"prompt": PROMPT})
         assert str(error) == (
             "Invalid eval case at line 1 in rows.jsonl\n"
-            "  The prompt uses the variable 'topic', which the row lacks\n"
+            "  The prompt uses the variable 'topic', which is missing in this row\n"
             "\n"
             "  Hint: Did you mean 'topc'?"
         )
@@ -230,16 +230,16 @@ class TestPrompts:
     def test_the_variable_that_is_missing_is_the_one_that_is_named(self, folder):
         prompt = "{% if aside is defined %}{{ aside }}{% endif %}{{ topic }}{{ other }}"
         error = folder.row_error(case(), sidecar={"prompt": prompt})
-        assert error.detail == "The prompt uses the variable 'other', which the row lacks"
+        assert error.detail == "The prompt uses the variable 'other', which is missing in this row"
 
     def test_a_part_of_a_variable_that_is_missing_is_an_error(self, folder):
         error = folder.row_error(case(input={"topic": {"name": "x"}}), sidecar={"prompt": "{{ topic.title }}"})
-        assert error.detail.startswith("The prompt cannot be rendered: ")
+        assert error.detail.startswith("Cannot render the prompt: ")
 
     def test_a_broken_template_is_an_error_of_the_dataset(self, folder):
         error = folder.row_error(case(), sidecar="dataset: rows\nprompt: 'Hi {{ topic'\n")
         assert (error.path, error.line, error.field) == ("rows.yaml", 2, "prompt")
-        assert error.detail.startswith("The prompt is no valid template: ")
+        assert error.detail.startswith("The prompt is not a valid template: ")
 
     @pytest.mark.parametrize(
         ("prompt", "detail"),
@@ -259,15 +259,15 @@ class TestPrompts:
 
     def test_without_either_the_error_shows_both_ways_out(self, folder):
         error = folder.row_error(case())
-        assert error.detail == "Field 'input' holds variables, and nothing says how to render them"
+        assert error.detail == "Field 'input' contains variables, but there is no prompt to render them"
         assert "userMessage" in error.hint
-        assert "'prompt' in rows.yaml" in error.hint
+        assert "in rows.yaml" in error.hint
 
     def test_a_prompt_beside_any_other_input_is_ignored_with_one_warning(self, folder):
         loaded = folder.rows(case(input="Hi"), case(id="b", input="Ho"), sidecar={"prompt": PROMPT})
         assert [read.input[0].content for read in loaded] == ["Hi", "Ho"]
         assert loaded.messages == [
-            "rows.jsonl, line 1: The prompt is ignored: it applies to an object of variables only"
+            "rows.jsonl, line 1: The prompt is ignored: it applies only if 'input' is an object of variables"
         ]
 
 
@@ -326,7 +326,7 @@ class TestRendering:
     )
     def test_a_template_reaches_nothing_but_its_variables_and_changes_none(self, folder, prompt):
         error = folder.row_error(case(input={"x": {"k": 1}}), sidecar={"prompt": prompt})
-        assert error.detail.startswith("The prompt ")
+        assert error.detail.startswith(("The prompt ", "Cannot render the prompt: "))
 
     @pytest.mark.parametrize("name", ["name", "source", "template", "ctx", "range", "loop", "items", "é"])
     def test_a_variable_may_have_any_name(self, folder, name):
@@ -371,7 +371,7 @@ class TestPromptsAsAnAxis:
             ([{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}], "The prompt id 'a' is used twice"),
             ([{"prompt": "x"}], "Missing required field: 'prompts[0].id'"),
             ([{"id": "a"}], "Missing required field: 'prompts[0].prompt'"),
-            ([{"id": "a", "prompt": "{{"}], "The prompt is no valid template"),
+            ([{"id": "a", "prompt": "{{"}], "The prompt is not a valid template"),
             ("x", "Field 'prompts' must be an array, got string"),
         ],
     )
@@ -380,4 +380,4 @@ class TestPromptsAsAnAxis:
 
     def test_prompt_and_prompts_together_are_an_error(self, folder):
         error = folder.row_error(case(), sidecar={"prompt": "x", "prompts": self.PROMPTS})
-        assert error.detail == "Both 'prompt' and 'prompts' are given"
+        assert error.detail == "Both 'prompt' and 'prompts' are set"

@@ -47,7 +47,7 @@ def test_a_required_field_that_is_missing_or_null_is_an_error(fail, key):
     ],
 )
 def test_a_row_that_looks_like_a_result_is_called_one(fail, row, is_result):
-    assert ("This looks like a file of results" in fail(row).hint) is is_result
+    assert ("This looks like a results file" in fail(row).hint) is is_result
 
 
 def test_the_first_missing_field_is_reported_in_the_order_of_the_table(fail):
@@ -120,8 +120,8 @@ def test_the_first_of_several_names_of_the_outcome_wins_with_a_warning(folder):
     loaded = folder.rows(case(expected_outcome="Ours", criteria="Theirs", outcome="Other"))
     assert loaded[0].expected_outcome == "Ours"
     assert loaded.messages == [
-        "rows.jsonl, line 1: Field 'outcome' is ignored beside 'expected_outcome'",
-        "rows.jsonl, line 1: Field 'criteria' is ignored beside 'expected_outcome'",
+        "rows.jsonl, line 1: Field 'outcome' is ignored because 'expected_outcome' is set",
+        "rows.jsonl, line 1: Field 'criteria' is ignored because 'expected_outcome' is set",
     ]
 
 
@@ -170,7 +170,7 @@ def test_null_means_absent_for_every_optional_field(folder):
     [
         (case(expected_ouput="x"), "Unknown field 'expected_ouput' (Did you mean 'expected_output'?)"),
         (case(Tags=["x"]), "Unknown field 'Tags' (Did you mean 'tags'?)"),
-        (case(difficulty="hard"), "Unknown field 'difficulty' (Keep data of your own under 'metadata')"),
+        (case(difficulty="hard"), "Unknown field 'difficulty' (Put your own data under 'metadata')"),
         (case(execution={"targt": "x"}), "Unknown field 'execution.targt' (Did you mean 'target'?)"),
         (
             case(execution={"verdicts": {"pas": 0.9}}),
@@ -209,7 +209,7 @@ def test_the_same_unknown_key_is_mentioned_once_per_file(folder):
 def test_a_key_of_another_version_that_is_not_supported_is_an_error_that_names_it(fail, key):
     error = fail(case(**{key: "x"}))
     assert error.detail == f"Field '{key}' is not supported"
-    assert error.hint.startswith("It is a setting of AgentV 4.x or 5.x. ")
+    assert error.hint.startswith("This is a setting of AgentV (TypeScript). ")
     assert error.field == key
 
 

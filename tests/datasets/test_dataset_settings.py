@@ -48,7 +48,7 @@ class TestNames:
     def test_of_two_names_ours_wins_and_that_is_said_once(self, dataset):
         loaded = dataset({"name": "theirs", "dataset": "ours"})
         assert loaded[0].dataset == "ours"
-        assert loaded.messages == ["rows.yaml, line 1: Field 'name' is ignored beside 'dataset'"]
+        assert loaded.messages == ["rows.yaml, line 1: Field 'name' is ignored because 'dataset' is set"]
 
     def test_a_blank_name_is_none(self, dataset):
         assert dataset({"dataset": "  "})[0].dataset == "rows"
@@ -114,7 +114,7 @@ class TestExecution:
     def test_and_gives_way_to_the_new_one(self, dataset):
         loaded = dataset({"target": "old", "execution": {"target": "new"}})
         assert loaded[0].execution.target == "new"
-        assert loaded.messages == ["rows.yaml, line 1: Field 'target' is ignored beside 'execution.target'"]
+        assert loaded.messages == ["rows.yaml, line 1: Field 'target' is ignored because 'execution.target' is set"]
 
     def test_the_effective_target_is_printed_and_is_default_where_none_is_named(self, folder, command):
         folder.write("rows.jsonl", [case(), case(id="b", execution={"target": "x"})])
@@ -228,7 +228,7 @@ class TestSidecars:
     def test_a_file_of_somebody_else_is_taken_as_one_with_one_warning(self, folder):
         loaded = folder.rows(case(), sidecar={"services": {"web": {}}, "volumes": {}})
         assert loaded[0].dataset == "rows"
-        assert loaded.messages == ["rows.yaml has none of the keys of a sidecar, and is taken as one for its name"]
+        assert loaded.messages == ["rows.yaml has the name of a sidecar, but none of its keys"]
 
     def test_a_key_of_another_version_is_an_error_even_when_it_is_alone(self, folder):
         assert folder.row_error(case(), sidecar={"depends_on": ["x"]}).detail == "Field 'depends_on' is not supported"
@@ -243,7 +243,7 @@ class TestSidecars:
         assert loaded.ids == ["a"]
         assert loaded[0].dataset == "both"
         assert loaded.messages == [
-            "rows.yaml: its list of cases is not read, only its settings: the cases are in rows.jsonl"
+            "rows.yaml: the list of cases in this sidecar is ignored; the cases are in rows.jsonl"
         ]
 
     def test_a_missing_sidecar_is_mentioned_for_each_file(self, folder):

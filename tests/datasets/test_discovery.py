@@ -129,8 +129,8 @@ class TestFolders:
             [
                 "evals/compose.yaml: passed over, no list of cases",
                 "evals/list.yaml: passed over, no list of cases",
-                "evals/run.jsonl: passed over, a file of results",
-                "evals/run2.jsonl: passed over, a file of results",
+                "evals/run.jsonl: passed over, a results file",
+                "evals/run2.jsonl: passed over, a results file",
             ],
             [],
         )
@@ -155,10 +155,10 @@ class TestFolders:
         for path in ("evals", "evals/*"):
             error = folder.error(path)
             assert str(error) == (
-                "Two datasets of one name: evals/a.yaml and evals/a.jsonl\n"
-                "  Each of them has cases\n"
+                "Two datasets with the same name: evals/a.yaml and evals/a.jsonl\n"
+                "  Both contain cases\n"
                 "\n"
-                "  Hint: Name the one you mean, or rename one of the two"
+                "  Hint: Pass the file you want, or rename one of the two"
             )
 
     def test_and_each_loads_when_it_is_named(self, folder):
@@ -169,7 +169,7 @@ class TestFolders:
         assert loaded.ids == ["line"]
         assert loaded[0].dataset == "both"
         assert loaded.messages == [
-            "evals/a.yaml: its list of cases is not read, only its settings: the cases are in evals/a.jsonl"
+            "evals/a.yaml: the list of cases in this sidecar is ignored; the cases are in evals/a.jsonl"
         ]
 
     def test_a_glob_that_finds_only_one_of_the_two_loads_it(self, folder):
@@ -194,7 +194,7 @@ class TestNamedFiles:
         folder.write("compose.yaml", "services: {}\n")
         folder.write("run.jsonl", [{"eval_id": "a", "score": 0.5}])
         assert folder.error("compose.yaml").detail == "Missing required field: 'evalcases'"
-        assert "This looks like a file of results" in folder.error("run.jsonl").hint
+        assert "This looks like a results file" in folder.error("run.jsonl").hint
 
     def test_a_file_in_a_skipped_folder_loads_when_it_is_named(self, folder):
         folder.write("node_modules/.x/a.yaml", document("a"))
@@ -219,7 +219,7 @@ class TestNamedFiles:
         assert folder.load("evals/b.yaml", "evals").ids == ["b", "a", "c"]
 
     def test_no_path_at_all_is_an_error(self, folder):
-        assert folder.error().headline == "No dataset was named"
+        assert folder.error().headline == "No dataset given"
 
 
 class TestGlobs:
@@ -234,8 +234,8 @@ class TestGlobs:
 
     def test_a_glob_that_nothing_fits_is_an_error_that_says_so(self, folder):
         folder.write("evals/a.txt", "x")
-        assert str(folder.error("evals/*.jsonl")) == "No dataset found: evals/*.jsonl\n  Nothing fits the pattern"
-        assert "1 files fit, none of them a dataset" in folder.error("evals/*").detail
+        assert str(folder.error("evals/*.jsonl")) == "No dataset found: evals/*.jsonl\n  No file matches the pattern"
+        assert "1 file matches, but it is not a dataset" in folder.error("evals/*").detail
 
     def test_a_file_whose_name_looks_like_a_glob_can_be_named(self, folder):
         folder.write("a[1].yaml", document("a"))
@@ -269,18 +269,18 @@ class TestShards:
     def test_a_folder_or_glob_that_lacks_a_shard_is_an_error(self, folder, paths):
         self.write(folder, missing=[1])
         error = folder.error(*paths)
-        assert error.headline == "1 of 3 shards of evals/big are missing: 00001"
+        assert error.headline == "1 of 3 shards of evals/big is missing: 00001"
 
     def test_shards_that_are_named_one_by_one_load_with_a_warning(self, folder):
         self.write(folder)
         loaded = folder.load("evals/big-00002-of-00003.jsonl", "evals/big-00000-of-00003.jsonl")
         assert loaded.ids == ["0-0", "0-1", "2-0", "2-1"]
-        assert loaded.messages == ["1 of 3 shards of evals/big are missing: 00001"]
+        assert loaded.messages == ["1 of 3 shards of evals/big is missing: 00001"]
 
     def test_two_files_for_one_shard_are_an_error(self, folder):
         self.write(folder)
         folder.write("evals/big-00001-of-00003.jsonl.gz", gzip.compress(json.dumps(case("x")).encode()))
-        assert folder.error("evals").headline == "Two files for one shard of evals/big"
+        assert folder.error("evals").headline == "Two files for the same shard of evals/big"
 
     def test_a_repeated_id_across_shards_names_both_files(self, folder):
         self.write(folder, count=2)
@@ -303,7 +303,7 @@ class TestShards:
     def test_yaml_with_cases_beside_shards_of_its_name_is_an_error(self, folder):
         self.write(folder)
         folder.write("evals/big.yaml", document("a"))
-        assert folder.error("evals").headline.startswith("Two datasets of one name: evals/big.yaml and ")
+        assert folder.error("evals").headline.startswith("Two datasets with the same name: evals/big.yaml and ")
 
 
 def test_the_cases_of_an_earlier_run_are_passed_over(folder, find):

@@ -59,8 +59,8 @@ def test_on_one_level_a_list_wins_over_a_kind(folder, places):
 def test_two_lists_on_one_level_are_an_error(folder, first, second):
     both = CASE_PLACES[first][0] | CASE_PLACES[second][0]
     error = folder.row_error(case(**both))
-    assert error.detail.startswith("Two lists of evaluators on one level: '")
-    assert error.hint == "Keep one of them"
+    assert error.detail.startswith("Evaluators are listed twice: '")
+    assert error.hint == "Keep one of the lists"
     at_dataset = DATASET_PLACES[first][0] | DATASET_PLACES[second][0]
     assert folder.row_error(case(), sidecar=at_dataset).detail == error.detail
 
@@ -74,7 +74,7 @@ def test_the_error_about_two_lists_names_both(folder):
         "    execution: {evaluators: [{type: is_json}]}\n"
         "    assertions: [Is polite]\n"
     )
-    assert error.detail == "Two lists of evaluators on one level: 'execution.evaluators' and 'assertions'"
+    assert error.detail == "Evaluators are listed twice: 'execution.evaluators' and 'assertions'"
     assert (error.line, error.field) == (6, "assertions")
 
 

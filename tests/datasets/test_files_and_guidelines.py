@@ -134,8 +134,8 @@ class TestSearchOrder:
         ("name", "detail"),
         [
             ("sub", "'sub' is a folder, not a file"),
-            ("", "The name of the file is empty"),
-            ("a\0b", "'a\0b' is not the name of a file"),
+            ("", "The file name is empty"),
+            ("a\0b", "'a\0b' is not a valid file name"),
         ],
     )
     def test_what_is_no_file_is_an_error(self, folder, name, detail):
@@ -169,7 +169,7 @@ class TestBorder:
         project.write("project/evals/d.jsonl", [asking(file("../../secret"))])
         error = project.error("project/evals/d.jsonl")
         assert error.detail == (
-            f"File '../../secret' is outside the project root {project.path}/project, and was not read"
+            f"File '../../secret' is outside the project root {project.path}/project and was not read"
         )
         assert "--allow-outside-files" in error.hint
 

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from agentv.datasets.formats import lines as lines_module
-from agentv.datasets.formats.lines import BATCH, TOO_LONG, line_batches
+from agentv.datasets.formats.lines import BATCH, line_batches
 from agentv.support.hashes import IdSet, PackedIds
 
 
@@ -51,8 +51,8 @@ def test_only_line_feeds_end_lines_however_the_bytes_arrive(size, data, lines, c
 @pytest.mark.parametrize("size", [1, 5, None])
 def test_a_line_beyond_the_limit_is_marked_and_its_neighbours_are_kept(size):
     found, _ = split(b"12345\n123456\n12345", size, limit=5)
-    assert found == [b"12345", TOO_LONG, b"12345"]
-    assert split(b"123456", size, limit=5)[0] == [TOO_LONG]
+    assert found == [b"12345", None, b"12345"]
+    assert split(b"123456", size, limit=5)[0] == [None]
 
 
 def test_batches_are_small_and_only_the_last_may_be_cut():

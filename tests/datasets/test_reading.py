@@ -146,7 +146,7 @@ class TestSkipping:
 
     def test_a_file_of_which_nothing_is_left_is_an_error(self, folder):
         error = folder.error(folder.write("d.jsonl", "{bad}\n{worse}\n"), on_error="skip")
-        assert error.detail == "None of its cases can be used"
+        assert error.detail == "All of its cases have errors"
 
     def test_a_broken_archive_is_an_error(self, folder):
         folder.write("d.jsonl.gz", gzip.compress(line().encode())[:-4])
@@ -333,7 +333,7 @@ class TestWarnings:
         folder.write("d.yaml", {"evalcases": [case(colour="red")]})
         ended = command("cases", "d.yaml")
         assert ended.stderr == (
-            "Warning: d.yaml, line 1: Unknown field 'colour' (Keep data of your own under 'metadata')\n"
+            "Warning: d.yaml, line 1: Unknown field 'colour' (Put your own data under 'metadata')\n"
         )
         assert len(ended.printed) == 1
 

@@ -81,12 +81,12 @@ class TestFilter:
     @pytest.mark.parametrize(
         ("filter", "hint"),
         [
-            ("nothing", "Ids are matched as globs: try '*part*'"),
-            ("tga=even", "'tga=' is no filter: tag=x and metadata.key=x are, and anything else is a glob over ids"),
-            ("metdata.n=1", "'metdata.n=' is no filter: tag=x and metadata.key=x are"),
+            ("nothing", "Ids are matched by globs, for example '*part*'"),
+            ("tga=even", "'tga=' is not a filter. Use tag=x, metadata.key=x, or a glob over ids"),
+            ("metdata.n=1", "'metdata.n=' is not a filter. Use tag=x, metadata.key=x"),
             ("tag=evn", "Did you mean 'even'?"),
             ("tag=zzzzzz", "Tags: even, "),
-            (["odd-*", "tag=even"], "Ids are matched as globs"),
+            (["odd-*", "tag=even"], "Ids are matched by globs"),
         ],
     )
     def test_a_filter_that_matches_nothing_comes_with_what_may_be_wrong(self, numbered, filter, hint):

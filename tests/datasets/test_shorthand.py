@@ -202,7 +202,7 @@ MALFORMED = [
         "input",
         [{"role": "user", "content": [{"value": "x"}]}],
         "input[0].content[0].type",
-        "The type of a part must be one of text, file, image, and is missing",
+        "The type of a part must be one of text, file, image, but it is missing",
         "",
     ),
     (
@@ -210,7 +210,7 @@ MALFORMED = [
         [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
         "input[0].content[0].value",
         "Missing required field: 'input[0].content[0].value'",
-        "A part keeps its text or file name in 'value', not in 'text'",
+        "Put the text or file name in 'value', not in 'text'",
     ),
     (
         "input",
@@ -244,7 +244,7 @@ MALFORMED = [
         "input",
         [{"role": "assistant", "tool_calls": [{"function": {"name": "Read", "arguments": "{}"}}]}],
         "input[0].tool_calls[0]",
-        "A tool call names its tool in 'tool'; this one is in a chat API's form",
+        "A tool call needs 'tool'; this one has the format of a chat API",
         'Write {"tool": name, "input": arguments}',
     ),
     (
@@ -258,7 +258,7 @@ MALFORMED = [
         "input",
         {"role": "customer", "content": "Hi"},
         "input",
-        f"Role 'customer' is none of {ROLES}, so 'input' holds variables",
+        f"Role 'customer' is not one of {ROLES}, so 'input' is read as variables",
         "",
     ),
     (
@@ -324,7 +324,7 @@ def test_data_that_looks_like_a_message_with_a_wrong_role_is_data_with_a_warning
     assert loaded[0].expected_output == (Message("assistant", content),)
     assert len(loaded.messages) == 1
     assert (
-        f"Role 'bot' is none of {ROLES}; read as one assistant message with this data as its content"
+        f"Role 'bot' is not one of {ROLES}; the value is read as the content of one assistant message"
         in loaded.messages[0]
     )
 
@@ -367,7 +367,7 @@ def test_beside_a_new_name_the_old_value_is_not_looked_at(read, new, old):
     loaded = read(case(**{new: "New", old: {"not": "even an array"}}))
     assert getattr(loaded[0], new)[0].content == "New"
     assert len(loaded.messages) == 1
-    assert loaded.messages[0].endswith(f"Field '{old}' is ignored beside '{new}'")
+    assert loaded.messages[0].endswith(f"Field '{old}' is ignored because '{new}' is set")
 
 
 @pytest.mark.parametrize(("new", "old"), [("input", "input_messages"), ("expected_output", "expected_messages")])

@@ -74,7 +74,7 @@ REFUSED = [
     ({"type": "longest", "words": "two"}, "Field 'evaluators[0].words' must be an integer, got string"),
     ({"type": "longest", "words": 0}, "'words' is 0"),
     ({"type": "longst", "words": 2}, "Did you mean 'longest'?"),
-    ({"type": "plain"}, "The plug-in 'plain' is no subclass of agentv.evaluators.base.Evaluator"),
+    ({"type": "plain"}, "The plug-in 'plain' is not a subclass of agentv.evaluators.base.Evaluator"),
     ({"type": "gone"}, "The plug-in 'gone' (wordcount:Gone) cannot be loaded"),
     ({"type": "own.py:Longest"}, "Missing required field: 'words'"),
     ({"type": "own.py:Longest", "words": 2, "wrods": 1}, "Did you mean 'words'?"),

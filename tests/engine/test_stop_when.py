@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from agentv import compare, evaluate
-from agentv.datasets.loader import GivenCases
+from agentv.datasets.loader import InMemoryCases
 from agentv.datasets.selection import Selection
 from agentv.engine.answers.probes import ProbeJobs
 from agentv.engine.early_stop import EarlyStopping, parse_rule
@@ -221,7 +221,7 @@ def test_a_large_dataset_is_drawn_in_the_same_order_in_several_readings(at_once)
         | ({"conversation_id": f"c{number % 9}"} if number % 2 else {})
         for number in range(120)
     ]
-    cases = GivenCases(rows, Selection())
+    cases = InMemoryCases(rows, Selection())
     drawn = list(EarlyStopping(parse_rule("0.5"), 3, cases, ProbeJobs(("nop",)), at_once).units(cases))
     names = [sampling_unit(unit[0].conversation_id, unit[0].path, unit[0].id) for unit in drawn]
     assert names == sorted(set(names), key=lambda name: draw_rank(3, name))

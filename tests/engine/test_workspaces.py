@@ -205,7 +205,7 @@ def test_folders_that_cannot_be_written_to_are_removed_all_the_same(place, comma
         ("nowhere", "Folder 'nowhere' was not found"),
         ("../outside", "is outside the project root"),
         ("template/given.txt", "'template/given.txt' is a file, not a folder"),
-        ("", "The name of the folder is empty"),
+        ("", "The folder name is empty"),
     ],
 )
 def test_a_template_that_cannot_be_used_is_found_before_anything_runs(place, command, template, message):

@@ -78,7 +78,7 @@ BROKEN = {
     "a score and an exit code": (python("print('{\"score\": 1}'); sys.exit(3)"), {}, "ended with exit code 3"),
     "a signal": (python("os.kill(os.getpid(), 9)"), {}, "was ended by SIGKILL"),
     "no such program": (["no-such-program"], {}, "The program 'no-such-program' was not found"),
-    "no such folder": (["/bin/true"], {"cwd": "nowhere"}, "there is no such folder"),
+    "no such folder": (["/bin/true"], {"cwd": "nowhere"}, "the folder does not exist"),
     "no permission": (["/etc/hostname"], {}, "The program '/etc/hostname' cannot be started"),
     "a null byte": (["/bin/echo", "\0"], {}, "cannot be started"),
     "no end": (python("print('x', file=sys.stderr, flush=True); signal.pause()"), {"timeout_seconds": 0.5},

@@ -78,8 +78,8 @@ REFUSED = [
     ("own.py:Longest", {}, "Missing required field: 'words'", ""),
     ("own.py:Longest", {"words": 1, "wrods": 2}, "Unknown field 'wrods'. Did you mean 'words'?", ""),
     ("own.py:Longest", {"words": 0}, "'words' is 0", ""),
-    ("own.py:Plain", {}, "'own.py:Plain' is no subclass of agentv.evaluators.base.Evaluator", ""),
-    ("own.py:function", {}, "is no subclass", "A function is used with `type: python` and `function: own.py:function`"),
+    ("own.py:Plain", {}, "'own.py:Plain' is not a subclass of agentv.evaluators.base.Evaluator", ""),
+    ("own.py:function", {}, "is not a subclass", "For a function, use `type: python` and `function: own.py:function`"),
     ("none.py:Longest", {}, "File 'none.py' cannot be read", ""),
 ]
 
@@ -93,14 +93,14 @@ def test_what_cannot_be_built_is_refused_with_the_reason(own, type_, settings, m
 
 
 def test_a_malformed_transform_is_found_before_anything_runs():
-    with pytest.raises(UsageError, match=r"'transform.regex' is no regular expression"):
+    with pytest.raises(UsageError, match=r"'transform.regex' is not a valid regular expression"):
         evaluator_of(spec("contains", transform={"regex": "("}, value="a"))
 
 
 def test_everything_wrong_is_told_at_once():
     with pytest.raises(UsageError) as raised:
         evaluator_of(spec("levenshtein", transform={"regx": "a"}, threshold=5))
-    assert raised.value.headline == "Evaluator 'mine' cannot be used"
+    assert raised.value.headline == "Cannot use evaluator 'mine'"
     assert len(raised.value.detail.splitlines()) == 2
 
 

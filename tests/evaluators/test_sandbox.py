@@ -18,11 +18,11 @@ from agentv.support.sandbox import CannotIsolate
 def lacks_bubblewrap():
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed"
-    return sandbox._tried([*sandbox.wrapped([], "/"), "true"])
+    return sandbox._tried([*sandbox.bubblewrap_command([], "/"), "true"])
 
 
 WAYS = {
-    "landlock": pytest.mark.skipif(bool(sandbox.landlock_lacks()), reason=sandbox.landlock_lacks() or "-"),
+    "landlock": pytest.mark.skipif(bool(sandbox.landlock_problem()), reason=sandbox.landlock_problem() or "-"),
     "bubblewrap": pytest.mark.skipif(bool(lacks_bubblewrap()), reason=lacks_bubblewrap() or "-"),
 }
 
@@ -30,7 +30,7 @@ WAYS = {
 @pytest.fixture(params=[pytest.param(name, marks=mark) for name, mark in WAYS.items()])
 def way(request, monkeypatch):
     """Each way that this machine has, in turn the only one."""
-    monkeypatch.setattr(sandbox, "way_to_isolate", lambda with_port=False: request.param)
+    monkeypatch.setattr(sandbox, "isolation_method", lambda with_port=False: request.param)
     return request.param
 
 
@@ -168,10 +168,10 @@ def test_an_isolated_judge_reaches_the_proxy_and_nothing_else(scoring, server):
 def nothing_there(monkeypatch):
     """A machine that has neither way."""
 
-    def way_to_isolate(with_port=False):
+    def isolation_method(with_port=False):
         raise CannotIsolate("the kernel has no Landlock; bubblewrap is not installed")
 
-    monkeypatch.setattr(sandbox, "way_to_isolate", way_to_isolate)
+    monkeypatch.setattr(sandbox, "isolation_method", isolation_method)
 
 
 def test_what_is_required_and_cannot_be_had_is_refused_before_anything_runs(folder, command, nothing_there):
@@ -223,7 +223,7 @@ def test_a_program_that_is_not_there_is_a_failure_in_every_way(scoring, way):
 def test_isolating_leaves_this_process_as_it_was(tmp_path):
     """The way is tried out in a process of its own."""
     try:
-        sandbox.way_to_isolate.__wrapped__()
+        sandbox.isolation_method.__wrapped__()
     except CannotIsolate as error:
         assert str(error)
     (tmp_path / "x").write_text("x")

@@ -207,7 +207,7 @@ def test_of_a_program_that_was_not_found_the_folder_is_named(ask, tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_named(ask, tmp_path):
-    assert f"{tmp_path}/nowhere': there is no such folder" in failure_of(ask, cli("true", cwd="nowhere")).message
+    assert f"{tmp_path}/nowhere': the folder does not exist" in failure_of(ask, cli("true", cwd="nowhere")).message
 
 
 def test_a_prompt_too_long_for_a_command_line_says_what_to_use(ask):

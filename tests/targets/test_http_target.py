@@ -220,7 +220,7 @@ def test_the_endpoint_is_the_host():
         ({"body": {"a": ["{{ prompt"]}}, "Target 'h': 'body' is not a valid template: syntax error"),
         ({"url": "http://h/{{ case }}"}, "Target 'h': 'url' uses the unknown variable 'case'"),
         ({"headers": {"X": "{{ y }}"}}, "Target 'h': 'headers' uses the unknown variable 'y'"),
-        ({"response_path": "a..b"}, "Target 'h': 'response_path': 'a..b' is no path"),
+        ({"response_path": "a..b"}, "Target 'h': 'response_path': 'a..b' is not a valid path"),
         ({"url": "h"}, "Target 'h': 'url' must be an address"),
         ({"method": "GET", "body": "x"}, "Target 'h': A GET request cannot have a 'body'"),
     ],

@@ -245,7 +245,7 @@ def test_a_file_of_another_shape_is_refused(data, message):
 
 
 def test_a_list_under_a_misspelt_name_is_found():
-    assert check_targets({"target": []}).errors[0].hint == "There is 'target': did you mean 'targets'?"
+    assert check_targets({"target": []}).errors[0].hint == "Did you mean 'targets' instead of 'target'?"
 
 
 def test_a_name_used_twice_is_an_error_that_names_both_places():
@@ -281,7 +281,7 @@ def test_the_keys_around_the_list_are_known_and_others_are_warned_about():
 def test_of_two_names_of_one_setting_our_own_is_read():
     data = entry("azure", deployment="old", model="new", endpoint="e")
     assert messages(data) == []
-    assert messages(data, "warning") == ["Field 'targets[0].deployment' is ignored beside 'targets[0].model'"]
+    assert messages(data, "warning") == ["Field 'targets[0].deployment' is ignored because 'targets[0].model' is set"]
 
 
 def test_every_mistake_of_a_file_is_reported_at_once():

@@ -1,4 +1,4 @@
-"""One dataset in another of our formats: the same keys and values, read back and compared before it counts as done."""
+"""Convert a dataset to another format, and verify the result by reading it back."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from agentv.datasets.formats.dataset_format import (
     unsupported,
 )
 from agentv.datasets.formats.yaml_writer import WrittenInt
-from agentv.datasets.loader import CaseSource, Stopping, ignore
+from agentv.datasets.loader import CaseSource, StrictSink, ignore
 from agentv.datasets.selection import Selection
 from agentv.errors import AgentvError, DatasetError, UsageError
 from agentv.model.case import EvalCase
 
 
-class Converted(msgspec.Struct, frozen=True):
-    """What was written."""
+class ConvertedDataset(msgspec.Struct, frozen=True):
+    """The files that were written, and the number of cases in them."""
 
     files: tuple[str, ...]
     cases: int
 
 
 class Conversion:
-    """A dataset that was read without an error, and where it is to be written."""
+    """A conversion of one dataset. Creating it checks the settings of the dataset and the output paths."""
 
     def __init__(self, source: Source, target: str, options: Options, *, overwrite: bool) -> None:
         self._source = source
@@ -48,20 +48,20 @@ class Conversion:
         if not kinds:
             raise unsupported(target)
         self._target = source_of(target, kinds[0])
-        self._dataset = Dataset(source, options, Stopping(ignore))
+        self._dataset = Dataset(source, options, StrictSink(ignore))
         sidecar = (self._target.base + SIDECAR_SUFFIXES[0],) if self._target.format.has_sidecar else ()
         self._outputs = (target, *sidecar)
         self._check_outputs(overwrite)
 
-    def run(self) -> Converted:
-        """Writes and reads back. What was there before comes back when anything goes wrong."""
+    def run(self) -> ConvertedDataset:
+        """Write the dataset and read it back. If that fails, restore the files that existed before."""
         before = self._checked_cases()
         kept = {path: Path(path).read_bytes() for path in self._outputs if os.path.exists(path)}
         try:
             document = self._dataset.document if self._source.kind == self._target.kind else None
             content = Content(self._header(), self._rows(), document)
             self._target.format.write(content, self._target.path)
-            return Converted(self._outputs, self._compare(before))
+            return ConvertedDataset(self._outputs, self._compare(before))
         except BaseException as error:
             for path in self._outputs:
                 with suppress(PermissionError):  # then nothing was written there
@@ -73,11 +73,11 @@ class Conversion:
             raise
 
     def _checked_cases(self) -> Callable[[], Iterator[EvalCase]]:
-        """The cases to compare with, after all were read: a dataset with an error in it is not converted at all."""
+        """Read all cases, so that a dataset with an error is not converted, and return a function that yields them."""
         cases = self._cases(self._source)
         if {os.path.realpath(path) for path in self._outputs} & {os.path.realpath(path) for path in self._source.files}:
-            held = list(cases)  # the file they come from is about to become the sidecar
-            return lambda: iter(held)
+            kept = list(cases)  # their file will be overwritten by the sidecar
+            return lambda: iter(kept)
         for _ in cases:
             pass
         return lambda: self._cases(self._source)
@@ -91,18 +91,18 @@ class Conversion:
                 hint = "Choose another name or folder"
                 if path != self._outputs[0]:
                     hint += f", or --force to turn {path} into the sidecar of {self._outputs[0]}"
-                raise UsageError(f"Writing {self._outputs[0]} would replace what it is made from: {path}", hint=hint)
+                raise UsageError(f"Writing {self._outputs[0]} would overwrite its source {path}", hint=hint)
             if os.path.isdir(path):
                 raise UsageError(f"{path} is a folder", hint="Choose another name")
             if not overwrite and os.path.exists(path):
-                what = f"{path} is the sidecar of {self._source.path}" if path == sidecar else f"{path} exists already"
+                what = f"{path} is the sidecar of {self._source.path}" if path == sidecar else f"{path} already exists"
                 raise UsageError(what, hint="Choose another name, or --force to replace it")
         folder = os.path.dirname(self._outputs[0]) or "."
         if not os.path.isdir(folder):
             raise UsageError(f"No such folder: {folder}", hint=f"mkdir -p {folder}")
 
     def _header(self) -> dict[str, Any]:
-        """The keys around the cases; what the file's name or its rows implied is written out."""
+        """Return the settings to write, including those implied by the file name or the rows."""
         left_out = (*CASE_LIST_KEYS, "dataset", "name")
         written = _plain(self._dataset.document.header)
         header = {"dataset": self._dataset.header.dataset}
@@ -112,9 +112,9 @@ class Conversion:
         return header
 
     def _rows(self) -> Iterator[tuple[dict[str, Any], bytes | None]]:
-        """The rows as plain data, each with its JSON text where it was written as JSON.
+        """Yield the rows as plain data, each with its JSON text if the source is JSONL.
 
-        A row must no longer depend on the document around it: under `tests` an outcome may be left out.
+        An outcome that is optional under `tests` is written out, because other formats require it.
         """
         document = self._dataset.document
         lists_tests = document.lists_tests and not self._dataset.is_agentmark
@@ -128,16 +128,16 @@ class Conversion:
                     yield data, batch.lines[offset] if batch.lines else None
 
     def _compare(self, cases: Callable[[], Iterator[EvalCase]]) -> int:
-        """How many cases there are, after each was found equal to the one it came from."""
+        """Return the number of cases, after checking that each equals its source."""
         count = 0
         before, after = cases(), self._cases(self._target)
         while True:
             try:
                 old, new = next(before, None), next(after, None)
             except DatasetError as error:
-                message = f"{self._target.path} cannot be read back, and was not kept"
-                hint = "Files that the cases name are looked up next to the dataset: convert inside the same folder"
-                raise AgentvError(message, f"{error.detail or error.headline}", hint) from None
+                message = f"Cannot read {self._target.path} back; it was removed"
+                hint = "Files in cases are looked up next to the dataset: write the output to the same folder"
+                raise AgentvError(message, error.detail or error.headline, hint) from None
             if old is None and new is None:
                 return count
             if old != new or old is None or new is None or old.dataset != new.dataset:
@@ -145,11 +145,11 @@ class Conversion:
             count += 1
 
     def _cases(self, source: Source) -> Iterator[EvalCase]:
-        return CaseSource((source,), self._options, Selection(), Stopping(ignore)).stream()
+        return CaseSource((source,), self._options, Selection(), StrictSink(ignore)).stream()
 
 
 def _plain(value: Any, key: str = "") -> Any:
-    """Data without its lines. An id keeps the digits it was written with."""
+    """Return data without line numbers. An id keeps the digits it was written with."""
     if isinstance(value, dict):
         return {name: _plain(item, name) for name, item in value.items()}
     if isinstance(value, list):

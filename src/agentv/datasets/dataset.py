@@ -1,4 +1,4 @@
-"""One dataset, from its files to its cases: checked, read in batches, every id once, nothing dropped silently."""
+"""Read one dataset: open its files, check its settings, and build its cases in batches with unique ids."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from agentv.datasets.formats.yaml_parser import Map, locate
 from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError, MissingSidecarWarning
 from agentv.model.case import EvalCase, Origin, Place
 from agentv.settings.diagnostics import Problem, Problems, type_word
-from agentv.support.hashes import PackedIds, SeenIds
+from agentv.support.hashes import IdSet, PackedIds
 
 _MOST_EXPECTED = 1 << 20
-"""Ids to make room for at once: a file may begin with small lines and go on with large ones."""
+"""Upper limit of the estimated number of ids: a file may begin with short lines and continue with long ones."""
 
 
-class Sink(Protocol):
-    """Is told what is wrong. Loading raises, skipping counts, validation collects.
+class ProblemSink(Protocol):
+    """Receives the warnings and errors of a dataset: loading raises them, validation collects them.
 
-    `wants_all`: the same warning about every case it is true of. `stops_at_first`: nothing after an error matters.
+    `wants_all`: repeat a warning for every case. `stops_at_first`: stop reading a batch at its first error.
     """
 
     wants_all: bool
@@ -49,7 +49,7 @@ class Sink(Protocol):
     def bad_dataset(self, errors: list[DatasetError]) -> None: ...
 
     def bad_case(self, errors: list[DatasetError], case: EvalCase | None) -> None:
-        """A case with errors, and as much of it as could be built in spite of them."""
+        """Receive the errors of a case, and the incomplete case if it could be built."""
         ...
 
 
@@ -57,7 +57,7 @@ BadCase = tuple[list[DatasetError], EvalCase | None]
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How datasets are read, whichever they are."""
+    """Options for reading any dataset."""
 
     allow_outside_files: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
@@ -65,13 +65,13 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Dataset:
-    """A dataset whose settings were read. Its cases can be read any number of times."""
+    """An open dataset with validated settings. Its cases can be read any number of times."""
 
-    def __init__(self, source: Source, options: Options, sink: Sink) -> None:
+    def __init__(self, source: Source, options: Options, sink: ProblemSink) -> None:
         self.source = source
         self.options = options
         self._sink = sink
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._first_uses: dict[str, tuple[int, str, int]] | None = None
         self.document: Document = open_document(source)
         self.root = project_root(source.folder)
@@ -83,12 +83,12 @@ class Dataset:
 
     @property
     def read_options(self) -> ReadOptions:
-        """How the format reads the rows."""
+        """Options for the format's `read`."""
         plain = not self.is_agentmark and not self.header.prompts
         return ReadOptions(plain, self.options.max_line_bytes)
 
-    def batches(self, seen: SeenIds | None) -> Iterator[list[EvalCase]]:
-        """All cases, a batch at a time. With `seen`, an id that was there before is an error."""
+    def batches(self, seen: IdSet | PackedIds | None) -> Iterator[list[EvalCase]]:
+        """Yield all cases in batches. With `seen`, a repeated id is an error."""
         builder = CaseBuilder(
             self.header,
             self.finder,
@@ -102,7 +102,7 @@ class Dataset:
         count = bad = 0
         for batch in self.source.format.read(self.document, self.read_options):
             cases, bad_ones = self._build(builder, batch, Place(origins[batch.file], batch.line))
-            # An id used twice on an earlier line comes before whatever is wrong on a later one.
+            # Repeated ids are reported first: they are on earlier lines than the errors of this batch.
             if seen is not None and not count:
                 seen.expect(self._estimated_cases(batch))
             kept = cases if seen is None else self._unique(cases, seen, count)
@@ -112,12 +112,12 @@ class Dataset:
                 self._sink.bad_case(errors, case)
             if kept:
                 yield kept
-        # Whoever wants everything has been told of each bad case already.
+        # A sink that wants all problems has already received every bad case.
         if not count and not (bad and self._sink.wants_all):
             self._sink.bad_dataset([self._no_cases(bad)])
 
     def _estimated_cases(self, first: Batch) -> int:
-        """About how many cases there are, judging by the first batch; of a compressed file, too few."""
+        """Estimate the number of cases from the first batch; the estimate is low for compressed files."""
         size = sum(len(line) for line in first.lines if isinstance(line, bytes))
         estimate = sum(map(os.path.getsize, self.source.files)) * len(first.rows) // size if size else 0
         return min(estimate, _MOST_EXPECTED)
@@ -152,7 +152,7 @@ class Dataset:
         return case, self._errors(problems, row, path, line)
 
     def _errors(self, problems: Problems, data: Any, path: str, line: int) -> list[DatasetError]:
-        """The errors among the problems of a row or of the settings, each with its place; warnings are passed on."""
+        """Return the errors of a row or of the settings with their positions, and pass on the warnings."""
         errors: list[DatasetError] = []
         for problem in problems:
             mark = locate(data, problem.path)
@@ -166,8 +166,8 @@ class Dataset:
             errors.append(kind(f"Invalid {noun} at line {at} in {path}", problem.message, problem.hint, **place))
         return errors
 
-    def _unique(self, cases: list[EvalCase], seen: SeenIds, before: int) -> list[EvalCase]:
-        """The cases whose id is new, after `before` others. A repeat is looked up first: hashes may collide."""
+    def _unique(self, cases: list[EvalCase], seen: IdSet | PackedIds, before: int) -> list[EvalCase]:
+        """Return the cases with new ids, after `before` others. Repeats are verified, because hashes may collide."""
         repeats = seen.repeats([case.id for case in cases])
         if not repeats:
             return cases
@@ -180,7 +180,7 @@ class Dataset:
         return [case for position, case in enumerate(cases) if position not in dropped]
 
     def _first_use(self, id: str, before: int) -> tuple[str, int] | None:
-        """File and line of the first case with this id among so many, by reading them again; None: there is none."""
+        """Return file and line of the first of `before` cases with this id, by reading them again."""
         if self._sink.stops_at_first:
             return next(((case.path, case.line) for case in islice(self._again(), before) if case.id == id), None)
         if self._first_uses is None:
@@ -189,7 +189,7 @@ class Dataset:
         return (path, line) if number < before else None
 
     def _find_first_uses(self) -> dict[str, tuple[int, str, int]]:
-        """For every id that is used again: number, file and line of its first case. Two readings, however many."""
+        """Return number, file and line of the first case of every repeated id. Reads the dataset twice."""
         seen = PackedIds()
         repeated = {case.id for case in self._again() if seen.repeats((case.id,))}
         first: dict[str, tuple[int, str, int]] = {}
@@ -199,8 +199,8 @@ class Dataset:
         return first
 
     def _again(self) -> Iterator[EvalCase]:
-        """All cases once more, those with repeated ids too; nothing is reported a second time."""
-        for cases in Dataset(self.source, self.options, Quiet()).batches(None):
+        """Read all cases again, including those with repeated ids, without reporting problems again."""
+        for cases in Dataset(self.source, self.options, SilentSink()).batches(None):
             yield from cases
 
     def _read_header(self) -> Header:
@@ -212,12 +212,12 @@ class Dataset:
         return header
 
     def _warn(self, problem: Problem, path: str, line: int, column: int | None) -> None:
-        """Says a thing once per file, however many cases it is true of, unless all of them are asked for."""
+        """Pass on a warning once per dataset, unless the sink wants all of them."""
         topic = problem.topic or ("" if self._sink.wants_all else problem.kind)
-        if topic in self._told:
+        if topic in self._warned:
             return
         if topic:
-            self._told.add(topic)
+            self._warned.add(topic)
         message = f"{path}, line {line}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
         place: dict[str, Any] = {"path": path, "line": line, "column": column, "field": problem.field}
         self._sink.warning(DatasetWarning(message, hint=problem.hint, **place))
@@ -225,18 +225,18 @@ class Dataset:
     def _no_cases(self, bad: int) -> DatasetError:
         path = self.source.path
         empty = all(os.path.getsize(file) == 0 for file in self.source.files)
-        what = "The file is empty" if empty else "None of its cases can be used" if bad else "It contains no cases"
+        what = "The file is empty" if empty else "All of its cases have errors" if bad else "It contains no cases"
         return InvalidDatasetError(f"No cases in {path}", what, "A dataset needs at least one case", path=path)
 
 
-class Quiet:
-    """Hears nothing: for reading again what was already reported."""
+class SilentSink:
+    """Ignores all problems, for reading a dataset again."""
 
     wants_all = False
     stops_at_first = False
 
     def warning(self, *_: object) -> None:
-        """Ignore it."""
+        """Ignore the problem."""
 
     bad_dataset = bad_case = warning
 
@@ -249,7 +249,7 @@ def _duplicate(case: EvalCase, path: str, line: int) -> DatasetError:
 
 
 def open_document(source: Source) -> Document:
-    """Open a dataset, with the settings in its sidecar if the format has one."""
+    """Open a dataset, and read its sidecar if the format has one."""
     document = source.format.open(source)
     if not source.format.has_sidecar:
         return document
@@ -267,10 +267,10 @@ def open_document(source: Source) -> Document:
         what = f"Expected a mapping of settings, got {type_word(data)}"
         raise InvalidDatasetError(f"Invalid sidecar: {path}", what, path=path, line=1)
     if isinstance(data, Map) and any(key in data for key in CASE_LIST_KEYS):
-        message = f"{path}: its list of cases is not read, only its settings: the cases are in {source.path}"
+        message = f"{path}: the list of cases in this sidecar is ignored; the cases are in {source.path}"
         header = data.without(CASE_LIST_KEYS)
     elif not is_header(header):
-        message = f"{path} has none of the keys of a sidecar, and is taken as one for its name"
-        header = {}  # of another tool's file one warning is enough
+        message = f"{path} has the name of a sidecar, but none of its keys"
+        header = {}  # probably a file of another tool: one warning is enough
     warnings = (DatasetWarning(message, path=path),) if message else ()
     return msgspec.structs.replace(document, header=header, header_path=path, warnings=warnings)

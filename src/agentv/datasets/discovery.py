@@ -1,4 +1,4 @@
-"""Paths, folders and globs → datasets: one per file, shards joined, sidecars and files of results left out."""
+"""Find the datasets in files, folders and globs. Shards form one dataset; sidecars and results files are left out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agentv.datasets.formats.dataset_format import (
     known_suffixes,
     load_format,
     may_have_sidecar,
-    require_format,
     shard_of,
     source_of,
     suffix_of,
     suggested,
+    unsupported,
 )
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError
 from agentv.settings.diagnostics import nearest
@@ -39,19 +39,19 @@ def _stop(error: DatasetError) -> None:
 
 
 def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> list[Source]:
-    """The datasets that `paths` name. `note` receives each file of a folder or glob that is not a dataset.
+    """Return the datasets at `paths`. `note` receives each file of a folder or glob that is not a dataset.
 
-    `fail` receives the error of a file that cannot be used; if it returns, the file is left out and the search goes on.
+    `fail` receives the error for a file that cannot be used; if it returns, the search continues without that file.
     """
     given = [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(each) for each in paths]
     if not given:
-        raise DatasetNotFoundError("No dataset was named", hint="Give a file, a folder or a glob")
+        raise DatasetNotFoundError("No dataset given", hint="Pass a file, a folder or a glob")
     kinds: dict[str, str] = {}
     named: set[str] = set()
     for path in given:
         found: list[tuple[str, str]] = []
         if os.path.isdir(path) and detect(path) is None:
-            found = files_in(path)
+            found = _files_in(path)
         elif globs.has_magic(path) and not os.path.exists(path):
             found = _in_glob(path)
         else:
@@ -59,7 +59,7 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
             named.add(path)
         for each, kind in found:
             kinds.setdefault(each, kind)
-    passed_over: list[str] = []
+    skipped: list[str] = []
     by_base: dict[str, list[str]] = {}
     for path in kinds:
         if may_have_sidecar(path):
@@ -67,22 +67,27 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
     kept = {
         path: kind
         for path, kind in kinds.items()
-        if path in named or _is_dataset(path, kind, by_base, passed_over.append, fail)
+        if path in named or _is_dataset(path, kind, by_base, skipped.append, fail)
     }
     sources = list(_joined(kept, named, warn, fail))
     if not sources:
-        more = len(passed_over) - _SHOWN
-        shown = "\n".join([*passed_over[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
-        hint = f"Datasets are files with cases: {', '.join(known_suffixes())}"
-        raise DatasetNotFoundError(f"No dataset found in {', '.join(given)}", shown, hint)
-    for each in passed_over:
+        more = len(skipped) - _SHOWN
+        shown = "\n".join([*skipped[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
+        raise DatasetNotFoundError(f"No dataset found in {', '.join(given)}", shown, _formats_hint())
+    for each in skipped:
         note(each)
     return sources
 
 
+def _formats_hint() -> str:
+    return f"Datasets are files with cases: {', '.join(known_suffixes())}"
+
+
 def _existing(path: str) -> str:
     if os.path.exists(path):
-        return require_format(path)
+        if (kind := detect(path)) is None:
+            raise unsupported(path)
+        return kind
     folder = os.path.dirname(path) or "."
     names = os.listdir(folder) if os.path.isdir(folder) else []
     near = nearest(os.path.basename(path), names)
@@ -90,8 +95,8 @@ def _existing(path: str) -> str:
     raise DatasetNotFoundError(f"No such file{'' if suggested(path) else ' or folder'}: {path}", hint=hint, path=path)
 
 
-def files_in(folder: str) -> list[tuple[str, str]]:
-    """The files below a folder, and the folders, that may be datasets, each with its format, in path order."""
+def _files_in(folder: str) -> list[tuple[str, str]]:
+    """Return the files and folders below a folder that may be datasets, with their formats, in path order."""
     found: list[tuple[str, str]] = []
     for parent in folders_in(folder):
         if parent != folder and (kind := detect(parent)):
@@ -103,20 +108,18 @@ def files_in(folder: str) -> list[tuple[str, str]]:
 
 
 def _candidates(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Files whose extension suggests a format, with that format; no other file is opened."""
+    """Yield the files whose extension suggests a format, with that format. Other files are not opened."""
     for path in paths:
         kind = detect(path, by_extension=True)
         if kind is not None:
             yield path, kind
 
 
-def folders_in(folder: str) -> list[str]:
-    """A folder and those below it, without hidden ones and those that hold other people's code."""
-    found = []
+def folders_in(folder: str) -> Iterator[str]:
+    """Yield a folder and its subfolders, without hidden folders, virtual environments and installed packages."""
     for parent, folders, _ in os.walk(folder):
         folders[:] = sorted(name for name in folders if not _is_skipped(parent, name))
-        found.append(parent)
-    return found
+        yield parent
 
 
 def _is_skipped(parent: str, name: str) -> bool:
@@ -125,21 +128,22 @@ def _is_skipped(parent: str, name: str) -> bool:
 
 
 def _in_glob(pattern: str) -> list[tuple[str, str]]:
-    """Files that fit; `{a,b}` is ours to expand, the standard library does the rest."""
-    fitting = {path for each in _braces(pattern) for path in glob.glob(each, recursive=True) if os.path.isfile(path)}
-    found = sorted(_candidates(fitting), key=lambda each: each[0].split(os.sep))
+    """Return the files that match a pattern; `glob` does not expand `{a,b}`, so we do."""
+    matching = {path for each in _braces(pattern) for path in glob.glob(each, recursive=True) if os.path.isfile(path)}
+    found = sorted(_candidates(matching), key=lambda each: each[0].split(os.sep))
     if not found:
-        seen = f"{len(fitting)} files fit, none of them a dataset" if fitting else "Nothing fits the pattern"
-        hint = f"Datasets are files with cases: {', '.join(known_suffixes())}" if fitting else ""
-        raise DatasetNotFoundError(f"No dataset found: {pattern}", seen, hint, path=pattern)
-    written_out = os.path.dirname(_MAGIC.split(pattern, maxsplit=1)[0])
-    return [each for each in found if not _passes_skipped(each[0], written_out)]
+        noun = "file matches, but it is not a dataset" if len(matching) == 1 else "files match, but none is a dataset"
+        what = f"{len(matching)} {noun}" if matching else "No file matches the pattern"
+        hint = _formats_hint() if matching else ""
+        raise DatasetNotFoundError(f"No dataset found: {pattern}", what, hint, path=pattern)
+    literal = os.path.dirname(_MAGIC.split(pattern, maxsplit=1)[0])
+    return [each for each in found if not _is_in_skipped(each[0], literal)]
 
 
-def _passes_skipped(path: str, written_out: str) -> bool:
-    """Whether a file lies in a skipped folder, other than those that the pattern itself spells out."""
+def _is_in_skipped(path: str, literal: str) -> bool:
+    """Whether a file is in a skipped folder that is not part of `literal`, the literal start of the pattern."""
     folder = os.path.dirname(path)
-    while len(folder) > len(written_out):
+    while len(folder) > len(literal):
         parent, name = os.path.split(folder)
         if name not in (".", "..") and _is_skipped(parent, name):
             return True
@@ -158,7 +162,7 @@ def _braces(pattern: str) -> Iterator[str]:
 
 
 def _is_dataset(path: str, kind: str, by_base: dict[str, list[str]], note: Note, fail: Fail) -> bool:
-    """Whether a file that a folder or glob gave is a dataset, and not a sidecar, settings, or a file of results."""
+    """Whether a file found in a folder or by a glob is a dataset, not a sidecar, a settings or a results file."""
     try:
         reason = load_format(kind).why_not(path)
         if reason is None:
@@ -172,16 +176,16 @@ def _is_dataset(path: str, kind: str, by_base: dict[str, list[str]], note: Note,
 
 
 def _check_name(path: str, same_base: list[str]) -> None:
-    """Refuse a dataset next to another of its name: one of the two would be taken for the other's sidecar."""
+    """Reject two datasets with the same name: one could be the other's sidecar."""
     for other in same_base:
         if other != path and not (shard_of(path) and shard_of(other)):
-            headline = f"Two datasets of one name: {path} and {other}"
-            hint = "Name the one you mean, or rename one of the two"
-            raise InvalidDatasetError(headline, "Each of them has cases", hint, path=path)
+            headline = f"Two datasets with the same name: {path} and {other}"
+            hint = "Pass the file you want, or rename one of the two"
+            raise InvalidDatasetError(headline, "Both contain cases", hint, path=path)
 
 
 def _joined(kinds: dict[str, str], named: set[str], warn: Warn, fail: Fail) -> Iterator[Source]:
-    """Files as sources; the shards of one dataset as one source, at the place of the first."""
+    """Yield a source for each file, and one source for the shards of a dataset."""
     groups: dict[tuple[str, int], list[str]] = {}
     for path in kinds:
         shard = shard_of(path)
@@ -205,16 +209,16 @@ def _shard_index(path: str) -> int:
 
 
 def _check_shards(base: str, count: int, shards: list[str], named: set[str], warn: Warn) -> None:
-    there = [_shard_index(path) for path in shards]
-    missing = sorted(set(range(count)) - set(there))
-    if len(set(there)) != len(there):
-        headline = f"Two files for one shard of {base}"
+    present = {_shard_index(path) for path in shards}
+    missing = sorted(set(range(count)) - present)
+    if len(present) != len(shards):
+        headline = f"Two files for the same shard of {base}"
         raise InvalidDatasetError(headline, ", ".join(shards), "Remove one of the two", path=base)
     if not missing:
         return
     shown = ", ".join(f"{index:05d}" for index in missing[:5]) + (" …" if len(missing) > 5 else "")
-    what = f"{len(missing)} of {count} shards of {base} are missing: {shown}"
+    what = f"{len(missing)} of {count} shards of {base} {'is' if len(missing) == 1 else 'are'} missing: {shown}"
     if named.isdisjoint(shards):
-        hint = "Fetch the missing files, or name the shards that you want one by one"
+        hint = "Download the missing files, or pass the shards that you want to use"
         raise DatasetNotFoundError(what, hint=hint, path=base)
     warn(DatasetWarning(what, path=base))

@@ -1,15 +1,14 @@
-"""Files that a dataset names: where they are looked up, and the border they must not cross."""
+"""Find and read the files that a dataset names, inside its project only."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from agentv.model.values import hash_of
 from agentv.support import patterns as globs
 from agentv.support.hashes import folder_digest
 from agentv.support.patterns import upward
@@ -32,7 +31,7 @@ _IMAGE_TYPES = {
 
 
 class FileError(Exception):
-    """A file that cannot be used: what is wrong, and what to do."""
+    """A file that cannot be used: the problem, and a hint."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -41,14 +40,14 @@ class FileError(Exception):
 
 
 class Found(NamedTuple):
-    """A file that was found inside the border: its real path and a hash of its bytes."""
+    """A file or folder that was found: its real path and a hash of its contents."""
 
     path: str
     digest: str
 
 
 def project_root(folder: str) -> str:
-    """The folder a dataset may read from: see `docs/how-to/datasets.md`, Files."""
+    """Return the folder that a dataset may read from; see `docs/how-to/datasets.md`, Files."""
     return _project_root(os.path.realpath(folder))
 
 
@@ -65,7 +64,7 @@ def _project_root(folder: str) -> str:
 
 
 class FileFinder:
-    """Finds the files one dataset names: next to it, in each parent up to the root, in the working directory."""
+    """Finds files for one dataset: next to it, in its parent folders up to the root, or in the working directory."""
 
     def __init__(self, base_dir: str, root: str, *, allow_outside: bool = False) -> None:
         self._root = os.path.realpath(root)
@@ -74,47 +73,42 @@ class FileFinder:
         here = os.path.realpath(os.getcwd())
         if here not in self._folders and self._inside(here):
             self._folders.append(here)
-        self._cache: dict[tuple[str, str], Found] = {}
+        self._cache: dict[tuple[str, bool], Found] = {}
 
-    def find(self, value: str) -> Found:
-        """The file that `value` names. Raises FileError when there is none, or none that may be read."""
-        return self._found("File", value)
-
-    def find_folder(self, value: str) -> Found:
-        """The folder that `value` names, with a hash of all that is in it. Raises FileError as `find` does."""
-        return self._found("Folder", value)
-
-    def _found(self, noun: str, value: str) -> Found:
-        if (noun, value) not in self._cache:
+    def find(self, value: str, *, is_folder: bool = False) -> Found:
+        """Return the file or folder that `value` names. Raises FileError if it is missing or outside the project."""
+        found = self._cache.get((value, is_folder))
+        if found is None:
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
-            of_file = noun == "File"
-            real = self._real_path(value, noun, os.path.isfile if of_file else os.path.isdir)
-            digest = hashlib.blake2b(_read(real, value), digest_size=16).hexdigest() if of_file else folder_digest(real)
-            self._cache[noun, value] = Found(real, digest)
-        return self._cache[noun, value]
+            real = self._real_path(value, is_folder)
+            digest = folder_digest(real) if is_folder else hash_of(_read(real, value))
+            found = self._cache[value, is_folder] = Found(real, digest)
+        return found
 
-    def _real_path(self, value: str, noun: str, is_one: Callable[[str], bool]) -> str:
+    def _real_path(self, value: str, is_folder: bool) -> str:
+        noun = "Folder" if is_folder else "File"
         if not value.strip() or "\0" in value:
-            bad, empty = f"'{value}' is not the name of a {noun.lower()}", f"The name of the {noun.lower()} is empty"
+            bad, empty = f"'{value}' is not a valid {noun.lower()} name", f"The {noun.lower()} name is empty"
             raise FileError(bad if value.strip() else empty)
+        exists = os.path.isdir if is_folder else os.path.isfile
         tried, outside = [], False
         for candidate in self._candidates(value):
             tried.append(candidate)
             real = os.path.realpath(candidate)
-            if not is_one(real):
+            if not exists(real):
                 continue
             if self._inside(real) or self._allow_outside:
                 return real
             outside = True
         if outside:
             hint = (
-                "A dataset reads only files inside its project: the nearest folder with .git, else the outermost with "
-                ".agentv/config.yaml. --allow-outside-files lifts that for files you trust"
+                "A dataset may read only files inside its project: the nearest folder with .git, else the outermost "
+                "with .agentv/config.yaml. Pass --allow-outside-files if you trust the dataset"
             )
-            raise FileError(f"{noun} '{value}' is outside the project root {self._root}, and was not read", hint)
+            raise FileError(f"{noun} '{value}' is outside the project root {self._root} and was not read", hint)
         if tried and os.path.exists(tried[0]):
-            raise FileError(f"'{value}' is {'a folder, not a file' if noun == 'File' else 'a file, not a folder'}")
+            raise FileError(f"'{value}' is {'a file, not a folder' if is_folder else 'a folder, not a file'}")
         raise FileError(f"{noun} '{value}' was not found", "Looked for " + ", ".join(tried))
 
     def _candidates(self, value: str) -> list[str]:
@@ -128,30 +122,30 @@ class FileFinder:
 
 
 def read_text(path: str, value: str) -> str:
-    """The text of a file that was found: UTF-8, line ends as `\\n`."""
+    """Read a UTF-8 text file with line endings as `\\n`; `value` names it in errors."""
     try:
         text = _read(path, value).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         what = f"File '{value}' is not UTF-8 text (byte {error.start})"
-        raise FileError(what, "Use a part of type 'image'?") from None
+        raise FileError(what, "For an image, use a part of type 'image'") from None
     return text.replace("\r\n", "\n")
 
 
 def read_image(path: str, value: str) -> str:
-    """An image file as a data URI with its media type."""
+    """Read an image file as a data URI."""
     media_type = _IMAGE_TYPES.get(os.path.splitext(path)[1].lower())
     if media_type is None:
-        raise FileError(f"Image '{value}' has an unknown extension", f"Known: {', '.join(_IMAGE_TYPES)}")
+        raise FileError(f"Image '{value}' has an unknown extension", f"Known extensions: {', '.join(_IMAGE_TYPES)}")
     return f"data:{media_type};base64,{base64.b64encode(_read(path, value)).decode('ascii')}"
 
 
 def is_address(value: str) -> bool:
-    """Whether an image is given as an address rather than as a file."""
+    """Whether an image is given as a URL rather than as a file."""
     return value.startswith(("https://", "http://", "data:"))
 
 
 def is_guideline(path: str, root: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a file's path below the root fits one of the project's guideline patterns."""
+    """Whether a file's path below the root matches one of the project's guideline patterns."""
     if not patterns:
         return False
     below = os.path.relpath(path, os.path.realpath(root)).replace(os.sep, "/")

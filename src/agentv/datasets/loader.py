@@ -1,4 +1,4 @@
-"""`load_cases` and `stream_cases`: datasets by path, whole or one case at a time."""
+"""Load the cases of datasets: as a list, as a stream, from memory, or as pytest parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header
-from agentv.datasets.dataset import Dataset, Options, Quiet, Sink
+from agentv.datasets.dataset import Dataset, Options, ProblemSink, SilentSink
 from agentv.datasets.discovery import Paths, find_datasets
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats.dataset_format import Source
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _ON_ERROR = ("stop", "skip")
 
 
-class Stopping:
-    """The strict way: the first thing wrong ends the load."""
+class StrictSink:
+    """Raises the first error."""
 
     wants_all = False
     stops_at_first = True
@@ -51,7 +51,7 @@ class Stopping:
 
     @property
     def skipped(self) -> int:
-        """How many bad cases were left out."""
+        """The number of bad cases that were skipped."""
         return len(self.skipped_places)
 
     def bad_dataset(self, errors: list[DatasetError]) -> None:
@@ -61,8 +61,8 @@ class Stopping:
         raise errors[0]
 
 
-class Skipping(Stopping):
-    """The lenient way: a bad case is left out, with a warning that names it, and counted."""
+class SkippingSink(StrictSink):
+    """Skips bad cases with a warning, and counts them."""
 
     stops_at_first = False
 
@@ -75,33 +75,33 @@ class Skipping(Stopping):
 
 
 class CaseSource(msgspec.Struct, frozen=True):
-    """Datasets that were found, and how to read them: what both functions and the commands work from."""
+    """The datasets at the given paths, and how to read their cases."""
 
     sources: tuple[Source, ...]
     options: Options
     selection: Selection
-    sink: Stopping
+    sink: StrictSink
 
     def stream(self) -> Iterator[EvalCase]:
-        """The selected cases, one at a time, in memory that does not grow with the files; all are read to the end."""
+        """Yield the selected cases one at a time, in constant memory. All files are read to the end."""
         everything = self._all(self.sink)
-        yield from self.selection.apply(everything, lambda: self._all(Quiet()))
+        yield from self.selection.apply(everything, lambda: self._all(SilentSink()))
         for _ in everything:
-            pass  # beyond a limit nothing is wanted, and everything is checked all the same
+            pass  # check the cases after the limit as well
 
     def stream_lazily(self) -> Iterator[EvalCase]:
-        """The same, reading no further than it has to."""
-        return self.selection.apply(self._all(self.sink), lambda: self._all(Quiet()))
+        """Yield the selected cases, reading only as far as needed."""
+        return self.selection.apply(self._all(self.sink), lambda: self._all(SilentSink()))
 
     def stream_again(self) -> Iterator[EvalCase]:
-        """The same cases once more, without a word about what was said the first time."""
-        return self.selection.apply(self._all(Quiet()), lambda: self._all(Quiet()))
+        """Yield the selected cases again, without reporting problems again."""
+        return self.selection.apply(self._all(SilentSink()), lambda: self._all(SilentSink()))
 
     def load(self) -> list[EvalCase]:
-        """The selected cases of files that were all read to the end."""
+        """Return the selected cases. All files are read to the end."""
         everything: list[EvalCase] = []
         collecting = gc.isenabled()
-        # Nothing made here is garbage, and looking for it over and over takes half the time.
+        # Nothing created here is garbage, and repeated collections would double the time.
         gc.disable()
         try:
             for source in self.sources:
@@ -115,7 +115,7 @@ class CaseSource(msgspec.Struct, frozen=True):
             return everything
         return list(self.selection.apply(everything, lambda: everything))
 
-    def _all(self, sink: Sink) -> Iterator[EvalCase]:
+    def _all(self, sink: ProblemSink) -> Iterator[EvalCase]:
         for source in self.sources:
             for batch in Dataset(source, self.options, sink).batches(PackedIds()):
                 yield from batch
@@ -132,7 +132,7 @@ def case_source(
     """Find the datasets at `path`."""
     if options.on_error not in _ON_ERROR:
         raise UsageError(f"on_error must be one of {', '.join(_ON_ERROR)}, got {options.on_error!r}")
-    sink = Skipping(warn) if options.on_error == "skip" else Stopping(warn)
+    sink = SkippingSink(warn) if options.on_error == "skip" else StrictSink(warn)
     return CaseSource(tuple(find_datasets(path, warn, note)), options, selection, sink)
 
 
@@ -150,20 +150,19 @@ class CaseOptions(TypedDict, total=False):
 
 
 def load_cases(path: Paths, **options: Unpack[CaseOptions]) -> list[EvalCase]:
-    """Load the cases of a file, a folder, a glob or several of them as a list: all of them checked, or an error.
+    """Load the cases of one or more files, folders or globs as a list. Raises DatasetError for an invalid case.
 
-    `filter`, `sample` (with `seed`), `shard` and `limit` select, in that order; the files are read to the end all the
-    same. With `on_error="skip"` a bad case is left out with a DatasetWarning instead of ending the load.
-    `allow_outside_files` lifts the rule that datasets read only files inside their project. `max_line_bytes` is the
-    longest line that is read.
+    `filter`, `sample` (with `seed`), `shard` and `limit` select cases, in that order; the files are always read to the
+    end. With `on_error="skip"`, a bad case is skipped with a DatasetWarning instead. `allow_outside_files` lets
+    datasets read files outside their project. `max_line_bytes` is the maximum length of a line.
     """
     return _selected(path, options).load()
 
 
 def stream_cases(path: Paths, **options: Unpack[CaseOptions]) -> Iterator[EvalCase]:
-    """Load cases as `load_cases` does, one at a time: memory does not grow with the files but for 16 bytes a case.
+    """Yield the cases that `load_cases` would return, one at a time, in about 16 bytes of memory per case.
 
-    An error may come after cases were given out. A `sample` reads the files twice. YAML is held whole, JSONL never.
+    An error may be raised after cases were yielded. A `sample` reads the files twice. YAML files are parsed as a whole.
     """
     return _selected(path, options).stream_lazily()
 
@@ -180,22 +179,23 @@ def _selected(path: Paths, given: CaseOptions) -> CaseSource:
 
 
 def warn_caller(warning: DatasetWarning) -> None:
-    """A Python warning that points at the caller's line, however deep in here it was noticed."""
+    """Issue a Python warning that points at the line of the caller outside agentv."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("agentv."):
         frame, level = frame.f_back, level + 1
     warnings.warn(warning, stacklevel=level)
 
 
-def ignore(said: object) -> None:
-    """Drop a warning or a note."""
+def ignore(message: object) -> None:
+    """Ignore a warning or a note."""
 
 
-GIVEN = "(given)"
+IN_MEMORY = "(given)"
+"""The path of cases that do not come from a file."""
 
 
-class GivenCases:
-    """A list of cases in the place of files. Dicts have the keys of a dataset's cases."""
+class InMemoryCases:
+    """Cases from a list instead of files. Dicts have the same keys as cases in a dataset."""
 
     sources: tuple[Source, ...] = ()
 
@@ -209,19 +209,19 @@ class GivenCases:
         self._warn = warn or ignore
         self._warned: set[str] = set()
         self._finder = FileFinder(folder, project_root(folder))
-        self._place = Place(Origin(GIVEN, "given", folder, project_root(folder)), 1)
+        self._place = Place(Origin(IN_MEMORY, "given", folder, project_root(folder)), 1)
         self._builder = CaseBuilder(Header(dataset="given"), self._finder, outcome_optional=True)
         self._selection = selection
         self._cases = [self._case(case, index) for index, case in enumerate(cases)]
-        self.sink = Stopping(ignore)
+        self.sink = StrictSink(ignore)
         if not self._cases:
-            raise InvalidDatasetError("No cases were given")
+            raise InvalidDatasetError("The list of cases is empty")
         (_, id), count = Counter((case.path, case.id) for case in self._cases).most_common(1)[0]
         if count > 1:
             raise InvalidDatasetError(f"Duplicate id '{id}'", hint="Ids must be unique within a dataset")
 
     def stream(self) -> Iterator[EvalCase]:
-        """The selected cases."""
+        """Yield the selected cases."""
         return self._selection.apply(self._cases, lambda: self._cases)
 
     stream_again = stream
@@ -229,9 +229,9 @@ class GivenCases:
     def _case(self, given: EvalCase | Mapping[str, Any], index: int) -> EvalCase:
         if isinstance(given, EvalCase):
             return given
-        headline = f"Invalid eval case at position {index + 1} of those given"
+        headline = f"Invalid eval case at position {index + 1} of the list"
         if not isinstance(given, Mapping):
-            raise InvalidCaseError(headline, f"A case is a dict or an EvalCase, got {type(given).__name__}")
+            raise InvalidCaseError(headline, f"A case must be a dict or an EvalCase, got {type(given).__name__}")
         problems = Problems()
         case = self._builder.build(dict(given), self._place, index, problems)
         for problem in problems.errors:
@@ -245,20 +245,20 @@ class GivenCases:
 
 
 def cases(path: str | os.PathLike[str], *, argument: str = "case", **options: Any) -> pytest.MarkDecorator:
-    """Parametrises a test by the cases of a dataset: one test each, under the case's id, as the argument `case`.
+    """Parametrize a pytest test with the cases of a dataset. Each case is passed as the argument `case`.
 
         @agentv.cases("evals/support.yaml", filter="tag=billing")
         def test_support(case): ...
 
-    `path` is a file, a folder or a glob, from the working directory, else from the test's folder and its parents up to
-    the project root. Options are those of `load_cases`.
+    `path` is a file, a folder or a glob, relative to the working directory, or else to the test's folder or one of its
+    parents up to the project root. Test ids are case ids. The options are those of `load_cases`.
     """
-    import pytest  # late: not a dependency; who uses this has it
+    import pytest  # late: not a dependency, but installed where this is used
 
     file = _located(os.fspath(path), sys._getframe(1).f_code.co_filename)
     try:
         with warnings.catch_warnings():
-            # It says which target and evaluator hold, and a test has its own.
+            # Default targets and evaluators do not matter: the test has its own.
             warnings.simplefilter("ignore", MissingSidecarWarning)
             found = load_cases(file, **options)
     except AgentvError as error:
@@ -269,7 +269,7 @@ def cases(path: str | os.PathLike[str], *, argument: str = "case", **options: An
 
 
 def _located(path: str, test_file: str) -> str:
-    """The path as it can be opened from here; as it was given, where nothing is found, for the error to name."""
+    """Return a path that can be opened from the working directory; unchanged if nothing is found."""
     if os.path.isabs(path) or os.path.exists(path) or any(char in path for char in "*?["):
         return path
     folder = os.path.dirname(os.path.abspath(test_file))

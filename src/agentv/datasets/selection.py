@@ -1,4 +1,4 @@
-"""Which cases of a dataset are wanted: filter, sample, shard, limit, in that order. Pure; the same cases every time."""
+"""Select cases by filter, sample, shard and limit, in that order. The selection is deterministic."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from agentv.settings.diagnostics import did_you_mean
 
 Test = Callable[[EvalCase], bool]
 
-_MOST_LOOKED_AT = 10_000
-_MOST_SHOWN = 20
-"""Ids that are kept to find the one that was meant."""
+_MAX_KEPT = 10_000
+"""Ids or tags to keep for suggestions."""
+
+_MAX_SHOWN = 20
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What the user selected, checked. A case has one of the `ids`, where there are some, and every filter holds.
+    """The cases to select: those that match every filter, the `ids` if there are any, and `named` if it is set.
 
-    `named` are cases by dataset and id; it holds besides.
+    `named` has pairs of dataset and id.
     """
 
     filters: tuple[str, ...] = ()
@@ -38,20 +39,20 @@ class Selection(msgspec.Struct, frozen=True):
     named: frozenset[tuple[str, str]] | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for values that make no sense."""
+        """Raise UsageError for invalid values."""
         sample, shard, limit = self.sample, self.shard, self.limit
         if sample is not None and (
             isinstance(sample, bool) or sample <= 0 or (isinstance(sample, float) and sample > 1)
         ):
-            raise UsageError(f"A sample is a number of cases, or a share above 0 and up to 1; got {sample!r}")
+            raise UsageError(f"The sample must be a number of cases, or a fraction above 0 and up to 1; got {sample!r}")
         if shard is not None and not 1 <= shard[0] <= shard[1]:
-            hint = "the first of three parts is 1 of 3, the last 3 of 3"
-            raise UsageError(f"There is no part {shard[0]} of {shard[1]}: {hint}")
+            hint = "the first of three shards is 1/3, the last 3/3"
+            raise UsageError(f"Invalid shard {shard[0]}/{shard[1]}: {hint}")
         if limit is not None and limit < 1:
-            raise UsageError(f"A limit is at least 1, got {limit!r}")
+            raise UsageError(f"The limit must be at least 1, got {limit!r}")
 
     def apply(self, cases: Iterable[EvalCase], again: Callable[[], Iterable[EvalCase]]) -> Iterator[EvalCase]:
-        """The wanted ones of `cases`; `again` gives the same cases a second time when a sample needs it."""
+        """Yield the selected cases; `again` returns the same cases a second time, for a sample."""
         matched = self._matching(cases)
         if self.sample is not None:
             ranks = array("Q", (draw_rank(self.seed, case.id) for case in matched))
@@ -77,28 +78,28 @@ class Selection(msgspec.Struct, frozen=True):
             if all(test(case) for test in tests):
                 found = True
                 yield case
-            elif case.tags and len(tags) < _MOST_LOOKED_AT:
+            elif case.tags and len(tags) < _MAX_KEPT:
                 tags.update(case.tags)
         if not found:
             shown = " and ".join(repr(filter) for filter in self.filters)
             if self.named is not None:
-                among = f"The {len(self.named):,} wanted ones of the earlier run are not among them"
-                raise UsageError(f"No case matches{f' the filter {shown}' if shown else ''}", among)
+                what = f"None of the {len(self.named):,} cases selected from the earlier run is in the dataset"
+                raise UsageError(f"No case matches{f' the filter {shown}' if shown else ''}", what)
             raise UsageError(f"No case matches the filter {shown}", hint=_hint(self.filters, tags))
 
     def _of_ids(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
-        """The cases of the ids. Every one of them must be there: one that is not was mistyped."""
+        """Yield the cases with these ids. Raises UsageError for an id that no case has."""
         missing = set(self.ids)
         others: list[str] = []
         for case in cases:
             if case.id in self.ids:
                 missing.discard(case.id)
                 yield case
-            elif len(others) < _MOST_LOOKED_AT:
+            elif len(others) < _MAX_KEPT:
                 others.append(case.id)
         for id in self.ids:
             if id in missing:
-                hint = did_you_mean(id, others) or "`agentv cases` prints them; for a glob use --filter"
+                hint = did_you_mean(id, others) or "`agentv cases` lists the ids; use --filter for a glob"
                 raise UsageError(f"No case has the id '{id}'", hint=hint)
 
     def _sampled(self, cases: Iterable[EvalCase], cut: tuple[int, int]) -> Iterator[EvalCase]:
@@ -113,7 +114,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 def _test(filter: str) -> Test:
-    """`tag=x`, `metadata.k=v`, or a glob over ids."""
+    """Parse a filter: `tag=x`, `metadata.k=v`, or a glob over ids."""
     key, equals, wanted = filter.partition("=")
     if equals and key == "tag":
         return lambda case: any(fnmatchcase(tag, wanted) for tag in case.tags)
@@ -124,24 +125,24 @@ def _test(filter: str) -> Test:
 
 
 def _hint(filters: Sequence[str], tags: Collection[str]) -> str:
-    """What may be wrong with the first of the filters that tells."""
+    """Return a hint for the first filter that looks wrong."""
     for filter in filters:
         key, equals, wanted = filter.partition("=")
         if equals and key == "tag":
             if any(fnmatchcase(tag, wanted) for tag in tags):
                 continue
-            known = sorted(tags)[:_MOST_SHOWN]
+            known = sorted(tags)[:_MAX_SHOWN]
             return did_you_mean(wanted, tags) or (f"Tags: {', '.join(known)}" if known else "No case has a tag")
         if equals and not key.startswith("metadata."):
-            return f"'{key}=' is no filter: tag=x and metadata.key=x are, and anything else is a glob over ids"
-    return "Ids are matched as globs: try '*part*'"
+            return f"'{key}=' is not a filter. Use tag=x, metadata.key=x, or a glob over ids"
+    return "Ids are matched by globs, for example '*part*'"
 
 
 def _holds(value: Any, steps: list[str], wanted: str) -> bool:
     for position, step in enumerate(steps):
         if not isinstance(value, dict):
             return False
-        # A key may itself have a dot in it; the longest key that is there wins.
+        # A key may contain dots; the longest existing key wins.
         rest = ".".join(steps[position:])
         if rest in value:
             return _equals(value[rest], wanted)
@@ -160,7 +161,7 @@ def _equals(value: Any, wanted: str) -> bool:
 
 
 def _cut(ranks: array[int], sample: int | float) -> tuple[int, int]:
-    """The highest rank that is still in, and how many cases of exactly that rank."""
+    """Return the highest rank in the sample, and the number of cases with exactly that rank."""
     wanted = sample if isinstance(sample, int) else max(1, round(sample * len(ranks)))
     chosen = nsmallest(wanted, ranks)
     return (chosen[-1], chosen.count(chosen[-1])) if chosen else (0, 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from agentv.datasets.formats.dataset_format import Source
-from agentv.datasets.loader import Stopping
+from agentv.datasets.loader import StrictSink
 from agentv.engine.preflight import Preflight, ProjectFacts, known_targets
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
@@ -39,7 +39,7 @@ class Cases(Protocol):
     def sources(self) -> tuple[Source, ...]: ...
 
     @property
-    def sink(self) -> Stopping: ...
+    def sink(self) -> StrictSink: ...
 
     def stream(self) -> Iterator[EvalCase]: ...
 

@@ -12,7 +12,7 @@ from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.result import SCHEMA_VERSION, JobKey, Result, Share, Status, Verdict
 from agentv.registry import RESULT_FORMATS
 from agentv.support.hashes import HashTable
-from agentv.support.json_values import mended_json
+from agentv.support.json_values import repair_json
 
 _DEEPEST = 200
 _LARGEST = 2**63
@@ -111,7 +111,7 @@ def decode_record(line: bytes, run_id: str = "", needs_score: bool = True) -> Re
         converted: Result = RESULT_FORMATS.find("agentv-jsonl").convert(data, run_id, needs_score)
         return converted
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        mended = mended_json(line)  # JavaScript writes half a surrogate pair where it cut a text
+        mended = repair_json(line)  # JavaScript writes half a surrogate pair where it cut a text
         if mended != line:
             return decode_record(mended, run_id, needs_score)
         raise RecordError(f"Invalid JSON - {error}") from error

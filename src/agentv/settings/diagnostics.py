@@ -1,4 +1,4 @@
-"""A problem found in data: what is wrong and at which key, before anybody knows the file and line."""
+"""Problems found in data, located by key path; file and line are added later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing wrong, at the end of `path`. A `topic` groups warnings of which one per file is always enough."""
+    """One problem at `path`. Warnings with the same `topic` are shown once per file."""
 
     path: KeyPath
     message: str
@@ -23,42 +23,42 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def field(self) -> str | None:
-        """The path as people write it: `input[0].role`."""
+        """The path as text: `input[0].role`."""
         return field_name(self.path) or None
 
     @property
     def kind(self) -> str:
-        """The same for problems that say the same of different cases."""
+        """A key that is equal for the same problem in different cases."""
         return f"{field_name(tuple('*' if isinstance(step, int) else step for step in self.path))}: {self.message}"
 
 
 class Problems(list[Problem]):
-    """What a check has found so far."""
+    """The problems found so far."""
 
     def error(self, path: KeyPath, message: str, hint: str = "") -> None:
-        """Note something that must be mended."""
+        """Add an error."""
         self.append(Problem(path, message, hint))
 
     def warning(self, path: KeyPath, message: str, hint: str = "", topic: str = "") -> None:
-        """Note something that is legal and probably not meant."""
+        """Add a warning about a value that is valid but probably a mistake."""
         self.append(Problem(path, message, hint, "warning", topic))
 
     def wrong_type(self, path: KeyPath, expected: str, value: object, hint: str = "") -> None:
-        """Note a value of the wrong type, in the words every message of this kind uses."""
+        """Add an error about a value of the wrong type."""
         self.error(path, f"Field '{field_name(path)}' must be {expected}, got {type_word(value)}", hint)
 
     def missing(self, path: KeyPath, hint: str = "") -> None:
-        """Note a key that must be there and is not."""
+        """Add an error about a missing key."""
         self.error(path, f"Missing required field: '{field_name(path)}'", hint)
 
     @property
     def errors(self) -> list[Problem]:
-        """The ones that must be mended."""
+        """The problems that are errors."""
         return [problem for problem in self if problem.severity == "error"] if self else []
 
 
 def field_name(path: KeyPath) -> str:
-    """`("input", 0, "role")` as `input[0].role`."""
+    """Format a path: `("input", 0, "role")` as `input[0].role`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -72,31 +72,27 @@ _TYPE_WORDS = (
 
 
 def type_word(value: object) -> str:
-    """What a JSON value is, in the words of JSON."""
+    """Return the name of a value's JSON type."""
     return next((word for kind, word in _TYPE_WORDS if isinstance(value, kind)), "array")
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name that `word` was probably meant to be, or None when nothing is near."""
-    from difflib import get_close_matches  # late: only a mistake needs it
+    """Return the known name that is most similar to `word`, or None."""
+    from difflib import get_close_matches  # late: needed only for mistakes
 
-    by_shape = {_shape(name): name for name in known}
-    found = get_close_matches(_shape(word), by_shape, n=1, cutoff=0.75)
+    by_shape = {name.replace("-", "_").lower(): name for name in known}
+    found = get_close_matches(word.replace("-", "_").lower(), by_shape, n=1, cutoff=0.75)
     return by_shape[found[0]] if found else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A question to put behind a message, or nothing."""
+    """Return a hint with the most similar name, or an empty string."""
     name = nearest(word, known)
     return f"Did you mean '{name}'?" if name and name != word else ""
 
 
-def _shape(name: str) -> str:
-    return name.replace("-", "_").lower()
-
-
 class Range(NamedTuple):
-    """A range of numbers; None where it has no end. `above` and `below` leave an end out."""
+    """A range of numbers; None means unbounded. `above` and `below` exclude the bounds."""
 
     least: float | None = None
     most: float | None = None
@@ -105,12 +101,12 @@ class Range(NamedTuple):
     below: bool = False
 
     def read(self, value: object) -> float:
-        """The number that was given or typed. Raises ValueError with a sentence that goes on from its name."""
+        """Return the number of a value or its text. Raises ValueError with a message to put after a name."""
         kind = int if self.whole else float
         try:
             number = value if type(value) is kind else kind(str(value))
         except ValueError:
-            raise ValueError(self._complaint(value)) from None
+            number = math.nan
         too_low = self.least is not None and (number < self.least or (self.above and number == self.least))
         too_high = self.most is not None and (number > self.most or (self.below and number == self.most))
         if too_low or too_high or not math.isfinite(number):
@@ -127,7 +123,7 @@ class Range(NamedTuple):
         return f"must be {noun}, got {str(value)!r}{self._instead(value)}"
 
     def _instead(self, value: object) -> str:
-        """For `80` and `80%` where a share is wanted, the share."""
+        """Suggest the fraction for `80` or `80%`, if the range is that of a fraction."""
         try:
             share = float(str(value).removesuffix("%")) / 100
         except ValueError:

@@ -1,4 +1,4 @@
-"""The environment: variables of the process and of `.env`, which are secret, what child processes get."""
+"""Environment variables of the process and of `.env`: lookup, secrets, and the environment of child processes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from agentv.support.patterns import upward
 
 SECRET_ENDINGS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 SHORTEST_SECRET = 8
-"""Anything shorter is too common a text to be taken out of answers wherever it occurs."""
+"""Shorter values are not redacted: they occur too often in ordinary text."""
 
 REFERENCE = re.compile(r"\$\{\{\s*(?P<variable>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-"""`${{ VAR }}`: the value of a variable, anywhere in a text."""
+"""`${{ VAR }}` anywhere in a text."""
 
 _SECRET_FIELD = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|AUTHORIZATION|COOKIE)$")
 _ENTRY = re.compile(
@@ -35,10 +35,10 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What `${{ VAR }}` is looked up in. Plain data: it travels, and meets the process environment where it is used.
+    """The variables for `${{ VAR }}`. It can be sent to other processes; each adds its own process environment.
 
-    `file` holds the variables of `path`, the `.env` that was read; `secret_names` are variables that are secret
-    because of what they are used for.
+    `file` has the variables of `path`, the `.env` file; `secret_names` are variables that are secret because of their
+    use.
     """
 
     file: dict[str, str] = {}
@@ -47,34 +47,35 @@ class Environment(msgspec.Struct, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """All variables; the process wins over the file."""
+        """All variables; those of the process override those of the file."""
         return {**self.file, **os.environ}
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The values that must not be written anywhere."""
+        """The values that must never be written."""
         return frozenset(self.secret_variables)
 
     @property
     def secret_variables(self) -> dict[str, str]:
-        """Secret values, each with the name of a variable that holds it."""
-        # A value of the file counts even where the process overrides it: it is as secret as it was.
+        """Secret values, each with the name of a variable that has it."""
+        # A value of the file stays secret even if the process overrides it.
         both = [*self.file.items(), *os.environ.items()]
-        # The end of a line behind a key is not sent, and so not repeated by whoever got the key.
-        held = ((form, name) for name, value in both if self.is_secret(name) for form in (value, value.strip()))
-        return {form: name for form, name in held if len(form) >= SHORTEST_SECRET}
+        # HTTP clients strip a key, so servers may repeat it without its trailing newline.
+        forms = ((form, name) for name, value in both if self.is_secret(name) for form in (value, value.strip()))
+        return {form: name for form, name in forms if len(form) >= SHORTEST_SECRET}
 
     def elsewhere(self) -> Environment:
-        """Return the environment for another machine: it has no values, and reads the same `.env` there."""
+        """Return the environment for another machine: without values; the same `.env` is read there."""
         return Environment({}, None if self.path is None else os.path.abspath(self.path), self.secret_names)
 
     def read_here(self) -> Environment:
-        """Return the environment with the values of its `.env`, where that is on this machine."""
-        has_file = self.path is not None and os.path.isfile(self.path)
-        return msgspec.structs.replace(self, file=_read_file(self.path)) if self.path and has_file else self
+        """Return the environment with the values of its `.env`, if the file exists on this machine."""
+        if self.path is None or not os.path.isfile(self.path):
+            return self
+        return msgspec.structs.replace(self, file=_read_file(self.path))
 
     def with_secret_names(self, names: Iterable[str]) -> Environment:
-        """The same environment, with more variables known to be secret."""
+        """Return a copy with more secret variables."""
         return msgspec.structs.replace(self, secret_names=self.secret_names | frozenset(names))
 
     def is_secret(self, name: str) -> bool:
@@ -83,7 +84,7 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class Home(str):
-    """The folder that paths in a target's settings start from, with the environment that holds there."""
+    """The folder that paths in a target's settings are relative to, with its environment."""
 
     environment: Environment
 
@@ -97,7 +98,7 @@ class Home(str):
 
 
 class Reference(NamedTuple):
-    """One `${{ VAR }}` in a structure. `whole`: it is all there is at its place."""
+    """One `${{ VAR }}` in a structure. `whole`: the text at `path` is nothing but this reference."""
 
     path: KeyPath
     variable: str
@@ -105,7 +106,7 @@ class Reference(NamedTuple):
 
 
 def load_environment(folder: str, root: str) -> Environment:
-    """The environment as a folder sees it: the nearest `.env` up to the root, then that of the working directory."""
+    """Load the nearest `.env` from a folder up to the root, or else that of the working directory."""
     for parent in dict.fromkeys((*upward(folder, root), os.getcwd())):
         path = os.path.join(parent, ".env")
         if os.path.isfile(path):
@@ -114,14 +115,14 @@ def load_environment(folder: str, root: str) -> Environment:
 
 
 def environment_of(home: str) -> Environment:
-    """The environment that a home carries; for a plain folder, the one that is found there."""
+    """Return the environment of a home; for a plain folder, load it."""
     return home.environment if isinstance(home, Home) else load_environment(home, home)
 
 
 def read_dotenv(text: str, path: str = ".env") -> dict[str, str]:
-    """The variables in the text of a `.env`: `KEY=VALUE`, `export`, quotes over several lines, comments.
+    """Parse the text of a `.env` file: `KEY=VALUE`, `export`, multi-line quotes and comments.
 
-    Values are taken as they stand: no variable is put into another. `KEY` alone sets nothing.
+    Variables in values are not expanded. `KEY` alone sets nothing.
     """
     text = text.replace("\r\n", "\n")
     values: dict[str, str] = {}
@@ -129,9 +130,9 @@ def read_dotenv(text: str, path: str = ".env") -> dict[str, str]:
     while position < len(text):
         entry = _ENTRY.match(text, position)
         if entry is None:
-            # The line itself is not shown: it may hold a secret.
+            # Do not show the line: it may contain a secret.
             line = text.count("\n", 0, position) + 1
-            hint = "Write KEY=VALUE, with quotes around a value that has spaces, and end every quote"
+            hint = "Write KEY=VALUE, put quotes around values with spaces, and close every quote"
             raise AgentvError(f"Invalid line {line} in {path}", "Expected KEY=VALUE", hint)
         if entry["value"] is not None:
             values[entry["name"]] = _unquoted(entry["value"])
@@ -140,7 +141,7 @@ def read_dotenv(text: str, path: str = ".env") -> dict[str, str]:
 
 
 def references(value: Any, path: KeyPath = ()) -> Iterator[Reference]:
-    """Every `${{ VAR }}` in the texts of a nested structure; keys are not looked at."""
+    """Yield every `${{ VAR }}` in the values of a nested structure."""
     if isinstance(value, str):
         for found in REFERENCE.finditer(value):
             yield Reference(path, found["variable"], found.group() == value.strip())
@@ -153,9 +154,9 @@ def references(value: Any, path: KeyPath = ()) -> Iterator[Reference]:
 
 
 def interpolate(value: Any, variables: Mapping[str, str], path: KeyPath, problems: Problems, of: str) -> Any:
-    """The structure with the value of each `${{ VAR }}` in its place. `of` names whose settings these are in errors.
+    """Replace every `${{ VAR }}` in a structure by its value; inserted values are not expanded again.
 
-    Notes an error for a variable that is unset or empty. What is put in is not looked at again.
+    Adds an error for a variable that is unset or empty. `of` names the owner of the settings in errors.
     """
     if isinstance(value, str):
         return _interpolated(value, variables, path, problems, of)
@@ -167,7 +168,7 @@ def interpolate(value: Any, variables: Mapping[str, str], path: KeyPath, problem
 
 
 def plain_value(text: str) -> Any:
-    """A number or a boolean for a text that is one, else the text: what a variable means where no text is wanted."""
+    """Convert the text of a variable to a number or boolean if it is one."""
     try:
         value = msgspec.json.decode(text.strip().lower())
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -176,7 +177,7 @@ def plain_value(text: str) -> Any:
 
 
 def is_secret_field(path: KeyPath) -> bool:
-    """Whether the value at a path is secret by the name of its key: `api_key`, `headers.Authorization`."""
+    """Whether the last key of a path names a secret: `api_key`, `headers.Authorization`."""
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").upper()
     return _SECRET_FIELD.search(words) is not None
@@ -185,7 +186,7 @@ def is_secret_field(path: KeyPath) -> bool:
 def child_environment(
     pass_env: Iterable[str] = (), env: Mapping[str, str] = {}, environment: Environment | None = None
 ) -> dict[str, str]:
-    """What a child process inherits: everything but the secrets, those that `pass_env` names, and what `env` sets."""
+    """Return the variables for a child process: all but secrets, plus those in `pass_env` and `env`."""
     environment = Environment() if environment is None else environment
     variables, secrets, passed = environment.variables, environment.secrets, frozenset(pass_env)
     kept = {name: value for name, value in variables.items() if name in passed or value not in secrets}
@@ -193,13 +194,13 @@ def child_environment(
 
 
 def judge_environment(environment: Environment) -> dict[str, str]:
-    """What a judge's program inherits: no secret, neither by its value nor by a name that secrets have."""
+    """Return the variables for a judge's program: none with a secret value or the name of a secret."""
     inherited = child_environment((), {}, environment)
     return {name: value for name, value in inherited.items() if not environment.is_secret(name)}
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """A text without secrets, for a message. Longest first: one secret may be the beginning of another."""
+    """Return a text without secrets. The longest are replaced first: one secret may be a prefix of another."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "[redacted]")
     return text
@@ -211,7 +212,7 @@ def _read_file(path: str) -> dict[str, str]:
     except OSError as error:
         raise AgentvError(f"Cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise AgentvError(f"Cannot read {path}", "It is not UTF-8 text") from None
+        raise AgentvError(f"Cannot read {path}", "The file is not UTF-8 text") from None
 
 
 def _unquoted(value: str) -> str:
@@ -230,9 +231,8 @@ def _interpolated(text: str, variables: Mapping[str, str], path: KeyPath, proble
             state = "is empty" if variable in variables else "is not set"
             similar = did_you_mean(variable, variables) if variable not in variables else ""
             hint = f"Set {variable} in the environment or in .env"
-            problems.error(
-                path, f"{of}: '{field_name(path)}' uses ${{{{ {variable} }}}}, which {state}", similar or hint
-            )
+            message = f"{of}: '{field_name(path)}' uses ${{{{ {variable} }}}}, which {state}"
+            problems.error(path, message, similar or hint)
         return value
 
     return REFERENCE.sub(value_of, text)

@@ -1,4 +1,4 @@
-"""Reads entries of `evaluators` into specs that carry their evaluator; classes in users' files are loaded on demand."""
+"""Read entries of `evaluators` as specs with their evaluators. Classes in user files are loaded on demand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_WEIGHT = 1e100
 
 
 def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[EvaluatorSpec, ...]:
-    """A list of entries as named specs. Plain strings are items of one rubric, at the position of the first."""
+    """Read a list of entries as named specs. All plain strings form one rubric, at the position of the first."""
     if not isinstance(entries, list):
         problems.wrong_type(path, "an array", entries)
         return ()
@@ -32,10 +32,10 @@ def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[Evalu
         place = (*path, index)
         if isinstance(entry, str) and _canonical_type(entry.strip())[0] is not None:
             message = f"Field '{field_name(place)}' is read as a rubric item: '{entry}'"
-            hint = f"For the evaluator of this type write {{type: {entry.strip()}}}"
+            hint = f"To use the evaluator of this type, write {{type: {entry.strip()}}}"
             problems.warning(place, message, hint, topic=f"a type as a rubric item: {entry}")
         if index == first_text:
-            # As many checks as there are strings, so it weighs as much as they would each on their own.
+            # The weight is the number of strings: each counts like an evaluator.
             specs.append(read_entry({"type": RUBRIC_TYPE, "weight": len(texts), "rubrics": texts}, place, problems))
         elif isinstance(entry, dict):
             specs.append(read_entry(entry, place, problems))
@@ -47,7 +47,7 @@ def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[Evalu
 def read_entry(
     entry: dict[str, Any], path: KeyPath, problems: Problems, places: Mapping[str, KeyPath] = {}
 ) -> EvaluatorSpec | None:
-    """One entry as a spec without a name of its own; None after an error. `places` are keys that stand elsewhere."""
+    """Read one entry as a spec; None after an error. `places` has the paths of keys that are outside the entry."""
     before = len(problems.errors)
     type_, negated = _type_of(entry, path, problems, places)
     kind = None if type_ is None else find_kind(type_, path, problems)
@@ -80,7 +80,7 @@ def read_entry(
 
 
 def named(specs: tuple[EvaluatorSpec, ...]) -> tuple[EvaluatorSpec, ...]:
-    """The same specs with names that differ: the type where none was given, then `type-2` and so on."""
+    """Return the specs with unique names. The default name is the type; repeats get `-2`, `-3` and so on."""
     taken: dict[str, int] = {}
     result = []
     for spec in specs:
@@ -96,7 +96,7 @@ def named(specs: tuple[EvaluatorSpec, ...]) -> tuple[EvaluatorSpec, ...]:
 def build_evaluator(
     kind: type[Evaluator], settings: Mapping[str, Any], problems: Problems, *, strict: bool = False
 ) -> Evaluator | None:
-    """An evaluator of a kind, or None after noting at least one error. An open kind keeps unknown keys in `config`."""
+    """Build an evaluator; None after adding an error. Kinds with open settings keep unknown keys in `config`."""
     if kind.open_settings:
         known = {key: value for key, value in settings.items() if field_of(kind, key) is not None}
         further = {key: value for key, value in settings.items() if key not in known}
@@ -111,7 +111,7 @@ def build_evaluator(
 
 
 def _frozen(value: Any) -> Any:
-    """The same value with containers that cannot be changed, those inside structs included."""
+    """Return a value with immutable containers, including those inside structs."""
     if isinstance(value, msgspec.Struct):
         fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
         changes = {name: _frozen(item) for name, item in fields if isinstance(item, list | dict | msgspec.Struct)}
@@ -122,7 +122,7 @@ def _frozen(value: Any) -> Any:
 
 
 def find_kind(type_: str, path: KeyPath, problems: Problems) -> type[Evaluator] | None:
-    """The class of a type; None for a class in a user's file, and after an error for a plug-in that cannot be used."""
+    """Return the class of a type; None for a class in a user's file, or after adding an error."""
     if ".py:" in type_:
         return None
     try:
@@ -131,7 +131,7 @@ def find_kind(type_: str, path: KeyPath, problems: Problems) -> type[Evaluator] 
         problems.error(path, f"{error.headline}: {error.detail}")
         return None
     if not (isinstance(kind, type) and issubclass(kind, Evaluator)):
-        problems.error(path, f"The plug-in '{type_}' is no subclass of agentv.evaluators.base.Evaluator")
+        problems.error(path, f"The plug-in '{type_}' is not a subclass of agentv.evaluators.base.Evaluator")
         return None
     return kind
 
@@ -139,7 +139,7 @@ def find_kind(type_: str, path: KeyPath, problems: Problems) -> type[Evaluator] 
 def _read_own(
     kind: type[Evaluator], own: dict[str, Any], path: KeyPath, problems: Problems, places: Mapping[str, KeyPath]
 ) -> tuple[dict[str, Any], Evaluator | None]:
-    """The type's own settings by the names of its fields, entries inside them normalised; and the evaluator."""
+    """Return the type's own settings by field name, with normalized members, and the evaluator."""
     before = len(problems.errors)
     written, read = {}, dict(own)
     for key, value in own.items():
@@ -161,7 +161,7 @@ def _read_own(
             problem = msgspec.structs.replace(problem, hint=meant or problem.hint)
         if problem.path and problem.path[0] in places:
             place = (*places[str(problem.path[0])], *problem.path[1:])
-        # Messages name a key by its path inside the entry; users look for it inside the case.
+        # Messages have the path inside the entry; users need the path inside the case.
         message = problem.message.replace(f"'{field_name(problem.path)}'", f"'{field_name(place)}'", 1)
         problems.append(msgspec.structs.replace(problem, path=place, message=message))
     return written, evaluator
@@ -170,7 +170,7 @@ def _read_own(
 def _type_of(
     entry: dict[str, Any], path: KeyPath, problems: Problems, places: Mapping[str, KeyPath]
 ) -> tuple[str | None, bool]:
-    """The canonical type, None after an error, and whether it was written with promptfoo's `not-` before it."""
+    """Return the canonical type (None after an error), and whether it has promptfoo's prefix `not-`."""
     key = "type" if entry.get("type") is not None else "name"
     written = entry.get(key)
     if not isinstance(written, str):
@@ -181,14 +181,14 @@ def _type_of(
         return None, False
     type_, negated = _canonical_type(written)
     if type_ is None:
-        what = "Unknown evaluator type" if key == "type" else "No evaluator 'type', and the name is no type either:"
+        what = "Unknown evaluator type" if key == "type" else "Missing evaluator 'type', and the name is not a type:"
         hint = EVALUATORS.suggestion(_without_not(written))
         problems.error(places.get("type", (*path, key)), f"{what} '{written}'", hint)
     return type_, negated
 
 
 def _canonical_type(written: str) -> tuple[str | None, bool]:
-    """The type, and whether a `not-` turns it around; a plug-in whose own name begins so is itself."""
+    """Return the type, and whether it is negated by `not-`; a plug-in's own name may begin with `not-`."""
     type_ = EVALUATORS.canonical(written)
     bare = _without_not(written)
     return (type_, False) if type_ is not None or bare == written else (EVALUATORS.canonical(bare), True)
@@ -199,7 +199,7 @@ def _without_not(written: str) -> str:
 
 
 def _read_common(entry: dict[str, Any], path: KeyPath, problems: Problems) -> dict[str, Any]:
-    """The keys every entry may have, each checked."""
+    """Read the keys that all entries have in common."""
     given = {key: value for key, value in entry.items() if value is not None}
     given.setdefault("name", given.get("metric", ""))
     values = {
@@ -210,7 +210,7 @@ def _read_common(entry: dict[str, Any], path: KeyPath, problems: Problems) -> di
     if "required" in given:
         values["required"] = _required(given["required"], (*path, "required"), problems)
     if "min_score" in given:
-        # AgentV 4.x writes the minimum of a required evaluator separately.
+        # AgentV (TypeScript) has a separate key for the minimum score of a required evaluator.
         minimum = _required(given["min_score"], (*path, "required"), problems)
         if given.get("required") is True:
             values["required"] = minimum
@@ -241,9 +241,9 @@ def _required(value: Any, path: KeyPath, problems: Problems) -> bool | float:
 
 
 def evaluator_of(spec: EvaluatorSpec, find_file: Callable[[str], str] = str) -> Evaluator:
-    """The evaluator of a spec. Raises UsageError for one that cannot be used, with everything that is wrong.
+    """Return the evaluator of a spec. Raises UsageError with all problems if it cannot be used.
 
-    `find_file` finds the file of a type `file.py:Class` like other files that a dataset names.
+    `find_file` resolves the file of a type `file.py:Class`.
     """
     if spec.evaluator is not None:
         return spec.evaluator
@@ -272,9 +272,9 @@ def _load_kind(spec: EvaluatorSpec, find_file: Callable[[str], str]) -> type[Eva
         return kind
     hint = ""
     if callable(kind) and not isinstance(kind, type):
-        hint = f"A function is used with `type: python` and `function: {spec.type}`"
-    raise _unusable(spec, f"'{spec.type}' is no subclass of agentv.evaluators.base.Evaluator", hint)
+        hint = f"For a function, use `type: python` and `function: {spec.type}`"
+    raise _unusable(spec, f"'{spec.type}' is not a subclass of agentv.evaluators.base.Evaluator", hint)
 
 
 def _unusable(spec: EvaluatorSpec, detail: str, hint: str = "") -> UsageError:
-    return UsageError(f"Evaluator '{spec.name or spec.type}' cannot be used", detail, hint)
+    return UsageError(f"Cannot use evaluator '{spec.name or spec.type}'", detail, hint)

@@ -1,8 +1,7 @@
-"""Reads settings that users write into the struct that declares them, and says of every key what is wrong with it.
+"""Read settings into the struct that declares them, and report the problems of every key.
 
-A struct's fields are its schema: evaluators, targets, execution and configuration are all checked here. Three
-class attributes refine a struct: `aliases` (other spelling → field), `unsupported` (key of another tool →
-why) and `hints` (field → what to do when its value is wrong).
+The fields of a struct are its schema. Three class attributes refine it: `aliases` (other spelling → field),
+`unsupported` (key of another tool → reason) and `hints` (field → hint for an invalid value).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -39,10 +38,10 @@ _WHERE = re.compile(r" - at `\$(?P<where>[^`]*)`$")
 def read_settings(
     kind: type[Settings], data: Mapping[str, Any], path: KeyPath, problems: Problems, *, strict: bool = False
 ) -> Settings | None:
-    """The settings in `data` as a `kind`, or None after noting at least one error.
+    """Return the settings in `data` as a `kind`, or None after adding at least one error.
 
-    Null means absent. An unknown key is a warning, with `strict` an error; either has a did-you-mean. Of two names of
-    one field the field's own is read, else the first.
+    Null means absent. An unknown key is a warning, or an error with `strict`. If several names of one field are used,
+    its own name has precedence, then the first alias.
     """
     before = len(problems.errors)
     values: dict[str, Any] = {}
@@ -56,13 +55,13 @@ def read_settings(
             _add_hint(kind, field.name, problems, noted)
             if key != field.encode_name and (field.name in values or data.get(field.encode_name) is not None):
                 name, own = field_name((*path, key)), field_name((*path, field.encode_name))
-                problems.warning((*path, key), f"Field '{name}' is ignored beside '{own}'")
+                problems.warning((*path, key), f"Field '{name}' is ignored because '{own}' is set")
             else:
                 values[field.name] = read
     for field in _required(kind):
         if field.name not in values:
             meant = nearest(field.encode_name, [key for key in data if field_of(kind, key) is None])
-            misspelt = f"There is '{meant}': did you mean '{field.encode_name}'?" if meant is not None else ""
+            misspelt = f"Did you mean '{field.encode_name}' instead of '{meant}'?" if meant is not None else ""
             problems.missing((*path, field.encode_name), misspelt or _choices(field.type))
     contradiction = getattr(kind, "contradiction", None)
     if contradiction is not None and len(problems.errors) == before and (message := contradiction(values)):
@@ -71,7 +70,7 @@ def read_settings(
 
 
 def read_value(type_: Any, value: Any, path: KeyPath, problems: Problems, *, strict: bool = False) -> Any:
-    """One value as the type a field declares; notes an error and returns None when it is none."""
+    """Convert a value to the type of a field. Return None after adding an error."""
     struct, item_type = _struct_of(type_)
     if struct is not None and isinstance(value, dict):
         return read_settings(struct, value, path, problems, strict=strict)
@@ -94,17 +93,17 @@ def read_value(type_: Any, value: Any, path: KeyPath, problems: Problems, *, str
 
 
 def known_keys(kind: type[msgspec.Struct]) -> list[str]:
-    """The keys a struct takes, as users write them."""
+    """Return the keys of a struct, as users write them."""
     return [field.encode_name for field in msgspec.structs.fields(kind)]
 
 
 def aliases_of(kind: type[msgspec.Struct]) -> Mapping[str, str]:
-    """Other spellings that a struct takes, each with the field it means."""
+    """Return the aliases of a struct's fields, each with its field."""
     return getattr(kind, "aliases", {})
 
 
 def field_of(kind: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo | None:
-    """The field a key means, by its name, an alias, or either in camelCase or kebab-case; None for an unknown key."""
+    """Return the field for a key: its name or an alias, also in camelCase or kebab-case; None for an unknown key."""
     fields, aliases = _fields(kind), aliases_of(kind)
     for spelling in (key, _snake(key)):
         field = fields.get(spelling) or fields.get(aliases.get(spelling, ""))
@@ -114,7 +113,7 @@ def field_of(kind: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo 
 
 
 def declares(kind: type[msgspec.Struct], path: KeyPath) -> bool:
-    """Whether a path inside settings leads through known keys only; what is wrong at its end is then the value."""
+    """Whether all keys of a path are known, so that a problem at the path is about the value."""
     here: Any = kind
     for step in path:
         struct, item_type = _struct_of(here)
@@ -130,7 +129,7 @@ def declares(kind: type[msgspec.Struct], path: KeyPath) -> bool:
 
 @cache
 def _struct_of(type_: Any) -> tuple[type[msgspec.Struct] | None, Any]:
-    """The struct that a field may hold, and the type of a list's items when these may be structs; None for neither."""
+    """Return the struct in a field's type, and the item type of a list that may contain structs."""
     struct, item_type = None, None
     for option in _options(type_):
         if isinstance(option, type) and issubclass(option, msgspec.Struct):
@@ -142,7 +141,7 @@ def _struct_of(type_: Any) -> tuple[type[msgspec.Struct] | None, Any]:
 
 
 def _options(type_: Any) -> tuple[Any, ...]:
-    """The members of a union, or the type alone; bounds taken off."""
+    """Return the members of a union, or the type itself, without annotations."""
     if get_origin(type_) is Annotated:
         type_ = get_args(type_)[0]
     if get_origin(type_) in (Union, UnionType):
@@ -151,7 +150,7 @@ def _options(type_: Any) -> tuple[Any, ...]:
 
 
 def _choices(type_: Any, written: Any = "") -> str:
-    """A hint for a closed set: the word that was probably meant, else all, each in one spelling."""
+    """Return a hint for a `Literal` type: the most similar value, or else all values, each in one spelling."""
     words = [str(word) for option in _options(type_) if get_origin(option) is Literal for word in get_args(option)]
     if not words or not isinstance(written, str):
         return ""
@@ -170,7 +169,7 @@ def _fields(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
 
 
 def _add_hint(kind: type[msgspec.Struct], field: str, problems: Problems, first: int) -> None:
-    """Puts the hint that a struct gives for a field behind errors of type that have none of their own."""
+    """Add a struct's hint for a field to type errors without a hint."""
     hint = getattr(kind, "hints", {}).get(field)
     for position in range(first, len(problems)) if hint else ():
         if not problems[position].hint and ", got " in problems[position].message:
@@ -189,7 +188,7 @@ def _note_unknown(kind: type[msgspec.Struct], key: str, path: KeyPath, problems:
 
 
 def _in_our_words(message: str, path: KeyPath) -> tuple[KeyPath, str]:
-    """msgspec's sentence as ours: `Field 'a.b' must be an array, got string`."""
+    """Rewrite msgspec's message in our style: `Field 'a.b' must be an array, got string`."""
     where = _WHERE.search(message)
     if where:
         steps = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", where["where"])
@@ -216,7 +215,7 @@ def _in_our_words(message: str, path: KeyPath) -> tuple[KeyPath, str]:
 
 
 def _bound(text: str) -> str:
-    """msgspec's bounds in words: ` >= 1` as ` of at least 1`."""
+    """Return msgspec's bounds in words: ` >= 1` as ` of at least 1`."""
     if text == " of length >= 1":
         return " that is not empty"
     for sign, words in _BOUNDS.items():
@@ -225,12 +224,12 @@ def _bound(text: str) -> str:
 
 
 def _snake(key: str) -> str:
-    """camelCase and kebab-case as snake_case; anything else (`MODEL`) stays what it is."""
+    """Convert camelCase and kebab-case to snake_case; leave anything else (`MODEL`) unchanged."""
     return re.sub(r"(?<=[a-z0-9])[A-Z]+", lambda capitals: "_" + capitals[0].lower(), key).replace("-", "_")
 
 
 class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run takes where the command, the dataset and the target say nothing."""
+    """Defaults for runs, used if the command, the dataset and the target do not set a value."""
 
     target: str | None = None
     workers: Annotated[int, Meta(ge=1)] | None = None
@@ -241,9 +240,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
-    """The whole file. `guideline_patterns` are globs over paths relative to the project root."""
-
-    aliases: ClassVar[dict[str, str]] = {}
+    """The configuration file of a project. `guideline_patterns` are globs for paths relative to the project root."""
 
     schema: str | None = None
     version: str | int | float | None = None
@@ -252,7 +249,7 @@ class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"schema":
 
 
 def check_config(data: Any) -> Problems:
-    """Everything wrong with a parsed configuration; an empty file is a configuration without settings."""
+    """Return the problems of a parsed configuration. An empty file is valid."""
     problems = Problems()
     if data is None:
         return problems
@@ -265,5 +262,5 @@ def check_config(data: Any) -> Problems:
         if not pattern.strip():
             problems.error(("guideline_patterns", index), f"Field 'guideline_patterns[{index}]' is blank")
     if data.get("guideline_patterns") == []:
-        problems.warning(("guideline_patterns",), "Field 'guideline_patterns' is empty: no file is a guideline")
+        problems.warning(("guideline_patterns",), "Field 'guideline_patterns' is empty: no file will be a guideline")
     return problems

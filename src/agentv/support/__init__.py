@@ -1,1 +1,1 @@
-"""Code that knows nothing about evaluation."""
+"""General-purpose code that does not depend on evaluation concepts."""

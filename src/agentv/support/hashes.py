@@ -1,4 +1,4 @@
-"""Hashes of files and folders, the words of a setting that may name a file, and a compact set of hashes."""
+"""Hashes of files and folders, file names in settings, and a compact set of hashes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import shlex
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 LONGEST_NAME = 1000
 
@@ -16,25 +15,25 @@ _READ_WHOLE_BYTES = 64 * 1024 * 1024
 
 
 def words_in(text: str) -> list[str]:
-    """What in a command, or in another setting, may name a file: the text, its words, and what follows a `=`."""
+    """Return the strings in a command or another setting that may name a file: the text, its words, and `=` values."""
     if "\n" in text or len(text) > LONGEST_NAME:
         return []
     try:
         words = shlex.split(text)
-    except ValueError:  # a quotation mark that nothing closes
+    except ValueError:  # an unclosed quotation mark
         words = text.split()
     values = [value for word in words if (value := word.partition("=")[2])]
     return list(dict.fromkeys((text.removeprefix("file://"), *words, *values)))
 
 
 def short(path: str) -> str:
-    """A path as one would type it here; whole where it leads out of here."""
+    """Return a path relative to the working directory; absolute if it is outside."""
     below = os.path.relpath(path)
     return os.path.abspath(path) if below.startswith(os.pardir) else below
 
 
 def file_of(reference: str, folder: str) -> str | None:
-    """The file that `file.py:name` or `module:name` names, looked up as they are imported, without importing it."""
+    """Return the file of `file.py:name` or `module:name`, looked up like an import, without importing it."""
     place = reference.rpartition(":")[0]
     if place.endswith(".py"):
         return os.path.join(folder, place)
@@ -48,7 +47,7 @@ def file_of(reference: str, folder: str) -> str | None:
 
 
 def contents(paths: Iterable[str], home: str) -> dict[str, str]:
-    """A hash of each file and folder that is there, by its path from `home`, or by its whole path outside of it."""
+    """Return a hash of each existing file and folder, by its path relative to `home`, or absolute if it is outside."""
     found: dict[str, str] = {}
     home = os.path.realpath(home)
     for path in map(os.path.realpath, paths):
@@ -64,7 +63,7 @@ def contents(paths: Iterable[str], home: str) -> dict[str, str]:
 
 
 def file_digest(path: str) -> bytes:
-    """A hash of the bytes of a file; of a very large one, of its size and the moment it was written."""
+    """Return a hash of a file's contents; for a very large file, of its size and modification time."""
     digest = hashlib.blake2b(digest_size=16)
     try:
         status = os.stat(path)
@@ -73,14 +72,14 @@ def file_digest(path: str) -> bytes:
             return digest.digest()
         add_file(digest, path)
     except OSError:
-        digest.update(b"unreadable")  # whoever uses it will say so
+        digest.update(b"unreadable")  # reported when the file is used
     return digest.digest()
 
 
 def folder_digest(folder: str) -> str:
-    """A hash of the files in a folder: their paths, whether they can be run, their contents, where links lead.
+    """Return a hash of the files in a folder: their paths, contents, executable bits and link targets.
 
-    Of a Git repository in it only what its names point to: the rest follows from that, or is no content.
+    Of a `.git` folder only the refs are hashed: they determine the rest.
     """
     digest = hashlib.blake2b(digest_size=16)
     for parent, folders, files in os.walk(folder):
@@ -105,18 +104,18 @@ def _entry_digest(path: str) -> bytes:
             digest.update(b"run " if os.access(path, os.X_OK) else b"file ")
             add_file(digest, path)
     except OSError:
-        digest.update(b"unreadable")  # copying it will say so
+        digest.update(b"unreadable")  # reported when the folder is copied
     return digest.digest()
 
 
 def add_file(digest: hashlib.blake2b, path: str) -> None:
-    """Adds the bytes of a file to a hash, without holding them. Raises OSError."""
+    """Add the contents of a file to a hash, in constant memory. Raises OSError."""
     with open(path, "rb") as stream:
         hashlib.file_digest(stream, lambda: digest)
 
 
 class HashTable:
-    """64-bit numbers without an object for each. Hashes can collide: what depends on a repeat must look again."""
+    """A compact set of 64-bit hashes. Verify the repeats it reports: hashes can collide."""
 
     def __init__(self) -> None:
         self._slots = array("q", bytes(8 * 4096))
@@ -135,7 +134,7 @@ class HashTable:
         return False
 
     def add(self, codes: Sequence[int]) -> list[int]:
-        """Takes all in. The positions of those that were there before, or earlier in this batch."""
+        """Add hashes; return the positions of those that were present before, also earlier in this batch."""
         if (self._used + len(codes)) * 3 > len(self._slots) * 2:
             self.expect(self._used + len(codes))
         slots, mask = self._slots, len(self._slots) - 1
@@ -153,7 +152,7 @@ class HashTable:
         return repeated
 
     def expect(self, count: int) -> None:
-        """Grows so that a third of the slots stays free. Known in advance, it saves moving everything every time."""
+        """Grow for `count` hashes, with a third of the slots free. Calling this early avoids repeated moves."""
         size = len(self._slots)
         while count * 3 > size * 2:
             size *= 2
@@ -168,25 +167,14 @@ class HashTable:
         self._slots = slots
 
 
-class SeenIds(Protocol):
-    """Takes ids in batches and tells which were there before."""
-
-    def repeats(self, ids: Sequence[str]) -> list[int]:
-        """The positions in this batch of ids that were seen before, here or earlier; then all are seen."""
-        ...
-
-    def expect(self, count: int) -> None:
-        """Makes room for so many ids at once."""
-        ...
-
-
 class IdSet:
-    """Exact, for when the cases and so their ids are held anyway."""
+    """The ids seen so far, for callers that keep the ids anyway."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def repeats(self, ids: Sequence[str]) -> list[int]:
+        """Add ids; return the positions of those that were seen before, also earlier in this batch."""
         before = len(self._seen)
         if self._seen.isdisjoint(ids):
             self._seen.update(ids)
@@ -201,15 +189,16 @@ class IdSet:
         return found
 
     def expect(self, count: int) -> None:
-        pass  # a set grows cheaply
+        """Do nothing: a set grows cheaply."""
 
 
 class PackedIds:
-    """Hashes without the ids. A repeat it reports must be confirmed: hashes can collide."""
+    """Hashes of the ids seen so far. Verify the repeats it reports: hashes can collide."""
 
     def __init__(self) -> None:
         self._seen = HashTable()
         self.expect = self._seen.expect
 
     def repeats(self, ids: Sequence[str]) -> list[int]:
+        """Add ids; return the positions of those that were seen before, also earlier in this batch."""
         return self._seen.add(list(map(hash, ids)))

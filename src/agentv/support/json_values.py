@@ -1,4 +1,4 @@
-"""JSON values: paths into them, and an equality that tells true from 1. Knows nothing of where they come from."""
+"""JSON values: paths into them, an equality that distinguishes true from 1, and repair of malformed JSON."""
 
 from __future__ import annotations
 
@@ -15,19 +15,13 @@ _STEP = re.compile(
 )
 
 
-class _Missing:
-    """What stands for a value that is not there; null is a value that is."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final = _Missing()
+MISSING: Final = object()
+"""Result of a path that leads nowhere; None is the value null."""
 
 
 @lru_cache(maxsize=1024)
 def steps_of(path: str) -> tuple[Step, ...]:
-    """The steps of a path such as `order.lines[0].price`, `$.order` or `['a key']`. Raises ValueError for others."""
+    """Parse a path such as `order.lines[0].price`, `$.order` or `['a key']`. Raises ValueError."""
     text = path.strip()
     if text == "$":
         return ()
@@ -40,14 +34,15 @@ def steps_of(path: str) -> tuple[Step, ...]:
     while position < len(text):
         found = _STEP.match(text, position)
         if found is None:
-            raise ValueError(f"'{path}' is no path: names, [0] and ['a key'] are known, as in 'order.lines[0].price'")
-        steps.append(_step(found))
+            raise ValueError(f"'{path}' is not a valid path. Use names, [0] and ['key'], as in 'order.lines[0].price'")
+        index = found["index"]
+        steps.append(int(index) if index is not None else found["name"] if found["name"] is not None else found["key"])
         position = found.end()
     return tuple(steps)
 
 
 def value_at(value: Any, path: str) -> Any:
-    """What a path leads to, or MISSING. A name of digits also counts through a list."""
+    """Return the value at a path, or MISSING. A name of digits can also be the index of a list."""
     for step in steps_of(path):
         value = _inside(value, step)
         if value is MISSING:
@@ -56,7 +51,7 @@ def value_at(value: Any, path: str) -> Any:
 
 
 def json_or(text: str | bytes, otherwise: Any) -> Any:
-    """The value that a text is JSON for; `otherwise` for a text that is not, or is nested too deep."""
+    """Decode JSON; return `otherwise` for invalid or too deeply nested JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -64,7 +59,7 @@ def json_or(text: str | bytes, otherwise: Any) -> Any:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two JSON values are equal: 1 is 1.0, and neither is true."""
+    """Whether two JSON values are equal: 1 equals 1.0, and neither equals true."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
     if isinstance(left, list) and isinstance(right, list):
@@ -72,12 +67,6 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return bool(left == right)
-
-
-def _step(found: re.Match[str]) -> Step:
-    if found["name"] is not None:
-        return found["name"]
-    return int(found["index"]) if found["index"] is not None else found["key"]
 
 
 def _inside(value: Any, step: Step) -> Any:
@@ -94,18 +83,15 @@ def _inside(value: Any, step: Step) -> Any:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-# Escapes one after another, so that `\\ud800`, a backslash and five letters, stays what it is.
+# Matches all escapes, so that `\\ud800`, an escaped backslash and five letters, is left alone.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
 
 
-def mended_json(body: bytes) -> bytes:
-    """The same without a byte order mark, and with U+FFFD in place of each half of a surrogate pair.
-
-    What is no JSON stays as it is.
-    """
+def repair_json(body: bytes) -> bytes:
+    """Remove a byte order mark from JSON, and replace lone surrogates with U+FFFD. Other data is left unchanged."""
     body = body.removeprefix(_BYTE_ORDER_MARK)
     is_json = body.lstrip()[:1] in (b"{", b"[", b'"')
     if not is_json or _HALF.search(body) is None:

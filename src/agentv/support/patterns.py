@@ -1,8 +1,8 @@
-"""Patterns that users write: globs over paths, and regular expressions with a time limit.
+"""Globs for paths, and regular expressions with a time limit.
 
-In a glob, `*` and `?` stay inside a folder, `**` crosses folders, `{a,b}` and `[…]` as usual. A regular expression that
-backtracks without end costs its case and not the run: Python's engine holds the interpreter while it searches, so only
-a signal can stop it, and only in the main thread of a system that has one. Elsewhere there is no limit.
+In a glob, `*` and `?` match within a folder and `**` matches across folders; `{a,b}` and `[…]` work as usual.
+Python's regular expressions hold the interpreter while they search, so only a signal can stop one that backtracks
+endlessly. The time limit therefore applies only in the main thread, and only on systems with interval timers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _PLAIN = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a `/`-separated relative path fits the pattern."""
+    """Whether a `/`-separated relative path matches a glob."""
     return _compiled(pattern).fullmatch(path) is not None
 
 
 def has_magic(text: str) -> bool:
-    """Whether a text is a pattern rather than a plain path."""
+    """Whether a text is a glob rather than a plain path."""
     return any(char in text for char in "*?[{")
 
 
@@ -53,14 +53,14 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _set(inside: str) -> str:
-    """One character of a set, `!` before it for one of all others; never a slash."""
+    """Return the regular expression for the inside of `[…]`, which never matches a slash."""
     sign = "^" if inside[0] in "!^" else ""
     characters = re.sub(r"[\\\[\]^&~|]|--", lambda found: re.escape(found[0]), inside[len(sign) :])
     return f"(?!/)[{sign}{characters}]"
 
 
 def upward(folder: str, root: str) -> list[str]:
-    """A folder and its parents up to the root; the folder alone when the root is not above it."""
+    """Return a folder and its parents up to the root; only the folder if the root is not above it."""
     folder, root = os.path.realpath(folder), os.path.realpath(root)
     found = [folder]
     while found[-1] != root and os.path.dirname(found[-1]) != found[-1]:
@@ -74,20 +74,21 @@ _REPEATS = re.compile(r"[*+{]")
 
 
 class SlowPattern(ValueError):
-    """A search that was stopped."""
+    """A search that exceeded its time limit."""
 
 
 def search(pattern: re.Pattern[str], text: str, limit_seconds: float = LIMIT_SECONDS) -> re.Match[str] | None:
-    """The first place where a pattern matches. Raises SlowPattern when that takes too long to find."""
-    if not _may_backtrack(pattern.pattern) or not hasattr(signal, "setitimer"):
-        return pattern.search(text)
-    if threading.current_thread() is not threading.main_thread():
+    """Search for a pattern. Raises SlowPattern if that takes too long."""
+    # A single repetition cannot backtrack for long.
+    is_fast = len(_REPEATS.findall(pattern.pattern)) < 2
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if is_fast or not in_main_thread or not hasattr(signal, "setitimer"):
         return pattern.search(text)
     is_searching = True
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        if is_searching:  # a signal that comes as the search ends has nothing to stop any more
-            raise SlowPattern(f"The pattern was searched for longer than {limit_seconds:g} s: it backtracks too much")
+        if is_searching:  # the signal may arrive just after the search ended
+            raise SlowPattern(f"The search took longer than {limit_seconds:g} s: the pattern backtracks too much")
 
     before = signal.signal(signal.SIGALRM, stop)
     waiting, _ = signal.setitimer(signal.ITIMER_REAL, limit_seconds)
@@ -97,8 +98,3 @@ def search(pattern: re.Pattern[str], text: str, limit_seconds: float = LIMIT_SEC
         is_searching = False
         signal.setitimer(signal.ITIMER_REAL, waiting)
         signal.signal(signal.SIGALRM, before)
-
-
-def _may_backtrack(pattern: str) -> bool:
-    """Whether a pattern repeats more than one thing: a single repetition ends soon enough."""
-    return len(_REPEATS.findall(pattern)) > 1

@@ -1,8 +1,8 @@
-"""Isolation of a judge's process: writes into one folder only, no network but one port. Linux; needs no privileges.
+"""Isolate a judge's process: writes go to chosen folders only, TCP to one port only. Linux, without privileges.
 
-Two ways: Landlock with a filter of system calls, which a process does to itself (`restrict`), and bubblewrap, which
-starts it. Run as a script, this file restricts itself and becomes the program that it was given; it imports nothing but
-Python's own modules, so that it may be run without any other.
+There are two methods: Landlock and a system call filter, which a process applies to itself (`restrict`), and
+bubblewrap, which starts the process. As a script, this file restricts itself and executes a given program; it imports
+only the standard library, so that it can run in isolated mode.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RULE_PATH_BENEATH, _RULE_NET_PORT = 1, 2
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 1 << 1, 1 << 2, 1 << 3
 _WRITING = _WRITE_FILE | sum(1 << bit for bit in range(4, 15))
-"""Landlock's rights to change files: writing, removing, making, renaming, cutting off (its third version)."""
+"""Landlock's rights to write, remove, create, rename and truncate files (ABI version 3)."""
 
 _BIND_TCP, _CONNECT_TCP = 1, 1 << 1
 _SCOPES = 0b11
-"""Abstract sockets of, and signals to, processes outside (its sixth version)."""
+"""Abstract sockets of, and signals to, processes outside the sandbox (ABI version 6)."""
 
 _OLDEST_ABI, _SCOPES_ABI = 4, 6
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER_MODE = 38, 22, 2
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 
-# The architecture's number, and those of socket, sendto, sendmsg, sendmmsg.
+# The number of the architecture, and of the calls socket, sendto, sendmsg, sendmmsg.
 _SYSTEM_CALLS = {"x86_64": (0xC000003E, 41, 44, 46, 307), "aarch64": (0xC00000B7, 198, 206, 211, 269)}
 _IO_URING_SETUP = 425
 _FAST_OPEN = 0x20000000
 
 
 class CannotIsolate(Exception):
-    """This system cannot isolate a process: what it lacks."""
+    """This system cannot isolate a process."""
 
 
 def restrict(writable: Sequence[str], port: int | None = None) -> None:
-    """Restricts this process and all it will start, for good: writing to some folders, TCP to one port of loopback.
+    """Restrict this process and its children irrevocably: writes to these folders, TCP to one loopback port.
 
-    Raises CannotIsolate, and has then done nothing that a program would notice.
+    Raises CannotIsolate; the process is then practically unrestricted.
     """
-    lacking = landlock_lacks()
+    lacking = landlock_problem()
     if lacking:
         raise CannotIsolate(lacking)
     if port is None:
@@ -72,42 +72,42 @@ def restrict(writable: Sequence[str], port: int | None = None) -> None:
     _filter_system_calls()
 
 
-def landlock_lacks() -> str:
-    """What this system lacks for the first way; nothing when it has all."""
+def landlock_problem() -> str:
+    """Return why Landlock cannot be used on this system; an empty string if it can."""
     if sys.platform != "linux" or platform.machine() not in _SYSTEM_CALLS:
-        return f"Landlock is not known on {sys.platform} {platform.machine()}"
+        return f"Landlock is not supported on {sys.platform} {platform.machine()}"
     version = _libc().syscall(_CREATE_RULESET, None, 0, 1)
     if version < 0:
-        return "the kernel has no Landlock, or it is turned off"
-    return "" if version >= _OLDEST_ABI else f"the kernel's Landlock is version {version}, and {_OLDEST_ABI} is needed"
+        return "the kernel does not support Landlock, or it is disabled"
+    return "" if version >= _OLDEST_ABI else f"the kernel has Landlock version {version}, but {_OLDEST_ABI} is needed"
 
 
 @lru_cache(maxsize=2)
-def way_to_isolate(with_port: bool = False) -> str:
-    """`landlock` or `bubblewrap`; raises CannotIsolate with what each of them lacks. Tried out once."""
-    lacking = landlock_lacks()
+def isolation_method(with_port: bool = False) -> str:
+    """Return `landlock` or `bubblewrap`, after trying it once. Raises CannotIsolate with the reasons against both."""
+    lacking = landlock_problem()
     if not lacking:
-        lacking = _tried([*launched([], 1 if with_port else None), "true"])
+        lacking = _tried([*landlock_command([], 1 if with_port else None), "true"])
     if not lacking:
         return "landlock"
     if with_port:
-        raise CannotIsolate(f"{lacking}; bubblewrap cannot let a judge reach the proxy and nothing else")
+        raise CannotIsolate(f"{lacking}; bubblewrap cannot limit a judge's network access to the proxy")
     if shutil.which("bwrap") is None:
         raise CannotIsolate(f"{lacking}; bubblewrap is not installed")
-    refused = _tried([*wrapped([], "/"), "true"])
+    refused = _tried([*bubblewrap_command([], "/"), "true"])
     if refused:
         raise CannotIsolate(f"{lacking}; bubblewrap does not work here: {refused}")
     return "bubblewrap"
 
 
-def launched(writable: Sequence[str], port: int | None) -> list[str]:
-    """What stands before a command so that it is restricted by Landlock."""
+def landlock_command(writable: Sequence[str], port: int | None) -> list[str]:
+    """Return the prefix of a command to restrict it with Landlock."""
     options = json.dumps({"writable": list(writable), "port": port})
     return [sys.executable, "-I", "-S", os.path.abspath(__file__), options]
 
 
-def wrapped(writable: Sequence[str], cwd: str) -> list[str]:
-    """What stands before a command so that bubblewrap starts it: everything is there, and nothing can be changed."""
+def bubblewrap_command(writable: Sequence[str], cwd: str) -> list[str]:
+    """Return the prefix of a command to start it with bubblewrap, with a read-only view of the file system."""
     command = ["bwrap", "--die-with-parent", "--unshare-net", "--unshare-ipc", "--ro-bind", "/", "/"]
     command += ["--dev-bind", "/dev", "/dev"]
     for folder in writable:
@@ -116,7 +116,7 @@ def wrapped(writable: Sequence[str], cwd: str) -> list[str]:
 
 
 def _tried(command: list[str]) -> str:
-    """What goes wrong when a command is run that way; nothing when it runs."""
+    """Run a command; return its error, or an empty string if it succeeds."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -144,7 +144,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _leave_the_network() -> None:
-    """Into a network of its own, which has nothing in it. Where that is not allowed, the other rules still hold."""
+    """Move this process to an empty network namespace. If that is not allowed, the other rules still apply."""
     libc = _libc()
     if libc.unshare(_NEW_NETWORK) == 0:
         return
@@ -156,7 +156,7 @@ def _leave_the_network() -> None:
 
 
 def _filter_system_calls() -> None:
-    """Sockets are TCP or local, and nothing goes around the rules about TCP: all else that connects is refused."""
+    """Allow only TCP and local sockets, and deny system calls that bypass Landlock's rules for TCP."""
     architecture, socket, sendto, sendmsg, sendmmsg = _SYSTEM_CALLS[platform.machine()]
     program = _assembled(
         [
@@ -181,7 +181,7 @@ def _filter_system_calls() -> None:
 
 
 def _assembled(lines: list[tuple[object, ...]]) -> bytes:
-    """The filter in the kernel's language. Jumps go forward only, so that labels are counted from where they stand."""
+    """Assemble the filter to BPF code. Jumps are relative and go forward only."""
     places: dict[object, int] = {}
     steps: list[tuple[object, ...]] = []
     for line in lines:
@@ -214,7 +214,7 @@ def _check(result: int, what: str) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    """Restricts this process and becomes the program that is named: options as JSON, then the program's arguments."""
+    """Restrict this process, then execute a program. Arguments: options as JSON, then the program and its arguments."""
     options = json.loads(arguments[0])
     command = arguments[1:]
     try:
@@ -225,7 +225,7 @@ def main(arguments: list[str]) -> None:
     except FileNotFoundError:
         print(f"{command[0]} was not found", file=sys.stderr)
     except OSError as error:
-        print(f"{command[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        print(f"Cannot start {command[0]}: {error.strerror}", file=sys.stderr)
     sys.exit(127)
 
 

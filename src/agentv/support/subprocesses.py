@@ -1,4 +1,4 @@
-"""Run a program of the user's in a process group and temporary folders of its own, and leave nothing behind."""
+"""Run user programs in their own process group and temporary folders, and clean up after them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from agentv.support.watchdog import MARK, end_family, family, is_removed, new_mark, remove_after_death
+from agentv.support.watchdog import MARK, end_family, family, forget_folder, new_mark, remove_after_death
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 GRACE_S = 2.0
-"""How long a group that was told to end may take before it is killed."""
+"""Time between SIGTERM and SIGKILL."""
 
 _DRAIN_S = 1.0
-"""How long output may stay open after the program: only a process that left the group can hold it open."""
+"""Time to wait for open output pipes after the program has ended; only a process outside the group keeps them open."""
 
 _CHUNK_BYTES = 64 * 1024
 _STDERR_BYTES = 64 * 1024
@@ -34,15 +34,15 @@ _TRACEBACK = "Traceback (most recent call last):"
 Ending = Literal["start", "timeout", "output", "exit"]
 
 
-class Ended(NamedTuple):
-    """A program that ended by itself with code 0: what it printed."""
+class ProcessOutput(NamedTuple):
+    """The output of a program that ended with exit code 0."""
 
     stdout: str
     stderr: str
 
 
 class ProcessFailure(Exception):
-    """Any other end than code 0 in time and within the limit of output: which, in a sentence."""
+    """A program that could not be started, failed, timed out, or printed too much."""
 
     def __init__(self, ending: Ending, message: str, cause: Exception | None = None) -> None:
         super().__init__(message)
@@ -54,10 +54,9 @@ class ProcessFailure(Exception):
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A program to run: a list of arguments, or a string for the shell. Messages about it start with `noun`.
 
-    A noun that does not end with a quoted name is followed by the program's name, where that helps.
-    `started` receives the process id at once. With a `grace_s` of 0 the group is killed without being asked to end.
-    `take` receives output as it comes and returns false to end the process; no output is kept then. When a process has
-    to be ended, so is everything that it started, whatever group it is in; with `leaves_nothing`, in any case.
+    `started` receives the process id. With a `grace_s` of 0 the group is killed without SIGTERM. `take` receives
+    output as it arrives, instead of collecting it, and returns false to end the process. If the process has to be
+    ended, all its descendants are ended too, whatever their group; with `leaves_nothing`, in any case.
     """
 
     command: str | Sequence[str]
@@ -73,33 +72,33 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     leaves_nothing: bool = False
 
 
-async def run_process(spec: ProcessSpec) -> Ended:
-    """Run a program to its end. Raises ProcessFailure."""
-    # Nothing is awaited between the start and `try`: there is no moment in which a cancellation could lose a process.
+async def run_process(spec: ProcessSpec) -> ProcessOutput:
+    """Run a program until it ends. Raises ProcessFailure."""
+    # Do not await between the start and `try`, so that a cancellation cannot lose the process.
     mark = new_mark()
     running = _Running(spec, _popen(spec, mark))
     try:
         if spec.started is not None:
             spec.started(running.process.pid)
         running.watch()
-        # `wait`, because it leaves the future alone: it is needed again below.
+        # Unlike `wait_for`, `wait` does not cancel the future, which is needed again below.
         await asyncio.wait([running.done], timeout=spec.timeout_s)
         timed_out = not running.done.done()
     finally:
         await running.end(mark)
-    said = tail_of(bytes(running.stderr)) or tail_of(bytes(running.stdout[-_STDERR_BYTES:]))
+    tail = tail_of(bytes(running.stderr)) or tail_of(bytes(running.stdout[-_STDERR_BYTES:]))
     if timed_out:
-        raise ProcessFailure("timeout", f"{spec.noun} did not end within {spec.timeout_s:g} s and was ended{said}")
+        raise ProcessFailure("timeout", f"{spec.noun} did not end within {spec.timeout_s:g} s and was ended{tail}")
     if running.overflowed:
         limit = f"{spec.max_output_bytes / 1024 / 1024:g} MiB"
         raise ProcessFailure("output", f"{spec.noun} printed more than {limit} and was ended")
     if code := running.process.returncode:
-        raise ProcessFailure("exit", f"{spec.noun} {ending_of(code)}{said}")
-    return Ended(running.stdout.decode(errors="replace"), running.stderr.decode(errors="replace"))
+        raise ProcessFailure("exit", f"{spec.noun} {ending_of(code)}{tail}")
+    return ProcessOutput(running.stdout.decode(errors="replace"), running.stderr.decode(errors="replace"))
 
 
 def ending_of(code: int | None) -> str:
-    """How a process ended, by its return code."""
+    """Describe how a process ended, from its return code."""
     if code is None:
         return "did not end"
     if code >= 0:
@@ -111,25 +110,25 @@ def ending_of(code: int | None) -> str:
 
 
 def tail_of(printed: bytes) -> str:
-    """The end of what was printed, behind a colon; nothing when nothing was printed."""
+    """Return the end of an output after a colon; an empty string if there is no output."""
     text = printed[-4 * _TAIL_CHARACTERS :].decode(errors="replace").strip()
     last = text.rpartition("\n")[2] if _TRACEBACK in text else ""
     if len(text) > _TAIL_CHARACTERS:
         text = "…" + text[1 - _TAIL_CHARACTERS :]
     if last:
-        # What went wrong stands at the end of it, and many places show the first line of a message only.
+        # The last line of a traceback has the error, and many places show only the first line of a message.
         text = f"{last}\n{text}"
     return f": {text}" if text else ""
 
 
 def end_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Sends a signal to a process and everything it started that stayed in its group."""
-    with suppress(ProcessLookupError, PermissionError):  # nobody is left in it; macOS says so with the second
+    """Send a signal to the process group of a process."""
+    with suppress(ProcessLookupError, PermissionError):  # the group is empty; macOS raises the second
         os.killpg(pid, number)
 
 
-async def certain(future: asyncio.Future[Any], timeout_s: float) -> None:
-    """Waits, cancelled or not: it is a matter of a moment, and a process would be left behind."""
+async def wait_uncancelled(future: asyncio.Future[Any], timeout_s: float) -> None:
+    """Wait for a future even if cancelled meanwhile, then re-raise. For short waits that must not be cut off."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     cancelled: asyncio.CancelledError | None = None
@@ -143,9 +142,9 @@ async def certain(future: asyncio.Future[Any], timeout_s: float) -> None:
 
 
 def when_ended(process: subprocess.Popen[bytes], call: Callable[[], None]) -> Callable[[], None]:
-    """Has the event loop call when a process has ended. Returns what takes that back.
+    """Schedule a callback for the end of a process. Returns a function that unregisters it.
 
-    The process is not reaped, where the system allows it: its id, and that of its group, stay its own till then.
+    Where the system allows it, the process is not reaped, so that its id and its group's id are not reused.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -154,10 +153,10 @@ def when_ended(process: subprocess.Popen[bytes], call: Callable[[], None]) -> Ca
 
         def wait() -> None:
             process.wait()
-            with suppress(RuntimeError):  # the loop is closed: nothing is waiting any more
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(call)
 
-        # Not Linux, or an old one: a thread that waits. It ends with the process.
+        # Without pidfd (not Linux, or an old kernel), wait in a thread.
         Thread(target=wait, daemon=True).start()
         return lambda: None
 
@@ -177,7 +176,7 @@ def when_ended(process: subprocess.Popen[bytes], call: Callable[[], None]) -> Ca
 
 
 class _Running:
-    """A process that was started: what it reads and prints, and how it is ended. Futures are set, never cancelled."""
+    """A running process: its input, output and end. Its futures are set, never cancelled."""
 
     def __init__(self, spec: ProcessSpec, process: subprocess.Popen[bytes]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -194,7 +193,7 @@ class _Running:
         self.done: asyncio.Future[None] = self._loop.create_future()
 
     def watch(self) -> None:
-        """Feeds the process and takes what it prints, as both come: it may print first, or read nothing at all."""
+        """Start to feed the process and read its output concurrently; it may print before it reads."""
         for pipe, keep in ((self.process.stdout, self._keep_output), (self.process.stderr, self._keep_error)):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
@@ -206,23 +205,23 @@ class _Running:
         self._stop_waiting = when_ended(self.process, lambda: _set(self.exited, self.done))
 
     async def end(self, mark: str) -> None:
-        """End what is left of the group: asked first if its leader still runs, killed in any case."""
+        """End the rest of the group: SIGTERM first if the leader is still running, then SIGKILL."""
         pid, members = self.process.pid, None
         try:
             try:
                 if self._spec.leaves_nothing or not self.exited.done():
-                    # Before anything is ended: afterwards nothing shows whose child a process was.
+                    # Collect the descendants first: when a parent has ended, its children are no longer linked to it.
                     members = family(pid, mark)
                 if not self.exited.done() and self._spec.grace_s > 0:
                     end_group(pid, signal.SIGTERM)
                     await asyncio.wait([self.exited], timeout=self._spec.grace_s)
             finally:
-                # Whatever the leader did: a child may outlive it, and a second cancellation may cut the wait short.
+                # In any case: a child may outlive the leader, and a second cancellation may interrupt the wait.
                 end_group(pid)
                 if members is not None:
                     end_family(members, mark)
-                await certain(self.exited, GRACE_S)
-                await certain(self.closed, _DRAIN_S)
+                await wait_uncancelled(self.exited, GRACE_S)
+                await wait_uncancelled(self.closed, _DRAIN_S)
         finally:
             self._close()
             self.process.poll()
@@ -262,7 +261,7 @@ class _Running:
         except BlockingIOError:
             return
         except OSError:
-            written = len(self._stdin)  # nobody reads any more
+            written = len(self._stdin)  # the process has closed its input
         self._stdin = self._stdin[written:]
         if not self._stdin:
             self._loop.remove_writer(pipe.fileno())
@@ -279,8 +278,8 @@ class _Running:
 
 def _popen(spec: ProcessSpec, mark: str) -> subprocess.Popen[bytes]:
     if not os.path.isdir(spec.cwd):
-        raise ProcessFailure("start", f"{spec.noun} cannot be run in '{spec.cwd}': there is no such folder")
-    # A shell is a program like another; not the user's login shell, whose files could bring secrets back.
+        raise ProcessFailure("start", f"{spec.noun} cannot run in '{spec.cwd}': the folder does not exist")
+    # Not the user's login shell, whose startup files could set secrets again.
     arguments = ["/bin/sh", "-c", spec.command] if isinstance(spec.command, str) else list(spec.command)
     try:
         return subprocess.Popen(  # noqa: S603 - the user's own program
@@ -290,9 +289,9 @@ def _popen(spec: ProcessSpec, mark: str) -> subprocess.Popen[bytes]:
             stderr=subprocess.PIPE,
             bufsize=0,
             cwd=spec.cwd,
-            # `PWD` as a shell would set it: some programs trust it more than the system.
+            # Set `PWD` as a shell would: some programs use it instead of the actual working directory.
             env={**spec.env, "PWD": os.path.abspath(spec.cwd), MARK: mark},
-            # A session of its own makes one group of the program and all it starts.
+            # A new session puts the program and its children in one process group.
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -315,7 +314,7 @@ def _set(*futures: asyncio.Future[None]) -> None:
 
 
 def new_folder(prefix: str) -> str:
-    """A new folder that only this user can read. Whoever asked for it removes it."""
+    """Create a temporary folder that only this user can read. The caller removes it."""
     folder = tempfile.mkdtemp(prefix=prefix)
     remove_after_death(folder)
     return folder
@@ -323,7 +322,7 @@ def new_folder(prefix: str) -> str:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[str]:
-    """A new folder that goes afterwards."""
+    """Create a temporary folder and remove it at the end of the block."""
     folder = new_folder(prefix)
     try:
         yield folder
@@ -332,19 +331,19 @@ def temporary_folder(prefix: str) -> Iterator[str]:
 
 
 def remove_folder(folder: str) -> None:
-    """Removes a folder and everything in it, folders that may not be written to included (Go's cache has many)."""
+    """Remove a folder and its contents, including read-only folders (Go's cache has many)."""
     try:
         if sys.version_info >= (3, 12):
-            shutil.rmtree(folder, onexc=_let_it_be_removed)
+            shutil.rmtree(folder, onexc=_remove_read_only)
         else:
-            shutil.rmtree(folder, onerror=_let_it_be_removed)
-    except RecursionError:  # folders a thousand deep
-        _remove_from_below(folder)
+            shutil.rmtree(folder, onerror=_remove_read_only)
+    except RecursionError:  # a thousand nested folders
+        _remove_bottom_up(folder)
     if not os.path.exists(folder):
-        is_removed(folder)
+        forget_folder(folder)
 
 
-def _remove_from_below(folder: str) -> None:
+def _remove_bottom_up(folder: str) -> None:
     below, folders = [folder], []
     while below:
         parent = below.pop()
@@ -360,12 +359,12 @@ def _remove_from_below(folder: str) -> None:
             os.rmdir(parent)
 
 
-def _let_it_be_removed(call: Callable[..., Any], path: str, _: object) -> None:
+def _remove_read_only(call: Callable[..., Any], path: str, _: object) -> None:
     with suppress(OSError):
         for each in (os.path.dirname(path), path):
             if not os.path.islink(each):
                 os.chmod(each, stat.S_IRWXU)
         if call in (os.unlink, os.rmdir):
             call(path)
-        else:  # a folder that could not be looked into
+        else:  # a folder that could not be listed
             shutil.rmtree(path, ignore_errors=True)

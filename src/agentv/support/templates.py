@@ -1,4 +1,4 @@
-"""Templates that users write, in one engine for all of them: data is put in and never rendered again."""
+"""Render user templates with minijinja. Values are inserted and never rendered as templates."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import minijinja
 import msgspec
 
 FUEL = 1_000_000
-"""Steps a template may take, so that loops inside loops end as an error and not as a hang."""
+"""Maximum number of steps of a template, so that nested loops end with an error."""
 
 _FILE_ENDINGS = (".md", ".txt", ".prompt.mdx")
 
 
 class TemplateProblem(Exception):
-    """A text that is no template, or that cannot be rendered with what it is given."""
+    """A template that is invalid, or that cannot be rendered with the given values."""
 
 
 def is_file_name(value: str) -> bool:
-    """Whether a prompt is the name of a file rather than a text."""
+    """Whether a prompt is a file name rather than text."""
     return value.startswith("file://") or ("\n" not in value.strip() and value.strip().endswith(_FILE_ENDINGS))
 
 
 def names_in(text: str) -> frozenset[str]:
-    """The names that a template uses. Raises TemplateProblem."""
+    """Return the names that a template uses. Raises TemplateProblem."""
     try:
         return frozenset(environment().undeclared_variables_in_str(text))
     except minijinja.TemplateError as error:
@@ -33,7 +33,7 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def render(text: str, values: Mapping[str, Any], engine: minijinja.Environment | None = None) -> str:
-    """Strings go in as they are, null as nothing, everything else as compact JSON. Raises TemplateProblem."""
+    """Render a template: strings unchanged, null as nothing, other values as compact JSON. Raises TemplateProblem."""
     try:
         return (engine or environment()).render_str(text, **values)
     except minijinja.TemplateError as error:
@@ -41,10 +41,10 @@ def render(text: str, values: Mapping[str, Any], engine: minijinja.Environment |
 
 
 def as_text(value: Any) -> Any:
-    """How a value is put into a text."""
+    """Convert a value for insertion into a template."""
     if isinstance(value, str):
         return value
-    # The engine hands 1.0 over as 1, and prints either as it is when it is told to do so itself.
+    # minijinja passes 1.0 as 1; with NotImplemented it prints the original number.
     if type(value) is int:
         return NotImplemented
     return "" if value is None else msgspec.json.encode(value).decode()
@@ -52,7 +52,7 @@ def as_text(value: Any) -> Any:
 
 @cache
 def environment(finalizer: Callable[[Any], Any] = as_text) -> minijinja.Environment:
-    """The engine: strict about undefined names, no escaping, no Python objects, no end without an end."""
+    """Return the template engine: strict about undefined names, without escaping, with a step limit."""
     made = minijinja.Environment(
         undefined_behavior="strict",
         finalizer=finalizer,
@@ -65,7 +65,7 @@ def environment(finalizer: Callable[[Any], Any] = as_text) -> minijinja.Environm
 
 
 def missing_name(error: minijinja.TemplateError, names: Iterable[str], values: Iterable[str]) -> str | None:
-    """Which of the `names` that a template uses has no value, where that is what is wrong."""
+    """Return the name without a value that caused an error; None if the error has another cause."""
     text, missing = first_line(error), sorted(set(names).difference(values))
     if "` is undefined" in text:
         missing = [name for name in missing if f"`{name}` is undefined" in text]
@@ -75,5 +75,5 @@ def missing_name(error: minijinja.TemplateError, names: Iterable[str], values: I
 
 
 def first_line(error: minijinja.TemplateError) -> str:
-    """What is wrong, and the line of the template."""
+    """Return the first line of an error: the problem, and the line in the template."""
     return str(error).split("\n", 1)[0].replace(" (in <string>:", " (line ")

@@ -1,8 +1,8 @@
-"""Cleans an answer before it is scored: takes off what is not the answer, picks out what is.
+"""Transform an answer before it is scored, for example to extract the final result.
 
-The steps that are given are applied in the order `strip`, `regex`, `json_path`, `function`. A pattern that does not
-match and a path that leads nowhere leave an empty answer: they say where the answer stands, and there is none. An error
-would take the answers that miss the form out of the mean, and in the whole text a check may hit by luck.
+Steps are applied in the order `strip`, `regex`, `json_path`, `function`. If a pattern does not match, or a path leads
+nowhere, the answer becomes empty. An error would exclude such answers from the mean, and in the whole text a check
+might pass by chance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FENCED = re.compile(r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<text>.*?)\n?[ \t]*(?P=
 
 
 class Transform(msgspec.Struct, frozen=True, kw_only=True):
-    """What cleans an answer before it is scored; what is given is applied in the order of these fields."""
+    """Steps that transform an answer before it is scored, applied in the order of these fields."""
 
     strip: tuple[Literal["thinking", "fences"], ...] = ()
     regex: str | None = None
@@ -34,9 +34,9 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def apply_transform(text: str, transform: Any, find_file: Callable[[str], str] = str) -> str:
-    """The text after every step of `transform`, a mapping or a struct of these fields; None leaves it as it is.
+    """Apply a transform, a mapping or a struct of its fields, to a text; None leaves the text unchanged.
 
-    Raises ValueError, in one sentence, for a malformed transform and for a function that fails.
+    Raises ValueError for an invalid transform, or if its function fails.
     """
     if transform is None:
         return text
@@ -53,7 +53,7 @@ def apply_transform(text: str, transform: Any, find_file: Callable[[str], str] =
 
 
 def transform_complaints(transform: Any) -> list[str]:
-    """What is wrong with a transform, as sentences; none when it can be applied."""
+    """Return the problems of a transform."""
     try:
         if transform is not None:
             _steps_of(transform)
@@ -66,7 +66,7 @@ def _steps_of(transform: Any) -> Transform:
     try:
         return _remembered_steps(transform)
     except TypeError:
-        # A plain dict cannot be remembered; those of datasets and targets are frozen and can.
+        # A plain dict is not hashable; the frozen ones of datasets and targets are.
         return _read(transform)
 
 
@@ -94,7 +94,7 @@ _remembered_steps = lru_cache(maxsize=256)(_read)
 
 
 def _without_thinking(text: str) -> str:
-    """Blocks of thinking taken out: also one whose opening stood in the prompt, and one that was never closed."""
+    """Remove blocks of thinking, including one that was opened in the prompt, and one that is never closed."""
     kept: list[str] = []
     start, opening = 0, None
     for tag in _THINKING.finditer(text):
@@ -106,14 +106,14 @@ def _without_thinking(text: str) -> str:
             start, opening = tag.start(), tag
         elif tag["closing"] and tag["name"].lower() == opening["name"].lower():
             start, opening = tag.end(), None
-    # A tag that nothing closes is thinking cut short where the answer would begin, and a word of the answer elsewhere.
+    # An unclosed tag at the start is truncated thinking; elsewhere it is part of the answer.
     if opening is None or "".join(kept).strip():
         kept.append(text[start:])
     return "".join(kept).strip()
 
 
 def _without_fences(text: str) -> str:
-    """The text inside a code fence that holds the whole answer; any other answer as it is."""
+    """Return the text inside a code fence around the whole answer; any other answer unchanged."""
     stripped = text.strip()
     found = _FENCED.fullmatch(stripped)
     return found["text"] if found and found["fence"] not in found["text"] else text
@@ -124,11 +124,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"'transform.regex' is no regular expression: {error}") from None
+        raise ValueError(f"'transform.regex' is not a valid regular expression: {error}") from None
 
 
 def _picked(text: str, pattern: str) -> str:
-    """The first group of the first match that took part in it, the whole match when there are no groups."""
+    """Return the first group of the first match that took part in it, or the whole match if there are no groups."""
     found = search(_compiled(pattern), text)
     if found is None:
         return ""
@@ -155,5 +155,5 @@ def _called(text: str, function: str, find_file: Callable[[str], str]) -> str:
         path = getattr(getattr(called, "__code__", None), "co_filename", "")
         raise ValueError(f"'transform.function' {function} failed: {describe(error, path)}") from error
     if not isinstance(returned, str):
-        raise ValueError(f"'transform.function' {function} must return a text, got {type(returned).__name__}")
+        raise ValueError(f"'transform.function' {function} must return a string, got {type(returned).__name__}")
     return returned

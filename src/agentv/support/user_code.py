@@ -1,4 +1,4 @@
-"""Functions and classes that users name as `file.py:name` or `module:name`, imported once until their file changes."""
+"""Import functions and classes named as `file.py:name` or `module:name`; files are imported again if they change."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _modules: dict[str, tuple[tuple[int, int], ModuleType]] = {}
 
 
 class FunctionError(ValueError):
-    """A function that cannot be had: one sentence that says why."""
+    """A function or class that cannot be imported."""
 
 
 def load(reference: str, find_file: Callable[[str], str] = str, *, make: Callable[[type], Any] | None = None) -> Any:
-    """What `file.py:name` or `module:name` names; the name may go on with dots. Raises FunctionError.
+    """Return the object that `file.py:name` or `module:name` names; the name may have dots. Raises FunctionError.
 
-    A file is imported again when it has changed. Its folder goes to the end of the search path, so that it may import
-    its neighbours. A class that a further name follows goes through `make` first, where that is given.
+    A file is imported again if it has changed. Its folder is appended to the search path, so that it can import
+    modules next to it. If the name continues after a class, the class is passed to `make` first.
     """
     place, _, name = reference.rpartition(":")
     if not place or not name:
-        raise FunctionError(f"'{reference}' names no function: write 'file.py:name' or 'module:name'")
+        raise FunctionError(f"'{reference}' does not name a function. Write 'file.py:name' or 'module:name'")
     module = _from_file(place, find_file) if place.endswith(".py") else _by_name(place)
     found: Any = module
     for part in name.split("."):
@@ -46,12 +46,12 @@ def load(reference: str, find_file: Callable[[str], str] = str, *, make: Callabl
 
 
 def import_reference(reference: str, home: str) -> Any:
-    """The object behind a name in a project's settings; files and modules are looked up in `home`. Raises AgentvError.
+    """Import an object for a project's settings; files and modules are looked up in `home`. Raises AgentvError.
 
-    A class that is followed by a name is made into an object first: `agent.py:Agent.ask`.
+    A class before the last name is instantiated: `agent.py:Agent.ask`.
     """
     if home not in sys.path:
-        # At the end: what is there must not hide a module of Python's own.
+        # At the end, so that files in it cannot shadow Python's own modules.
         sys.path.append(str(home))
     try:
         return load(reference, lambda file: os.path.join(home, file), make=lambda kind: built(kind, reference, home))
@@ -61,18 +61,18 @@ def import_reference(reference: str, home: str) -> Any:
 
 
 def built(kind: type, reference: str, home: str) -> Any:
-    """An object of a user's class, made without arguments."""
+    """Instantiate a user's class without arguments."""
     try:
         return kind()
     except (Exception, SystemExit) as error:
-        hint = "A class is made without arguments; name an object instead, or a function"
+        hint = "Classes are instantiated without arguments. Name an object or a function instead"
         raise AgentvError(f"Cannot use '{reference}'", describe(error, home), hint) from error
 
 
 def describe(error: BaseException, path: str = "") -> str:
-    """An exception of the user's code in one line: its type, its message, and the innermost line of the user's.
+    """Describe an exception of user code in one line: type, message, and the innermost line of user code.
 
-    `path` says what is the user's: a file, or a folder with all that is in it.
+    `path` is the file or folder of the user code.
     """
     try:
         message = str(error)
@@ -86,7 +86,7 @@ def describe(error: BaseException, path: str = "") -> str:
 
 
 def _place_of(error: BaseException, path: str) -> tuple[str, int]:
-    """The innermost line in `path` that the error passed through; the innermost line of all when it is not there."""
+    """Return the innermost line of the traceback that is in `path`, or else the innermost line."""
     if isinstance(error, SyntaxError) and error.lineno:
         return error.filename or path, error.lineno
     innermost = own = ("", 0)
@@ -120,14 +120,14 @@ def _from_file(place: str, find_file: Callable[[str], str]) -> ModuleType:
 
 
 def _imported(path: str, place: str) -> ModuleType:
-    # Compiled here: the import system takes old bytecode for a file that changed within a second and kept its size.
+    # Compile it here: the import system would use stale bytecode for a change within a second that keeps the size.
     name = f"_agentv_{os.path.basename(path)[:-3]}_{blake2b(path.encode(), digest_size=6).hexdigest()}"
     module = ModuleType(name)
     module.__file__ = path
     folder = os.path.dirname(path)
     if folder not in sys.path:
         sys.path.append(folder)
-    # Dataclasses and pickles look their module up by name while the file is still running.
+    # Dataclasses and pickle look up their module by name while the file is being executed.
     before = sys.modules.get(name)
     sys.modules[name] = module
     try:
@@ -146,10 +146,9 @@ def _imported(path: str, place: str) -> ModuleType:
 def _by_name(name: str) -> ModuleType:
     try:
         return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            message = f"There is no module '{name}'; a file is named with its ending, as in 'checks.py:grade'"
-            raise FunctionError(message) from None
-        raise FunctionError(f"{name} cannot be imported: {describe(error)}") from error
     except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            message = f"There is no module '{name}'; name a file with its extension, as in 'checks.py:grade'"
+            raise FunctionError(message) from None
         raise FunctionError(f"{name} cannot be imported: {describe(error)}") from error

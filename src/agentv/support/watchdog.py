@@ -1,9 +1,9 @@
-"""Find and end everything that a process started, including what left its group or outlived this process. Linux only.
+"""Find and end all descendants of a process, even if they left its group or this process was killed. Linux only.
 
-A process belongs to the family of another if it descends from it, or if its environment has the mark that the other was
-started with: a child in a session of its own, whose parent has ended, has no other trace of its origin. A small process
-that outlives this one, the watchdog, reads a pipe that only this process writes to. If the pipe ends without a goodbye,
-this process was killed, and the watchdog ends what it had started.
+A process belongs to the family of another if it descends from it, or if its environment contains the mark that the
+other was started with: that is the only trace of a child in its own session whose parent has ended. The watchdog, a
+small process that outlives this one, reads a pipe that only this process writes to. If the pipe closes without a
+goodbye, this process was killed, and the watchdog ends the processes it had started.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 MARK = "AGENTV_PROCESS"
 
 Family = set[tuple[int, bytes]]
-"""Process ids with their start times: an id alone may be reused by the time it is looked at again."""
+"""Process ids with start times, because ids can be reused."""
 
 _ROUNDS = 20
 _REMOVE, _REMOVED, _GOODBYE = b"remove", b"removed", b"done"
@@ -44,7 +44,7 @@ def family(pid: int | None, mark: str) -> Family:
 
 
 def end_family(members: Family, mark: str) -> None:
-    """Kill processes, then whatever carries the mark until nothing does: they may start others meanwhile."""
+    """Kill processes, then all processes with the mark until there are none: they may start others meanwhile."""
     for _ in range(_ROUNDS):
         running = _processes() if members else {}
         for pid, started in members:
@@ -57,7 +57,7 @@ def end_family(members: Family, mark: str) -> None:
 
 
 def _processes() -> dict[int, tuple[int, bytes]]:
-    """The parent and the start time of every process that has not ended."""
+    """Return the parent and the start time of every running process."""
     found = {}
     with suppress(OSError):
         for name in filter(str.isdigit, os.listdir("/proc")):
@@ -68,13 +68,13 @@ def _processes() -> dict[int, tuple[int, bytes]]:
 
 
 def _read(path: str) -> bytes:
-    with suppress(OSError), open(path, "rb", buffering=0) as file:  # it may have ended, or be another user's
+    with suppress(OSError), open(path, "rb", buffering=0) as file:  # the process has ended, or is another user's
         return file.read()
     return b""
 
 
 class _Watchdog:
-    """The watchdog of this process. A process forked from here needs its own."""
+    """The watchdog of this process. A forked process needs its own."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -99,25 +99,25 @@ def _watchdog() -> _Watchdog:
 
 
 def new_mark() -> str:
-    """Return the mark for a process that is about to be started. The first call starts the watchdog."""
+    """Return the mark for a new process. The first call starts the watchdog."""
     return f"{_watchdog().name}.{next(_numbers)}."
 
 
 def remove_after_death(folder: str) -> None:
-    """Have a temporary folder removed if this process is killed; otherwise its creator removes it."""
+    """Register a temporary folder for removal in case this process is killed."""
     _watchdog().send(_REMOVE, folder)
 
 
-def is_removed(folder: str) -> None:
-    """Report that one of these folders is gone, so that the watchdog's list does not grow."""
+def forget_folder(folder: str) -> None:
+    """Unregister a removed folder, so that the watchdog's list does not grow."""
     if _current is not None:
         _current.send(_REMOVED, folder)
 
 
 def _start(name: str) -> int | None:
-    """Start the watchdog, detached from this process, and return the end of the pipe to write to."""
+    """Start the watchdog, detached from this process, and return the write end of its pipe."""
     reading, writing = os.pipe()
-    # Isolated and without `site`: it starts in a few milliseconds and cannot import a file of the project's.
+    # Isolated and without `site`: it starts in a few milliseconds and cannot import project files.
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
     code += "from agentv.support.watchdog import watch; watch(sys.argv[1])"
     try:
@@ -156,7 +156,7 @@ def watch(name: str) -> None:
     if word == _GOODBYE:
         return
     end_family(family(None, f"{name}."), f"{name}.")
-    import shutil  # late: hardly ever needed
+    import shutil  # late: rarely needed
 
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)

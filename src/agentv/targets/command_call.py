@@ -23,8 +23,8 @@ from agentv.settings.environment import child_environment, environment_of
 from agentv.support.hashes import short
 from agentv.support.subprocesses import (
     MAX_OUTPUT_BYTES,
-    Ended,
     ProcessFailure,
+    ProcessOutput,
     ProcessSpec,
     ending_of,
     run_process,
@@ -36,7 +36,7 @@ from agentv.targets.cli import Cli, CommandTemplate, Healthcheck
 _NOT_FOUND = ending_of(127)
 
 
-async def run_command(command: ProcessSpec) -> Ended:
+async def run_command(command: ProcessSpec) -> ProcessOutput:
     """Run a command. Raises TargetFailure unless it exits with code 0 within the timeout."""
     try:
         return await run_process(command)
@@ -193,7 +193,7 @@ def _request_data(request: Request) -> dict[str, Any]:
     }
 
 
-def _read_output(path: str, ended: Ended) -> str:
+def _read_output(path: str, ended: ProcessOutput) -> str:
     try:
         if os.path.getsize(path) > MAX_OUTPUT_BYTES:
             limit = f"{MAX_OUTPUT_BYTES / 1024 / 1024:g} MiB"

@@ -15,7 +15,7 @@ import msgspec
 
 from agentv.cli import output
 from agentv.cli.project_options import EvalsArguments, RubricsArguments
-from agentv.datasets.loader import GivenCases
+from agentv.datasets.loader import InMemoryCases
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, AgentvError, UsageError, plural
 from agentv.generation.generator import (
     GenerationResult,
@@ -189,7 +189,7 @@ class _CaseWriter:
         id = free_id(" ".join(id.split()), self._ids)
         line = {"id": id, **case, "metadata": {"source": self._source, "row": number}}
         try:
-            GivenCases([line])
+            InMemoryCases([line])
         except AgentvError as error:
             # The headline names the first case; the row number is more useful.
             self.failed += 1

@@ -32,7 +32,7 @@ from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import CalibrateArguments, LabelArguments, ProbeArguments
 from agentv.cli.label_loop import LabelSession
 from agentv.cli.options import options_of
-from agentv.datasets.case.header import given_entries, specs_of
+from agentv.datasets.case.header import evaluator_entries, specs_of
 from agentv.datasets.files import project_root
 from agentv.datasets.loader import case_source
 from agentv.engine.answers.probes import KINDS, ORACLE, chosen_kinds, prepare_probes
@@ -130,7 +130,7 @@ def probe(args: ProbeArguments) -> None:
     """Run every probe, print the findings and exit with their exit code."""
     allowed = parse_max_errors(args.max_fooled, "--max-fooled")  # checked before any call
     options = options_of(EvalOptions, args)
-    specs = specs_of(given_entries(args.evaluators))[0] if args.evaluators else None
+    specs = specs_of(evaluator_entries(args.evaluators))[0] if args.evaluators else None
     plan = prepare_probes(options, options.open_cases(*output.listeners(args.quiet)), chosen_kinds(args.kinds), specs)
     with _probe_folder(run_folder(args.out)) as folder:
         outcome = run(plan, open_store(plan, folder), open_executor(plan), RunDisplay(plan, args))

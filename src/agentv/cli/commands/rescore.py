@@ -12,7 +12,7 @@ from agentv.cli.commands.eval import gates_of, print_outcome, print_reasons, run
 from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import RescoreArguments
 from agentv.cli.options import options_of
-from agentv.datasets.case.header import given_entries, specs_of
+from agentv.datasets.case.header import evaluator_entries, specs_of
 from agentv.engine.answers.rescored import prepare_rescore
 from agentv.engine.answers.stored import StoredAnswers, cases_to_rescore
 from agentv.engine.named_runs import existing_run
@@ -57,7 +57,7 @@ def _chosen(args: RescoreArguments) -> tuple[RescoreOptions, str | None]:
         RescoreOptions,
         args,
         run="" if args.run is None else existing_run(args.run),
-        evaluators=tuple(given_entries(args.evaluators)) if args.evaluators else None,
+        evaluators=tuple(evaluator_entries(args.evaluators)) if args.evaluators else None,
         gates=gates_of(args),
     )
     folder = run_folder(args.out)

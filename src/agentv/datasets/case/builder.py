@@ -1,4 +1,4 @@
-"""A row → a case: aliases, required fields, shorthand, variables, evaluators, all in one place for every format."""
+"""Build cases from rows of any format: aliases, required fields, shorthand, variables and evaluators."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agentv.datasets.case.header import (
     DEFAULT_CHOICE,
     LIST_KEYS,
     Header,
-    choose,
+    effective_evaluators,
+    read_evaluators,
     read_execution,
-    read_level,
     read_rubrics,
 )
 from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
-from agentv.datasets.case.prompts import Prompt, PromptError, read_prompt
+from agentv.datasets.case.prompts import Prompt, read_prompt
 from agentv.datasets.case.shorthand import ItemNames, MessageReader, holds_variables, is_message
 from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.formats.dataset_format import PlainRow, Row
@@ -30,26 +30,26 @@ from agentv.settings.settings_reader import aliases_of, known_keys, read_setting
 
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
 _TURN_KEYS = ("input", "expected_output", *LIST_KEYS)
-_FOREIGN = {
+_OTHER_TOOLS = {
     **dict.fromkeys(("reference_answer", "reference", "expected", "ideal", "answer"), "expected_output"),
     **dict.fromkeys(("question", "query", "messages", "inputs"), "input"),
 }
-"""What other tools call the same thing."""
+"""Names that other tools use for our fields."""
 
 Messages = str | tuple[Message, ...]
-"""A text, which is one message, or messages."""
+"""Messages, or the text of a single one."""
 
 Input = tuple[Messages, FrozenDict | None, tuple[PromptInput, ...]]
-"""The messages of a case, the variables they were rendered from, and one input for each of several prompts."""
+"""The messages of a case, the variables they were rendered from, and the input per prompt if there are several."""
 
 _DETAIL_KEYS = frozenset({"description", "context", "rubrics", "turns", "user", "workspace"})
 
 
 class CaseBuilder:
-    """Builds the cases of one dataset. Keeps nothing of a case but the names that AgentMark rows were given.
+    """Builds the cases of one dataset.
 
-    `outcome_optional`: an evaluator or a reference answer may take the place of the expected outcome. `settings_file`
-    is where messages say that the dataset's settings belong.
+    `outcome_optional`: an evaluator or an expected output may replace the expected outcome. `settings_file` is the file
+    that messages name for the dataset's settings.
     """
 
     def __init__(
@@ -70,10 +70,7 @@ class CaseBuilder:
         self._names = ItemNames()
 
     def add_plain(self, rows: list[Row], place: Place, start: int, cases: list[EvalCase]) -> int:
-        """Add cases for rows from `start` on as long as they need no look beyond their types; return where that ends.
-
-        This is the fast path: the row where it ends is built by `build`, from its data.
-        """
+        """Add cases for plain rows from `start` on; return the offset of the first row that needs `build`."""
         header = self._header
         shared_metadata, shared_tags = header.metadata, header.tags
         execution, specs = header.execution, header.evaluators.specs
@@ -81,10 +78,10 @@ class CaseBuilder:
         for offset, row in enumerate(islice(rows, start, None), start):
             if type(row) is not PlainRow:
                 return offset
-            id, asked, expected = row.id, row.input, row.expected_output
+            id, input, expected = row.id, row.input, row.expected_output
             metadata, tags = shared_metadata, shared_tags
-            # By far the most common row has two texts and nothing else.
-            if type(asked) is not str or type(expected) is not str or row.metadata is not None or row.tags is not None:
+            # Most rows have two texts and nothing else.
+            if type(input) is not str or type(expected) is not str or row.metadata is not None or row.tags is not None:
                 values = self._plain_values(row)
                 if values is None:
                     return offset
@@ -92,14 +89,14 @@ class CaseBuilder:
             if not id or id.isspace():
                 return offset
             case = EvalCase(
-                id, row.expected_outcome, asked, expected, row.conversation_id,
+                id, row.expected_outcome, input, expected, row.conversation_id,
                 metadata, tags, execution, specs, NO_DETAILS, place, offset,
             )  # fmt: skip
             add(case)
         return len(rows)
 
     def _plain_values(self, row: PlainRow) -> tuple[str | tuple[Message, ...], FrozenDict, tuple[str, ...]] | None:
-        """Reference answer, metadata and tags of a plain row; None if it needs a closer look."""
+        """Return expected output, metadata and tags of a plain row; None if the row needs `build`."""
         header, expected = self._header, row.expected_output
         if type(row.input) is not str and not _is_plain_text(row.input):
             return None
@@ -115,7 +112,7 @@ class CaseBuilder:
         return (expected, metadata, tags) if type(expected) is str or _is_plain_text(expected) else None
 
     def build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
-        """A case from any row. With errors in `problems` it is as much of the case as could be built, or None."""
+        """Build a case from any row. After errors in `problems` the case is incomplete, or None."""
         try:
             return self._build(row, place, offset, problems)
         except (NestingError, RecursionError):
@@ -157,8 +154,8 @@ class CaseBuilder:
                 if row[key] is not None:
                     problems.error((key,), f"Field '{key}' is not supported", CaseKeys.unsupported[key])
             elif key not in _CASE_KEYS:
-                meant = f"Did you mean '{_FOREIGN[key]}'?" if key in _FOREIGN else did_you_mean(key, _CASE_KEYS)
-                problems.warning((key,), f"Unknown field '{key}'", meant or "Keep data of your own under 'metadata'")
+                meant = f"Did you mean '{_OTHER_TOOLS[key]}'?" if key in _OTHER_TOOLS else did_you_mean(key, _CASE_KEYS)
+                problems.warning((key,), f"Unknown field '{key}'", meant or "Put your own data under 'metadata'")
 
     def _id(self, row: dict[str, Any], problems: Problems) -> str:
         id = row.get("id")
@@ -183,7 +180,7 @@ class CaseBuilder:
                 problems.missing(("expected_outcome",), self._required_fields(row))
             return ""
         for key in given[1:]:
-            problems.warning((key,), f"Field '{key}' is ignored beside '{given[0]}'")
+            problems.warning((key,), f"Field '{key}' is ignored because '{given[0]}' is set")
         outcome = row[given[0]]
         if not isinstance(outcome, str):
             problems.wrong_type((given[0],), "a string", outcome)
@@ -207,18 +204,18 @@ class CaseBuilder:
             return "Required fields: id, input, and one of criteria, expected_output, assertions"
         fields = "Required fields: id, expected_outcome, input"
         if "id" in row and holds_variables(row):
-            fields += f"\nRows of AgentMark may leave it out: write 'format: agentmark' into {self._settings_file}"
+            fields += f"\nAgentMark rows may omit it: set 'format: agentmark' in {self._settings_file}"
         if _is_result(row):
-            fields += "\nThis looks like a file of results, not of cases"
+            fields += "\nThis looks like a results file, not a dataset"
         return fields
 
     def _new_or_old(self, row: dict[str, Any], new: str, old: str, problems: Problems) -> tuple[str, Any]:
-        """The value under the new name, or else the old one, with what there is to say about the old one."""
+        """Return the key and value under the new name, or else under the old one, and warn about the old one."""
         value, former = row.get(new), row.get(old)
         if former is None:
             return new, value
         if value is not None:
-            problems.warning((old,), f"Field '{old}' is ignored beside '{new}'", topic=f"ignored {old}")
+            problems.warning((old,), f"Field '{old}' is ignored because '{new}' is set", topic=f"ignored {old}")
             return new, value
         if not isinstance(former, list):
             problems.wrong_type((old,), "an array", former)
@@ -240,7 +237,7 @@ class CaseBuilder:
         if isinstance(value, dict) and not is_message(value):
             return self._render(value, prompts, problems)
         if prompts:
-            message = "The prompt is ignored: it applies to an object of variables only"
+            message = "The prompt is ignored: it applies only if 'input' is an object of variables"
             problems.warning((key,), message, topic="prompt ignored")
         return self._messages.input(value, (key,), problems), None, ()
 
@@ -248,12 +245,8 @@ class CaseBuilder:
         frozen: FrozenDict = freeze(variables)
         if not prompts:
             return self._user_message(variables, problems), frozen, ()
-        rendered = []
-        for prompt in prompts:
-            try:
-                rendered.append(PromptInput(prompt.id, prompt.render(frozen)))
-            except PromptError as error:
-                problems.error(("input",), error.message, error.hint)
+        results = [(prompt.id, prompt.render(frozen, problems)) for prompt in prompts]
+        rendered = [PromptInput(id, messages) for id, messages in results if messages is not None]
         if len(rendered) == 1 and not self._header.several_prompts:
             return rendered[0].input, frozen, ()
         return (), frozen, tuple(rendered)
@@ -266,14 +259,12 @@ class CaseBuilder:
             problems.wrong_type(("input", "userMessage"), "a string", text)
         elif isinstance(variables.get("role"), str) and "content" in variables:
             role = variables["role"]
-            message = f"Role {role!r} is none of {', '.join(ROLES)}, so 'input' holds variables"
+            message = f"Role {role!r} is not one of {', '.join(ROLES)}, so 'input' is read as variables"
             problems.error(("input",), message, did_you_mean(role, ROLES))
         elif not problems.errors and not self._header.prompt_failed:
-            where = f" in {self._settings_file}" if self._settings_file else ""
-            hint = (
-                f"Add a string 'userMessage' to 'input', or give the dataset a 'prompt'{where} that uses the variables"
-            )
-            problems.error(("input",), "Field 'input' holds variables, and nothing says how to render them", hint)
+            where = f" in {self._settings_file}" if self._settings_file else " for the dataset"
+            hint = f"Add a string 'userMessage' to 'input', or set a 'prompt' that uses the variables{where}"
+            problems.error(("input",), "Field 'input' contains variables, but there is no prompt to render them", hint)
         return ""
 
     def _expected_output(self, row: dict[str, Any], problems: Problems) -> Messages:
@@ -287,13 +278,13 @@ class CaseBuilder:
         self, row: dict[str, Any], execution: ExecutionKeys | None, has_reference: bool, problems: Problems
     ) -> tuple[tuple[Any, ...], Any]:
         rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
-        own = read_level(row, row.get("execution"), (), problems)
+        own = read_evaluators(row, row.get("execution"), (), problems)
         inherit = self._header.inherit_evaluators
         if execution is not None and row["execution"].get("inherit_evaluators") is not None:
             inherit = execution.inherit_evaluators
-        specs = choose(own, self._header.evaluators, rubric, inherit=inherit)
+        specs = effective_evaluators(own, self._header.evaluators, rubric, inherit=inherit)
         if self._is_agentmark and not has_reference:
-            # Without a reference only what was named and can do without one has anything to score.
+            # Without a reference, keep only evaluators that were chosen explicitly and need none.
             by_default = own is None and rubric is None and self._header.evaluators is DEFAULT_CHOICE
             named = () if by_default else specs
             specs = tuple(each for each in named if each.evaluator is None or not each.evaluator.needs.reference)
@@ -323,7 +314,7 @@ class CaseBuilder:
         digest = path = ""
         if keys.template is not None:
             try:
-                path, digest = self._finder.find_folder(keys.template)
+                path, digest = self._finder.find(keys.template, is_folder=True)
             except FileError as error:
                 problems.error(("workspace", "template"), error.message, error.hint)
         setup, teardown = (
@@ -343,12 +334,12 @@ class CaseBuilder:
             return Turn(())
         given = self._messages.input(data["input"], (*path, "input"), problems)
         if not isinstance(given, str) and given and given[-1].role not in ("user", "tool"):
-            message = f"Field '{field_name((*path, 'input'))}' must end with a message of the user, or of a tool"
+            message = f"Field '{field_name((*path, 'input'))}' must end with a user or tool message"
             problems.error((*path, "input"), message)
         expected: Any = ()
         if data.get("expected_output") is not None:
             expected = self._messages.expected_output(data["expected_output"], (*path, "expected_output"), problems)
-        chosen = read_level(data, None, path, problems)
+        chosen = read_evaluators(data, None, path, problems)
         return Turn(
             (Message("user", given),) if isinstance(given, str) else given,
             (Message("assistant", expected),) if isinstance(expected, str) else expected,
@@ -357,7 +348,7 @@ class CaseBuilder:
 
 
 def _is_plain_text(messages: Any) -> bool:
-    """Whether there is at least one message and none has anything but text: nothing to resolve or freeze."""
+    """Whether there are messages and all contain only text: nothing to resolve or freeze."""
     return bool(messages) and all(type(message.content) is str and not message.tool_calls for message in messages)
 
 

@@ -1,4 +1,4 @@
-"""What a dataset says once for all its cases: the keys of a YAML document or of a sidecar, and their defaults."""
+"""Dataset settings that apply to all cases, from a YAML document or a sidecar, and the choice of evaluators."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from agentv.support.patterns import upward
 LIST_KEYS = ("evaluators", "assertions", "assert")
 _FILES = (".yaml", ".yml", ".json")
 
-_remembered_entries = Memo(read_entries)
+_read_entries = Memo(read_entries)
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """The evaluators one level gives. `kind_only`: by `evaluator: <type>`, so that a list elsewhere would beat it."""
+class EvaluatorChoice(msgspec.Struct, frozen=True):
+    """The evaluators of a dataset or a case. `kind_only`: given as `evaluator: <type>`, which rubrics can replace."""
 
     specs: tuple[EvaluatorSpec, ...]
     kind_only: bool = False
 
 
-DEFAULT_CHOICE = Chosen((DEFAULT_EVALUATOR,), kind_only=True)
+DEFAULT_CHOICE = EvaluatorChoice((DEFAULT_EVALUATOR,), kind_only=True)
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """A dataset's settings, checked, with defaults in place."""
+    """The validated settings of a dataset, with defaults."""
 
     dataset: str
     description: str = ""
     execution: Execution = Execution()
-    evaluators: Chosen = DEFAULT_CHOICE
+    evaluators: EvaluatorChoice = DEFAULT_CHOICE
     inherit_evaluators: bool = False
     prompts: tuple[Prompt, ...] = ()
     several_prompts: bool = False
@@ -54,32 +54,33 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
 
     def with_metadata(self, metadata: dict[str, Any]) -> FrozenDict:
-        """A case's metadata over the dataset's, by key."""
+        """Return a case's metadata merged over the dataset's."""
         frozen: FrozenDict = freeze(metadata)
         return FrozenDict({**self.metadata, **frozen}) if self.metadata else frozen
 
     def with_tags(self, tags: Iterable[str]) -> tuple[str, ...]:
-        """The dataset's tags and a case's, each once."""
+        """Return the dataset's tags and a case's, without repeats."""
         return tuple(dict.fromkeys((*self.tags, *tags)))
 
 
 def read_header(data: dict[str, Any], default_name: str, finder: FileFinder, problems: Problems) -> Header:
-    """The header in `data`; what is wrong in it is noted in `problems`."""
+    """Read a dataset's settings, and add the problems in them to `problems`."""
     for key in HeaderKeys.informational:
         if key in data:
-            problems.warning((key,), f"Field '{key}' has no effect", "Keep such notes under 'metadata'")
+            problems.warning((key,), f"Field '{key}' has no effect", "Put such notes under 'metadata'")
     data = {key: value for key, value in data.items() if key not in HeaderKeys.informational}
     keys = read_settings(HeaderKeys, data, (), problems) or HeaderKeys()
-    _note_rivals(data, problems)
     execution = read_execution(keys.execution)
-    if execution.target is None and not execution.targets and keys.target is not None:
+    if execution.target is not None and keys.target is not None:
+        problems.warning(("target",), "Field 'target' is ignored because 'execution.target' is set")
+    elif not execution.targets and keys.target is not None:
         execution = msgspec.structs.replace(execution, target=keys.target)
     prompts = _read_prompts(data, keys, finder, problems)
     return Header(
         dataset=(keys.dataset or "").strip() or default_name,
         description=keys.description or "",
         execution=execution,
-        evaluators=read_level(data, data.get("execution"), (), problems) or DEFAULT_CHOICE,
+        evaluators=read_evaluators(data, data.get("execution"), (), problems) or DEFAULT_CHOICE,
         inherit_evaluators=keys.execution is not None and keys.execution.inherit_evaluators,
         prompts=prompts,
         several_prompts=keys.prompts is not None,
@@ -91,24 +92,17 @@ def read_header(data: dict[str, Any], default_name: str, finder: FileFinder, pro
 
 
 def read_execution(keys: ExecutionKeys | None) -> Execution:
-    """An `execution` block without what concerns evaluators."""
+    """Return the execution settings of a block, without its evaluators."""
     if keys is None:
         return Execution()
     thresholds = None if keys.thresholds is None else freeze(keys.thresholds)
     return Execution(keys.target, keys.targets, keys.trials, keys.timeout_seconds, keys.verdicts, thresholds)
 
 
-def _note_rivals(data: dict[str, Any], problems: Problems) -> None:
-    """Two keys that say the same thing: which one is taken is said, unless that would be a guess."""
-    execution = data.get("execution")
-    if isinstance(execution, dict) and execution.get("target") is not None and data.get("target") is not None:
-        problems.warning(("target",), "Field 'target' is ignored beside 'execution.target'")
-    if data.get("prompt") is not None and data.get("prompts") is not None:
-        problems.error(("prompts",), "Both 'prompt' and 'prompts' are given", "Keep one of them")
-
-
 def _read_prompts(data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, problems: Problems) -> tuple[Prompt, ...]:
     wanted: list[tuple[Any, KeyPath, str]] = []
+    if data.get("prompt") is not None and data.get("prompts") is not None:
+        problems.error(("prompts",), "Both 'prompt' and 'prompts' are set", "Keep one of them")
     if keys.prompt is not None:
         wanted.append((data["prompt"], ("prompt",), "default"))
     for index, entry in enumerate(keys.prompts or ()):
@@ -120,13 +114,13 @@ def _read_prompts(data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, pr
 
 
 def guideline_patterns(folder: str, root: str) -> tuple[str, ...]:
-    """The patterns that hold for datasets in a folder; none when no configuration gives any."""
+    """Return the guideline patterns for datasets in a folder."""
     path = config_file(folder, root)
     return () if path is None else _patterns(path, os.stat(path).st_mtime_ns)
 
 
 def config_file(folder: str, root: str) -> str | None:
-    """The nearest configuration from a folder up to the root."""
+    """Return the nearest configuration file, from a folder up to the root."""
     places = (os.path.join(parent, CONFIG_FILE) for parent in upward(folder, root))
     return next((path for path in places if os.path.isfile(path)), None)
 
@@ -146,36 +140,36 @@ def _patterns(path: str, modified: int) -> tuple[str, ...]:  # noqa: ARG001  # a
     return tuple(patterns)
 
 
-def read_level(data: dict[str, Any], execution: Any, path: KeyPath, problems: Problems) -> Chosen | None:
-    """What one level (a case, or a document) says: `execution.evaluators`, else its list, else its kind; None: nothing.
+def read_evaluators(data: dict[str, Any], execution: Any, path: KeyPath, problems: Problems) -> EvaluatorChoice | None:
+    """Return the evaluators of a document or a case: `execution.evaluators`, else its list, else its `evaluator`.
 
-    Two lists on one level are an error: nobody could say which was meant.
+    None if there are none. Two lists are an error, because either could be meant.
     """
     lists = {(*path, key): data[key] for key in LIST_KEYS if data.get(key) is not None}
     if isinstance(execution, dict) and execution.get("evaluators") is not None:
         lists = {(*path, "execution", "evaluators"): execution["evaluators"], **lists}
     if len(lists) > 1:
         names = " and ".join(f"'{field_name(place)}'" for place in lists)
-        problems.error(list(lists)[1], f"Two lists of evaluators on one level: {names}", "Keep one of them")
+        problems.error(list(lists)[1], f"Evaluators are listed twice: {names}", "Keep one of the lists")
     kind, place = data.get("evaluator"), (*path, "evaluator")
     if lists:
         list_place, entries = next(iter(lists.items()))
         if kind is not None:
-            problems.warning(place, f"Field 'evaluator' is ignored beside '{field_name(list_place)}'")
-        return Chosen(_remembered_entries(entries, list_place, problems))
+            problems.warning(place, f"Field 'evaluator' is ignored because '{field_name(list_place)}' is set")
+        return EvaluatorChoice(_read_entries(entries, list_place, problems))
     if kind is None:
         return None
     if not isinstance(kind, str):
-        problems.wrong_type(place, "a string", kind, "Several evaluators go into the list 'evaluators'")
+        problems.wrong_type(place, "a string", kind, "List several evaluators under 'evaluators'")
         return None
     spec = read_entry({"type": kind}, place, problems, {"type": place})
-    return None if spec is None else Chosen(named((spec,)), kind_only=True)
+    return None if spec is None else EvaluatorChoice(named((spec,)), kind_only=True)
 
 
-def choose(
-    case: Chosen | None, dataset: Chosen, rubric: EvaluatorSpec | None, *, inherit: bool
+def effective_evaluators(
+    case: EvaluatorChoice | None, dataset: EvaluatorChoice, rubric: EvaluatorSpec | None, *, inherit: bool
 ) -> tuple[EvaluatorSpec, ...]:
-    """The effective list: the case's or the dataset's, rubrics before it, and alone beside the default judge."""
+    """Return a case's evaluators, or else the dataset's, after its rubric. A rubric replaces the default judge."""
     chosen = case or dataset
     specs = chosen.specs
     if inherit and case is not None and case is not dataset:
@@ -188,7 +182,7 @@ def choose(
 
 
 def read_rubrics(items: Any, path: KeyPath, problems: Problems) -> EvaluatorSpec | None:
-    """The `rubrics` of a case as one evaluator."""
+    """Return the `rubrics` of a case as one evaluator."""
     if not isinstance(items, list):
         problems.wrong_type(path, "an array", items)
         return None
@@ -201,8 +195,8 @@ def read_rubrics(items: Any, path: KeyPath, problems: Problems) -> EvaluatorSpec
     return read_entry({"type": RUBRIC_TYPE, "rubrics": items}, path, problems, {"rubrics": path})
 
 
-def given_entries(values: Sequence[str]) -> list[Any]:
-    """The entries that `--evaluator` names: a type, an object such as `{type: contains, value: yes}`, or a file."""
+def evaluator_entries(values: Sequence[str]) -> list[Any]:
+    """Return the entries for values of `--evaluator`: types, objects such as `{type: contains, value: x}`, or files."""
     entries: list[Any] = []
     for value in values:
         if value.lower().endswith(_FILES):
@@ -218,7 +212,7 @@ def given_entries(values: Sequence[str]) -> list[Any]:
 
 
 def specs_of(entries: Sequence[Any]) -> tuple[tuple[EvaluatorSpec, ...], list[Problem]]:
-    """Entries as specs, and what there is to warn of. Raises UsageError for what is wrong."""
+    """Return the specs of entries, and warnings about them. Raises UsageError for an invalid entry."""
     problems = Problems()
     specs = read_entries(list(entries), ("evaluators",), problems)
     for problem in problems.errors:
@@ -228,7 +222,7 @@ def specs_of(entries: Sequence[Any]) -> tuple[tuple[EvaluatorSpec, ...], list[Pr
 
 def _in_file(path: str) -> list[Any]:
     if not os.path.isfile(path):
-        hint = "--evaluator takes a type, an object, or a file with a list of them"
+        hint = "--evaluator accepts a type, an object, or a file with evaluators"
         raise UsageError(f"No such file: {path}", hint=hint)
     data = parse_yaml_file(path)
     if isinstance(data, dict):
@@ -236,4 +230,4 @@ def _in_file(path: str) -> list[Any]:
         return listed if isinstance(listed, list) else [data]
     if isinstance(data, list):
         return data
-    raise UsageError(f"No evaluators in {path}", "It holds neither an object nor a list")
+    raise UsageError(f"No evaluators in {path}", "Expected an object or a list")

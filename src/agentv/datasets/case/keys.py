@@ -1,4 +1,4 @@
-"""The keys users write: of a document, a case, an execution block, a turn. The types here are the documented schema."""
+"""The keys of datasets, cases, execution blocks and turns. These types are the documented schema."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from agentv.settings.diagnostics import KeyPath, Problems
 from agentv.settings.settings_reader import aliases_of, known_keys
 
 CASE_LIST_KEYS = ("evalcases", "tests", "eval_cases", "cases")
-"""The names under which a YAML document lists its cases; the first is ours."""
+"""Keys for the list of cases in a YAML document; the first is canonical."""
 
 OUTCOME_KEYS = ("expected_outcome", "outcome", "criteria")
-"""The names for what a good answer does; the first is ours."""
+"""Keys for the expected outcome; the first is canonical."""
 
 JsonObject = dict[str, Any]
 
-_FOUR = "It is a setting of AgentV 4.x or 5.x."
+
+def _typescript_only(hints: dict[str, str]) -> dict[str, str]:
+    """Return the hint for each key that only AgentV (TypeScript) supports, given hints by space-separated keys."""
+    prefix = "This is a setting of AgentV (TypeScript)."
+    return {key: f"{prefix} {hint}" for keys, hint in hints.items() for key in keys.split()}
 
 
 class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The `execution` block of a document or a case."""
 
-    aliases: ClassVar[dict[str, str]] = {}
-    unsupported: ClassVar[dict[str, str]] = {
-        "skip_defaults": f"{_FOUR} Here a case's list replaces the dataset's; `inherit_evaluators: true` adds to it",
-        "workers": f"{_FOUR} Use `agentv eval --workers`, or `workers` of the target",
-        "cache": f"{_FOUR} Use `agentv eval --cache`",
-        "cache_path": f"{_FOUR} Use `agentv eval --cache`",
-        "budget_usd": f"{_FOUR} Use `agentv eval --budget-usd`",
-        "fail_on_error": f"{_FOUR} Use `agentv eval --fail-fast` or `--max-errors`",
-        "threshold": f"{_FOUR} Use `verdicts: {{pass: …}}` here, or `agentv eval --threshold`",
-    }
+    unsupported: ClassVar[dict[str, str]] = _typescript_only(
+        {
+            "skip_defaults": "Here a case's list replaces the dataset's; `inherit_evaluators: true` adds to it",
+            "workers": "Use `agentv eval --workers`, or `workers` of the target",
+            "cache cache_path": "Use `agentv eval --cache`",
+            "budget_usd": "Use `agentv eval --budget-usd`",
+            "fail_on_error": "Use `agentv eval --fail-fast` or `--max-errors`",
+            "threshold": "Use `verdicts: {pass: …}` here, or `agentv eval --threshold`",
+        }
+    )
 
     hints: ClassVar[dict[str, str]] = {"trials": "AgentV 4.x's `{count: 2}` is written `trials: 2` here"}
 
@@ -50,42 +54,41 @@ class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt of several: each makes a variant of every case."""
+    """One of several prompts; each is a variant of every case."""
 
     id: str
     prompt: str | list[JsonObject]
 
 
 class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "$schema"}):
-    """The keys of a YAML document beside its cases, which are also those of a sidecar."""
+    """The settings of a dataset: the keys of a YAML document other than its cases, or of a sidecar."""
 
     aliases: ClassVar[dict[str, str]] = {"name": "dataset", "assertions": "evaluators", "assert": "evaluators"}
-    unsupported: ClassVar[dict[str, str]] = {
-        "workspace": f"{_FOUR} Give each case its own `workspace`",
-        "input": f"{_FOUR} Write the shared messages into each case, or use a `prompt` with variables",
-        "input_files": f"{_FOUR} Use parts of type `file` in each case's `input`",
-        "expected_output": f"{_FOUR} Give each case its own `expected_output`",
-        "depends_on": f"{_FOUR} Cases run independently here",
-        "preprocessors": f"{_FOUR} Use `transform` of an evaluator or a target",
-        "postprocess": f"{_FOUR} Use `transform` of an evaluator or a target",
-        "scenarios": f"{_FOUR} Write the combinations out as cases",
-        "providers": f"{_FOUR} Use `execution.targets` and a targets file",
-        "defaults": f"{_FOUR} Use `execution` and `evaluators` of the document",
-        "default_test": f"{_FOUR} Use `execution` and `evaluators` of the document",
-        "environment": f"{_FOUR} Give each case its own `workspace`",
-        "evaluate_options": f"{_FOUR} Use the options of `agentv eval`",
-        "timeout_seconds": f"{_FOUR} Use `execution.timeout_seconds`",
-        "threshold": f"{_FOUR} Use `execution.verdicts`, or `agentv eval --threshold`",
-        "experiment": f"{_FOUR} Use `execution.target`, and `metadata` for a note",
-        "derived_metrics": f"{_FOUR} Use an evaluator of type `composite`",
-        "output_path": f"{_FOUR} Use `agentv eval --out`",
-        "env": f"{_FOUR} Set the variables in the environment or in `.env`",
-        "nunjucks_filters": f"{_FOUR} Templates here have minijinja's filters",
-        "extensions": f"{_FOUR} Use `setup` and `teardown` of a case's `workspace`",
-        "targets": f"{_FOUR} Use `execution.targets`",
-        "imports": f"{_FOUR} Give several files on the command line",
-        "vars": f"{_FOUR} Use an object `input` with a `prompt`",
-    }
+    unsupported: ClassVar[dict[str, str]] = _typescript_only(
+        {
+            "workspace environment": "Give each case its own `workspace`",
+            "input": "Write the shared messages into each case, or use a `prompt` with variables",
+            "input_files": "Use parts of type `file` in each case's `input`",
+            "expected_output": "Give each case its own `expected_output`",
+            "depends_on": "Cases run independently here",
+            "preprocessors postprocess": "Use `transform` of an evaluator or a target",
+            "scenarios": "Write the combinations out as cases",
+            "providers": "Use `execution.targets` and a targets file",
+            "defaults default_test": "Use `execution` and `evaluators` of the document",
+            "evaluate_options": "Use the options of `agentv eval`",
+            "timeout_seconds": "Use `execution.timeout_seconds`",
+            "threshold": "Use `execution.verdicts`, or `agentv eval --threshold`",
+            "experiment": "Use `execution.target`, and `metadata` for a note",
+            "derived_metrics": "Use an evaluator of type `composite`",
+            "output_path": "Use `agentv eval --out`",
+            "env": "Set the variables in the environment or in `.env`",
+            "nunjucks_filters": "Templates here have minijinja's filters",
+            "extensions": "Use `setup` and `teardown` of a case's `workspace`",
+            "targets": "Use `execution.targets`",
+            "imports": "Give several files on the command line",
+            "vars": "Use an object `input` with a `prompt`",
+        }
+    )
     hints: ClassVar[dict[str, str]] = {"prompts": "Each of them is `{id: …, prompt: …}`"}
     informational: ClassVar[tuple[str, ...]] = ("category", "author", "license", "requires", "governance")
 
@@ -125,15 +128,16 @@ class UserKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The `workspace` block: a folder copied fresh for each job."""
+    """The `workspace` block: a folder that is copied for each job."""
 
-    unsupported: ClassVar[dict[str, str]] = {
-        "hooks": f"{_FOUR} Use `setup` and `teardown`",
-        "repos": f"{_FOUR} Clone in `setup`, or use a `template` folder",
-        "isolation": f"{_FOUR} Every job has its own copy here",
-        "mode": f"{_FOUR} Every job has its own copy here",
-        "docker": f"{_FOUR} Containers are not supported",
-    }
+    unsupported: ClassVar[dict[str, str]] = _typescript_only(
+        {
+            "hooks": "Use `setup` and `teardown`",
+            "repos": "Clone in `setup`, or use a `template` folder",
+            "isolation mode": "Every job has its own copy here",
+            "docker": "Containers are not supported",
+        }
+    )
 
     template: str | None = None
     setup: str | list[str] | None = None
@@ -142,7 +146,7 @@ class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of one case, in YAML and in a line of JSONL."""
+    """The keys of one case, in YAML or in a JSONL row."""
 
     aliases: ClassVar[dict[str, str]] = {
         "outcome": "expected_outcome",
@@ -152,21 +156,21 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
         "assertions": "evaluators",
         "assert": "evaluators",
     }
-    unsupported: ClassVar[dict[str, str]] = {
-        "vars": f"{_FOUR} Use an object `input` with a `prompt`",
-        "input_files": f"{_FOUR} Use parts of type `file` in `input`",
-        "depends_on": f"{_FOUR} Cases run independently here",
-        "on_dependency_failure": f"{_FOUR} Cases run independently here",
-        "mode": f"{_FOUR} A case with `turns` is a conversation",
-        "aggregation": f"{_FOUR} A case's score is the weighted mean of its evaluators",
-        "on_turn_failure": f"{_FOUR} All turns are played",
-        "window_size": f"{_FOUR} The whole history is sent",
-        "options": f"{_FOUR} Use `execution`",
-        "threshold": f"{_FOUR} Use `execution.verdicts`",
-        "run": f"{_FOUR} Use `execution`",
-        "environment": f"{_FOUR} Use `workspace`",
-        "provider_output": f"{_FOUR} Use a target of provider `replay`",
-    }
+    unsupported: ClassVar[dict[str, str]] = _typescript_only(
+        {
+            "vars": "Use an object `input` with a `prompt`",
+            "input_files": "Use parts of type `file` in `input`",
+            "depends_on on_dependency_failure": "Cases run independently here",
+            "mode": "A case with `turns` is a conversation",
+            "aggregation": "A case's score is the weighted mean of its evaluators",
+            "on_turn_failure": "All turns are played",
+            "window_size": "The whole history is sent",
+            "options run": "Use `execution`",
+            "threshold": "Use `execution.verdicts`",
+            "environment": "Use `workspace`",
+            "provider_output": "Use a target of provider `replay`",
+        }
+    )
 
     id: str | int
     expected_outcome: str | None = None
@@ -188,7 +192,7 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_header(data: dict[str, Any]) -> bool:
-    """Whether a mapping has at least one key that a sidecar may have, or that is known to belong into one elsewhere."""
+    """Whether a mapping has at least one key of a sidecar, including keys that only other tools support."""
     known = {*known_keys(HeaderKeys), *aliases_of(HeaderKeys), *HeaderKeys.unsupported, *HeaderKeys.informational}
     return any(key in known for key in data)
 
@@ -198,7 +202,7 @@ _SIZE = 1024
 
 
 class Memo(Generic[Read]):
-    """A reading function with a memory of values in which it found nothing to say."""
+    """A reader that caches its results for values in which it finds no problems."""
 
     def __init__(self, read: Callable[[Any, KeyPath, Problems], Read]) -> None:
         self._read = read

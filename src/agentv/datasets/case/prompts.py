@@ -1,4 +1,4 @@
-"""Prompts of AgentMark's kind: templates that turn a row's variables into messages. Data is put in, never rendered."""
+"""Prompt templates that turn a row's variables into messages, as in AgentMark. Values are inserted, never rendered."""
 
 from __future__ import annotations
 
@@ -13,30 +13,23 @@ from agentv.errors import DatasetError
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.message import FilePart, ImagePart, Message, TextPart
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
-from agentv.support.templates import environment, first_line, is_file_name, missing_name
-
-
-class PromptError(Exception):
-    """A prompt that cannot be rendered with a row's variables."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+from agentv.support.templates import TemplateProblem, environment, first_line, is_file_name, missing_name, names_in
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """One prompt, checked: a text that becomes a user message, or messages whose texts are templates."""
+    """A validated prompt: messages whose texts are templates. `names` are the variables they use."""
 
     id: str
     messages: tuple[Message, ...]
     names: frozenset[str]
 
-    def render(self, variables: dict[str, Any]) -> tuple[Message, ...]:
-        """The messages for one row. Raises PromptError when the row lacks a variable the prompt uses."""
+    def render(self, variables: dict[str, Any], problems: Problems) -> tuple[Message, ...] | None:
+        """Return the messages for one row; None after adding an error to `problems`."""
+        path = ("input",)
         if "self" in variables:
-            raise PromptError("A variable cannot be called 'self'", "Rename it")
-        # Integers of more than 128 bits go in as their digits: the engine would make floats of them.
+            problems.error(path, "A variable cannot be called 'self'", "Rename it")
+            return None
+        # Integers of more than 128 bits are passed as text: minijinja would convert them to floats.
         exact = {
             name: str(value) if isinstance(value, int) and value.bit_length() > 127 else value
             for name, value in variables.items()
@@ -46,17 +39,19 @@ class Prompt(msgspec.Struct, frozen=True):
         except minijinja.TemplateError as error:
             missing = missing_name(error, self.names, variables)
             if missing is None:
-                raise PromptError(f"The prompt cannot be rendered: {first_line(error)}") from None
-            hint = did_you_mean(missing, variables) or f"The row has: {', '.join(variables) or 'no variables'}"
-            raise PromptError(f"The prompt uses the variable '{missing}', which the row lacks", hint) from None
-        except Exception as error:  # a template may call methods of its values, which raise what they like
-            raise PromptError(f"The prompt cannot be rendered: {error}") from None
+                problems.error(path, f"Cannot render the prompt: {first_line(error)}")
+            else:
+                hint = did_you_mean(missing, variables) or f"The row has: {', '.join(variables) or 'no variables'}"
+                problems.error(path, f"The prompt uses the variable '{missing}', which is missing in this row", hint)
+        except Exception as error:  # methods of values, which templates may call, raise any type
+            problems.error(path, f"Cannot render the prompt: {error}")
+        return None
 
 
 def read_prompt(
     value: Any, path: KeyPath, problems: Problems, finder: FileFinder, id: str = "default"
 ) -> Prompt | None:
-    """A prompt as users give it: text, a list of messages, or the name of a file. None after noting an error."""
+    """Read a prompt: text, a list of messages, or a file name. Return None after adding an error to `problems`."""
     if isinstance(value, str):
         text = _file_text(value, path, problems, finder) if is_file_name(value) else value
         messages: tuple[Message, ...] = () if text is None else (Message("user", text),)
@@ -76,8 +71,8 @@ def read_prompt(
 def _file_text(value: str, path: KeyPath, problems: Problems, finder: FileFinder) -> str | None:
     name = value.strip().removeprefix("file://")
     if name.endswith(".prompt.mdx"):
-        hint = "Write its text into a .md file; variables are {{ name }} there"
-        problems.error(path, f"Prompt file '{name}' is in AgentMark's own form, which is not supported", hint)
+        hint = "Copy its text to a .md file and write variables as {{ name }}"
+        problems.error(path, f"Prompt file '{name}' is in AgentMark's .mdx format, which is not supported", hint)
         return None
     try:
         return read_text(finder.find(name).path, name)
@@ -92,9 +87,9 @@ def _names_used(messages: tuple[Message, ...], path: KeyPath, problems: Problems
         parts = [part.value for part in message.parts if isinstance(part, TextPart)]
         for text in [message.content] if isinstance(message.content, str) else parts:
             try:
-                names |= environment().undeclared_variables_in_str(text)
-            except minijinja.TemplateError as error:
-                problems.error(path, f"The prompt is no valid template: {first_line(error)}")
+                names |= names_in(text)
+            except TemplateProblem as error:
+                problems.error(path, f"The prompt is not a valid template: {error}")
                 return None
     return names
 
@@ -113,7 +108,7 @@ def _rendered(message: Message, variables: dict[str, Any]) -> Message:
 
 
 def resolved_data(case: EvalCase) -> dict[str, Any]:
-    """As `case_to_data`, each file part with its `text`, each image with its data URI, guidelines marked."""
+    """Return a case as data, like `case_to_data`, with the text of files, the data URIs of images, and guidelines."""
     data = case_to_data(case)
     if not case.names_files:
         return data

@@ -1,4 +1,4 @@
-"""`input` and `expected_output` in every form users write them → messages. Nothing malformed passes."""
+"""Read `input` and `expected_output` in all their forms as messages, and recognize AgentMark rows."""
 
 from __future__ import annotations
 
@@ -21,27 +21,23 @@ _SHAPES = 'Write a string, or a list of messages such as [{"role": "user", "cont
 
 
 class MessageReader:
-    """Reads messages for one dataset; files they name are found and hashed on the way."""
+    """Reads messages for one dataset, and finds and hashes the files they name."""
 
     def __init__(self, finder: FileFinder) -> None:
         self._finder = finder
 
     def expected_output(self, value: Any, path: KeyPath, problems: Problems) -> str | tuple[Message, ...]:
-        """The reference answer: text, messages, or any other JSON value as the content of one assistant message."""
-        if isinstance(value, str):
-            return value
-        if is_message(value):
-            return self.messages([value], path, problems, single=True)
-        if isinstance(value, list) and value and is_message(value[0]):
-            return self.messages(value, path, problems)
-        suspect = value[0] if isinstance(value, list) and value else value
-        if isinstance(suspect, dict) and isinstance(suspect.get("role"), str) and "content" in suspect:
-            read_as = "one assistant message with this data as its content"
-            problems.warning(path, f"Role {suspect['role']!r} is none of {_ROLE_LIST}; read as {read_as}")
+        """Read the reference: text, messages, or any other JSON value as the content of one assistant message."""
+        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(value, str) or is_message(first):
+            return self.input(value, path, problems)
+        if isinstance(first, dict) and isinstance(first.get("role"), str) and "content" in first:
+            read_as = "the content of one assistant message"
+            problems.warning(path, f"Role {first['role']!r} is not one of {_ROLE_LIST}; the value is read as {read_as}")
         return (Message("assistant", freeze(value)),)
 
     def input(self, value: Any, path: KeyPath, problems: Problems) -> str | tuple[Message, ...]:
-        """The messages of an input that is text or messages; variables are not read here."""
+        """Read an input that is text or messages, not variables."""
         if isinstance(value, str):
             return value
         if is_message(value):
@@ -54,7 +50,7 @@ class MessageReader:
     def messages(
         self, items: list[Any], path: KeyPath, problems: Problems, *, single: bool = False
     ) -> tuple[Message, ...]:
-        """Every item as a message; one that is none is an error at its place."""
+        """Read every item as a message; `single` means that `path` is the path of the only item."""
         read = [self._message(item, path if single else (*path, index), problems) for index, item in enumerate(items)]
         return tuple(message for message in read if message is not None)
 
@@ -96,16 +92,16 @@ class MessageReader:
             return None
         kind = PART_KINDS.get(data["type"]) if isinstance(data.get("type"), str) else None
         if kind is None:
-            found = f"got {data['type']!r}" if "type" in data else "and is missing"
+            found = f"got {data['type']!r}" if "type" in data else "but it is missing"
             problems.error((*path, "type"), f"The type of a part must be one of {', '.join(PART_KINDS)}, {found}")
             return None
-        if not isinstance(data.get("value"), str):
-            if data.get("value") is None:
-                other = next((key for key in data if key not in _PART_KEYS), None)
-                hint = f"A part keeps its text or file name in 'value', not in '{other}'" if other else ""
-                problems.missing((*path, "value"), hint)
-            else:
-                problems.wrong_type((*path, "value"), "a string", data["value"])
+        if data.get("value") is None:
+            other = next((key for key in data if key not in _PART_KEYS), None)
+            hint = f"Put the text or file name in 'value', not in '{other}'" if other else ""
+            problems.missing((*path, "value"), hint)
+            return None
+        if not isinstance(data["value"], str):
+            problems.wrong_type((*path, "value"), "a string", data["value"])
             return None
         _note_unknown(data, "part", _PART_KEYS, path, problems)
         return TextPart(data["value"]) if kind is TextPart else self._located(kind, data["value"], path, problems)
@@ -131,7 +127,7 @@ class MessageReader:
 
 
 def is_message(value: Any) -> bool:
-    """Whether a value is meant as a message: a known role, with content or tool calls beside it."""
+    """Whether a value looks like a message: a known role, and content or tool calls."""
     return isinstance(value, dict) and value.get("role") in ROLES and ("content" in value or "tool_calls" in value)
 
 
@@ -141,7 +137,7 @@ def _tool_call(data: Any, path: KeyPath, problems: Problems) -> ToolCall | None:
         return None
     if "tool" not in data and isinstance(data.get("function"), dict):
         hint = 'Write {"tool": name, "input": arguments}'
-        problems.error(path, "A tool call names its tool in 'tool'; this one is in a chat API's form", hint)
+        problems.error(path, "A tool call needs 'tool'; this one has the format of a chat API", hint)
         return None
     return read_settings(ToolCall, {key: freeze(value) for key, value in data.items()}, path, problems)
 
@@ -168,17 +164,17 @@ _OURS = ("id", *OUTCOME_KEYS)
 
 
 def is_agentmark_row(row: Any) -> bool:
-    """Whether a first row of JSONL says by its shape that the file is AgentMark's."""
+    """Whether the first row of a JSONL file has the shape of an AgentMark row."""
     return holds_variables(row) and not any(key in row for key in _OURS)
 
 
 def holds_variables(row: Any) -> bool:
-    """Whether a row's input is an object that is no message."""
+    """Whether a row's input is an object of variables, not a message."""
     return isinstance(row, dict) and isinstance(row.get("input"), dict) and not is_message(row["input"])
 
 
 class ItemNames:
-    """The names AgentMark gives the rows of one dataset, from their input; a repeated one gets `-2`, `-3` and so on."""
+    """Ids of AgentMark rows, computed from their input as AgentMark does; a repeated id gets `-2`, `-3` and so on."""
 
     def __init__(self) -> None:
         self._seen = PackedIds()
@@ -194,11 +190,11 @@ class ItemNames:
 
 
 def row_problems(row: dict[str, Any], problems: Problems) -> None:
-    """Note where a row breaks AgentMark's own rules."""
+    """Report violations of AgentMark's own rules."""
     value, expected = row.get("input"), row.get("expected_output")
     if value is not None and (not isinstance(value, dict) or is_message(value)):
         found = "message" if is_message(value) else type_word(value)
         problems.error(("input",), f"AgentMark's 'input' must be an object of variables, got {found}")
     if expected is not None and not isinstance(expected, str):
         message = f"AgentMark's 'expected_output' must be a string, got {type_word(expected)}"
-        problems.error(("expected_output",), message, "Write the JSON as a string")
+        problems.error(("expected_output",), message, "Write JSON as a string")

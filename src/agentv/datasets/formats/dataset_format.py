@@ -1,6 +1,6 @@
-"""The seam of dataset formats: what a format is, the rows it hands on, and how files are matched to formats.
+"""The interface of dataset formats, the rows they produce, and format detection.
 
-Knows nothing of cases; a row is whatever a person wrote. Each format is one module and one row of `FORMATS`.
+Each format is one module and one entry of `FORMATS`. Formats produce raw rows; cases are built elsewhere.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from agentv.registry import FORMATS
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 
 HEAD_BYTES = 16 * 1024
-"""How much of a file `sniff` sees."""
+"""How much of a file `sniff` receives."""
 
 
 class PlainRow(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """A row in the most common shape, checked while it was parsed. Any other row comes as a dict."""
+    """A row in the most common shape, type-checked by the parser. Any other row is a dict."""
 
     id: str
     expected_outcome: str
@@ -39,7 +39,7 @@ class PlainRow(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
 
 
 class BadRow(msgspec.Struct, frozen=True):
-    """A row that could not be parsed: what was found, at which column, and what to do."""
+    """A row that could not be parsed: the problem, its column, and a hint."""
 
     what: str
     column: int | None = None
@@ -47,11 +47,11 @@ class BadRow(msgspec.Struct, frozen=True):
 
 
 Row = PlainRow | dict[str, Any] | BadRow | None
-"""None stands for a blank line."""
+"""None for a blank line."""
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Rows on consecutive lines of one file: row `i` is on `line + i`. `lines` is the JSON text of each, if known."""
+    """Rows on consecutive lines of one file: row `i` is on `line + i`. `lines` has the JSON text of each, if known."""
 
     file: str
     line: int
@@ -60,17 +60,17 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
-    """How rows are read. With `plain`, rows in the common shape may come as PlainRows, at several times the speed."""
+    """How to read rows. With `plain`, a format may return PlainRows, which is several times faster."""
 
     plain: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A dataset that was opened: its settings, where they are written, and what is known before its rows are read.
+    """An open dataset: its settings, the file they are in, and what is known before its rows are read.
 
-    `lists_tests`: the document uses AgentV 4.x's words. `is_agentmark`: the rows look like AgentMark's. `cases` is the
-    list of rows where the format has to hold it whole. `warnings` are about the files around the rows.
+    `lists_tests`: the cases are under `tests`, as in AgentV (TypeScript). `is_agentmark`: the rows look like
+    AgentMark's. `cases` is the list of rows, for formats that parse a file as a whole.
     """
 
     source: Source
@@ -83,9 +83,9 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What a format writes: settings, and rows as data, each with its JSON text where the source has it.
+    """A dataset to write: settings, and rows as data, each with its JSON text if the source has it.
 
-    `document` is what it was read from, if that has the same format, so that its text can be kept.
+    `document` is the source if it has the same format, so that its text can be kept.
     """
 
     header: dict[str, Any]
@@ -94,60 +94,60 @@ class Content(msgspec.Struct, frozen=True):
 
 
 class DatasetFormat:
-    """One dataset format. A subclass gives the facts and at least `sniff` and `read`; its instance is in `FORMATS`."""
+    """Base class of dataset formats. Subclasses define at least `sniff` and `read`; `FORMATS` names an instance."""
 
     suffixes: ClassVar[tuple[str, ...]] = ()
     """Extensions that suggest the format; the content decides."""
 
     has_sidecar: ClassVar[bool] = False
-    """Settings are in a YAML file of the same name next to it."""
+    """Settings are in a YAML file of the same name next to the data."""
 
     can_be_sharded: ClassVar[bool] = False
     can_be_compressed: ClassVar[bool] = False
 
     is_folder: ClassVar[bool] = False
-    """A dataset is a folder; `sniff` gets its path and no head."""
+    """A dataset is a folder; `sniff` receives its path and an empty head."""
 
     def sniff(self, head: bytes, path: str) -> bool:
-        """Whether a file that begins with `head`, decompressed, is a dataset in this format."""
+        """Whether a file that begins with `head` (decompressed) is a dataset in this format."""
         raise NotImplementedError
 
     def files(self, path: str) -> tuple[str, ...]:
-        """The files that the dataset at `path` consists of."""
+        """Return the files of the dataset at `path`."""
         return (path,)
 
     def open(self, source: Source) -> Document:
-        """Read what is around the rows, or known before them; sidecars are not read here. Raises DatasetError."""
+        """Read everything but the rows and the sidecar. Raises DatasetError."""
         return Document(source)
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
-        """Read the rows from the start, any number of times."""
+        """Read the rows. May be called any number of times."""
         raise NotImplementedError
 
     def write(self, content: Content, path: str) -> None:  # noqa: ARG002
-        """Write a dataset to `path`, and its sidecar where the format has one."""
-        raise UsageError(f"Cannot write {path}", "Datasets of this format can only be read")
+        """Write a dataset to `path`, and its sidecar if the format has one."""
+        raise UsageError(f"Cannot write {path}", "This format is read-only")
 
     def insert(self, data: bytes, key: str, values: Mapping[str, Any]) -> bytes:  # noqa: ARG002
-        """Add `key` to the cases of a file whose ids are in `values`, leaving everything else as it is."""
-        raise ValueError("datasets of this format can only be read")
+        """Add `key` to the cases whose ids are in `values`, and leave the rest of the file as it is."""
+        raise ValueError("this dataset format is read-only")
 
     def why_not(self, path: str) -> str | None:  # noqa: ARG002
-        """Why a file found in a folder is not a dataset after all; None if it is one."""
+        """Return the reason why a file found in a folder is not a dataset; None if it is one."""
         return None
 
     def lint(self, document: Document, options: ReadOptions) -> Iterator[DatasetError]:  # noqa: ARG002
-        """Problems in the text that reading does not mind; for `agentv validate`."""
+        """Report problems that do not prevent loading, for `agentv validate`."""
         return iter(())
 
     def row_error(self, row: BadRow, path: str, line: int) -> DatasetError:
-        """The error for a row that could not be parsed."""
+        """Return the error for a row that could not be parsed."""
         headline = f"Invalid eval case at line {line} in {path}"
         return InvalidCaseError(headline, row.what, row.hint, path=path, line=line, column=row.column)
 
 
 def load_format(name: str) -> DatasetFormat:
-    """Return the format of this name, which is a row of the registry or a plug-in's."""
+    """Return the format of this name, built-in or from a plug-in."""
     found = FORMATS.find(name)
     if not isinstance(found, DatasetFormat):
         raise UsageError(f"The plug-in '{name}' is not an instance of {__name__}.DatasetFormat")
@@ -155,27 +155,27 @@ def load_format(name: str) -> DatasetFormat:
 
 
 def suffix_of(path: str) -> str:
-    """The part of a file's name that suggests its format, as written: `.yaml`, `.jsonl`, `.jsonl.gz`."""
+    """Return the extension that suggests a file's format, as written: `.yaml`, `.jsonl`, `.jsonl.gz`."""
     stem, last = os.path.splitext(os.path.basename(path))
     return os.path.splitext(stem)[1] + last if last.lower() in SUFFIXES else last
 
 
 def known_suffixes() -> list[str]:
-    """The extensions of all formats, compressed ones included."""
+    """Return the extensions of all formats, including compressed ones."""
     formats = [load_format(name) for name in FORMATS.all_names()]
     plain = [suffix for each in formats for suffix in each.suffixes]
     return plain + [each.suffixes[0] + ending for each in formats if each.can_be_compressed for ending in SUFFIXES]
 
 
 def _usable() -> Iterator[tuple[str, DatasetFormat]]:
-    """All formats. A plug-in that cannot be loaded is left out; it is reported if no other format fits."""
+    """Yield all formats, without plug-ins that cannot be loaded; those are reported if no other format fits."""
     for name in FORMATS.all_names():
         with suppress(UsageError):
             yield name, load_format(name)
 
 
 def suggested(path: str) -> list[str]:
-    """The formats that a file's extension suggests, in the registry's order; plug-ins only if no built-in has it."""
+    """Return the formats for a file's extension; plug-ins only if no built-in format has it."""
     suffix = suffix_of(path).lower()
     ending = next((ending for ending in SUFFIXES if suffix.endswith(ending)), "")
     suffix = suffix.removesuffix(ending)
@@ -189,10 +189,10 @@ def suggested(path: str) -> list[str]:
 
 
 def detect(path: str, *, by_extension: bool = False) -> str | None:
-    """The format of a file or folder: the first that recognizes the content, those that the extension suggests first.
+    """Return the first format that recognizes a file or folder; those that its extension suggests are tried first.
 
-    One that no format recognizes has the format that its extension suggests, so that its reader says what is wrong.
-    With `by_extension` only those that the extension suggests are asked.
+    If no format recognizes the content, the extension decides, so that the reader can report the problem.
+    With `by_extension`, only formats that the extension suggests are tried.
     """
     if os.path.isdir(path):
         return next((name for name, each in _usable() if each.is_folder and each.sniff(b"", path)), None)
@@ -207,16 +207,16 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
 
 
 def read_head(path: str) -> bytes:
-    """The first bytes of a file, decompressed; empty for one that cannot be read, which its reader will report."""
+    """Return the first bytes of a file, decompressed; empty if it cannot be read, which its reader will report."""
     try:
         with open_lines(path) as stream:
             return stream.read(HEAD_BYTES)
-    except Exception:  # compressed data raises what it likes
+    except Exception:  # decompression raises various types
         return b""
 
 
 def object_keys(head: bytes) -> set[str]:
-    """The keys of the JSON object that a file begins with, as far as `head` goes; empty if it is something else."""
+    """Return the keys of the JSON object at the start of a file, as far as `head` goes."""
     keys: set[str] = set()
     if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
         return keys
@@ -235,16 +235,16 @@ def object_keys(head: bytes) -> set[str]:
 
 
 TABLES = {".csv": ",", ".tsv": "\t"}
-"""Tables, which `agentv generate evals` turns into datasets, and the delimiter of their columns."""
+"""Extensions of tables, which `agentv generate evals` converts to datasets, and their column delimiters."""
 
 SIDECAR_SUFFIXES = (".yaml", ".yml")
 _SHARD = re.compile(r"(?P<name>.+)-(?P<index>\d{5,})-of-(?P<count>\d{5,})$")
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The files of one dataset, as the user named them, in order. `base` is their path without suffix and shard.
+    """The files of one dataset, in order, as the user named them. `base` is their path without suffix and shard.
 
-    `path` names the dataset in messages and results; `kind` is the name of its format.
+    `path` identifies the dataset in messages and results; `kind` is the name of its format.
     """
 
     files: tuple[str, ...]
@@ -254,58 +254,50 @@ class Source(msgspec.Struct, frozen=True):
 
     @property
     def format(self) -> DatasetFormat:
-        """The format that reads it."""
+        """The format of the dataset."""
         return load_format(self.kind)
 
     @property
     def name(self) -> str:
-        """The dataset's name unless its settings give one."""
+        """The dataset's default name."""
         return os.fsencode(os.path.basename(self.base)).decode("utf-8", "replace") or "dataset"
 
     @property
     def folder(self) -> str:
-        """The folder in which the files it names are looked up first."""
+        """The folder where files that the dataset names are looked up first."""
         return os.path.dirname(self.base) or "."
 
     @property
     def sidecar(self) -> str | None:
-        """The file with its settings, if the format has one and it exists."""
+        """The sidecar, if the format has sidecars and the file exists."""
         sidecar = sidecar_of(self.base) if self.format.has_sidecar else None
         return None if sidecar in self.files else sidecar
 
 
 def source_of(path: str, kind: str) -> Source:
-    """The dataset that is one file, or one folder."""
+    """Return the source for a dataset that is a single file or folder."""
     found = load_format(kind)
     return Source(found.files(path), path.rstrip("/") if found.is_folder else base_of(path), kind, path)
 
 
-def require_format(path: str) -> str:
-    """The format of an existing file by its content and extension. Raises DatasetNotFoundError if there is none."""
-    kind = detect(path)
-    if kind is None:
-        raise unsupported(path)
-    return kind
-
-
 def unsupported(path: str) -> DatasetNotFoundError:
-    """The error for a file in no known format."""
+    """Return the error for a file in an unknown format."""
     suffix = suffix_of(path)
-    hint = "A dataset is recognized by its content or its extension; this file by neither"
+    hint = "Neither the content nor the extension of this file is that of a dataset"
     if suffix.lower() in TABLES:
-        made = shlex.quote(base_of(path) + ".jsonl")
-        hint = f"Make a dataset of its rows: agentv generate evals {shlex.quote(path)} --out {made}"
+        output = shlex.quote(base_of(path) + ".jsonl")
+        hint = f"Convert its rows to a dataset: agentv generate evals {shlex.quote(path)} --out {output}"
     detail = f"The extension {suffix or '(none)'} is not one of {', '.join(known_suffixes())}"
     return DatasetNotFoundError(f"Unsupported file format: {path}", detail, hint, path=path)
 
 
 def base_of(path: str) -> str:
-    """A path without the suffix that suggests its format."""
+    """Return a path without the extension that suggests its format."""
     return path.removesuffix(suffix_of(path))
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """The parts of a shard's name."""
+    """The parts of a shard's file name."""
 
     base: str
     index: int
@@ -313,7 +305,7 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 def shard_of(path: str) -> Shard | None:
-    """The shard that `name-00000-of-00008.jsonl` is; None for a file that is not a shard."""
+    """Parse a shard's file name such as `name-00000-of-00008.jsonl`; None for a file that is not a shard."""
     found = _SHARD.match(os.path.basename(base_of(path)))
     if found is None or not any(load_format(name).can_be_sharded for name in suggested(path)):
         return None
@@ -321,7 +313,7 @@ def shard_of(path: str) -> Shard | None:
 
 
 def dataset_base(path: str) -> str:
-    """A path without suffix and shard: what the files of one dataset, and its sidecar, have in common."""
+    """Return a path without extension and shard number: the prefix that a dataset's files and its sidecar share."""
     shard = shard_of(path)
     return shard.base if shard else base_of(path)
 
@@ -332,12 +324,12 @@ def may_have_sidecar(path: str) -> bool:
 
 
 def sidecar_of(base: str) -> str | None:
-    """The sidecar next to a dataset of this base, if there is one."""
+    """Return the sidecar of a dataset with this base, if the file exists."""
     return next((base + suffix for suffix in SIDECAR_SUFFIXES if os.path.isfile(base + suffix)), None)
 
 
 def data_files(path: str) -> list[str]:
-    """The data files, one or the shards, that a file is the sidecar of; none if it is not a sidecar."""
+    """Return the data files (one file, or shards) that a sidecar belongs to; empty if the file is not a sidecar."""
     base = base_of(path)
     if sidecar_of(base) != path:
         return []

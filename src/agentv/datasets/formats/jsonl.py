@@ -1,4 +1,4 @@
-"""JSON Lines: one object per line, plain or compressed, in one file or in shards; settings in a YAML sidecar."""
+"""The JSONL dataset format: one object per line, plain or compressed, one file or shards, settings in a sidecar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import msgspec
 
 from agentv.datasets.case.keys import CaseKeys
 from agentv.datasets.case.shorthand import AGENTMARK, is_agentmark_row, row_problems
-from agentv.datasets.formats import lines as compressed
 from agentv.datasets.formats.dataset_format import (
     SIDECAR_SUFFIXES,
     BadRow,
@@ -33,25 +32,26 @@ from agentv.datasets.formats.lines import (
     LFS_PROBLEM,
     MAX_LINE_BYTES,
     Line,
-    TooLong,
+    compression_error,
     line_batches,
     open_for_writing,
+    open_lines,
 )
-from agentv.datasets.formats.yaml_writer import write_mapping
+from agentv.datasets.formats.yaml_writer import write_yaml
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, InvalidCaseError
 from agentv.model.values import MAX_DEPTH, to_json
 from agentv.settings.diagnostics import Problems, type_word
 from agentv.settings.settings_reader import aliases_of, known_keys
 
 ROW_HINT = "Each line must be a complete JSON object"
-ARRAY_HINT = f"{ROW_HINT}; jq -c '.[]' writes the items of an array so"
-_DEPTH_HINT = f"At most {MAX_DEPTH} levels are read"
+ARRAY_HINT = f"{ROW_HINT}; jq -c '.[]' splits an array into lines"
+_DEPTH_HINT = f"At most {MAX_DEPTH} levels are supported"
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|([-+.\w]+)')
 _SURROGATES = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
 
 
 def explain(line: bytes, error: Exception) -> BadRow:
-    """Return what is wrong with a line that could not be decoded."""
+    """Describe the problem in a line that could not be decoded."""
     if isinstance(error, RecursionError):
         return BadRow("nested too deeply", hint=_DEPTH_HINT)
     try:
@@ -61,7 +61,7 @@ def explain(line: bytes, error: Exception) -> BadRow:
         return BadRow(f"the byte 0x{line[problem.start]:02x} is not valid UTF-8", column, "Save the file as UTF-8")
     start = text.lstrip(" \t")
     if start.startswith(("#", "//", "/*")):
-        return BadRow("a comment is not JSON", len(text) - len(start) + 1, "JSON Lines has no comments")
+        return BadRow("a comment is not JSON", len(text) - len(start) + 1, "JSON Lines does not support comments")
     try:
         json.loads(text, parse_constant=_refuse_constant, parse_int=str)
     except json.JSONDecodeError as problem:
@@ -76,7 +76,7 @@ def explain(line: bytes, error: Exception) -> BadRow:
 
 
 def _from_json_error(text: str, problem: json.JSONDecodeError) -> BadRow:
-    """The words of the standard library's parser, which say more than an offset does."""
+    """Translate an error of the standard library's parser, which has better messages than msgspec."""
     end = len(text.rstrip(" \t\r"))
     if problem.pos >= end or "Unterminated string" in problem.msg:
         if text.lstrip(" \t").startswith("["):
@@ -104,23 +104,23 @@ def _from_json_error(text: str, problem: json.JSONDecodeError) -> BadRow:
 
 
 def _from_msgspec(text: str, message: str) -> BadRow:
-    """What only the strict parser refuses: lone surrogates, numbers out of range."""
+    """Translate an error that only msgspec raises: a lone surrogate, or a number out of range."""
     if "surrogate" in message or "truncated" in message:
         lone = next((match.start(1) + 1 for match in _SURROGATES.finditer(text) if match[1]), None)
-        what = "a lone surrogate (\\ud800 to \\udfff) is no character"
-        return BadRow(what, lone, "Write characters outside the BMP as pairs")
+        what = "a lone surrogate (\\ud800 to \\udfff) is not a character"
+        return BadRow(what, lone, "Write characters outside the BMP as surrogate pairs")
     if "out of range" in message:
         return BadRow("a number is out of range", _column(text, _too_large), "Write very large numbers as strings")
     return BadRow(message, None, ROW_HINT)
 
 
 def _column(text: str, wanted: Callable[[str], bool]) -> int | None:
-    """The column of the first number or constant, outside of strings, that is wanted."""
+    """Return the column of the first number or constant outside of strings for which `wanted` is true."""
     return next((match.start(1) + 1 for match in _TOKENS.finditer(text) if match[1] and wanted(match[1])), None)
 
 
 def _too_large(token: str) -> bool:
-    """Whether a number is one that the strict parser refuses: more digits than Python converts, or no finite float."""
+    """Whether msgspec rejects a number: more digits than Python converts, or not a finite float."""
     digits = token.lstrip("-")
     return len(digits) > 4300 if digits.isdigit() else digits[:1].isdigit() and float(digits) == float("inf")
 
@@ -163,27 +163,27 @@ class _Jsonl(DatasetFormat):
                 number += len(rows)
 
     def write(self, content: Content, path: str) -> None:
-        """One line for each row, as it was written where that was JSON; settings go into the sidecar."""
+        """Write one line per row, with its original JSON text if there is one, and the settings in a sidecar."""
         with open_for_writing(path) as stream:
             for row, text in content.rows:
                 stream.write((to_json(row) if text is None else text.strip(_BLANK)) + b"\n")
         with Path(base_of(path) + SIDECAR_SUFFIXES[0]).open("wb") as stream:
-            write_mapping(content.header, stream)
+            write_yaml(content.header, stream)
 
     def insert(self, data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
-        """Add `key` at the end of each row; rows that have it stay as they are."""
+        """Add `key` at the end of each row that does not have it yet."""
         return b"\n".join(_with_key(line, key, values) for line in data.split(b"\n"))
 
     def why_not(self, path: str) -> str | None:
         row = first_row((path,))
         if isinstance(row, dict) and "score" in row and ("eval_id" in row or "test_id" in row):
-            return "a file of results"
+            return "a results file"
         folder, name = os.path.split(path)
-        is_of_a_run = name == "cases.jsonl" and os.path.isfile(os.path.join(folder, "run.json"))
-        return "the cases of an earlier run" if is_of_a_run else None
+        is_from_run = name == "cases.jsonl" and os.path.isfile(os.path.join(folder, "run.json"))
+        return "the cases of an earlier run" if is_from_run else None
 
     def lint(self, document: Document, options: ReadOptions) -> Iterator[DatasetError]:
-        """Keys that an object has twice, of which loading takes the last, and AgentMark's own rules for its files."""
+        """Report repeated keys, of which loading uses the last, and violations of AgentMark's own rules."""
         implied = AGENTMARK if document.is_agentmark else None
         is_agentmark = (document.header.get("format") or implied) == AGENTMARK
         for file in document.source.files:
@@ -204,7 +204,7 @@ JSONL = _Jsonl()
 
 
 def _decoded(text: str) -> tuple[Any, list[str]]:
-    """The value of a line, and the keys that one of its objects has twice."""
+    """Return the value of a line, and the keys that occur more than once in one of its objects."""
     repeated: list[str] = []
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -219,21 +219,21 @@ def _decoded(text: str) -> tuple[Any, list[str]]:
 
 def _line_problems(line: Line, is_agentmark: bool) -> Problems:
     problems = Problems()
-    if isinstance(line, TooLong):
+    if line is None:
         return problems
     text = line.strip(_BLANK)
     if not text:
         if is_agentmark:
-            problems.error((), "AgentMark datasets have no blank lines", "Remove the line")
+            problems.error((), "AgentMark datasets must not contain blank lines", "Remove the line")
         return problems
     if not is_agentmark and text.count(b'"') < 8:
-        return problems  # too short for a case with a key twice
+        return problems  # too short for a case with a repeated key
     try:
         value, repeated = _decoded(text.decode("utf-8"))
     except (ValueError, RecursionError):
-        return problems  # reported with its place when the line was read as a case
+        return problems  # reported when the line is read as a case
     for key in dict.fromkeys(repeated):
-        message = f"The key '{key}' is there twice in one object; the last one is taken"
+        message = f"The key '{key}' occurs twice in one object; the last value is used"
         problems.error((key,), message, "Remove one of the two")
     if is_agentmark and isinstance(value, dict):
         row_problems(value, problems)
@@ -241,11 +241,11 @@ def _line_problems(line: Line, is_agentmark: bool) -> Problems:
 
 
 def _with_key(line: bytes, key: str, values: Mapping[str, Any]) -> bytes:
-    """A line with `key` at the end of its object, in the style of the line; the same line if nothing is added."""
+    """Return a line with `key` added at the end of its object, in the style of the line."""
     try:
         row = msgspec.json.decode(line.removeprefix(_BOM))
     except _FAILURES:
-        return line  # blank, or reported when it was read
+        return line  # blank, or reported when the dataset was read
     if not isinstance(row, dict) or key in row or (value := values.get(str(row.get("id")))) is None:
         return line
     end = line.rindex(b"}")
@@ -257,39 +257,38 @@ def _with_key(line: bytes, key: str, values: Mapping[str, Any]) -> bytes:
 
 
 def _lines(file: str, max_line_bytes: int) -> Iterator[tuple[list[Line], bool]]:
-    """Batches of lines of one file, after a look at how it begins."""
+    """Yield the lines of one file in batches, after checking how the file begins."""
     try:
-        with compressed.open_lines(file) as stream:
+        with open_lines(file) as stream:
             first = True
             for lines, cut in line_batches(stream, max_line_bytes):
                 if first:
                     _check_start(file, lines)
-                    if isinstance(lines[0], bytes):
-                        lines[0] = lines[0].removeprefix(_BOM)
+                    lines[0] = None if lines[0] is None else lines[0].removeprefix(_BOM)
                     first = False
                 yield lines, cut
     except Exception as error:
-        if compressed.is_damage(error):
-            raise compressed.damage(file, error) from None
+        if damage := compression_error(file, error):
+            raise damage from None
         if isinstance(error, OSError):
             raise DatasetNotFoundError(f"Cannot read {file}: {error.strerror or error}", path=file) from None
         raise
 
 
 def _check_start(file: str, lines: list[Line]) -> None:
-    """Refuses files that are something else altogether, by name."""
-    start = lines[0] if isinstance(lines[0], bytes) else b""
+    """Reject files that are not JSONL at all, with a message that names what they are."""
+    start = lines[0] or b""
     if start.startswith(LFS_POINTER):
         raise _unparsable(file, *LFS_PROBLEM)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") or start[:4] == b"\x00\x00\xfe\xff":
         raise _unparsable(file, "The file is UTF-16 or UTF-32 text", "Save the file as UTF-8")
-    # A lone bracket on the first line is a whole document spread over lines: one message for it, not one a line.
+    # A lone bracket on the first line is one document spread over many lines: report it once, not on every line.
     text = start.removeprefix(_BOM).strip(_BLANK)
     if text == b"[":
         hint = f"Write one object per line instead of one array: jq -c '.[]' {file}"
         raise _unparsable(file, "Line 1: Invalid JSON - Expected JSON object, got array", hint)
     if text == b"{" and len(lines) > 1:
-        what = "Line 1: Invalid JSON - the object goes on after the end of the line, at column 2"
+        what = "Line 1: Invalid JSON - the object continues on the next line, at column 2"
         raise _unparsable(file, what, f"Write each object on one line: jq -c . {file}", column=2)
 
 
@@ -298,8 +297,8 @@ def _unparsable(file: str, what: str, hint: str, column: int | None = None) -> D
 
 
 def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
-    """One line on its own: what a whole batch could not be read as."""
-    if isinstance(line, TooLong):
+    """Decode one line of a batch that could not be decoded as a whole."""
+    if line is None:
         hint = "Raise the limit with --max-line-bytes, or split the data"
         return BadRow(f"the line is longer than {max_line_bytes:,} bytes", hint=hint)
     if not line.strip(_BLANK):
@@ -320,7 +319,7 @@ def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
 
 def _cut_off(row: Row, number: int) -> Row:
     if isinstance(row, BadRow) and row.column is not None and "cut off" in row.what:
-        hint = f"Line {number} is the last and has no line end: the file is probably incomplete"
+        hint = f"Line {number} is the last and does not end with a newline: the file is probably incomplete"
         return BadRow(row.what, row.column, hint)
     return row
 
@@ -331,14 +330,9 @@ def _each_line(file: str, max_line_bytes: int) -> Iterator[Line]:
 
 
 def first_row(files: Iterable[str]) -> Any:
-    """The first row that is not blank, or None if it cannot be read; its reader says why when it gets there."""
-    for file in files:
-        for line in _each_line(file, MAX_LINE_BYTES):
-            if isinstance(line, TooLong):
-                return None
-            if line.strip(_BLANK):
-                try:
-                    return msgspec.json.decode(line)
-                except _FAILURES:
-                    return None
-    return None
+    """Return the first row that is not blank; None if there is none, or if it cannot be decoded."""
+    lines = (line for file in files for line in _each_line(file, MAX_LINE_BYTES) if line is None or line.strip(_BLANK))
+    try:
+        return msgspec.json.decode(next(lines, None) or b"null")
+    except _FAILURES:
+        return None

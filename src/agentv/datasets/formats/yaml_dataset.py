@@ -1,4 +1,4 @@
-"""The YAML format: one mapping, with the list of cases under one of its keys. Also parses YAML files of settings."""
+"""The YAML dataset format: one mapping with a list of cases under one of its keys. Also parses YAML settings files."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from agentv.datasets.formats.dataset_format import (
 )
 from agentv.datasets.formats.lines import LFS_POINTER, LFS_PROBLEM
 from agentv.datasets.formats.yaml_parser import Map, Seq, YamlError, composed, locate, parse_yaml
-from agentv.datasets.formats.yaml_writer import write_mapping, write_yaml
+from agentv.datasets.formats.yaml_writer import write_yaml
 from agentv.errors import DatasetNotFoundError, DatasetParseError, InvalidDatasetError
 from agentv.model.values import to_json
 from agentv.settings.diagnostics import nearest, type_word
 
 _BOM = b"\xef\xbb\xbf"
-_NEXT_TO = ("expected_outcome", "outcome", "criteria", "input", "id")
-"""The key goes below the first of these whose value is written in the case itself, outside of a block scalar."""
+_ANCHOR_KEYS = ("expected_outcome", "outcome", "criteria", "input", "id")
+"""A new key goes below the first of these whose value is written in the case itself and is not a block scalar."""
 
 
 def insert_key(data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
-    """The file with `key` in each case whose id is in `values`, unless it has the key. Raises ValueError."""
+    """Add `key` to each case that lacks it and whose id is in `values`. Raises ValueError."""
     bom = _BOM if data.startswith(_BOM) else b""
     try:
         text = data[len(bom) :].decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError("it is not written in UTF-8") from None
+        raise ValueError("the file is not UTF-8 text") from None
     new = text
     for case in reversed(_cases(composed(text))):
         own = {name.value: value for name, value in case.value}
@@ -49,9 +49,9 @@ def insert_key(data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
         if key not in own and values.get(id) is not None:
             place, added = _insertion(text, case, key, values[id])
             new = new[:place] + added + new[place:]
-    # The file of the user is not changed on trust.
+    # Verify the edit: nothing but the new key may change in the user's file.
     if new != text and _without(text, key) != _without(new, key):
-        raise ValueError("the text would not mean the same any more")
+        raise ValueError("the edit would change other values in the file")
     return bom + new.encode("utf-8")
 
 
@@ -63,36 +63,37 @@ def _cases(root: Any) -> list[Any]:
 
 
 def _insertion(text: str, case: Any, key: str, value: Any) -> tuple[int, str]:
-    """Where the key goes in the text of a case, and its text: first inside braces, else on lines of its own."""
+    """Return the position of a new key in the text of a case, and the text to insert."""
     if case.flow_style:
         return text.index("{", case.start_mark.index) + 1, f'"{key}": {to_json(value).decode()}, '
     own = {name.value: (name, node) for name, node in case.value if isinstance(node, yaml.ScalarNode)}
-    for name, node in (own[each] for each in _NEXT_TO if each in own):
-        # The marks of an alias are those of what it stands for.
+    for name, node in (own[each] for each in _ANCHOR_KEYS if each in own):
+        # An alias has the marks of its anchor, which may be outside this case.
         if node.style not in ("|", ">") and node.start_mark.index >= name.end_mark.index <= case.end_mark.index:
             newline = "\r\n" if "\r\n" in text else "\n"
-            block = _block(key, value, _column(text, name), newline)
+            first, *rest = _to_yaml({key: value}).decode("utf-8").split("\n")
+            indent = " " * _column(text, name)
+            block = newline.join([indent + first, *(f"{indent}  {line}" for line in rest)])
             end = text.find("\n", node.end_mark.index)
-            return (len(text), newline + block.removesuffix(newline)) if end < 0 else (end + 1, block)
-    raise ValueError("a case has no plain key of its own to put it below")
+            return (len(text), newline + block) if end < 0 else (end + 1, block + newline)
+    raise ValueError("a case has no plain key to insert it after")
 
 
 def _column(text: str, name: Any) -> int:
-    """Where the keys of a case begin; they may be written with a question mark before them."""
+    """Return the column where the keys of a case begin, which may be that of a `?` before the key."""
     mark = name.start_mark
     before = text[mark.index - mark.column : mark.index]
     return before.rindex("?") if before.rstrip().endswith("?") else int(mark.column)
 
 
-def _block(key: str, value: Any, column: int, newline: str) -> str:
+def _to_yaml(data: dict[str, Any]) -> bytes:
     stream = io.BytesIO()
-    write_mapping({key: value}, stream)
-    first, *rest = stream.getvalue().decode("utf-8").rstrip("\n").split("\n")
-    return "".join(f"{' ' * column}{line}{newline}" for line in (first, *(f"  {line}" for line in rest)))
+    write_yaml(data, stream)
+    return stream.getvalue().rstrip(b"\n")
 
 
 def _without(text: str, key: str) -> Any:
-    """What a document means, but for the key in its cases; the text itself if it cannot be read."""
+    """Return the data of a document without `key` in its cases, or the text itself if it cannot be parsed."""
     try:
         document = parse_yaml(text.encode("utf-8"))
     except YamlError:
@@ -107,8 +108,8 @@ def _without(text: str, key: str) -> Any:
 _CASE_LIST = re.compile(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
 _CASE_LIST_KEYS = frozenset(CASE_LIST_KEYS)
 _SMALL_BYTES = 64 * 1024
-_KEPT = 16
-"""Documents of small files that are kept, so that discovery, the check and the run parse them once."""
+_CACHED_DOCUMENTS = 16
+"""Small documents are cached: discovery, validation and the run parse them once."""
 
 
 class _Yaml(DatasetFormat):
@@ -118,14 +119,14 @@ class _Yaml(DatasetFormat):
         return _has_case_list(head) or not _CASE_LIST_KEYS.isdisjoint(object_keys(head))
 
     def open(self, source: Source) -> Document:
-        """Parse the whole document: YAML cannot be read by lines."""
+        """Parse the whole document: YAML cannot be streamed by line."""
         path = source.files[0]
         data = parse_yaml_file(path)
         key = case_list_key(data)
         headline = f"Invalid dataset: {path}"
         if not isinstance(data, Map):
             what = "the file is empty" if data is None else f"got {type_word(data)}"
-            hint = "Put the cases into a list under 'evalcases:'"
+            hint = "Put the cases in a list under 'evalcases:'"
             raise InvalidDatasetError(headline, f"Expected a mapping with 'evalcases', {what}", hint, path=path, line=1)
         if key is None:
             what, hint = "Missing required field: 'evalcases'", _missing_list_hint(path, data)
@@ -141,26 +142,26 @@ class _Yaml(DatasetFormat):
         return Document(source, header, path, lists_tests=key == "tests", cases=data[key])
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:  # noqa: ARG002
-        """One batch per case: cases stand on lines of their own, any distance apart."""
+        """Yield one batch per case: cases may be any number of lines apart."""
         path = document.source.files[0]
         for index, case in enumerate(document.cases):
             mark = locate(document.cases, (index,))
             yield Batch(path, mark.line if mark else 1, [case if isinstance(case, Map) else _bad_row(case)])
 
     def write(self, content: Content, path: str) -> None:
-        """Write a document. One that was YAML keeps its text and comments, and gets the name that was implied."""
+        """Write a document. If the source was YAML, keep its text and comments, and add the implied dataset name."""
         text = None if content.document is None else _with_name(content.document, content.header["dataset"])
         with Path(path).open("wb") as stream:
             if text is not None:
                 stream.write(text)
             else:
-                write_yaml(content.header, CASE_LIST_KEYS[0], (row for row, _ in content.rows), stream)
+                write_yaml({**content.header, CASE_LIST_KEYS[0]: (row for row, _ in content.rows)}, stream)
 
     def insert(self, data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
         return insert_key(data, key, values)
 
     def why_not(self, path: str) -> str | None:
-        """A file without a list of cases. One with cases under a misspelt key counts, and its reader reports it."""
+        """Reject files without a list of cases. A misspelt list key is accepted here and reported by the reader."""
         if _has_case_list(_read(path)):
             return None
         try:
@@ -174,12 +175,12 @@ YAML = _Yaml()
 
 
 def case_list_key(data: Any) -> str | None:
-    """The key under which a document lists its cases."""
+    """Return the key under which a document lists its cases."""
     return next((key for key in CASE_LIST_KEYS if key in data), None) if isinstance(data, dict) else None
 
 
 def parse_yaml_file(path: str) -> Any:
-    """Parse a YAML file to data that has its lines. Raises DatasetParseError in the form all parse errors have."""
+    """Parse a YAML file to data with line numbers. Raises DatasetParseError."""
     data = _read(path)
     headline = f"Failed to parse YAML file: {path}"
     if data.startswith(LFS_POINTER):
@@ -192,8 +193,8 @@ def parse_yaml_file(path: str) -> Any:
         raise DatasetParseError(headline, detail, error.hint, path=path, line=error.line, column=error.column) from None
 
 
-parsed = lru_cache(maxsize=_KEPT)(parse_yaml)
-"""Parses, keyed by content: a file that was changed is parsed again. The result is shared and must not be changed."""
+parsed = lru_cache(maxsize=_CACHED_DOCUMENTS)(parse_yaml)
+"""`parse_yaml`, cached by content. The result is shared: do not modify it."""
 
 
 def _read(path: str) -> bytes:
@@ -204,28 +205,28 @@ def _read(path: str) -> bytes:
 
 
 def _has_case_list(data: bytes) -> bool:
-    # Without its mark and its zeros, text in UTF-16 looks like text.
-    return _CASE_LIST.search(data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\xff\xfe").replace(b"\0", b"")) is not None
+    # Without its byte order mark and zero bytes, UTF-16 looks like ASCII.
+    return _CASE_LIST.search(data.removeprefix(_BOM).lstrip(b"\xff\xfe").replace(b"\0", b"")) is not None
 
 
 def _bad_row(case: Any) -> BadRow:
     hint = "Each case is a mapping with 'id', 'input' and so on"
     if isinstance(case, str) and case.startswith("file://"):
-        hint = "Cases in other files are not read: name those files instead"
+        hint = "Cases cannot be included from other files: pass those files on the command line"
     return BadRow(f"Expected an object, got {type_word(case)}", hint=hint)
 
 
 def _misspells_cases(data: Any) -> bool:
-    lists = [(key, items) for key, items in data.items() if isinstance(items, list)] if isinstance(data, dict) else []
-    return any(any(map(_looks_like_a_case, items)) and nearest(key, CASE_LIST_KEYS) for key, items in lists)
-
-
-def _looks_like_a_case(item: Any) -> bool:
-    return isinstance(item, dict) and "id" in item and not item.keys().isdisjoint(("input", "input_messages"))
+    return isinstance(data, dict) and any(
+        isinstance(item, dict) and "id" in item and not item.keys().isdisjoint(("input", "input_messages"))
+        for key, items in data.items()
+        if isinstance(items, list) and nearest(key, CASE_LIST_KEYS)
+        for item in items
+    )
 
 
 def _with_name(document: Document, name: str) -> bytes | None:
-    """The text of a document with a name put in if it has none; None if it cannot be put in."""
+    """Return the text of a document, with a name added if it has none; None if a name cannot be added."""
     text = Path(document.source.files[0]).read_bytes()
     header: Any = document.header
     if any(isinstance(header.get(key), str) and header[key].strip() for key in ("dataset", "name")):
@@ -236,25 +237,24 @@ def _with_name(document: Document, name: str) -> bytes | None:
     first = min(mark.line for mark in marks)
     lines = text.split(b"\n")
     end = b"\r" if lines[0].endswith(b"\r") else b""
-    named = io.BytesIO()
-    write_mapping({"dataset": name}, named)
-    return b"\n".join([*lines[:first], named.getvalue().rstrip(b"\n") + end, *lines[first:]])
+    return b"\n".join([*lines[:first], _to_yaml({"dataset": name}) + end, *lines[first:]])
 
 
 def _missing_list_hint(path: str, data: Map) -> str:
-    beside = data_files(path)
-    if beside:
-        those = "that file" if len(beside) == 1 else "those files"
-        return f"This is the sidecar of {', '.join(beside[:3])}: name {those} instead"
+    data_paths = data_files(path)
+    if data_paths:
+        noun = "that file" if len(data_paths) == 1 else "those files"
+        return f"This is the sidecar of {', '.join(data_paths[:3])}: pass {noun} instead"
     near = next((key for key in data if nearest(key, CASE_LIST_KEYS)), None)
     if near:
-        return f"Did you mean '{nearest(near, CASE_LIST_KEYS)}' by '{near}'?"
-    return f"List the cases under 'evalcases:' ({', '.join(CASE_LIST_KEYS[1:])} are read as the same)"
+        return f"Did you mean '{nearest(near, CASE_LIST_KEYS)}' instead of '{near}'?"
+    return f"List the cases under 'evalcases:' ({', '.join(CASE_LIST_KEYS[1:])} also work)"
 
 
 def _wrong_list(path: str, data: Map, key: str) -> InvalidDatasetError:
     value = data[key]
-    hint = "Cases in another file are not read: name that file on the command line" if isinstance(value, str) else ""
+    is_text = isinstance(value, str)
+    hint = "Cases cannot be included from another file: pass that file on the command line" if is_text else ""
     line, column = data.keys_at[key].line + 1, data.keys_at[key].column + 1
     headline = f"Invalid dataset at line {line} in {path}"
     what = f"Field '{key}' must be an array, got {type_word(value)}"

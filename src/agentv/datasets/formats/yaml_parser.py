@@ -1,6 +1,6 @@
-"""YAML text → plain data that knows its lines. YAML 1.2 core types; bounded depth and aliases; no tags that run code.
+"""Parse YAML 1.2 (core schema) to plain data with line numbers; depth and aliases are limited, no tag runs code.
 
-PyYAML's C parser gives the events; everything that decides a value is here. Does not know what a dataset is.
+PyYAML's C parser produces the events; this module decides the values.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from agentv.model.values import MAX_DEPTH
 from agentv.settings.diagnostics import KeyPath
 
 ALIAS_ALLOWANCE = 1_000_000
-"""Nodes that aliases may add to any document; ten times its written nodes are allowed besides."""
+"""Nodes that aliases may add to any document, in addition to ten times its written nodes."""
 
 
 class YamlError(Exception):
-    """Text that is not the YAML we take. Line and column count from 1."""
+    """Text that is not YAML, or not YAML that we support. Line and column count from 1."""
 
     def __init__(self, what: str, line: int, column: int | None, hint: str = "") -> None:
         super().__init__(what)
@@ -31,14 +31,14 @@ class YamlError(Exception):
 
 
 class Mark(NamedTuple):
-    """A place in the text, counted from 1."""
+    """A position in the text, counted from 1."""
 
     line: int
     column: int
 
 
 class Map(dict[str, Any]):
-    """A mapping that knows where it starts and where each key stands."""
+    """A mapping with its position and the position of each key."""
 
     __slots__ = ("keys_at", "start")
 
@@ -46,14 +46,14 @@ class Map(dict[str, Any]):
     keys_at: dict[str, Any]
 
     def without(self, keys: Collection[str]) -> Map:
-        """The same mapping, with its places, but for some keys."""
+        """Return a copy without some keys; positions are kept."""
         rest = Map({key: value for key, value in self.items() if key not in keys})
         rest.start, rest.keys_at = self.start, self.keys_at
         return rest
 
 
 class Seq(list[Any]):
-    """A sequence that knows where it starts and where each item stands."""
+    """A sequence with its position and the position of each item."""
 
     __slots__ = ("items_at", "start")
 
@@ -62,7 +62,7 @@ class Seq(list[Any]):
 
 
 def locate(node: Any, path: KeyPath) -> Mark | None:
-    """Where the value at the end of `path` stands; the last step that exists, when the path leads nowhere."""
+    """Return the position of the value at `path`, or that of the last step that exists."""
     mark = getattr(node, "start", None)
     for step in path:
         if isinstance(node, Map) and step in node:
@@ -75,7 +75,7 @@ def locate(node: Any, path: KeyPath) -> Mark | None:
 
 
 def parse_yaml(data: bytes) -> Any:
-    """The one document in `data` as Map, Seq and scalars; None for an empty document. Raises YamlError."""
+    """Parse one document to Map, Seq and scalars; None for an empty document. Raises YamlError."""
     text, restore = _without_breaks(_decode(data))
     try:
         return _Builder(restore).build(text)
@@ -86,7 +86,7 @@ def parse_yaml(data: bytes) -> Any:
 
 
 def composed(text: str) -> Any:
-    """The nodes of a text that was read before, with the places where each begins and ends in it."""
+    """Return the node tree of valid YAML, with the start and end of each node in the text."""
     return yaml.compose(_without_breaks(text)[0], Loader=yaml.CSafeLoader)
 
 
@@ -94,10 +94,10 @@ _BREAKS = "\x85\u2028\u2029"
 
 
 def _without_breaks(text: str) -> tuple[str, dict[int, str]]:
-    """Swap U+0085, U+2028 and U+2029, which the parser takes for line breaks as YAML 1.1 did; return how to undo it."""
+    """Replace U+0085, U+2028 and U+2029, which PyYAML takes for line breaks; return the text and how to restore it."""
     if not any(char in text for char in _BREAKS):
         return text, {}
-    # A stand-in must be nowhere in the text, as itself or as an escape.
+    # A replacement character must not occur in the text, neither literally nor as an escape.
     lower = text.lower()
     free = (code for code in range(0xE000, 0xF900) if chr(code) not in text and f"{code:04x}" not in lower)
     swap = dict(zip(map(ord, _BREAKS), free, strict=False))
@@ -105,7 +105,7 @@ def _without_breaks(text: str) -> tuple[str, dict[int, str]]:
 
 
 class _Frame:
-    """A container that is still being read."""
+    """A container that is still open."""
 
     __slots__ = ("anchor", "height", "key", "merges", "node", "nodes_before")
 
@@ -119,7 +119,7 @@ class _Frame:
 
 
 class _Anchored(NamedTuple):
-    """A node that aliases may repeat, with what each repetition costs."""
+    """A node with an anchor, and the size that each alias of it adds."""
 
     value: Any
     nodes: int
@@ -127,7 +127,7 @@ class _Anchored(NamedTuple):
 
 
 class _Builder:
-    """Builds values from parser events on an explicit stack, so that no nesting can overflow Python's."""
+    """Builds values from parser events. An explicit stack keeps deep nesting from overflowing Python's own."""
 
     def __init__(self, restore: dict[int, str]) -> None:
         self._restore = restore
@@ -161,7 +161,7 @@ class _Builder:
             elif kind is yaml.DocumentStartEvent:
                 documents += 1
                 if documents > 1:
-                    raise _error(event, "found a second document", "Keep one document per file: split it at the `---`")
+                    raise _error(event, "found a second document", "Split the file at the `---`: one document per file")
             elif kind is yaml.StreamEndEvent:
                 return
 
@@ -173,7 +173,7 @@ class _Builder:
         frame = self._stack[-1] if self._stack else None
         if frame is not None and frame.key is None and type(frame.node) is Map:
             if event.tag is not None and event.tag not in ("!", _STR):
-                raise _error(event, f"found the tag {event.tag!r} on a key", "Keys are plain text: remove the tag")
+                raise _error(event, f"found the tag {event.tag!r} on a key", "Keys are plain text. Remove the tag")
             if value == "<<" and not event.style:
                 frame.merges = frame.merges or []
             self._key(frame, event, value)
@@ -189,7 +189,7 @@ class _Builder:
         self._put(value, event.start_mark)
 
     def _key(self, frame: _Frame, event: Any, key: str) -> None:
-        """Keys are strings as written, whatever type they look like: JSON has no others."""
+        """Add a key. Keys stay strings as written, even if they look like numbers, as in JSON."""
         node: Map = frame.node  # type: ignore[assignment]
         if key in node.keys_at:
             first = node.keys_at[key].line + 1
@@ -238,7 +238,7 @@ class _Builder:
             raise _error(event, f"found the alias *{name} inside its own anchor")
         self._aliased += anchored.nodes
         if self._aliased > ALIAS_ALLOWANCE + 10 * self._nodes:
-            raise _error(event, "aliases expand to too much data", "Write the values out, or generate JSONL")
+            raise _error(event, "aliases expand to too much data", "Replace the aliases by their values, or use JSONL")
         if len(self._stack) + anchored.height > MAX_DEPTH:
             raise _error(event, f"nested more than {MAX_DEPTH} levels deep")
         frame = self._stack[-1] if self._stack else None
@@ -246,7 +246,7 @@ class _Builder:
             frame.height = max(frame.height, anchored.height + 1)
             if frame.key is None and type(frame.node) is Map:
                 if not isinstance(anchored.value, str):
-                    raise _error(event, "found an alias of something other than text as a key", "Keys are plain text")
+                    raise _error(event, "found an alias as a key whose value is not text", "Keys are plain text")
                 self._key(frame, event, anchored.value)
                 return
         self._put(anchored.value, event.start_mark)
@@ -271,10 +271,9 @@ class _Builder:
 
 def _merge_sources(value: Any, mark: Any) -> list[tuple[Map, Any]]:
     sources = value if isinstance(value, Seq) else [value]
-    for source in sources:
-        if not isinstance(source, Map):
-            what = "found '<<' with something other than a mapping"
-            raise YamlError(what, mark.line + 1, mark.column + 1, "Merge a mapping: `<<: *name`")
+    if not all(isinstance(source, Map) for source in sources):
+        what = "found '<<' with a value that is not a mapping"
+        raise YamlError(what, mark.line + 1, mark.column + 1, "Merge a mapping: `<<: *name`")
     return [(source, mark) for source in sources]
 
 
@@ -296,7 +295,7 @@ def _resolve_plain(event: Any, text: str) -> Any:
     try:
         return resolve(text)
     except ValueError as error:
-        raise _error(event, f"found {error}", "Quote it to make it text") from None
+        raise _error(event, f"found {error}", "Quote the value to make it text") from None
 
 
 def _tagged_scalar(event: Any, text: str) -> Any:
@@ -308,13 +307,13 @@ def _tagged_scalar(event: Any, text: str) -> Any:
         raise _bad_tag(event)
     value = _resolve_plain(event, text)
     if not isinstance(value, wanted) or (name != "bool" and isinstance(value, bool)):
-        raise _error(event, f"found {text!r}, which is no {name}", "Remove the tag or mend the value")
+        raise _error(event, f"found {text!r} with the tag !!{name}", "Remove the tag, or correct the value")
     return float(value) if name == "float" else value
 
 
 def _bad_tag(event: Any) -> YamlError:
     tag = event.tag.replace("tag:yaml.org,2002:", "!!")
-    return _error(event, f"found the tag {tag}", "Data is never code: only the core types are read; remove the tag")
+    return _error(event, f"found the tag {tag}", "Only the core types of YAML are supported. Remove the tag")
 
 
 def _error(event: Any, what: str, hint: str = "") -> YamlError:
@@ -335,11 +334,12 @@ def _decode(data: bytes) -> str:
 
 
 _BREAK = re.compile(r"\r\n?|\n")
-_NO_TABS = "Indent with spaces: YAML takes no tabs there"
+_NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ufffd\U00010000-\U0010ffff]")
+_NO_TABS = "Indent with spaces: YAML does not allow tabs here"
 _SYNTAX_HINTS = {
     "tab character": _NO_TABS,
-    "mapping values are not allowed": "Quote text that has a colon followed by a space",
-    "invalid Unicode character escape": "Write the character itself: YAML has no surrogate pairs",
+    "mapping values are not allowed": "Quote text that contains a colon followed by a space",
+    "invalid Unicode character escape": "Write the character itself: YAML does not support surrogate pairs",
 }
 
 
@@ -350,20 +350,14 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
     if mark is None:
         return YamlError(what, 1, None, hint)
     if "cannot start any token" in what and _BREAK.split(text)[mark.line][mark.column :].startswith("\t"):
-        what, hint = "found a tab where no tab may stand", _NO_TABS
+        what, hint = "found a tab where tabs are not allowed", _NO_TABS
     return YamlError(what, mark.line + 1, mark.column + 1, hint)
 
 
 def _character_error(error: yaml.reader.ReaderError, text: str) -> YamlError:
-    bad = next((i for i, char in enumerate(text) if not _printable(char)), 0)
+    found = _NOT_PRINTABLE.search(text)
+    bad = found.start() if found else 0
     line = text.count("\n", 0, bad) + 1
     column = bad - text.rfind("\n", 0, bad)
     what = f"found the character U+{ord(text[bad]):04X}" if text else str(error)
-    return YamlError(what, line, column, 'Write it escaped in double quotes, for example "\\x00"')
-
-
-def _printable(char: str) -> bool:
-    code = ord(char)
-    if code < 0x20:
-        return char in "\t\n\r"
-    return not (0x7F <= code < 0xA0 and code != 0x85) and code not in (0xFFFE, 0xFFFF)
+    return YamlError(what, line, column, 'Escape the character in double quotes, for example "\\x00"')

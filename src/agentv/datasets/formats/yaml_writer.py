@@ -1,16 +1,17 @@
-"""Plain data → YAML 1.2 text that our reader gives back unchanged, laid out as a person would write it."""
+"""Write plain data as YAML 1.2 that our parser reads back unchanged, in a hand-written style."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import IO, Any
 
 import yaml
 
 
 class WrittenInt(int):
-    """An integer not written in its plain form (`007`, `0x1F`): an id keeps the digits it was written with."""
+    """An integer in a non-canonical form such as `007` or `0x1F`; an id keeps its original spelling."""
 
     written: str
 
@@ -30,7 +31,7 @@ _TOO_MANY_DIGITS = f"an integer of more than {_MAX_DIGITS:,} digits"
 
 
 def resolve(text: str) -> Any:
-    """What a plain scalar means under the core schema of YAML 1.2. Raises ValueError for numbers JSON cannot hold."""
+    """Return the value of a plain scalar in the YAML 1.2 core schema. Raises ValueError for numbers that JSON lacks."""
     if text[:1] in _NUMBER_START:
         return _resolve_number(text)
     return _CONSTANTS.get(text, text)
@@ -51,10 +52,10 @@ def _resolve_number(text: str) -> Any:
     if _FLOAT.fullmatch(text):
         number = float(text)
         if number in (float("inf"), float("-inf")):
-            raise ValueError(f"the number {text}, which is out of range")
+            raise ValueError(f"the out-of-range number {text}")
         return number
     if _NOT_FINITE.fullmatch(text):
-        raise ValueError(f"the value {text}, which JSON has no form for")
+        raise ValueError(f"the value {text}, which JSON cannot represent")
     return text
 
 
@@ -70,47 +71,18 @@ _WIDE = 1 << 30
 _BREAKS = frozenset("\r\x85\u2028\u2029\ufeff")
 
 
-def write_yaml(header: dict[str, Any], list_key: str, rows: Iterable[Any], stream: IO[bytes]) -> None:
-    """A document with the header's keys and a list of rows under `list_key`, written as the rows come."""
-    _emit(_document(header, list_key, rows), stream)
-
-
-def write_mapping(data: dict[str, Any], stream: IO[bytes]) -> None:
-    """A document that is one mapping."""
-    _emit(_wrapped(_node(data)), stream)
-
-
-def _emit(events: Iterator[yaml.Event], stream: IO[bytes]) -> None:
+def write_yaml(data: dict[str, Any], stream: IO[bytes]) -> None:
+    """Write a mapping as one document. A value may be an iterator, which is written as a list while it is consumed."""
     emitter = yaml.CSafeDumper(stream, allow_unicode=True, width=_WIDE, encoding="utf-8")
     try:
-        for event in events:
+        emitter.emit(yaml.StreamStartEvent(encoding="utf-8"))
+        emitter.emit(yaml.DocumentStartEvent(explicit=False))
+        for event in _node(data):
             emitter.emit(event)
+        emitter.emit(yaml.DocumentEndEvent(explicit=False))
+        emitter.emit(yaml.StreamEndEvent())
     finally:
         emitter.dispose()
-
-
-def _document(header: dict[str, Any], list_key: str, rows: Iterable[Any]) -> Iterator[yaml.Event]:
-    def body() -> Iterator[yaml.Event]:
-        yield yaml.MappingStartEvent(None, None, True, flow_style=False)
-        for key, value in header.items():
-            yield _text(key)
-            yield from _node(value)
-        yield _text(list_key)
-        yield yaml.SequenceStartEvent(None, None, True, flow_style=False)
-        for row in rows:
-            yield from _node(row)
-        yield yaml.SequenceEndEvent()
-        yield yaml.MappingEndEvent()
-
-    return _wrapped(body())
-
-
-def _wrapped(events: Iterable[yaml.Event]) -> Iterator[yaml.Event]:
-    yield yaml.StreamStartEvent(encoding="utf-8")
-    yield yaml.DocumentStartEvent(explicit=False)
-    yield from events
-    yield yaml.DocumentEndEvent(explicit=False)
-    yield yaml.StreamEndEvent()
 
 
 def _node(value: Any) -> Iterator[yaml.Event]:
@@ -122,25 +94,17 @@ def _node(value: Any) -> Iterator[yaml.Event]:
             yield _text(key)
             yield from _node(item)
         yield yaml.MappingEndEvent()
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | Iterator):
         yield yaml.SequenceStartEvent(None, None, True, flow_style=not value)
         for item in value:
             yield from _node(item)
         yield yaml.SequenceEndEvent()
     else:
-        yield yaml.ScalarEvent(None, None, (True, False), _scalar(value))
-
-
-def _scalar(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return repr(value) if isinstance(value, float) else str(int(value))
+        yield yaml.ScalarEvent(None, None, (True, False), json.dumps(value))
 
 
 def _text(text: str) -> yaml.ScalarEvent:
-    """Plain where that reads back as the same text, a literal block for lines, double quotes for everything else."""
+    """Choose a style: a literal block for several lines, plain if that reads back the same, else double quotes."""
     if "\n" in text and _fits_block(text):
         return yaml.ScalarEvent(None, None, (False, True), text, style="|")
     if _is_safe_plain(text):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.datasets.formats.dataset_format import Source
-from agentv.datasets.loader import Stopping
+from agentv.datasets.loader import StrictSink
 from agentv.engine.answers.rescored import MAX_CONCURRENT_SCORES
 from agentv.engine.job.request import Question
 from agentv.engine.preflight import ProjectFacts
@@ -72,7 +72,7 @@ class ProbeCases:
         return self._cases.sources
 
     @property
-    def sink(self) -> Stopping:
+    def sink(self) -> StrictSink:
         return self._cases.sink
 
     def stream(self) -> Iterator[EvalCase]:

@@ -13,7 +13,7 @@ from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats.dataset_format import Source
-from agentv.datasets.loader import CaseSource, Stopping
+from agentv.datasets.loader import CaseSource, StrictSink
 from agentv.datasets.selection import Selection
 from agentv.engine.named_runs import existing_run
 from agentv.engine.run_options import RescoreOptions
@@ -131,7 +131,7 @@ class StoredCases:
         self._store = store
         self._selection = selection
         self._builders: dict[tuple[str, str], tuple[CaseBuilder, Origin]] = {}
-        self.sink = Stopping(lambda _: None)
+        self.sink = StrictSink(lambda _: None)
 
     def stream(self) -> Iterator[EvalCase]:
         """Yield the selected cases."""

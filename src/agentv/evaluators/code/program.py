@@ -48,7 +48,7 @@ def way_for(sandbox: Sandbox, with_proxy: bool = False) -> Way:
     if sandbox == "limits":
         return "limits"
     try:
-        return "landlock" if sandbox_tools.way_to_isolate(with_proxy) == "landlock" else "bubblewrap"
+        return "landlock" if sandbox_tools.isolation_method(with_proxy) == "landlock" else "bubblewrap"
     except sandbox_tools.CannotIsolate as error:
         if sandbox == "required":
             raise EvaluatorFailure(f"'sandbox: required' is not possible on this machine: {error}") from None
@@ -59,7 +59,9 @@ def prefix(way: Way, scratch: str, cwd: str, port: int | None) -> list[str]:
     """Return the arguments to put before a program's own."""
     if way == "limits":
         return []
-    return sandbox_tools.launched([scratch], port) if way == "landlock" else sandbox_tools.wrapped([scratch], cwd)
+    if way == "landlock":
+        return sandbox_tools.landlock_command([scratch], port)
+    return sandbox_tools.bubblewrap_command([scratch], cwd)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.model.message import PART_KINDS, Message
 from agentv.model.values import freeze
-from agentv.support.subprocesses import GRACE_S, certain, end_group, ending_of, when_ended
+from agentv.support.subprocesses import GRACE_S, end_group, ending_of, wait_uncancelled, when_ended
 
 IMPORT_S = 60.0
 """Minimum time allowed for importing a file."""
@@ -147,7 +147,7 @@ class ForkServerProcess:
     async def wait_ended(self) -> None:
         """Wait until its process has ended, and release its resources."""
         try:
-            await certain(self._ended, GRACE_S)
+            await wait_uncancelled(self._ended, GRACE_S)
         finally:
             self._stop_watching()
             self._process.poll()

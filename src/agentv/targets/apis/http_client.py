@@ -35,7 +35,7 @@ from agentv.errors import UsageError
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.settings.environment import SHORTEST_SECRET, redacted
-from agentv.support.json_values import json_or, mended_json
+from agentv.support.json_values import json_or, repair_json
 from agentv.targets.apis.api_errors import reported_failure
 from agentv.targets.target import is_loopback
 
@@ -96,7 +96,7 @@ class HttpClient:
                 timeout=_timeout(timeout_s),
             )
             try:
-                response = HttpResponse(raw.status, raw.headers, mended_json(await _whole_body(raw)))
+                response = HttpResponse(raw.status, raw.headers, repair_json(await _whole_body(raw)))
             except BaseException:
                 raw.close()
                 raise
