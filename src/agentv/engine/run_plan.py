@@ -240,7 +240,7 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
     return checked
 
 
-def _raise_or_warn(problem: Problem, case: EvalCase, facts: ProjectFacts, sink: Stopping) -> None:
+def _raise_or_warn(problem: Problem, case: EvalCase, facts: ProjectFacts, sink: StrictSink) -> None:
     place: dict[str, Any] = {"path": case.path, "line": case.line, "field": problem.field}
     if problem.severity == "warning":
         message = f"{case.path}, line {case.line}: {problem.message}"
