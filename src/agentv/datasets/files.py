@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import os
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
+from agentv.model.values import hash_bytes
 from agentv.support import patterns as globs
 from agentv.support.hashes import folder_digest
 from agentv.support.patterns import upward
@@ -82,7 +82,7 @@ class FileFinder:
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
             real = self._real_path(value, is_folder)
-            digest = folder_digest(real) if is_folder else blake2b(_read(real, value), digest_size=16).hexdigest()
+            digest = folder_digest(real) if is_folder else hash_bytes(_read(real, value))
             found = self._cache[value, is_folder] = Found(real, digest)
         return found
 
