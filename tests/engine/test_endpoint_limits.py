@@ -12,7 +12,7 @@ import pytest
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets, concurrency_of
 from agentv.engine.job.spec import RunSpec
 from agentv.executors.executor import LocalLimits
-from agentv.executors.limiter import Limiter
+from agentv.executors.limiter import CallReport, Limiter
 from agentv.targets.apis.openai import OpenAI
 from agentv.targets.cli import Cli
 from agentv.targets.http import Http
@@ -69,7 +69,7 @@ class Endpoint:
             limiter.leave()
             return True, 0.0
         said = {"exactly": wait_s, "in whole seconds": float(math.ceil(wait_s)), "never": None}[self.says_wait]
-        limiter.leave(ok=False, refused=True, retry_after_s=said)
+        limiter.leave(CallReport(ok=False, refused=True, retry_after_s=said))
         return False, said or 0.0
 
 
@@ -140,11 +140,11 @@ def test_a_refusal_halves_the_limit_and_it_is_never_fewer_than_one():
         for _ in range(8):
             assert limiter.try_enter()
         for _ in range(8):
-            limiter.leave(ok=False, refused=True)
+            limiter.leave(CallReport(ok=False, refused=True))
             limits.append(limiter.limit)
         small = Limiter(1, 1, clock=asyncio.get_running_loop().time)
         assert small.try_enter()
-        small.leave(ok=False, refused=True)
+        small.leave(CallReport(ok=False, refused=True))
         return limits, small.limit
 
     limits, smallest = run(main())
@@ -160,7 +160,7 @@ def test_an_overload_halves_the_limit_once_for_calls_that_were_in_flight_togethe
             for _ in range(4):
                 assert limiter.try_enter()
             for _ in range(4):
-                limiter.leave(ok=False, overloaded=True)
+                limiter.leave(CallReport(ok=False, overloaded=True))
             limits.append(limiter.limit)
             await passes(1)
         return limits
@@ -176,7 +176,7 @@ def test_overloads_now_and_then_hardly_slow_a_run_down():
             if not limiter.try_enter():
                 await limiter.enter()
             await passes(0.01)
-            limiter.leave(ok=False, overloaded=True)
+            limiter.leave(CallReport(ok=False, overloaded=True))
             return False, 0.0
 
     flaky = Flaky(latency_s=0.2)
@@ -190,7 +190,7 @@ def test_nothing_starts_before_the_time_that_the_server_asked_for(why):
         loop = asyncio.get_running_loop()
         limiter = Limiter(4, 10, clock=loop.time)
         assert limiter.try_enter()
-        limiter.leave(ok=False, retry_after_s=7.5, **{why: True})
+        limiter.leave(CallReport(ok=False, retry_after_s=7.5, **{why: True}))
         assert not limiter.try_enter() and limiter.closed_for_s == 7.5
         await asyncio.gather(*(limiter.enter() for _ in range(2)))
         return loop.time()
@@ -203,7 +203,7 @@ def test_an_answer_that_says_no_room_is_left_delays_calls_and_keeps_the_limit():
         loop = asyncio.get_running_loop()
         limiter = Limiter(4, 10, clock=loop.time)
         assert limiter.try_enter()
-        limiter.leave(retry_after_s=0.5)
+        limiter.leave(CallReport(retry_after_s=0.5))
         assert not limiter.try_enter()
         assert limiter.limit == 4
         await limiter.enter()
@@ -218,7 +218,7 @@ def test_a_shorter_wait_does_not_take_back_a_longer_one():
         limiter = Limiter(4, 10, clock=loop.time)
         assert limiter.try_enter() and limiter.try_enter()
         for wait_s in (9.0, 1.0):
-            limiter.leave(ok=False, refused=True, retry_after_s=wait_s)
+            limiter.leave(CallReport(ok=False, refused=True, retry_after_s=wait_s))
         await limiter.enter()
         return loop.time()
 
@@ -286,7 +286,7 @@ def test_many_callers_who_give_up_at_random_leak_nothing(kept_out_by):
         chance = random.Random(7)
         if kept_out_by == "the server":
             assert limiter.try_enter()
-            limiter.leave(ok=False, refused=True, retry_after_s=0.5)
+            limiter.leave(CallReport(ok=False, refused=True, retry_after_s=0.5))
 
         async def call():
             await limiter.enter()

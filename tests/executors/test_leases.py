@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from agentv.executors.leases import Endpoint, LeasedLimits, LimitHub
+from agentv.executors.limiter import CallReport
 
 
 class Hub(LimitHub):
@@ -109,7 +110,7 @@ def test_a_refusal_closes_the_endpoint_for_all_workers():
         hub = Hub()
         first, second = limit_of(hub, "a"), limit_of(hub, "b")
         await first.enter()
-        first.leave(ok=False, refused=True, retry_after_s=60)
+        first.leave(CallReport(ok=False, refused=True, retry_after_s=60))
         waiting = asyncio.create_task(second.enter())
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(waiting, 0.1)

@@ -79,11 +79,11 @@ def test_a_job_that_kills_its_worker_twice_is_an_error_and_no_other_job_is(work)
     (failed,) = (result for result in results if result.error is not None)
     assert failed.eval_id == "deadly"
     assert failed.error.error_class == "process"
-    assert failed.error.message == "The worker process died both times this job ran: exit code 3"
+    assert failed.error.message == "The worker process died twice while running this job: exit code 3"
 
 
 def test_workers_that_die_as_they_start_end_the_run(work):
-    with pytest.raises(AgentvError, match="die before they can take a job") as raised:
+    with pytest.raises(AgentvError, match="die before they can run a job") as raised:
         run(msgspec.structs.replace(work, problem="dies"), range(5))
     assert raised.value.detail == "exit code 5"
 

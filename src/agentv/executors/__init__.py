@@ -1,1 +1,1 @@
-"""Where jobs run. An executor takes jobs as they come, runs them somewhere, and hands each result on at once."""
+"""Executors run jobs: in this process, in worker processes, or on a Ray cluster."""

@@ -1,4 +1,4 @@
-"""Run jobs in other processes: the driver feeds workers and replaces those that are lost; each worker queues jobs."""
+"""Run jobs in other processes: the driver feeds workers and replaces lost ones; each worker has a queue of jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NumberedResult = tuple[int, Result]
 class JobQueue:
     """Starts jobs in the order they were added, at most `share` at a time.
 
-    `deliver` receives results. `fail` receives an exception that is not a job's failure.
+    `deliver` receives results. `fail` receives exceptions other than the failure of a job.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class JobQueue:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, jobs: Iterable[NumberedJob]) -> None:
-        """Queue jobs; start as many as may run."""
+        """Queue jobs, and start as many as allowed."""
         self._queued.extend(jobs)
         self._start()
 
@@ -70,7 +70,7 @@ class JobQueue:
             self._fail(error)
 
     async def aclose(self) -> tuple[str, ...]:
-        """Cancel the jobs that run, let them clean up, close the worker; return what replays did not have."""
+        """Cancel running jobs, let them clean up, and close the worker; return the calls missing from a replay."""
         self._queued.clear()
         tasks = list(self._tasks)
         for task in tasks:
@@ -81,7 +81,7 @@ class JobQueue:
 
 
 class _Pickler(pickle.Pickler):
-    """Refuses what only exists in the program that the user started: a worker has another `__main__`."""
+    """Rejects objects defined in `__main__`: a worker has a different one."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, FunctionType | type) and obj.__module__ == "__main__":
@@ -90,7 +90,7 @@ class _Pickler(pickle.Pickler):
 
 
 def pack(message: Any) -> bytes:
-    """Return a message as bytes. Raises UsageError when something in it cannot be sent to another process."""
+    """Pickle a message. Raises UsageError if it cannot be sent to another process."""
     buffer = BytesIO()
     try:
         _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(message)
@@ -101,51 +101,51 @@ def pack(message: Any) -> bytes:
 
 
 def portable(error: BaseException) -> BaseException:
-    """Return an exception that another process can read: itself, or its traceback as text when it is the user's."""
+    """Return an exception that can be unpickled anywhere: itself, or the traceback of a user exception as text."""
     if type(error).__module__.partition(".")[0] in ("agentv", "builtins"):
         return error
     return RuntimeError("".join(traceback.format_exception(error)))
 
 
-_CHANCES = 2
-"""How often a job may lose its worker before that is its error."""
+_MAX_LOSSES = 2
+"""How many workers a job may lose before it is recorded as an error."""
 _MOST_FAILED_STARTS = 3
 _VACANT_S = 1.0
-"""How long the replacement of a lost worker may take before the others run its share of the jobs."""
+"""How long replacing a lost worker may take before the other workers take over its share of jobs."""
 
 
 class WorkerLost(Exception):
-    """A worker ended before its jobs; the message says how."""
+    """A worker ended before its jobs; the message is the reason."""
 
 
 class Link(Protocol):
-    """A worker in another process that has opened its targets. `capacity` is how many jobs keep it busy."""
+    """A connection to a worker in another process. `capacity` is the number of jobs it can run concurrently."""
 
     capacity: int
 
     def begin(self, share: int) -> None:
-        """Let it run at most this many jobs at a time; may be called again."""
+        """Run at most this many jobs at a time; may be called again."""
 
     def send(self, jobs: list[NumberedJob]) -> None:
-        """Queue jobs; it starts them in this order."""
+        """Queue jobs; they start in this order."""
 
     async def receive(self) -> list[NumberedResult]:
-        """Wait for results. Raises WorkerLost, or what the worker raised."""
+        """Wait for results. Raises WorkerLost, or the exception the worker raised."""
         ...
 
     async def close(self) -> tuple[str, ...]:
-        """Cancel its jobs and end it and all it started; return what replays did not have."""
+        """Cancel the jobs and end the worker's processes; return the calls missing from a replay."""
         ...
 
 
 Start = Callable[[], Coroutine[Any, Any, Link]]
-"""Starts a worker and waits until it is ready for jobs. Raises WorkerLost, or what is wrong with the spec."""
+"""Start a worker and wait until it is ready. Raises WorkerLost, or the error in the spec."""
 
 
 class Window:
-    """How many jobs to queue for a worker: those that it will start within `ahead_s`.
+    """The number of jobs to queue for a worker: those it will start within `ahead_s`.
 
-    None for long jobs, so that none waits for a busy worker while another is free; many for short ones.
+    Zero for long jobs, so that none waits for a busy worker while another is free; many for short ones.
     """
 
     def __init__(self, ahead_s: float) -> None:
@@ -156,11 +156,11 @@ class Window:
 
     @property
     def size(self) -> int:
-        """Return the number of jobs."""
+        """The number of jobs to queue."""
         return int((self._rate or 0.0) * self._ahead_s)
 
     def count(self, done: int) -> None:
-        """Count jobs that were done since the last call."""
+        """Update the rate with the number of jobs completed since the last call."""
         now = time.monotonic()
         self._done += done
         elapsed = now - self._since
@@ -172,10 +172,10 @@ class Window:
 
 
 class Crew:
-    """Runs jobs on workers in other processes. A job whose worker is lost runs again, once.
+    """Runs jobs on workers in other processes. A job whose worker is lost runs once more.
 
-    A worker starts jobs in the order they were sent, so that of the jobs of a lost worker only the first `share` can
-    have begun. The others lose nothing. Those that may have ended the worker run apart from all others.
+    A worker starts jobs in the order they were sent, so only the first `share` jobs of a lost worker can have started.
+    These may have caused the loss and run separately from all other jobs; the rest are simply queued again.
     """
 
     def __init__(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit, *, ahead_s: float) -> None:
@@ -198,9 +198,9 @@ class Crew:
         self._missing: set[str] = set()
 
     async def run(self, start: Start, most: int) -> tuple[str, ...]:
-        """Run every job on at most this many workers; return what replays did not have.
+        """Run every job on at most this many workers; return the calls missing from a replay.
 
-        The first worker shows how many are of use, and whether the spec is good, before a job is taken.
+        The first worker shows whether the spec is valid and how many workers are useful, before any job is taken.
         """
         first = await self._hire(start)
         self._capacity = first.capacity
@@ -212,7 +212,7 @@ class Crew:
 
     @property
     def _share(self) -> int:
-        """How many jobs one worker runs at a time."""
+        """The number of jobs each worker runs at a time."""
         return ceil(self._capacity / max(1, self._places))
 
     def _change_places(self, change: int) -> None:
@@ -221,7 +221,7 @@ class Crew:
             link.begin(self._share)
 
     async def _staff(self, start: Start, link: Link | None) -> None:
-        """Keep one place filled with a worker until all jobs are done."""
+        """Keep one place staffed until all jobs are done."""
         is_vacant = False
         while not self._finished.is_set():
             link = link or await self._replacement(start, is_vacant)
@@ -241,10 +241,10 @@ class Crew:
             except WorkerLost as lost:
                 self._failed_starts += 1
                 if self._failed_starts == _MOST_FAILED_STARTS:
-                    raise AgentvError("Worker processes die before they can take a job", str(lost)) from None
+                    raise AgentvError("Worker processes die before they can run a job", str(lost)) from None
 
     async def _replacement(self, start: Start, is_vacant: bool) -> Link | None:
-        """Wait for a worker, which may never come, until all jobs are done. Meanwhile the others run more jobs."""
+        """Wait for a new worker, or until all jobs are done. If it takes long, the other workers run more jobs."""
         hired, finished = asyncio.ensure_future(self._hire(start)), asyncio.ensure_future(self._finished.wait())
         both: set[asyncio.Future[Any]] = {hired, finished}
         try:
@@ -282,7 +282,7 @@ class Crew:
         taken: list[NumberedJob] = []
         if self._suspects and not flight:
             taken = [self._suspects.popleft() for _ in range(min(len(self._suspects), max(1, self._share // 8)))]
-        elif not (flight and next(iter(flight)) in self._losses):  # suspects are alone
+        elif not (flight and next(iter(flight)) in self._losses):  # suspects run alone
             while len(flight) + len(taken) < size and (job := self._next()) is not None:
                 taken.append(job)
         self._in_flight += len(taken)
@@ -310,10 +310,10 @@ class Crew:
                 self._again.append((number, job))
                 continue
             self._losses[number] += 1
-            if self._losses[number] < _CHANCES:
+            if self._losses[number] < _MAX_LOSSES:
                 self._suspects.append((number, job))
             else:
-                self._emit(self._spec.failed(job, f"The worker process died both times this job ran: {how}"))
+                self._emit(self._spec.failed(job, f"The worker process died twice while running this job: {how}"))
         self._settle()
         self._changed.set()
 

@@ -1,4 +1,4 @@
-"""The executor seam: a spec and jobs go in as plain data, results come out. Workers are built where they run."""
+"""The executor interface: a spec and jobs go in as plain data, results come out. Workers are built where they run."""
 
 from __future__ import annotations
 
@@ -8,30 +8,28 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from agentv.executors.limiter import Limiter
+from agentv.executors.limiter import CallReport, Limiter
 from agentv.model.job import Job
 from agentv.model.result import Result
 
 Emit = Callable[[Result], None]
 
 TURN_S = 0.02
-"""How long a task may run without a pause: the event loop has signals and timers to handle."""
+"""How long a task may run without yielding to the event loop, which handles signals and timers."""
 
 
 class EndpointLimit(Protocol):
-    """The limit of one endpoint, as a call sees it; see `agentv.executors.limiter.Limiter`."""
+    """The limit of one endpoint; see `agentv.executors.limiter.Limiter`."""
 
     def try_enter(self) -> bool: ...
 
     async def enter(self) -> None: ...
 
-    def leave(
-        self, *, ok: bool = ..., refused: bool = ..., overloaded: bool = ..., retry_after_s: float | None = ...
-    ) -> None: ...
+    def leave(self, report: CallReport = ...) -> None: ...
 
 
 class Limits(Protocol):
-    """Where a worker gets the limits of its endpoints. All workers of a run share them, and have `cores` together."""
+    """The endpoint limits of a worker, shared by all workers of a run. `cores` is the total of all workers."""
 
     @property
     def cores(self) -> int: ...
@@ -40,7 +38,7 @@ class Limits(Protocol):
 
 
 class Worker(Protocol):
-    """Runs jobs in one process. `capacity` is how many jobs keep it busy, `missing` what a replay did not have."""
+    """Runs jobs in one process. `capacity` limits concurrent jobs; `missing` are the calls missing from a replay."""
 
     @property
     def capacity(self) -> int: ...
@@ -54,7 +52,7 @@ class Worker(Protocol):
 
 
 class WorkSpec(Protocol):
-    """Everything a worker is built from: plain data that can be pickled."""
+    """The data a worker is built from. Can be pickled."""
 
     def open(self, limits: Limits) -> Worker: ...
 
@@ -64,14 +62,14 @@ class WorkSpec(Protocol):
 
 
 class ExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says about where jobs run."""
+    """The options of executors."""
 
     processes: int | None = None
     ray_address: str | None = None
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What the progress line shows: calls allowed in flight, and the longest pause an endpoint asked for."""
+    """The load shown in the progress display: the concurrency, and the longest wait an endpoint asked for."""
 
     concurrency: int = 0
     waits_s: float = 0.0
@@ -80,7 +78,7 @@ class Load(msgspec.Struct, frozen=True):
 class Executor(Protocol):
     """Runs every job once. `load` may be called from another thread.
 
-    `is_remote`: its workers run on other machines, so that their spec has no secrets in it.
+    With `is_remote`, its workers run on other machines, and their spec contains no secrets.
     """
 
     is_remote: ClassVar[bool]
@@ -88,10 +86,10 @@ class Executor(Protocol):
     def __init__(self, options: ExecutorOptions) -> None: ...
 
     async def run(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit) -> tuple[str, ...]:
-        """Return when every job has been emitted: what replays did not have, which is an error of the run.
+        """Run until every job has been emitted; return the calls missing from a replay.
 
-        Jobs are pulled as workers become free, and not before the targets of a worker are open. Cancelling it
-        cancels the jobs in flight and lets them clean up.
+        Jobs are pulled as workers become free, but not before a worker has opened its targets. Cancelling this
+        coroutine cancels the jobs in flight and lets them clean up.
         """
         ...
 
@@ -106,7 +104,7 @@ class LocalLimits:
         self._limiters: dict[str, Limiter] = {}
 
     def limit(self, endpoint: str, start: int, most: int) -> Limiter:
-        """Return the limiter of an endpoint; the first call decides its size."""
+        """Return the limiter of an endpoint; the first call sets its limits."""
         limiter = self._limiters.get(endpoint)
         if limiter is None:
             limiter = self._limiters[endpoint] = Limiter(start, most)

@@ -1,7 +1,7 @@
-"""Share endpoint limits between workers: permits live in one hub and are leased to workers in batches.
+"""Share endpoint limits between workers: one hub holds the permits and leases them to workers in batches.
 
-A worker keeps a permit for its next call while the endpoint has room, so that most calls need no message at all. It
-returns permits at the latest `_FLUSH_S` after it has no use for them, or at once when another worker waits.
+While the endpoint has room, a worker keeps a permit for its next call, so most calls need no message to the hub. It
+returns unused permits within `_FLUSH_S`, or immediately if another worker waits for one.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from agentv.executors.executor import Load, LocalLimits
-from agentv.executors.limiter import Limiter
+from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport
 
 _FLUSH_S = 0.1
 
 Call = Callable[..., Awaitable[Any]]
-"""Calls a method of the hub: `await call("take", endpoint, wanted)`."""
+"""Call a method of the hub: `await call("take", endpoint, wanted)`."""
 
 
 class Endpoint(NamedTuple):
@@ -28,20 +28,8 @@ class Endpoint(NamedTuple):
     most: int
 
 
-class CallReport(NamedTuple):
-    """How a call ended, as `Limiter.leave` wants to know it."""
-
-    ok: bool = True
-    refused: bool = False
-    overloaded: bool = False
-    retry_after_s: float | None = None
-
-
-UNUSED = CallReport(ok=False)
-
-
 class LimitHub:
-    """The limits of a run. Workers take permits and return them; a lost worker's permits are returned for it."""
+    """The limits of a run. Workers take permits and return them; the hub takes back those of lost workers."""
 
     def __init__(self) -> None:
         self._limits = LocalLimits()
@@ -53,7 +41,7 @@ class LimitHub:
         return self._limits.load()
 
     async def take(self, worker: str, endpoint: Endpoint, wanted: int) -> tuple[int, bool]:
-        """Wait for at least one permit; return how many there are and whether they may be kept between calls."""
+        """Wait for at least one permit; return the number granted and whether they may be kept between calls."""
         limiter = self._limits.limit(*endpoint)
         await limiter.enter()
         granted = 1
@@ -65,31 +53,25 @@ class LimitHub:
         return granted, limiter.has_room
 
     async def give(self, worker: str, endpoint: Endpoint, reports: list[CallReport], reused: int) -> bool:
-        """Return permits with how their last calls ended, and the number of calls answered under permits kept."""
+        """Take permits back, with how their last calls ended; `reused` counts calls made with kept permits."""
         limiter = self._limits.limit(*endpoint)
         limiter.renew(reused)
         held = self._held.get(worker, Counter[Endpoint]())
         for report in reports[: held[endpoint]]:
             held[endpoint] -= 1
-            _leave(limiter, report)
+            limiter.leave(report)
         return limiter.has_room
 
     def lose(self, worker: str) -> None:
-        """Return all permits of a worker that is gone."""
+        """Take back all permits of a lost worker."""
         self._lost.add(worker)
         for endpoint, count in self._held.pop(worker, {}).items():
             for _ in range(count):
-                _leave(self._limits.limit(*endpoint), UNUSED)
-
-
-def _leave(limiter: Limiter, report: CallReport) -> None:
-    limiter.leave(
-        ok=report.ok, refused=report.refused, overloaded=report.overloaded, retry_after_s=report.retry_after_s
-    )
+                self._limits.limit(*endpoint).leave(UNANSWERED)
 
 
 class LeasedLimits:
-    """The limits of one worker, leased from the hub. `cores` are those of all workers."""
+    """The limits of one worker, leased from the hub. `cores` is the total of all workers."""
 
     def __init__(self, call: Call, cores: int) -> None:
         self.cores = cores
@@ -119,7 +101,7 @@ class LeasedLimit:
         self._flushing: asyncio.Task[None] | None = None
 
     def try_enter(self) -> bool:
-        """Use a permit that is here, if there is one."""
+        """Use a kept permit, if there is one."""
         if not self._idle:
             return False
         self._idle -= 1
@@ -138,19 +120,17 @@ class LeasedLimit:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self._return(UNUSED)
+                self._return(UNANSWERED)
             raise
 
-    def leave(
-        self, *, ok: bool = True, refused: bool = False, overloaded: bool = False, retry_after_s: float | None = None
-    ) -> None:
-        """Keep the permit for the next call here when no call waits for one, else return it to the hub."""
-        if ok and self._may_keep and not self._waiting and not retry_after_s:
+    def leave(self, report: CallReport = ANSWERED) -> None:
+        """Keep the permit for the next call if the endpoint has room, else return it to the hub."""
+        if report.ok and self._may_keep and not self._waiting and not report.retry_after_s:
             self._reused += 1
             self._idle += 1
             self._flush_later()
         else:
-            self._return(CallReport(ok, refused, overloaded, retry_after_s))
+            self._return(report)
 
     def _return(self, report: CallReport) -> None:
         self._reports.append(report)
@@ -169,7 +149,7 @@ class LeasedLimit:
             while wanted := sum(not place.done() for place in self._waiting):
                 granted, self._may_keep = await self._call("take", self._endpoint, wanted)
                 self._add(granted)
-        except Exception as error:  # the hub is gone: every call that waits for it fails
+        except Exception as error:  # the hub is gone: fail all waiting calls
             for place in self._waiting:
                 if not place.done():
                     place.set_exception(error)
@@ -179,13 +159,13 @@ class LeasedLimit:
             self._flushing = asyncio.create_task(self._flush())
 
     async def _flush(self) -> None:
-        """Report until nothing is left to report: returned permits at once, kept ones when they had a chance."""
+        """Send returned permits to the hub immediately, and kept ones if they stay unused for a while."""
         while self._reports or self._reused or self._idle:
             if not self._reports:
                 self._least_idle = self._idle
                 await asyncio.sleep(_FLUSH_S)
             unused = min(self._least_idle, self._idle) if self._may_keep else self._idle
             self._idle -= unused
-            reports, reused = [*self._reports, *[UNUSED] * unused], self._reused
+            reports, reused = [*self._reports, *[UNANSWERED] * unused], self._reused
             self._reports, self._reused = [], 0
             self._may_keep = await self._call("give", self._endpoint, reports, reused)

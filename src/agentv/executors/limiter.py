@@ -1,9 +1,9 @@
-"""How many calls an endpoint gets at once and how fast: grows while answers come back, backs off when told to.
+"""Adaptive concurrency and rate of the calls to an endpoint.
 
 Two controls work together. The limit on calls in flight doubles with every round trip, and is halved when the endpoint
-is overloaded or refuses for the first time. The pace (calls started per second) is unlimited until that refusal; it
-starts at the rate that was really let through, creeps up from there, and is what further refusals bring down: halving
-the limit again would starve slow answers.
+is overloaded or first refuses a call (429). The pace (calls started per second) is unlimited until that refusal. Then
+it starts at the rate the endpoint accepted, grows slowly, and is cut by further refusals; halving the concurrency again
+would starve slow calls.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 _WINDOW_S = 3.0
 _CUT = 0.1
@@ -22,8 +23,20 @@ _OVERLOAD_S = 0.5
 _UNLIMITED = float("inf")
 
 
+class CallReport(NamedTuple):
+    """How a call ended: answered, refused because of a rate limit, or failed because the endpoint is overloaded."""
+
+    ok: bool = True
+    refused: bool = False
+    overloaded: bool = False
+    retry_after_s: float | None = None
+
+
+ANSWERED, UNANSWERED = CallReport(), CallReport(ok=False)
+
+
 class Limiter:
-    """The limit of one endpoint, shared by every target and judge that calls it. Lives in one event loop."""
+    """The limit of one endpoint, shared by all targets and judges that call it. Used in one event loop only."""
 
     def __init__(self, start: int, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -53,16 +66,16 @@ class Limiter:
 
     @property
     def closed_for_s(self) -> float:
-        """How long nobody is let in, as the endpoint asked to be left alone; may be asked from another thread."""
+        """Seconds until calls may start again after a Retry-After; may be called from another thread."""
         return max(0.0, self._closed_until - self._clock()) if self._closed_until else 0.0
 
     @property
     def has_room(self) -> bool:
-        """Whether a call would have to wait for nothing but a place."""
+        """Whether a new call waits for nothing but the concurrency limit."""
         return not self._waiting and not self._pace.is_limited and self._closed_until <= self._clock()
 
     def renew(self, calls: int) -> None:
-        """Count calls that were answered and whose places were taken again at once."""
+        """Count answered calls whose places were reused immediately."""
         now = self._clock() if calls else 0.0
         for _ in range(calls):
             self._pace.started(now)
@@ -72,7 +85,7 @@ class Limiter:
             self._wake()
 
     def try_enter(self) -> bool:
-        """Takes a place if one is free this moment: no waiting, no event loop."""
+        """Take a place if one is free, without waiting."""
         if self._waiting or self._in_flight + 1 > self._limit:
             return False
         now = self._clock()
@@ -83,7 +96,7 @@ class Limiter:
         return True
 
     async def enter(self) -> None:
-        """Waits for a place, in the order of asking."""
+        """Wait for a place, first come, first served."""
         if self.try_enter():
             return
         place = asyncio.get_running_loop().create_future()
@@ -97,22 +110,15 @@ class Limiter:
             self._wake()
             raise
 
-    def leave(
-        self,
-        *,
-        ok: bool = True,
-        refused: bool = False,
-        overloaded: bool = False,
-        retry_after_s: float | None = None,
-    ) -> None:
-        """Gives a place back and says how the call went: answered, refused as one too many, or met by an overload."""
+    def leave(self, report: CallReport = ANSWERED) -> None:
+        """Give a place back and adapt the limits to how the call ended."""
         self._in_flight -= 1
-        if refused or overloaded:
-            self._back_off(self._clock(), refused, retry_after_s or 0.0)
-        elif retry_after_s:
-            # Answered, and told that there is no room for another: not too many, only too soon.
-            self._closed_until = max(self._closed_until, self._clock() + retry_after_s)
-        elif ok and self._in_flight + 2 >= self.limit and self._limit < self._most:
+        if report.refused or report.overloaded:
+            self._back_off(self._clock(), report.refused, report.retry_after_s or 0.0)
+        elif report.retry_after_s:
+            # Answered, but the next call has to wait: the rate limit is used up, the concurrency is fine.
+            self._closed_until = max(self._closed_until, self._clock() + report.retry_after_s)
+        elif report.ok and self._in_flight + 2 >= self.limit and self._limit < self._most:
             # One more per answer doubles the limit with every round trip.
             self._limit = min(self._most, self._limit + 1.0)
         if self._waiting:
@@ -120,7 +126,7 @@ class Limiter:
 
     def _back_off(self, now: float, refused: bool, wait_s: float) -> None:
         self._closed_until = max(self._closed_until, now + wait_s)
-        # Calls that were in flight together fail together: that is one event, not many.
+        # Calls in flight together fail together: count them as one event.
         if now - self._halved_at > _OVERLOAD_S and not (refused and self._pace.is_limited):
             self._halved_at = now
             self._limit = max(1.0, self._limit / 2)
@@ -131,7 +137,7 @@ class Limiter:
         return max(self._closed_until - now, self._pace.delay_s(now))
 
     def _wake(self) -> None:
-        """Lets in who may come in, and sets a timer for the rest when only time keeps them out."""
+        """Start waiting calls that have a place, and set a timer if the others only wait for time to pass."""
         while self._waiting and self._in_flight < self.limit:
             now = self._clock()
             delay_s = self._delay_s(now)
@@ -151,10 +157,10 @@ class Limiter:
 
 
 class _Pace:
-    """Calls started per second. Unlimited until a refusal shows that they are counted; then it follows TCP's CUBIC.
+    """Calls started per second: unlimited until the first refusal, then controlled as in TCP CUBIC.
 
-    A refusal takes a tenth off; the rate comes back to where it was refused within `_RECOVERY_S`, stays near it, and
-    goes beyond it only then. Before there is such a rate, the first guess grows fast.
+    A refusal cuts the rate by a tenth. It returns to the refused rate within `_RECOVERY_S`, stays near it, and then
+    exceeds it. Until a second refusal sets that rate, the first estimate grows fast.
     """
 
     def __init__(self) -> None:
@@ -178,20 +184,20 @@ class _Pace:
     def started(self, now: float) -> None:
         self._starts.append(now)
         if self._rate != _UNLIMITED:
-            # Timers are a little late: that must not add up, or a high rate would never be reached.
+            # Timers fire slightly late; do not let that add up, or high rates are never reached.
             on_time = now - self._next_start <= _LATE_S
             self._next_start = (self._next_start if on_time else now) + 1.0 / self._rate
 
     def refused(self, now: float) -> None:
         self._refusals.append(now)
-        # Calls that were on their way when the first was refused say nothing new.
+        # Calls that were already in flight when the first was refused carry no new information.
         if now - self._cut_at < 0.5:
             return
         if self._rate == _UNLIMITED:
-            self._rate = 0.9 * max(1.0, self._let_through(now, min(now - self._starts[0], _WINDOW_S)))
+            self._rate = 0.9 * max(1.0, self._accepted_rate(now, min(now - self._starts[0], _WINDOW_S)))
         else:
-            # A rate that was still growing overshot: what was let through is nearer the truth.
-            self._peak = min(self._rate, max(self._let_through(now, 1.0), 0.8 * self._rate))
+            # A growing rate overshoots: the accepted rate is a better estimate.
+            self._peak = min(self._rate, max(self._accepted_rate(now, 1.0), 0.8 * self._rate))
             self._rate = (1 - _CUT) * self._peak
         self._cut_at = self._grown_at = now
 
@@ -206,8 +212,8 @@ class _Pace:
         elif since_cut > 0.5:
             self._rate *= 1.0 + _FIRST_GROWTH * min(elapsed, 0.25)
 
-    def _let_through(self, now: float, span: float) -> float:
-        """Calls a second that were not refused lately."""
+    def _accepted_rate(self, now: float, span: float) -> float:
+        """Return the recent rate of calls that were not refused."""
         span = max(span, 1.0)
         starts, refusals = (sum(moment >= now - span for moment in each) for each in (self._starts, self._refusals))
         return (starts - refusals) / span

@@ -1,4 +1,4 @@
-"""Run jobs in worker processes on this machine, so that Python code that computes uses all cores."""
+"""Run jobs in worker processes on this machine, so that CPU-bound Python code uses all cores."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from agentv.model.job import Job
 
 _AHEAD_S = 0.1
 _CLOSE_S, _EXIT_S = 10.0, 2.0
-"""How long a worker may take to cancel its jobs and let them clean up, and then to exit."""
+"""How long a worker may take to cancel and clean up its jobs, and then to exit."""
 _POLL_S = 0.5
 _LENGTH = struct.Struct("!I")
 
 
 class ProcessExecutor:
-    """Runs jobs in `processes` processes, by default one for each core. They share the limits of endpoints."""
+    """Runs jobs in `processes` processes, by default one per core. They share the endpoint limits."""
 
     is_remote = False
 
@@ -62,7 +62,7 @@ class ProcessExecutor:
 
 
 class _Channel:
-    """Messages over a socket: a length, then a pickled pair of a word and a value."""
+    """Sends messages over a socket: a length, then a pickled pair of a kind and a value."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -73,7 +73,7 @@ class _Channel:
             self._writer.writelines((_LENGTH.pack(len(packed)), packed))
 
     async def receive(self) -> tuple[str, Any] | None:
-        """Return the next message; None when the other side is gone."""
+        """Return the next message; None if the connection is closed."""
         try:
             length = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))[0]
             packed = await self._reader.readexactly(length)
@@ -91,7 +91,7 @@ class _Channel:
 
 
 class _ProcessLink:
-    """A worker process, as the driver sees it. It has a process group of its own, which ends with it."""
+    """The driver's link to a worker process, which has its own process group."""
 
     _names = count(1)
 
@@ -122,7 +122,7 @@ class _ProcessLink:
         return cls(process, _Channel(*streams), hub)
 
     async def open(self, packed: bytes) -> None:
-        """Have the worker open its targets. Raises what it raises, and WorkerLost."""
+        """Let the worker open its targets. Raises WorkerLost, or the worker's error."""
         self._channel.send(packed)
         ready = await self._inbox.get()
         if isinstance(ready, BaseException):
@@ -157,7 +157,7 @@ class _ProcessLink:
         return self._closed.result() if self._closed.done() else ()
 
     async def end(self) -> None:
-        """End the process and all of its group, whatever they do."""
+        """Kill the process and its group."""
         self._kill()
         await self._watching
 
@@ -183,16 +183,16 @@ class _ProcessLink:
             self._inbox.put_nowait(value)
 
     async def _answer(self, number: int, method: str, arguments: tuple[Any, ...]) -> None:
-        """Call the hub for the worker."""
+        """Call the hub on behalf of the worker."""
         value = await getattr(self._hub, method)(self._name, *arguments)
         self._channel.send(pack(("reply", (number, value))))
 
     async def _watch(self) -> None:
-        """Notice the end of the process, and of its side of the socket."""
+        """Wait for the end of the process, and report it as a lost worker."""
         deadline = 0.0
         while self._process.poll() is None:
             if not self._reading.done():
-                # The end of the socket shows it at once, unless a process that the worker forked holds it open.
+                # A closed socket shows this immediately, unless a process forked by the worker keeps it open.
                 await asyncio.wait({self._reading}, timeout=_POLL_S)
                 deadline = time.monotonic() + _EXIT_S
             elif time.monotonic() < deadline:
@@ -211,16 +211,16 @@ class _ProcessLink:
 
 
 def serve(descriptor: int) -> None:
-    """Be a worker process: run the jobs that come over a socket until it closes."""
+    """Run as a worker process: run jobs received over a socket until it closes."""
     os.set_inheritable(descriptor, False)
     connection = socket.socket(fileno=descriptor)
     Thread(target=_end_with_driver, args=(connection,), daemon=True).start()
     if not asyncio.run(_Server(connection).run()):
-        os.killpg(os.getpgrp(), signal.SIGKILL)  # nothing else is left to end what the user's code has started
+        os.killpg(os.getpgrp(), signal.SIGKILL)  # nothing else would end processes started by user code
 
 
 def _end_with_driver(connection: socket.socket) -> None:
-    """End this process and its group some time after the driver is gone, even when code of the user's blocks it."""
+    """Kill this process and its group some time after the driver is gone, even if user code blocks."""
     poller = select.poll()
     poller.register(connection, getattr(select, "POLLRDHUP", select.POLLHUP))
     poller.poll()
@@ -229,7 +229,7 @@ def _end_with_driver(connection: socket.socket) -> None:
 
 
 class _Server:
-    """The worker process's side."""
+    """The worker's side of the connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -240,7 +240,7 @@ class _Server:
         self._results: list[NumberedResult] = []
 
     async def run(self) -> bool:
-        """Return whether the driver has asked for the end; else it is gone."""
+        """Run until the driver closes the worker (True) or is gone (False)."""
         self._channel = _Channel(*await asyncio.open_unix_connection(sock=self._connection))
         try:
             while (message := await self._channel.receive()) is not None and message[0] != "close":
@@ -274,7 +274,7 @@ class _Server:
         return waiting
 
     def _deliver(self, result: NumberedResult) -> None:
-        """Send results together that come together."""
+        """Queue a result; results that arrive together are sent together."""
         self._results.append(result)
         if len(self._results) == 1:
             asyncio.get_running_loop().call_soon(self._send_results)

@@ -1,4 +1,4 @@
-"""Run jobs on a Ray cluster: one worker for each CPU, which fills secrets in from its own environment."""
+"""Run jobs on a Ray cluster: one worker per CPU, which reads secrets from its own environment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CONNECT_S = 10.0
 
 
 class WorkerSetting(NamedTuple):
-    """What a worker actor is made from: the packed spec, the cores of all workers, where the driver finds modules."""
+    """The settings of a worker actor: the packed spec, the cores of all workers, the driver's path and folder."""
 
     spec: bytes
     cores: int
@@ -39,7 +39,7 @@ class WorkerSetting(NamedTuple):
 
 
 class RayExecutor:
-    """Runs jobs on the cluster at `ray_address`, or on a Ray of its own on this machine."""
+    """Runs jobs on the cluster at `ray_address`, or on a local Ray instance."""
 
     is_remote = True
 
@@ -63,25 +63,25 @@ class RayExecutor:
                 cluster.close()
 
     def load(self) -> Load:
-        """Return the load of all workers, as it was a moment ago."""
+        """Return the most recent load of all workers."""
         return self._load
 
     async def _watch(self, cluster: _Cluster) -> None:
         while True:
-            with suppress(cluster.ray.exceptions.RayError):  # only a display: workers notice when the hub is gone
+            with suppress(cluster.ray.exceptions.RayError):  # only for display: workers detect a lost hub themselves
                 self._load = await cluster.hub.load.remote()
             await asyncio.sleep(_LOAD_S)
 
 
 def _import_ray() -> Any:
-    """Import Ray without its notices on stdout, which belongs to the command."""
+    """Import Ray without its messages on stdout, which is reserved for the command's output."""
     quiet = "RAY_DEDUP_LOGS_SKIP_REGEX"
     given = os.environ.setdefault(quiet, ".")
     try:
         import ray  # late: optional and slow
     except ImportError:
-        hint = "Install it: pip install 'agentv[ray]'"
-        raise UsageError("The executor 'ray' needs the package 'ray'", hint=hint) from None
+        hint = "Install it with: pip install 'agentv[ray]'"
+        raise UsageError("The executor 'ray' requires the package 'ray'", hint=hint) from None
     finally:
         if given == ".":
             os.environ.pop(quiet, None)
@@ -90,7 +90,7 @@ def _import_ray() -> Any:
 
 @asynccontextmanager
 async def _connected(ray: Any, address: str | None) -> AsyncIterator[None]:
-    """Connect to the cluster, or start one. A connection that the program has already is used and left open."""
+    """Connect to the cluster, or start one. An existing connection of the program is used and left open."""
     if ray.is_initialized():
         yield
         return
@@ -99,7 +99,7 @@ async def _connected(ray: Any, address: str | None) -> AsyncIterator[None]:
     handler = signal.getsignal(signal.SIGTERM)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        # In this thread, although it takes seconds: what Ray starts ends with the thread that started it.
+        # In this thread, although it takes seconds: the processes Ray starts end with the thread that started them.
         if address is None:
             ray.init(address="local", include_dashboard=False, **quiet)
         else:
@@ -117,7 +117,7 @@ async def _connected(ray: Any, address: str | None) -> AsyncIterator[None]:
 
 
 def _check_address(ray: Any, address: str | None) -> None:
-    """Raise UsageError when nothing answers at HOST:PORT: Ray itself would try for minutes."""
+    """Raise UsageError if nothing listens at HOST:PORT; Ray itself would retry for minutes."""
     host, _, port = (address or "").rpartition(":")
     if not port.isdigit() or "/" in host:
         return
@@ -126,12 +126,12 @@ def _check_address(ray: Any, address: str | None) -> None:
     try:
         socket.create_connection((host, int(port)), _CONNECT_S).close()
     except OSError as error:
-        hint = "Name the address of the cluster's head node, as `ray start --head` prints it"
+        hint = "Pass the address of the head node printed by `ray start --head`"
         raise UsageError(f"Cannot connect to the Ray cluster at {address}", str(error), hint) from None
 
 
 class _Cluster:
-    """The actors of one run. All of them end with it, and with the driver."""
+    """The actors of one run. They end with the run or with the driver."""
 
     def __init__(self, ray: Any) -> None:
         self.ray = ray
@@ -157,7 +157,7 @@ class _Cluster:
 
     def kill(self, actor: Any) -> None:
         self._actors.discard(actor)
-        with suppress(Exception):  # it is gone, or the cluster is
+        with suppress(Exception):  # the actor or the cluster is already gone
             self.ray.kill(actor)
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class _Cluster:
 
 
 class _RayLink:
-    """A worker actor, as the driver sees it."""
+    """The driver's link to a worker actor."""
 
     def __init__(self, cluster: _Cluster, actor: Any, name: str) -> None:
         self.capacity = 1
@@ -176,10 +176,7 @@ class _RayLink:
         self._is_lost = False
 
     async def open(self, setting: WorkerSetting) -> None:
-        opened = await self._reply(self._actor.open.remote(setting, self._name, self._cluster.hub))
-        if isinstance(opened, BaseException):
-            raise opened
-        self.capacity = opened
+        self.capacity = await self._result(self._actor.open.remote(setting, self._name, self._cluster.hub))
 
     def begin(self, share: int) -> None:
         self._actor.begin.remote(share)
@@ -188,10 +185,7 @@ class _RayLink:
         self._actor.add.remote(pack(jobs))
 
     async def receive(self) -> list[NumberedResult]:
-        taken = await self._reply(self._actor.take.remote())
-        if isinstance(taken, BaseException):
-            raise taken
-        results: list[NumberedResult] = taken
+        results: list[NumberedResult] = await self._result(self._actor.take.remote())
         return results
 
     async def close(self) -> tuple[str, ...]:
@@ -199,38 +193,41 @@ class _RayLink:
         if not self._is_lost:
             with suppress(WorkerLost, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
-                    missing = await self._reply(self._actor.close.remote())
+                    missing = await self._result(self._actor.close.remote())
         self._cluster.kill(self._actor)
         self._cluster.hub.lose.remote(self._name)
         return missing
 
-    async def _reply(self, reference: Awaitable[bytes]) -> Any:
+    async def _result(self, reference: Awaitable[bytes]) -> Any:
+        """Wait for a result of the actor. Raises WorkerLost, or the exception the actor returned."""
         exceptions = self._cluster.ray.exceptions
         try:
-            return pickle.loads(await reference)  # noqa: S301 - from our own worker
+            result = pickle.loads(await reference)  # noqa: S301 - from our own worker
         except exceptions.RayTaskError:
             raise
         except exceptions.RayError as error:
             self._is_lost = True
             raise WorkerLost(str(error).strip().splitlines()[0]) from error
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
 
 class RayWorker:
-    """A worker actor. Ray starts it in a process of its own, on any node."""
+    """A worker actor. Ray starts it in its own process, on any node."""
 
     async def open(self, setting: WorkerSetting, name: str, hub: Any) -> bytes:
-        """Open the targets; return the capacity or what is wrong with them."""
+        """Open the targets; return the capacity, or the error."""
         self._results: list[NumberedResult] = []
         self._left = 0
         self._some, self._all = asyncio.Event(), asyncio.Event()
         self._failure: BaseException | None = None
         sys.path.extend(each for each in setting.path if each not in sys.path)
-        with suppress(OSError):  # the driver's machine may have folders that this one has not
+        with suppress(OSError):  # the driver's folder may not exist on this machine
             os.chdir(setting.folder)
 
-        def call(method: str, *arguments: Any) -> Awaitable[Any]:
-            reply: Awaitable[Any] = getattr(hub, method).remote(name, *arguments)
-            return reply
+        def call(method: str, *arguments: Any) -> Any:
+            return getattr(hub, method).remote(name, *arguments)
 
         try:
             spec = pickle.loads(setting.spec)  # noqa: S301 - from our own driver
@@ -251,7 +248,7 @@ class RayWorker:
         self._queue.add(added)
 
     async def take(self) -> bytes:
-        """Wait for results, and a while longer for more as long as there are jobs."""
+        """Wait for results; while jobs are left, wait a little longer to collect more."""
         await self._some.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(_BATCH_S):
@@ -262,7 +259,7 @@ class RayWorker:
         return pack(results if self._failure is None else self._failure)
 
     async def close(self) -> bytes:
-        """Cancel the jobs and close the targets; return what replays did not have."""
+        """Cancel the jobs and close the targets; return the calls missing from a replay."""
         return pack(await self._queue.aclose())
 
     def _deliver(self, result: NumberedResult) -> None:

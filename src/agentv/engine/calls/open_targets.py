@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agentv.engine.calls.batching import MOST_IN_BATCH, BatchWrapper, is_batching
-from agentv.engine.calls.limit import LimitWrapper
 from agentv.engine.calls.prices import PriceWrapper, price_of
 from agentv.engine.calls.retry import RetryWrapper, policy_of
-from agentv.engine.calls.timeout import TimeoutWrapper
-from agentv.engine.calls.workspace_setup import WorkspaceWrapper
+from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper, WorkspaceWrapper
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_options import first_given
 from agentv.errors import UsageError

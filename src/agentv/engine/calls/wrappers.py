@@ -1,0 +1,74 @@
+"""Wrappers applied to every live target: the endpoint's limit, the timeout of an attempt, the job's workspace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+
+import msgspec
+
+from agentv.executors.executor import EndpointLimit
+from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport
+from agentv.model.response import Prepare, Request, Responder, ResponderWrapper, Response, TargetFailure
+
+_OVERLOADED = frozenset({503, 529})
+
+
+class LimitWrapper(ResponderWrapper):
+    """Waits for a place at the endpoint, measures the duration of the call, and reports how it ended."""
+
+    def __init__(self, inner: Responder, limiter: EndpointLimit) -> None:
+        super().__init__(inner)
+        self._limiter = limiter
+
+    async def respond(self, request: Request) -> Response:
+        limiter = self._limiter
+        if not limiter.try_enter():
+            await limiter.enter()
+        report = UNANSWERED
+        try:
+            started = time.perf_counter()
+            response = await self._inner.respond(request)
+            report = ANSWERED if response.wait_s is None else CallReport(retry_after_s=response.wait_s)
+        except TargetFailure as failure:
+            refused, overloaded = failure.error_class == "rate_limit", failure.status in _OVERLOADED
+            report = CallReport(False, refused, overloaded, failure.retry_after_s)
+            raise
+        finally:
+            limiter.leave(report)
+        return response if response.duration_ms is not None else _timed(response, started)
+
+
+class TimeoutWrapper(ResponderWrapper):
+    """Sets the timeout of a request: the command's, else the case's, else the target's.
+
+    The target enforces it, because only the target can end what it started.
+    """
+
+    def __init__(self, inner: Responder, own_s: float, command_s: float | None) -> None:
+        super().__init__(inner)
+        self.own_s = own_s
+        self._command_s = command_s
+
+    def respond(self, request: Request) -> Awaitable[Response]:
+        request.timeout_s = self._command_s or request.case.execution.timeout_seconds or self.own_s
+        return self._inner.respond(request)
+
+
+class WorkspaceWrapper(ResponderWrapper):
+    """Prepares the workspace of a job for each attempt, after the call got its place at the endpoint."""
+
+    def respond(self, request: Request) -> Awaitable[Response]:
+        prepare = request.prepare
+        return self._inner.respond(request) if prepare is None else self._prepared(request, prepare)
+
+    async def _prepared(self, request: Request, prepare: Prepare) -> Response:
+        await prepare(request.attempt, request.timeout_s)
+        started = time.perf_counter()  # preparing the folder does not count as the target's time
+        response = await self._inner.respond(request)
+        return response if response.duration_ms is not None else _timed(response, started)
+
+
+def _timed(response: Response, started: float) -> Response:
+    """Return a response with its duration, for targets that do not report it."""
+    return msgspec.structs.replace(response, duration_ms=round((time.perf_counter() - started) * 1000, 3))
