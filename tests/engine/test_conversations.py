@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from agentv.engine.job.conversation import asked_of, read_said
+from agentv.engine.job.conversation import read_user_message, user_prompt
 from agentv.model.case import SimulatedUser
 from agentv.model.message import Message, ToolCall
 from agentv_testing import Answer, FaultyServer
@@ -250,7 +250,7 @@ def test_a_simulated_user_that_fails_or_says_nothing_is_the_jobs_error(project):
     assert said(record) == ["assistant: Where to?"]
     (project.path / "out").rename(project.path / "first")
     record = run(project, {"user": GOAL}, targets=[mock("default", *AGENT), mock("user", " ")], code=3)
-    assert "it said nothing" in record["error"]["message"]
+    assert "empty message" in record["error"]["message"]
 
 
 def test_what_a_simulated_user_used_is_told_apart_from_what_the_target_did(project):
@@ -402,7 +402,7 @@ def test_a_killed_run_of_long_conversations_resumes_without_repeating_finished_o
     assert not {line.split()[0] for line in after} & done
 
 
-def test_the_part_that_is_played_is_told_to_the_model():
+def test_the_prompt_of_the_simulated_user_has_its_role_and_the_conversation():
     user = SimulatedUser(goal="Book {{ a }} train", persona="In a hurry", stop="It is booked")
     talk = (
         Message("system", "Secret instructions"),
@@ -410,17 +410,17 @@ def test_the_part_that_is_played_is_told_to_the_model():
         Message("assistant", None, (ToolCall("search"),)),
         Message("assistant", "Where to?"),
     )
-    part, so_far = asked_of(user, talk)
+    part, so_far = user_prompt(user, talk)
     assert part.role == "system" and "Book {{ a }} train" in part.content
     assert "In a hurry" in part.content and "It is booked" in part.content
     assert so_far.content == "The conversation so far:\n\n@[You]:\nHi\n\n@[Assistant]:\nWhere to?\n\nYour next message:"
-    alone, opening = asked_of(SimulatedUser(goal="x"), ())
+    alone, opening = user_prompt(SimulatedUser(goal="x"), ())
     assert "Who you are" not in alone.content and "ends when" not in alone.content
     assert opening.content.startswith("Nothing has been said yet")
 
 
 @pytest.mark.parametrize(
-    ("text", "stop", "said_text", "ending"),
+    ("text", "stop", "message", "ending"),
     [
         ("Hello", None, "Hello", None),
         ("Hello\n[[GOAL MET]]", None, "Hello", "goal_met"),
@@ -431,6 +431,5 @@ def test_the_part_that_is_played_is_told_to_the_model():
         ("Goodbye!", None, "Goodbye!", None),
     ],
 )
-def test_what_the_model_says_is_read(text, stop, said_text, ending):
-    read = read_said(text, stop)
-    assert (read.text, read.ending) == (said_text, ending)
+def test_user_messages_are_read_without_their_marks(text, stop, message, ending):
+    assert read_user_message(text, stop) == (message, ending)

@@ -129,7 +129,7 @@ def test_a_diff_is_bounded_and_says_what_it_leaves_out(tmp_path):
     fill(tmp_path, {f"f{number:03}.txt": "line of text\n" * 5000 for number in range(300)})
     diff = changes({}, None, str(tmp_path))
     assert len(diff.encode()) < file_changes.MAX_BYTES + 5000
-    assert diff.splitlines()[-1].startswith("# 297 more changed, whose diffs are too long: f003.txt, f004.txt")
+    assert diff.splitlines()[-1].startswith("# 297 more changed, but their diffs are too long: f003.txt, f004.txt")
 
 
 def test_a_large_file_with_small_changes_is_compared_quickly(tmp_path):
@@ -149,10 +149,10 @@ def test_a_file_with_too_many_changed_lines_is_named_only(tmp_path):
     fill(work, {"a.txt": "new\n" * 6000, "b.txt": "two\n"})
     diff = changes({**snapshot(str(template))}, str(template), str(work))
     assert "+two" in diff
-    assert diff.splitlines()[-1] == "# 1 more changed, whose diffs are too long: a.txt"
+    assert diff.splitlines()[-1] == "# 1 more changed, but their diffs are too long: a.txt"
 
 
-@pytest.mark.parametrize("folder", sorted(file_changes.PASSED_OVER))
+@pytest.mark.parametrize("folder", sorted(file_changes.IGNORED_FOLDERS))
 def test_folders_of_tools_are_passed_over(tmp_path, folder):
     fill(tmp_path, {f"{folder}/x": "x", f"deep/{folder}/x": "x"})
     assert changes({}, None, str(tmp_path)) == ""

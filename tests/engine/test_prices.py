@@ -115,8 +115,8 @@ def test_what_nobody_sends_a_bill_for_is_free(settings, free):
         (Compatible(name="t", provider="ollama", model="m"), None),
         (Compatible(name="t", provider="openrouter", model="some/new-model"), None),
         (Cli(name="t", provider="cli", command_template="echo"), None),
-        (openai("nobody-knows-it"), "does not have 'nobody-knows-it' of openai"),
-        (openai(base_url="http://127.0.0.1:1/v1"), "does not have 'gpt-4o' at 127.0.0.1"),
+        (openai("nobody-knows-it"), "does not contain 'nobody-knows-it' of openai"),
+        (openai(base_url="http://127.0.0.1:1/v1"), "does not contain 'gpt-4o' at 127.0.0.1"),
     ],
 )
 def test_a_budget_needs_a_price(settings, why):

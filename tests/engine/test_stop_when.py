@@ -180,8 +180,8 @@ def test_errors_are_no_scores_here_either(project):
     [
         ("1.5", "between 0 and 1"),
         ("0", "between 0 and 1"),
-        ("nowhere", "Not understood"),
-        ("cost=0.5", "Not understood"),
+        ("nowhere", "Invalid rule"),
+        ("cost=0.5", "Invalid rule"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_called(easy, text, message):
@@ -197,7 +197,7 @@ def test_a_baseline_must_say_what_to_hold_a_target_against(project):
     project.eval("--target", "one", "--target", "two", "--out", "before")
     result = project.eval("--target", "three", "--stop-when", "before")
     assert result.code == 2
-    assert "it has several targets, and no 'three'" in result.stderr
+    assert "that run has several targets, but no 'three'" in result.stderr
     assert project.eval("--target", "three", "--stop-when", "before:two", "--out", "after").code == 0
 
 
@@ -232,7 +232,7 @@ def test_a_large_dataset_is_drawn_in_the_same_order_in_several_readings(at_once)
 def test_rules_are_read():
     assert parse_rule("0.8").measure == parse_rule("mean = 0.8").measure == "mean"
     assert (parse_rule("pass_rate=0.9").measure, parse_rule("pass-rate=0.9").value) == ("pass_rate", 0.9)
-    with pytest.raises(UsageError, match="Not understood"):
+    with pytest.raises(UsageError, match="Invalid rule"):
         parse_rule("mean=high")
 
 

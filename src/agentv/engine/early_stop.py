@@ -1,8 +1,8 @@
-"""Stopping early: cases in random order, bets against a claim after each, and an end as soon as the answer is known.
+"""Early stopping: run cases in random order, test the rule after each, and stop as soon as it is decided.
 
-Results count in the order in which their cases were drawn, whichever comes back first: the quick ones are not a sample.
-What belongs together (a conversation, the trials of a case) is one bet and is always finished. See
-`agentv.stats.sequential` for why one may look all the time.
+Results count in the order in which their cases were drawn, not in the order of completion: fast cases are not a random
+sample. Dependent results (a conversation, the trials of a case) form one unit, which is one bet and is always finished.
+`agentv.stats.sequential` explains why the test may be repeated after every unit.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 Measure = Literal["mean", "pass_rate", "difference"]
 
-_AT_ONCE = 50_000
-"""Cases that are held at once to be shuffled; a larger dataset is read several times."""
+_SHUFFLED = 50_000
+"""Cases held in memory to be shuffled; a larger dataset is read several times."""
 
 
 class StopRule(msgspec.Struct, frozen=True):
-    """What is to be known: on which side of `value` a measure is. A difference is from the run `baseline`."""
+    """Stop when a measure is known to be above or below `value`. A difference is relative to the run `baseline`."""
 
-    said: str
+    text: str
     measure: Measure
     value: float
     baseline: str | None = None
@@ -48,13 +48,13 @@ class StopRule(msgspec.Struct, frozen=True):
 
     @property
     def claim(self) -> float:
-        """The value on the scale of bets, from 0 to 1."""
+        """The value on the scale of bets, 0 to 1."""
         return (1 + self.value) / 2 if self.measure == "difference" else self.value
 
 
-def parse_rule(said: str | float) -> StopRule:
-    """`0.8` or `mean=0.8`, `pass-rate=0.9`, or a run to be better or worse than."""
-    text = str(said).strip()
+def parse_rule(given: str | float) -> StopRule:
+    """Parse `0.8` or `mean=0.8`, `pass-rate=0.9`, or a run to compare with."""
+    text = str(given).strip()
     name, equals, number = text.rpartition("=")
     measures: dict[str, Measure] = {"": "mean", "mean": "mean", "pass-rate": "pass_rate", "pass_rate": "pass_rate"}
     try:
@@ -68,15 +68,15 @@ def parse_rule(said: str | float) -> StopRule:
     try:
         path, target = named_run(text)
     except UsageError as error:
-        hint = "It takes 0.8 or mean=0.8, pass-rate=0.9, or a run to compare with: its folder, id or file"
-        raise UsageError(f"Not understood: --stop-when {text}", error.headline, hint) from None
+        hint = "Use 0.8 or mean=0.8, pass-rate=0.9, or a run to compare with: its folder, id or file"
+        raise UsageError(f"Invalid rule: --stop-when {text}", error.headline, hint) from None
     return StopRule(text, "difference", 0.0, path, target)
 
 
 class Baseline:
-    """The mean score of each case in an earlier run."""
+    """The mean score of each case in an earlier run. Raises UsageError if it does not match the targets."""
 
-    def __init__(self, rule: StopRule) -> None:
+    def __init__(self, rule: StopRule, targets: list[str]) -> None:
         assert rule.baseline is not None
         self._scores: dict[tuple[str, str, str], tuple[float, int]] = {}
         self._targets: set[str] = set()
@@ -86,36 +86,30 @@ class Baseline:
                 total, count = self._scores.get(key, (0.0, 0))
                 self._scores[key] = total + record.score, count + 1
                 self._targets.add(record.target)
-
-    def check(self, rule: StopRule, targets: list[str]) -> None:
-        """Raises UsageError when it does not say what a target is to be held against."""
         if not self._targets:
-            raise UsageError(f"--stop-when {rule.said}: there is no score in that run")
+            raise UsageError(f"--stop-when {rule.text}: that run has no scores")
         if len(self._targets) > 1 and (missing := [name for name in targets if name not in self._targets]):
-            known = ", ".join(sorted(self._targets))
-            hint = f"Pick one with {rule.said}:TARGET, of {known}"
-            raise UsageError(f"--stop-when {rule.said}: it has several targets, and no '{missing[0]}'", hint=hint)
+            message = f"--stop-when {rule.text}: that run has several targets, but no '{missing[0]}'"
+            raise UsageError(message, hint=f"Pass {rule.text}:TARGET with one of: {', '.join(sorted(self._targets))}")
 
     def score(self, target: str, dataset: str, id: str) -> float | None:
-        """What the case scored there; None when it was not there."""
+        """Return the mean score of a case; None if it has none."""
         other = target if len(self._targets) > 1 else next(iter(self._targets))
         total, count = self._scores.get((other, dataset, id), (0.0, 0))
         return total / count if count else None
 
 
 class EarlyStopping:
-    """Watches a run for what its rule wants to know, for each target."""
+    """Decides for each target of a run whether its rule is settled. `open` are the targets still undecided."""
 
-    def __init__(self, rule: StopRule, seed: int, cases: Cases, source: JobSource, at_once: int = _AT_ONCE) -> None:
+    def __init__(self, rule: StopRule, seed: int, cases: Cases, source: JobSource, shuffled: int = _SHUFFLED) -> None:
         self.rule = rule
-        self._at_once = at_once
+        self._shuffled = shuffled
         self.seed = seed
         self._cases, self.largest, targets = _counted(cases, source)
-        self._baseline = Baseline(rule) if rule.measure == "difference" else None
-        if self._baseline is not None:
-            self._baseline.check(rule, targets)
+        self._baseline = Baseline(rule, targets) if rule.measure == "difference" else None
         self.bets = {name: BettingMean(rule.claim, largest=self.largest) for name in targets}
-        self._begun: dict[tuple[str, str], _Unit] = {}
+        self._started: dict[tuple[str, str], _Unit] = {}
         self._order: dict[str, deque[_Unit]] = {name: deque() for name in targets}
         self._known: dict[JobKey, float | None] = {}
         self._spared: Mapping[str, int] | None = None
@@ -123,34 +117,34 @@ class EarlyStopping:
 
     @property
     def decided(self) -> bool:
-        """Whether all was known of every target before the last unit, and nothing of a resumed run is left to count."""
+        """Whether every target is decided and all earlier results of a resumed run are counted."""
         return not self.open and not self._known
 
     def side(self, target: str) -> Side | None:
-        """On which side a target is, once that is known."""
+        """Return whether a target is above or below; None if undecided."""
         return self.bets[target].decided
 
     def not_needed(self, target: str, skipped: int) -> int:
-        """How many of the jobs that were skipped were not needed."""
+        """Return how many of the skipped jobs were not needed."""
         if self._spared is not None:
             return self._spared.get(target, 0)
         return skipped if self.bets[target].decided else 0
 
     def units(self, cases: Cases) -> Iterator[list[EvalCase]]:
-        """The cases in random order, those of a conversation together; the same order whenever a run goes on."""
-        passes = -(-self._cases // self._at_once)
-        for turn in range(passes):
+        """Yield the cases in random order, those of a conversation together; a resumed run has the same order."""
+        passes = -(-self._cases // self._shuffled)
+        for number in range(passes):
             chosen: dict[tuple[int, str], list[EvalCase]] = {}
             for case in cases.stream_again():
                 name = sampling_unit(case.conversation_id, case.path, case.id)
                 place = draw_rank(self.seed, name)
-                if place * passes >> 64 == turn:
+                if place * passes >> 64 == number:
                     chosen.setdefault((place, name), []).append(case)
             for key in sorted(chosen):
                 yield chosen.pop(key)
 
     def chunks(self, cases: Cases, source: JobSource) -> Iterator[list[EvalCase]]:
-        """Yield the cases that belong together, unit by unit in random order, until everything is known."""
+        """Yield units of cases in random order until every target is decided."""
         for unit in self.units(cases):
             self.begin([job for case in unit for job in source.jobs(case)])
             if self.decided:
@@ -158,9 +152,9 @@ class EarlyStopping:
             yield unit
 
     def begin(self, jobs: list[Job]) -> None:
-        """The jobs of a unit are about to be run, for the targets that are still `open`.
+        """Register the jobs of a unit before they run, for the targets that are still `open`.
 
-        A unit that had begun before the run was resumed counts and is finished, whatever was known by then.
+        A unit that was started before the run was resumed is always finished and counted.
         """
         self.open = frozenset(name for name, bet in self.bets.items() if bet.decided is None)
         self.open |= {job.target for job in jobs if job.key in self._known}
@@ -168,45 +162,45 @@ class EarlyStopping:
             if job.target not in self.open:
                 continue
             name = sampling_unit(job.case.conversation_id, job.case.path, job.case.id)
-            unit = self._begun.get((job.target, name))
+            unit = self._started.get((job.target, name))
             if unit is None:
-                unit = self._begun[job.target, name] = _Unit(name)
+                unit = self._started[job.target, name] = _Unit(name)
                 self._order[job.target].append(unit)
             if job.key in self._known:
                 unit.add(self._known.pop(job.key))
             else:
                 unit.missing += 1
         for target in self.open:
-            self._take_in(target)
+            self._bet(target)
 
     def known(self, result: Result) -> None:
-        """A result of this run from before it was resumed."""
-        self._known[result.key] = self.worth(result)
+        """Add a result from before the run was resumed."""
+        self._known[result.key] = self._value(result)
 
     def result(self, result: Result) -> None:
-        """A job that has begun is done."""
-        unit = self._begun[result.target, sampling_unit(result.conversation_id, result.dataset_path, result.eval_id)]
+        """Add the result of a registered job."""
+        unit = self._started[result.target, sampling_unit(result.conversation_id, result.dataset_path, result.eval_id)]
         unit.missing -= 1
-        unit.add(self.worth(result))
-        self._take_in(result.target)
+        unit.add(self._value(result))
+        self._bet(result.target)
 
     def rescored(self, records: Iterable[ScoreRecord | Result], spared: Mapping[str, int]) -> None:
-        """All that was drawn, scored again: bet on in the order in which it was drawn.
+        """Add all results of a rescored run in the order in which they were drawn.
 
-        The bets hold, whichever scores ended the run: when to stop was decided by what had been drawn by then. `spared`
-        are the jobs of each target that were not needed.
+        The bets stay valid although the original scores decided when to stop. `spared` counts the jobs of each target
+        that were not needed.
         """
         self._spared = spared
         units: dict[tuple[str, int, str], _Unit] = {}
         for record in records:
             name = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
             key = record.target, draw_rank(self.seed, name), name
-            units.setdefault(key, _Unit(name)).add(self.worth(record))
+            units.setdefault(key, _Unit(name)).add(self._value(record))
         for key in sorted(units):
             self.bets[key[0]].add(units[key].total, units[key].count)
 
-    def worth(self, result: Result | ScoreRecord) -> float | None:
-        """What a result counts for in a bet, from 0 to 1; None when there is nothing to bet on."""
+    def _value(self, result: Result | ScoreRecord) -> float | None:
+        """Return the value of a result on the scale of bets, 0 to 1; None if it does not count."""
         if result.score is None or result.status == "error":
             return None
         if self.rule.measure == "mean":
@@ -216,17 +210,17 @@ class EarlyStopping:
         before = self._baseline.score(result.target, result.dataset, result.eval_id)
         return None if before is None else (1 + result.score - before) / 2
 
-    def _take_in(self, target: str) -> None:
-        """Whatever is done of the units that were drawn first is bet on, in their order."""
+    def _bet(self, target: str) -> None:
+        """Bet on complete units in the order in which they were drawn."""
         units = self._order[target]
         while units and units[0].missing == 0:
             unit = units.popleft()
-            del self._begun[target, unit.name]
+            del self._started[target, unit.name]
             self.bets[target].add(unit.total, unit.count)
 
 
 class _Unit:
-    """What belongs together, of one target: results so far, and how many are missing."""
+    """Dependent results of one target: their sum and count so far, and the number of missing ones."""
 
     __slots__ = ("count", "missing", "name", "total")
 
@@ -234,14 +228,14 @@ class _Unit:
         self.name = name
         self.total, self.count, self.missing = 0.0, 0, 0
 
-    def add(self, worth: float | None) -> None:
-        if worth is not None:
-            self.total += worth
+    def add(self, value: float | None) -> None:
+        if value is not None:
+            self.total += value
             self.count += 1
 
 
 def _counted(cases: Cases, source: JobSource) -> tuple[int, int, list[str]]:
-    """Return the number of cases, the most jobs that one target has in one unit, and the targets."""
+    """Return the number of cases, the largest number of jobs per target and unit, and the targets."""
     together: Counter[str] = Counter()
     count, largest = 0, 1
     targets: dict[str, None] = {}
@@ -257,7 +251,7 @@ def _counted(cases: Cases, source: JobSource) -> tuple[int, int, list[str]]:
 
 
 def catch_up(summary: RunSummary, stopping: EarlyStopping, rescored: RescoredAnswers, folder: Path) -> RunSummary:
-    """Bet on the new scores of a rescoring, and count the jobs that were not needed then, where all is scored."""
+    """Bet on the scores of a rescored run, and count the jobs the original run did not need."""
     targets = dict(summary.targets)
     whole = sum(target.jobs for target in targets.values()) == rescored.stored.records.jobs
     then = rescored.early_stopped
@@ -277,7 +271,7 @@ _Intervals = dict[tuple[str, str], Interval]
 def label(
     summary: RunSummary, details: dict[str, TargetDetails], stopping: EarlyStopping, folder: Path
 ) -> tuple[RunSummary, dict[str, TargetDetails]]:
-    """The same figures, with intervals that hold at every moment and what was found out about each target."""
+    """Replace confidence intervals by ones valid under early stopping, and add the outcome for each target."""
     found = _intervals(stopping, folder)
     targets, further = {}, dict(details)
     for name, target in summary.targets.items():
@@ -313,7 +307,7 @@ def _early_stop(stopping: EarlyStopping, name: str, target: TargetSummary) -> Ea
         return 2 * value - 1 if scaled else value
 
     return EarlyStop(
-        rule=rule.said,
+        rule=rule.text,
         measure=rule.measure,
         value=rule.value,
         answer=bet.decided,
@@ -327,7 +321,7 @@ def _early_stop(stopping: EarlyStopping, name: str, target: TargetSummary) -> Ea
 
 
 def _intervals(stopping: EarlyStopping, folder: Path) -> _Intervals:
-    """Of scores, passes, evaluators and prompts of each target, from the records in the order of the draw."""
+    """Return intervals for the scores, passes, evaluators and prompts of each target, from the records."""
     sums: dict[tuple[str, str], Sums] = {}
 
     def add(target: str, measure: str, unit: tuple[int, str], value: float) -> None:
@@ -352,7 +346,7 @@ def _intervals(stopping: EarlyStopping, folder: Path) -> _Intervals:
 
 
 def _interval(sums: Sums, largest: int) -> Interval:
-    # A case may have several evaluators of one name, and then more scores than jobs.
+    # A case may have several evaluators with the same name, and then more scores than jobs.
     mean = BettingMean(largest=max(largest, *(count for _, count in sums.values())))
     for unit in sorted(sums):
         mean.add(*sums[unit])

@@ -68,7 +68,7 @@ class ProjectModel:
             files=RunFiles(cache_folder=str(Path(project_root(folder)) / CACHE) if cache else None),
         )
         self._targets = OpenTargets(spec, LocalLimits())
-        self._judging = Judging(self._targets, None, asked="model")
+        self._judging = Judging(self._targets, None, noun="model")
         self.concurrency = self._targets.get(self.name).most
 
     async def call(self, case: EvalCase, task: str, text: str, form: ResponseFormat[Value]) -> Value:

@@ -10,6 +10,7 @@ import msgspec
 from agentv.engine.calls.open_targets import OpenTarget
 from agentv.engine.job.answer import Answer, Reply, answer_to
 from agentv.engine.job.request import Question
+from agentv.model.case import USER_TARGET
 from agentv.model.job import GivenAnswer, Job
 from agentv.model.response import TargetFailure
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 async def live_answer(job: Job, request: Question, target: OpenTarget, context: JobContext) -> Answer:
     """Call the target of a job. Changes in its workspace are collected before evaluators run."""
     if job.case.is_conversation:
-        from agentv.engine.job.conversation import Conversation, user_target  # late: few cases are conversations
+        from agentv.engine.job.conversation import Conversation  # late: few cases are conversations
 
-        user = None if job.case.user is None else context.targets.get(user_target(job.case.user))
+        user = None if job.case.user is None else context.targets.get(job.case.user.target or USER_TARGET)
         answer = await Conversation(job, request, target, user, partial(context.prepare_call, job, target)).play()
     else:
         context.prepare_call(job, target, request)
@@ -40,14 +41,14 @@ def given_answer(job: Job, given: GivenAnswer, request: Question) -> Answer:
     """Return the provided answer; a failure if a stored conversation does not match the turns of the case."""
     replies: tuple[Reply, ...] = ()
     if job.case.is_conversation:
-        from agentv.engine.job.conversation import last_question, split_into_replies  # late: as above
+        from agentv.engine.job.conversation import final_request, split_into_replies  # late: as above
 
         try:
             replies = tuple(split_into_replies(request, given.response.messages))
         except ValueError as error:
             failure = TargetFailure("invalid_response", str(error))
             return Answer(request=request, response=None, failure=failure, attempts=0)
-        request = last_question(request, replies)
+        request = final_request(request, replies)
     answer = answer_to(request, given.response, 1)
     record = given.record
     if record is None:

@@ -1,1 +1,1 @@
-"""Calls to targets: opened targets and the wrappers applied to each of them."""
+"""Calls to targets: open targets, and the wrappers applied to them."""

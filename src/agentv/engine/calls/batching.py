@@ -1,20 +1,20 @@
-"""Many cases in one call, for targets that answer so: what is asked at about the same time goes out together."""
+"""Combine concurrent requests into batches, for targets that answer many cases with one call."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TypeGuard
 
 from agentv.executors.executor import EndpointLimit
 from agentv.model.response import BatchResponder, Request, Responder, ResponderWrapper, Response, TargetFailure
 
-MOST_IN_BATCH = 500
-"""As many answers as one command holds back until it ends, and as a kill can cost."""
+MAX_BATCH = 500
+"""Requests per call. A command holds this many answers back until it ends, so killing it loses at most these."""
 
-_QUIET_S, _QUIET_AGAIN_S = 0.05, 1.0
-"""So long after the last question a call is made. Those that failed together come back spread over a second or so."""
+_QUIET_S, _RETRY_QUIET_S = 0.05, 1.0
+"""Delay after the last request before a batch is sent; longer for retries, which are spread over about a second."""
 
 
 def is_batching(responder: Responder) -> TypeGuard[BatchResponder]:
@@ -23,57 +23,57 @@ def is_batching(responder: Responder) -> TypeGuard[BatchResponder]:
 
 
 class BatchWrapper(ResponderWrapper):
-    """In front of a target that answers many cases at once: a call takes one place at the endpoint, not one a case.
+    """Sends requests in batches. A batch takes one place at the endpoint.
 
-    `alone` answers what needs something of its own made ready before it is asked, one by one.
+    Requests that need preparation, such as a workspace, are passed to `single` one at a time.
     """
 
-    def __init__(self, inner: BatchResponder, alone: Responder, limiter: EndpointLimit) -> None:
+    def __init__(self, inner: BatchResponder, single: Responder, limiter: EndpointLimit) -> None:
         super().__init__(inner)
         self._batch_inner = inner
-        self._alone = alone
+        self._single = single
         self._limiter = limiter
         self._open: dict[Hashable, list[_Batch]] = {}
         self._calls: set[asyncio.Task[None]] = set()
 
     async def respond(self, request: Request) -> Response:
-        """Waits for the call that this question goes into."""
+        """Add a request to a batch, and wait for its response."""
         if request.prepare is not None:
-            return await self._alone.respond(request)
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._add(request, answer)
-        return await answer
+            return await self._single.respond(request)
+        response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._add(request, response)
+        return await response
 
     async def aclose(self) -> None:
-        """Ends calls whose answers nobody waits for any more, and closes the target."""
+        """Cancel unfinished calls, and close the target."""
         for batches in self._open.values():
             for batch in batches:
-                batch.stop_waiting()
+                batch.stop_timer()
         self._open.clear()
         calls = list(self._calls)
         for call in calls:
             call.cancel()
         if calls:
             await asyncio.wait(calls)
-        await self._alone.aclose()
+        await self._single.aclose()
 
-    def _add(self, request: Request, answer: asyncio.Future[Response]) -> None:
-        # One call is told one folder, one set of guidelines and one number of the attempt.
+    def _add(self, request: Request, response: asyncio.Future[Response]) -> None:
+        # A call has one folder, one trial, one attempt number and one set of guidelines.
         key = (request.case.path, request.trial, request.attempt, request.guidelines)
         batches = self._open.setdefault(key, [])
-        batch = next((batch for batch in batches if request.case.id not in batch.questions), None)
+        batch = next((batch for batch in batches if request.case.id not in batch.waiting), None)
         if batch is None:
             batch = _Batch()
             batches.append(batch)
-        batch.questions[request.case.id] = (request, answer)
-        if len(batch.questions) >= MOST_IN_BATCH:
-            self._begin(key, batch)
+        batch.waiting[request.case.id] = (request, response)
+        batch.stop_timer()
+        if len(batch.waiting) >= MAX_BATCH:
+            self._start(key, batch)
         else:
-            quiet_s = _QUIET_S if request.attempt == 1 else _QUIET_AGAIN_S
-            batch.wait(quiet_s, lambda: self._begin(key, batch))
+            quiet_s = _QUIET_S if request.attempt == 1 else _RETRY_QUIET_S
+            batch.timer = asyncio.get_running_loop().call_later(quiet_s, self._start, key, batch)
 
-    def _begin(self, key: Hashable, batch: _Batch) -> None:
-        batch.stop_waiting()
+    def _start(self, key: Hashable, batch: _Batch) -> None:
         self._open[key].remove(batch)
         if not self._open[key]:
             del self._open[key]
@@ -83,44 +83,35 @@ class BatchWrapper(ResponderWrapper):
 
     async def _call(self, batch: _Batch) -> None:
         await self._limiter.enter()
+        outcomes: dict[str, Response | TargetFailure] | Exception
         try:
-            asked = [request for request, answer in batch.questions.values() if not answer.done()]
-            outcomes = await self._batch_inner.respond_many(asked) if asked else {}
+            requests = [request for request, response in batch.waiting.values() if not response.done()]
+            outcomes = await self._batch_inner.respond_many(requests) if requests else {}
         except Exception as error:
-            batch.fail(error)
-        else:
-            batch.answer(outcomes)
+            outcomes = error
         finally:
             self._limiter.leave()
+        batch.settle(outcomes)
 
 
 class _Batch:
-    """Questions for one call, by the id of their case, and who waits for the answers."""
+    """The requests of one call by case id, and the futures of their responses."""
 
     def __init__(self) -> None:
-        self.questions: dict[str, tuple[Request, asyncio.Future[Response]]] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self.waiting: dict[str, tuple[Request, asyncio.Future[Response]]] = {}
+        self.timer: asyncio.TimerHandle | None = None
 
-    def wait(self, quiet_s: float, begin: Callable[[], None]) -> None:
-        self.stop_waiting()
-        self._timer = asyncio.get_running_loop().call_later(quiet_s, begin)
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
 
-    def stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def answer(self, outcomes: dict[str, Response | TargetFailure]) -> None:
-        for id, (_, answer) in self.questions.items():
-            if answer.done():
-                continue  # cancelled: nobody waits
-            outcome = outcomes[id]
-            if isinstance(outcome, TargetFailure):
-                answer.set_exception(outcome)
+    def settle(self, outcomes: dict[str, Response | TargetFailure] | Exception) -> None:
+        for id, (_, response) in self.waiting.items():
+            if response.done():
+                continue  # cancelled
+            # A copy of the exception for each request, because each raise adds to its traceback.
+            outcome = copy.copy(outcomes) if isinstance(outcomes, Exception) else outcomes[id]
+            if isinstance(outcome, Exception):
+                response.set_exception(outcome)
             else:
-                answer.set_result(outcome)
-
-    def fail(self, error: Exception) -> None:
-        for _, answer in self.questions.values():
-            if not answer.done():
-                # One exception for many would gather the traceback of each.
-                answer.set_exception(copy.copy(error))
+                response.set_result(outcome)

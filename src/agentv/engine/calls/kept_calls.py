@@ -1,4 +1,4 @@
-"""Calls that are kept or replayed: the cache, the recording and the replay of a run. Few runs have one of them."""
+"""The cache, recording and replay of a run's calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentv.targets.target import Target, file_hashes, fingerprint_of
 
 
 class KeptCalls:
-    """Wraps targets so that their calls are kept, or answered from what was kept."""
+    """Wraps targets so that their calls are cached, recorded or replayed."""
 
     def __init__(self, spec: RunSpec) -> None:
         redact = Redactor(spec.secrets).redact_line
@@ -31,24 +31,24 @@ class KeptCalls:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Return the calls that are not in what is replayed."""
+        """The calls missing from the replay."""
         return () if self._replay is None else tuple(self._replay.missing)
 
     def cached(self, settings: Target, responder: Responder) -> Responder:
-        """Wrap a target whose answers are cached."""
+        """Wrap a target with the cache, if there is one and the target is cacheable."""
         if self._cache is None or not settings.is_cacheable:
             return responder
         files = file_hashes(settings, self._spec.home, self._spec.folders)
         return CachedResponder(responder, self._cache, fingerprint_of(settings, self._spec.secrets, files))
 
     def recorded(self, settings: Target, responder: Responder, variant: OverrideKey) -> Responder:
-        """Wrap a target whose calls are recorded."""
+        """Wrap a target so that its calls are recorded, if the run has a recording."""
         if self._record is None:
             return responder
         return RecordingResponder(responder, settings.name, self._record.write, variant)
 
     def replayed(self, settings: Target, variant: OverrideKey) -> Responder | None:
-        """Return what answers instead of a target, where a recording or an earlier run does."""
+        """Return the replay that answers for a target; None if the target is called."""
         replay, answering = self._replay, (*self._spec.answering, *self._spec.users)
         if replay is None or not (replay.is_recording or settings.name in answering):
             return None

@@ -1,4 +1,4 @@
-"""The open targets of a run in one process, each with its wrappers. Endpoints share one limit."""
+"""The open targets of a run in one process, each with its wrappers. Targets of one endpoint share a limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentv.engine.calls.batching import MOST_IN_BATCH, BatchWrapper, is_batching
+from agentv.engine.calls.batching import MAX_BATCH, BatchWrapper, is_batching
 from agentv.engine.calls.prices import PriceWrapper, price_of
 from agentv.engine.calls.retry import RetryWrapper, policy_of
 from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper, WorkspaceWrapper
@@ -28,7 +28,7 @@ API_TIMEOUT_S, PROCESS_TIMEOUT_S = 300.0, 1800.0
 
 
 class CallOutcome(msgspec.Struct, frozen=True, gc=False):
-    """A call that ended: with a response or a failure, after this many attempts."""
+    """The response or failure of a call, and the number of attempts."""
 
     response: Response | None
     failure: TargetFailure | None
@@ -36,14 +36,14 @@ class CallOutcome(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenTarget(msgspec.Struct, frozen=True, gc=False):
-    """A target that can be called. `responder` has every wrapper around it; `most` calls are useful at once."""
+    """A target that can be called. `responder` has all wrappers; `most` is the useful number of concurrent calls."""
 
     settings: Target
     responder: Responder
     most: int
 
     async def call(self, request: Request) -> CallOutcome:
-        """Call the target; a failure is the one of the last attempt."""
+        """Call the target; return the response, or the failure of the last attempt."""
         try:
             response = await self.responder.respond(request)
         except TargetFailure as failure:
@@ -52,7 +52,7 @@ class OpenTarget(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenTargets:
-    """Opens targets by name on first use, and closes them together."""
+    """Opens targets by name on first use, and closes them all together."""
 
     def __init__(self, spec: RunSpec, limits: Limits) -> None:
         self._spec = spec
@@ -68,16 +68,16 @@ class OpenTargets:
         self.names = frozenset(self._settings)
 
     def get(self, name: str, *, embeddings: bool = False) -> OpenTarget:
-        """Return a target; with `embeddings`, what it makes vectors with."""
+        """Return a target; with `embeddings`, its embedding model."""
         target = self._open.get((name, embeddings))
         if target is None:
             target = self._open[name, embeddings] = self._opened(self._settings[name], embeddings=embeddings)
         return target
 
     def variant(self, name: str, wanted: CallOverrides) -> OpenTarget:
-        """Return a target for calls with settings of their own: itself, or one more like it with those settings.
+        """Return the target with overridden settings: itself if nothing differs, else a variant.
 
-        Evaluators want few different settings, so there are few of them; the endpoint's limit is one for all.
+        Evaluators use few different settings, so there are few variants; all share the endpoint's limit.
         """
         target = self.get(name)
         settings = target.settings.with_overrides(wanted)
@@ -90,7 +90,7 @@ class OpenTargets:
         return varied
 
     def settings(self, name: str) -> Target | None:
-        """Return the settings of a target, without opening it; None for one that is unknown."""
+        """Return the settings of a target without opening it; None if it is unknown."""
         return self._settings.get(name)
 
     @property
@@ -100,11 +100,11 @@ class OpenTargets:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The calls that are not in what is replayed."""
+        """The calls missing from the replay."""
         return () if self._kept is None else self._kept.missing
 
     async def aclose(self) -> None:
-        """Close everything; one that fails to close does not keep the others open."""
+        """Close all targets, even if closing one fails."""
         targets = [*self._open.values(), *self._variants.values()]
         self._open, self._variants = {}, {}
         await asyncio.gather(*(target.responder.aclose() for target in targets), return_exceptions=True)
@@ -119,28 +119,28 @@ class OpenTargets:
             responder = settings.open_embeddings(spec.home) if embeddings else _opened(settings, spec.home)
         start, most = concurrency_of(settings, spec.workers, spec.defaults.workers, self._limits.cores)
         limiter = self._limits.limit(responder.endpoint, start, most)
-        per_call = MOST_IN_BATCH if is_batching(responder) else 1
+        per_call = MAX_BATCH if is_batching(responder) else 1
         wrapped = self._wrapped(settings, responder, limiter) if is_live else responder
         if kept is not None:
             wrapped = kept.recorded(settings, wrapped, variant)
         return OpenTarget(settings, self._retried(settings, wrapped), most * per_call)
 
     def _wrapped(self, settings: Target, responder: Responder, limiter: EndpointLimit) -> Responder:
-        """Wrap a live target, from inside out; wrappers that are not configured are left out."""
+        """Wrap a live target, innermost first; leave out wrappers that are not configured."""
         price = price_of(settings)
         wrapped: Responder = responder if price is None else PriceWrapper(responder, price)
         wrapped = WorkspaceWrapper(wrapped)
         wrapped = LimitWrapper(wrapped, limiter)
         if is_batching(responder):
             wrapped = BatchWrapper(responder, wrapped, limiter)
-        # The cache is outside the limit: what is on disk needs no place at the endpoint.
+        # The cache is outside the limit: cached responses need no place at the endpoint.
         return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
 
     def _retried(self, settings: Target, responder: Responder) -> Responder:
-        """Add the outermost wrappers, which replayed targets have too."""
+        """Add the outermost wrappers, which replayed targets also have."""
         spec, defaults = self._spec, self._spec.defaults
         policy = policy_of(settings, first_given(spec.max_retries, settings.max_retries, defaults.max_retries))
-        if spec.replay is not None:  # no endpoint to spare
+        if spec.replay is not None:  # there is no endpoint to protect
             policy = msgspec.structs.replace(policy, initial_delay_s=0.0, max_delay_s=0.0)
         usual_s = API_TIMEOUT_S if settings.is_api else PROCESS_TIMEOUT_S
         own_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or usual_s
@@ -150,7 +150,7 @@ class OpenTargets:
 def concurrency_of(
     settings: Target, workers: int | None, configured: int | None = None, cores: int | None = None
 ) -> tuple[int, int]:
-    """Return the concurrency at the start and at most: what the user says, else by the kind of target."""
+    """Return the initial and maximum concurrency: the configured one, else by the kind of target."""
     fixed = first_given(workers, settings.workers, configured)
     if fixed:
         return fixed, fixed
@@ -165,4 +165,4 @@ def _opened(settings: Target, home: str) -> Responder:
         return settings.open(home)
     except NotImplementedError:
         message = f"Target '{settings.name}': provider '{settings.provider}' cannot be called"
-        raise UsageError(message, hint="Its class has no method `open`") from None
+        raise UsageError(message, hint="Its class does not define `open`") from None

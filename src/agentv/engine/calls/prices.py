@@ -1,6 +1,6 @@
-"""What calls cost: reported by the API, else by the list of prices that the extra `prices` brings, else unknown.
+"""The cost of calls: reported by the API, else from the price list of the extra `prices`, else unknown.
 
-A price is never guessed: a model that the list does not have, at the provider that was called, has none.
+A price is never guessed: a model that is not in the list for the provider called has no price.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INSTALL = "pip install 'agentv[prices]'"
 
 
 class Price:
-    """What the tokens of one target cost. Models are looked up once each."""
+    """The price of one target's tokens. Each model is looked up once."""
 
     def __init__(self, key: PriceKey) -> None:
         self._model = key.model
@@ -30,11 +30,11 @@ class Price:
 
     @property
     def is_known(self) -> bool:
-        """Whether the list has the model that the target names."""
+        """Whether the target's model is in the price list."""
         return self._lookup(self._model) is not None
 
     def cost_usd(self, usage: TokenUsage, model: str | None = None) -> float | None:
-        """The cost of a call; `model` is the one that says it has answered, which may be a dated one."""
+        """Return the cost of a call. `model` is the model reported by the API, often a dated version."""
         found = self._lookup(model or self._model) or self._lookup(self._model)
         if found is None:
             return None
@@ -49,7 +49,7 @@ class Price:
         try:
             return float(info.calc_price(_package().Usage(**counts), provider).total_price)
         except ValueError:
-            return None  # counts that do not add up are no reason to lose an answer
+            return None  # inconsistent token counts must not lose the answer
 
     def _lookup(self, model: str) -> Any:
         if model not in self._found:
@@ -63,7 +63,7 @@ class Price:
 
 
 class PriceWrapper(ResponderWrapper):
-    """Fills in the cost of a response, where the target does not report it."""
+    """Adds the cost to responses of targets that do not report it."""
 
     def __init__(self, inner: Responder, price: Price) -> None:
         super().__init__(inner)
@@ -77,15 +77,15 @@ class PriceWrapper(ResponderWrapper):
 
 
 def price_of(settings: Target) -> Price | None:
-    """The prices of a target; None if it is not billed by tokens, runs on this machine, or the extra is missing."""
+    """Return the price of a target; None if it is not billed by token, is local, or the extra is not installed."""
     key = settings.price_key
     return None if key is None or is_loopback(key.address) or _package() is None else Price(key)
 
 
 def why_unpriced(settings: Target) -> str | None:
-    """Why a budget cannot be enforced for a target, and what to do; None if its cost is known or may be reported.
+    """Return why a budget cannot be enforced for a target; None if its cost is known or may be reported.
 
-    Commands, functions, addresses and agents may report their cost; the first answer shows whether they do.
+    Commands, functions, HTTP endpoints and agents may report their cost; the first answer shows whether they do.
     """
     if settings.is_free or settings.may_report_cost:
         return None
@@ -93,16 +93,16 @@ def why_unpriced(settings: Target) -> str | None:
     if price is not None and price.is_known:
         return None
     if _package() is None:
-        return f"Prices come with a package that is not installed: {INSTALL}"
+        return f"The price list is not installed. Install it with: {INSTALL}"
     key = settings.price_key
     address = None if key is None else key.address
     where = f"of {settings.provider}" if address is None else f"at {urlsplit(address).hostname}"
-    return f"The list of prices does not have '{getattr(settings, 'model', None)}' {where}"
+    return f"The price list does not contain '{getattr(settings, 'model', None)}' {where}"
 
 
 @cache
 def _package() -> Any:
-    """The list of prices; None where it is not installed. Importing it takes half a second."""
+    """Import the price list, which takes half a second; None if it is not installed."""
     try:
         return import_module("genai_prices")
     except ImportError:

@@ -1,4 +1,4 @@
-"""Retry failed calls with exponential backoff, as a wrapper. The class of a failure decides."""
+"""Retry failed calls with exponential backoff, depending on the class of the failure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agentv.targets.target import Target
 
 MAX_RETRIES = 3
 
-_WORTH_RETRYING = frozenset({"timeout", "rate_limit", "server", "network"})
+_RETRYABLE = frozenset({"timeout", "rate_limit", "server", "network"})
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """A target's settings for retries."""
+    """The retry settings of a target."""
 
     max_retries: int = MAX_RETRIES
     initial_delay_s: float = 1.0
@@ -25,23 +25,23 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     status_codes: tuple[int, ...] = ()
 
     def delay_s(self, failure: TargetFailure, retries: int) -> float | None:
-        """Return the seconds to wait before the next attempt; None when the failure is final.
+        """Return the seconds to wait before the next attempt; None if the failure is final.
 
-        Full jitter: anything between nothing and the backoff, so that calls that failed together do not meet again.
+        Uses full jitter, so that calls that failed together are not retried together.
         """
-        if retries >= self.max_retries or not self._worth_it(failure):
+        if retries >= self.max_retries or not self._is_retryable(failure):
             return None
         backoff = min(self.max_delay_s, self.initial_delay_s * self.backoff_factor**retries)
         return max(random.uniform(0, backoff), failure.retry_after_s or 0.0)  # noqa: S311  # not for secrets
 
-    def _worth_it(self, failure: TargetFailure) -> bool:
+    def _is_retryable(self, failure: TargetFailure) -> bool:
         if failure.status is not None and failure.error_class not in ("network", "timeout"):
             return failure.status in self.status_codes
-        return failure.error_class in _WORTH_RETRYING
+        return failure.error_class in _RETRYABLE
 
 
 def policy_of(target: Target, max_retries: int | None = None) -> RetryPolicy:
-    """Return the policy in a target's settings; `max_retries` of the command comes first."""
+    """Return the retry policy of a target; `max_retries` overrides the target's own."""
     retries = target.max_retries if max_retries is None else max_retries
     return RetryPolicy(
         MAX_RETRIES if retries is None else retries,
@@ -53,7 +53,7 @@ def policy_of(target: Target, max_retries: int | None = None) -> RetryPolicy:
 
 
 class RetryWrapper(ResponderWrapper):
-    """Repeats failed attempts. Afterwards `request.attempt` is the number of the last one."""
+    """Repeats failed attempts. `request.attempt` is the number of the current one."""
 
     def __init__(self, inner: Responder, policy: RetryPolicy) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""Files for looking at: one for each job, with what its target is asked or with all that was said."""
+"""Files for inspection: the prompt, trace and log of each job."""
 
 from __future__ import annotations
 
@@ -23,38 +23,36 @@ from agentv.runs.redaction import Redactor
 PROMPTS, TRACES, WORKSPACES = "prompts", "traces", "workspaces"
 
 _UNSAFE = re.compile(r"[^\w.-]+")
-_LONGEST_NAME = 80
+_MAX_NAME = 80
 
 
 class JobFiles:
-    """A folder of them. A job has the same file each time, so that a resumed run adds what is missing."""
+    """A folder with one file per job. File names are stable, so a resumed run adds the missing ones."""
 
     def __init__(self, folder: str, redactor: Redactor) -> None:
         self._folder = Path(folder)
         self._redactor = redactor
-        self._is_there = False
+        self._exists = False
 
-    def write_prompt(self, job: Job, question: Question, responder: Responder) -> None:
-        """What a job asks, as text, as messages and as it is sent; before it is sent."""
-        sent = _sent_by(responder, question)
-        turn = f"turn-{question.turn + 1}" if question.turn else ""
-        self._write(job, turn, text=question.prompt, messages=_data_of(question), sent=sent)
+    def write_prompt(self, job: Job, request: Question, responder: Responder) -> None:
+        """Write the prompt of a call before it is sent: as text, as messages, and as the request body."""
+        turn = f"turn-{request.turn + 1}" if request.turn else ""
+        self._write(job, turn, **_prompt_data(request, responder))
 
-    def write_judge_prompt(self, job: Job, evaluator: str, question: Question, responder: Responder) -> None:
-        """What an evaluator of a job asks a judge, likewise."""
-        sent = _sent_by(responder, question)
-        asked = _data_of(question)
-        part = f"judge-{_UNSAFE.sub('_', evaluator)[:_LONGEST_NAME]}-{question.trial}.{digest(asked)[:8]}"
-        self._write(job, part, evaluator=evaluator, text=question.prompt, messages=asked, sent=sent)
+    def write_judge_prompt(self, job: Job, evaluator: str, request: Question, responder: Responder) -> None:
+        """Write the prompt of a judge call before it is sent."""
+        data = _prompt_data(request, responder)
+        name = f"judge-{_UNSAFE.sub('_', evaluator)[:_MAX_NAME]}-{request.trial}.{digest(data['messages'])[:8]}"
+        self._write(job, name, evaluator=evaluator, **data)
 
     def write_trace(self, job: Job, answer: Answer, result: Result) -> None:
-        """Write what was said in a job, from the first message to the last, and what came of it."""
+        """Write all messages of a job, with its metrics and scores."""
         response = answer.response if answer.failure is None else None
         self._write(
             job,
             "",
             attempts=result.attempts,
-            input_messages=_data_of(answer.request),
+            input_messages=[message_to_data(message) for message in answer.request.messages],
             output_messages=None if response is None else [message_to_data(message) for message in response.messages],
             model=None if response is None else response.model,
             stop_reason=None if response is None else response.stop_reason,
@@ -78,39 +76,36 @@ class JobFiles:
         line = self._redactor.redact_line(to_json({key: value for key, value in data.items() if value is not None}))
         path = self._folder / f"{'.'.join(filter(None, (stem_of(job), part)))}.json"
         with file_errors(f"Cannot write {path}"):
-            if not self._is_there:
+            if not self._exists:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                self._is_there = True
+                self._exists = True
             path.write_bytes(msgspec.json.format(line, indent=2) + b"\n")
 
 
-def _sent_by(responder: Responder, question: Question) -> dict[str, Any] | None:
-    """Return the request body; None where none can be made, which the call itself will report."""
-    with suppress(TargetFailure):
-        return ResponderWrapper(responder).sends(question)
-    return None
-
-
-def _data_of(question: Question) -> list[dict[str, Any]]:
-    return [message_to_data(message) for message in question.messages]
+def _prompt_data(request: Question, responder: Responder) -> dict[str, Any]:
+    sent: dict[str, Any] | None = None
+    with suppress(TargetFailure):  # the call itself reports the failure
+        sent = ResponderWrapper(responder).sends(request)
+    messages = [message_to_data(message) for message in request.messages]
+    return {"text": request.prompt, "messages": messages, "sent": sent}
 
 
 def stem_of(job: Job) -> str:
-    """A name for files that says which job it is, and that no other job has."""
+    """Return a readable file name that is unique to a job."""
     words = "-".join(filter(None, (job.case.id, job.target, job.prompt, str(job.trial))))
-    return f"{_UNSAFE.sub('_', words)[:_LONGEST_NAME]}.{digest(job.key)[:8]}"
+    return f"{_UNSAFE.sub('_', words)[:_MAX_NAME]}.{digest(job.key)[:8]}"
 
 
 def check_job_folder(folder: str, option: str) -> None:
-    """Refuses a folder that has something in it: a path behind such an option may have been meant as a dataset."""
+    """Raise UsageError if the folder is not empty: a path after such an option may have been meant as a dataset."""
     try:
         taken = os.listdir(folder)
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise UsageError(f"Not a folder: {folder}", hint=f"Write datasets before {option}") from None
+        raise UsageError(f"Not a folder: {folder}", hint=f"Put datasets before {option}") from None
     if taken:
-        hint = f"Name a new or empty folder, and write datasets before {option}"
+        hint = f"Name a new or empty folder, and put datasets before {option}"
         raise UsageError(f"The folder for {option} is not empty: {folder}", hint=hint)
 
 
@@ -118,21 +113,21 @@ LOGS = "logs"
 
 
 class StreamLogs:
-    """The logs of a run. `folder` is theirs unless a target names another."""
+    """The logs of a run, stored in `folder` unless a target names another."""
 
     def __init__(self, folder: str | None, redactor: Redactor) -> None:
         self._folder = folder
         self._redactor = redactor
 
-    def opener(self, job: Job, question: Question) -> OpenLog | None:
-        """What opens the log of a job's attempt; None where there is no place for logs."""
+    def opener(self, job: Job, request: Question) -> OpenLog | None:
+        """Return a function that opens the log of an attempt; None if logs are not kept."""
         if self._folder is None:
             return None
         own = self._folder
 
         def open_log(folder: str | None, extension: str) -> StreamLog:
-            turn = f".turn-{question.turn + 1}" if question.turn else ""
-            attempt = f".attempt-{question.attempt}" if question.attempt > 1 else ""
+            turn = f".turn-{request.turn + 1}" if request.turn else ""
+            attempt = f".attempt-{request.attempt}" if request.attempt > 1 else ""
             path = os.path.join(folder or own, f"{stem_of(job)}{turn}{attempt}.{extension}")
             with file_errors(f"Cannot write {path}"):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -142,10 +137,7 @@ class StreamLogs:
 
 
 class _Log:
-    """Lines, each in the file as soon as it is written: an agent that hangs is looked at while it does.
-
-    On a full disk the log ends, and nothing else does.
-    """
+    """Writes each line immediately, so the log of an agent that hangs can be read. Write errors are ignored."""
 
     def __init__(self, file: BinaryIO, redactor: Redactor) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""What changed in a folder, as a unified diff that `git apply` takes: bounded in size, binary files named only."""
+"""Diff a folder against a snapshot, in the format of `git diff`: limited in size, without binary contents."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from difflib import unified_diff
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 MAX_BYTES = 256 * 1024
-"""How long a diff may become. Files that do not fit any more are named below it."""
+"""The maximum size of a diff. Files that do not fit are listed at its end."""
 
 MAX_FILE_BYTES = 1024 * 1024
-PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"})
-"""Folders of tools: what changes there is not what an agent wrote."""
+IGNORED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"})
+"""Folders of tools, whose contents are not written by the agent."""
 
 MAX_LINES = 5000
-"""Lines of a file that are compared; one with more that changed is named below the diff."""
+"""The maximum number of lines to compare. Larger files are listed at the end of the diff."""
 
-_MOST_NAMED = 100
+_MAX_LISTED = 100
 _CONTEXT = 3
 _LINK_MODE = 0o120000
 _NUMBERS = re.compile(r"([-+])(\d+)")
 
 
 class Entry(NamedTuple):
-    """A file as it was when it was looked at. Whoever writes to it changes the last of these, whatever else he does."""
+    """The metadata of a file. Any write changes `changed_ns`."""
 
     mode: int
     size: int
@@ -42,7 +42,7 @@ Snapshot = dict[str, Entry]
 
 
 def snapshot(folder: str) -> Snapshot:
-    """Every file below a folder, by its path from there. Links are files; they are not followed."""
+    """Return the metadata of every file below a folder, by relative path. Links are not followed."""
     found: Snapshot = {}
     for path in _files(folder):
         try:
@@ -55,7 +55,7 @@ def snapshot(folder: str) -> Snapshot:
 
 
 def changes(before: Snapshot, original: str | None, folder: str) -> str:
-    """What is different now from a snapshot. `original` has the contents of then; None when there were none."""
+    """Return the diff since a snapshot. `original` is a copy of the old contents; None if there were none."""
     after = snapshot(folder)
     parts: list[str] = []
     left_out: list[str] = []
@@ -76,13 +76,13 @@ def changes(before: Snapshot, original: str | None, folder: str) -> str:
             parts.append(part)
             size += encoded
     if left_out:
-        named = ", ".join(left_out[:_MOST_NAMED]) + (", …" if len(left_out) > _MOST_NAMED else "")
-        parts.append(f"# {len(left_out)} more changed, whose diffs are too long: {named}\n")
+        named = ", ".join(left_out[:_MAX_LISTED]) + (", …" if len(left_out) > _MAX_LISTED else "")
+        parts.append(f"# {len(left_out)} more changed, but their diffs are too long: {named}\n")
     return "".join(parts)
 
 
 def _files(folder: str) -> Iterator[str]:
-    # A list of what is still to be looked at, and no recursion: nobody says how deep an agent's folders are.
+    # Iterative, because folders may be nested deeper than the recursion limit.
     below = [""]
     while below:
         parent = below.pop()
@@ -94,12 +94,12 @@ def _files(folder: str) -> Iterator[str]:
             path = f"{parent}{entry.name}"
             if entry.is_symlink() or entry.is_file():
                 yield path
-            elif entry.is_dir() and entry.name not in PASSED_OVER:
+            elif entry.is_dir() and entry.name not in IGNORED_FOLDERS:
                 below.append(f"{path}/")
 
 
 def _change(path: str, old: Entry | None, new: Entry | None, original: str | None, folder: str) -> str:
-    """The diff of one file; empty when only times differ."""
+    """Return the diff of one file; empty if only its times differ."""
     before = b"" if old is None or original is None else _content(original, path)
     after = b"" if new is None else _content(folder, path)
     same_mode = old is not None and new is not None and old.mode == new.mode
@@ -123,7 +123,7 @@ def _change(path: str, old: Entry | None, new: Entry | None, original: str | Non
 
 
 def _content(folder: str, path: str) -> bytes | None:
-    """The bytes of a file, where a link leads; None for one that is too large or cannot be read."""
+    """Return the bytes of a file, or the target of a link; None if it is too large or cannot be read."""
     whole = os.path.join(folder, path)
     try:
         if os.path.islink(whole):
@@ -136,7 +136,7 @@ def _content(folder: str, path: str) -> bytes | None:
 
 
 def _lines(content: bytes | None) -> list[str] | None:
-    """Lines with their ends; None for a file that is binary or too large. Only `\n` ends a line in a diff."""
+    """Split a file into lines, only at `\n` as in a diff; None if it is binary or too large."""
     if content is None or b"\0" in content:
         return None
     try:
@@ -145,9 +145,9 @@ def _lines(content: bytes | None) -> list[str] | None:
         return None
 
 
-def hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    """The hunks of a unified diff between two texts, given as lines with their ends. Raises ValueError if too long."""
-    # Equal lines at both ends are not compared, but for the context that a hunk shows.
+def hunks(old: list[str], new: list[str]) -> Iterator[str]:
+    """Yield the hunks of a unified diff between two lists of lines. Raises ValueError if they are too long."""
+    # Skip equal lines at both ends, except for the context of a hunk.
     head = max(0, _common(old, new) - _CONTEXT)
     tail = max(0, _common(old[head:][::-1], new[head:][::-1]) - _CONTEXT)
     left, right = old[head : len(old) - tail], new[head : len(new) - tail]
@@ -159,14 +159,14 @@ def hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def _common(old: Sequence[str], new: Sequence[str]) -> int:
-    """How many lines are the same from the start."""
+def _common(old: list[str], new: list[str]) -> int:
+    """Return the number of equal lines at the start."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((at for at, (left, right) in pairs if left != right), min(len(old), len(new)))
 
 
 def _quoted(path: str) -> str:
-    """A path as git writes it: in quotes when it has characters that would end it."""
+    """Return a path as git writes it: quoted if it has special characters."""
     if path.isprintable() and not set(path) & {'"', "\\"}:
         return path.encode("utf-8", "replace").decode()
     escaped = "".join(

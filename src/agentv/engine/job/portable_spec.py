@@ -1,4 +1,4 @@
-"""The spec of a run for workers on other machines: secrets stay behind and come from the environment there."""
+"""The spec of a run for workers on other machines, which take secrets from their own environment."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from agentv.targets.target import Target, explicit_settings
 
 
 class PortableSpec(msgspec.Struct, frozen=True):
-    """A spec that has only the targets without secrets, and the entries of the others as their file has them."""
+    """A spec without secrets: variables in target settings are filled in by the worker."""
 
     spec: RunSpec
     targets: PortableTargets
 
-    def open(self, limits: Limits) -> RedactingWorker:
-        """Build the worker of this process. Raises UsageError for a variable that is not set on this machine."""
+    def open(self, limits: Limits) -> RedactingContext:
+        """Build the worker of this process. Raises UsageError if a variable is not set on this machine."""
         targets = self.targets.load()
         settings = (*self.spec.targets, *self._filled(targets))
         spec = msgspec.structs.replace(self.spec, targets=settings, home=targets.home, secrets=targets.secrets)
-        return RedactingWorker(spec.open(limits), Redactor(targets.secrets))
+        return RedactingContext(spec, limits)
 
     def _filled(self, targets: Targets) -> Iterator[Target]:
         spec = self.spec
@@ -41,44 +41,34 @@ class PortableSpec(msgspec.Struct, frozen=True):
                 yield targets.unresolved(name) if spec.replay is not None else targets.get(name)
             except TargetsError as error:
                 if name in needed:
-                    hint = "Set it in the environment in which the workers of this node are started"
+                    hint = "Set it in the environment of the workers on this node"
                     headline = f"{error.headline} on node {socket.gethostname()}"
                     raise UsageError(headline, error.detail, hint) from None
 
     def failed(self, job: Job, message: str) -> Result:
-        """Return the record of a job that no worker could run."""
+        """Return the error record of a job that no worker could run."""
         return self.spec.failed(job, message)
 
 
-class RedactingWorker:
-    """A worker whose records have its secrets removed before they leave the machine: the driver may not know them."""
+class RedactingContext(JobContext):
+    """Removes secrets from records before they leave the machine: the driver may not have the same secrets."""
 
-    def __init__(self, worker: JobContext, redactor: Redactor) -> None:
-        self.capacity = worker.capacity
-        self._worker = worker
-        self._redact = redactor.redact_line
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The calls that are not in what is replayed."""
-        return self._worker.missing
+    def __init__(self, spec: RunSpec, limits: Limits) -> None:
+        super().__init__(spec, limits)
+        self._redact = Redactor(spec.secrets).redact_line
 
     async def run(self, job: Job) -> Result:
-        """Return the record of one job."""
-        result = await self._worker.run(job)
+        """Return the record of one job, without secrets."""
+        result = await super().run(job)
         line = encode_record(result)
         redacted = self._redact(line)
         return result if redacted is line else decode_record(redacted)
 
-    async def aclose(self) -> None:
-        """Close the targets, and end what evaluators have running."""
-        await self._worker.aclose()
-
 
 def portable(spec: RunSpec, file: Targets) -> PortableSpec:
-    """Return a spec without its secrets. Raises UsageError for one that cannot do without."""
+    """Return the spec without secrets. Raises UsageError if a secret is not a variable of the targets file."""
     if spec.files.record_file is not None:
-        hint = "Leave --record out, or use an executor on this machine"
+        hint = "Remove --record, or use an executor that runs on this machine"
         raise UsageError("Calls on other machines cannot be recorded", "Only this machine can write the file", hint)
     from_file = [target.name for target in spec.targets if target.name in file.names]
     others = tuple(target for target in spec.targets if target.name not in file.names)

@@ -1,4 +1,4 @@
-"""What a worker is built from: the spec of a run, plain data that can travel to another process."""
+"""The spec of a run: plain data from which workers are built, in this process or another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_AT_ONCE = 1000
 
 
 class RunFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run keeps what its targets are asked and answer; None where it does not."""
+    """The files and folders in which a run stores its calls; None for those it does not store."""
 
     cache_folder: str | None = None
     record_file: str | None = None
@@ -34,13 +34,13 @@ class RunFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the workers of a run are built from.
+    """The data from which the workers of a run are built.
 
     `answering` are the targets that answer jobs, `users` those that play simulated users, `judges` and `embedders`
-    those that evaluators call; `targets` has the settings of all that may be called. `home` is the folder that paths in
-    targets' settings start from, `folders` are those of the datasets. `replay` is a file that answers instead of
-    targets: a recording for all, results for those in `answering`. `jobs` is how many there are, `most_given` how many
-    of those with a given answer are scored at once.
+    those that evaluators call; `targets` has the settings of all targets. Paths in these settings are relative to
+    `home`; `folders` are the dataset folders. `replay` is a file that answers in place of targets: a recording for all
+    of them, results for those in `answering`. `jobs` is the number of jobs; `most_given` limits how many jobs with a
+    provided answer are scored concurrently.
     """
 
     run_id: str
@@ -69,12 +69,12 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         return next(target for target in self.targets if target.name == name)
 
     def open(self, limits: Limits) -> JobContext:
-        """Build the worker of this process, its targets open. Raises what is wrong with one of them."""
-        from agentv.engine.job.run_job import JobContext  # late: a spec is made where no job runs, too
+        """Build the worker of this process and open its targets. Raises the error of a target that cannot be opened."""
+        from agentv.engine.job.run_job import JobContext  # late: a spec is also made where no job runs
 
         return JobContext(self, limits)
 
     def failed(self, job: Job, message: str) -> Result:
-        """Return the record of a job that no worker could run."""
+        """Return the error record of a job that no worker could run."""
         answer = Answer(request=Question(job.case, prompt_id=job.prompt, trial=job.trial), response=None)
         return make_record(job, failed(answer, TargetFailure("process", message)), self.run_id)

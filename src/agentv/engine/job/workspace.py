@@ -1,4 +1,4 @@
-"""The folder a job works in: copied fresh from its template, set up, looked at for what changed, and removed again."""
+"""The workspace of a job: copied from its template, set up, compared for changes, and removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentv.targets.command_call import run_command
 
 
 class JobWorkspace:
-    """One folder, from when its job gets its place at the endpoint to when its evaluators are done with it."""
+    """The folder of one job, from the start of its first call until its evaluators are done."""
 
     def __init__(self, job: Job, settings: Workspace, kept_folder: str | None, environment: Environment) -> None:
         self._job = job
@@ -34,17 +34,17 @@ class JobWorkspace:
         self._attempt = 0
         self._has_answered = False
         self.changes: str | None = None
-        """What the target changed, as a unified diff; None when it changed nothing or was not called."""
+        """The target's changes as a unified diff; None if there are none."""
 
     @property
     def path(self) -> str | None:
-        """Where it is; None as long as it is not there."""
+        """The path of the folder; None until it exists."""
         return None if self._made is None else os.path.join(self._made, "workspace")
 
     async def ready(self, attempt: int, timeout_s: float) -> None:
-        """Makes the folder, and makes it anew for another attempt: what a failed one did must not help the next.
+        """Create the folder, and recreate it for a retry, so that no attempt sees the changes of a failed one.
 
-        In a conversation only the first call makes it. Raises TargetFailure, of the stage `setup`.
+        In a conversation only the first call creates it. Raises TargetFailure with the stage `setup`.
         """
         if self._made is None:
             await self._make(timeout_s)
@@ -56,14 +56,14 @@ class JobWorkspace:
         self._attempt = attempt
 
     async def look(self) -> None:
-        """Finds out what the target changed, before evaluators change more."""
+        """Collect the target's changes, before evaluators change files."""
         if self.path is not None:
             self.changes = (
                 await asyncio.to_thread(file_changes.changes, self._before, self._original, self.path) or None
             )
 
     async def close(self, timeout_s: float) -> ErrorInfo | None:
-        """Runs the commands of `teardown` and lets go of the folder. What went wrong with it, when something did."""
+        """Run the `teardown` commands, then keep or remove the folder. Return the error, if any."""
         if self.path is None:
             return None
         try:
@@ -71,8 +71,8 @@ class JobWorkspace:
         except TargetFailure as failure:
             return ErrorInfo(failure.error_class, failure.message, "teardown")
         finally:
-            kept = await self._let_go()
-        return kept
+            error = await self._keep_or_remove()
+        return error
 
     async def _make(self, timeout_s: float) -> None:
         template = self._settings.path
@@ -80,13 +80,13 @@ class JobWorkspace:
             self._made = new_folder("agentv-workspace-")
             path = os.path.join(self._made, "workspace")
             if template:
-                # Links as they are: what they lead to may be large, and outside.
+                # Copy links as links: their targets may be large, or outside the template.
                 await asyncio.to_thread(shutil.copytree, template, path, symlinks=True)
             else:
                 os.mkdir(path)
-        except (OSError, RecursionError) as error:  # what copytree raises for many files is an OSError, too
+        except (OSError, RecursionError) as error:  # copytree raises a subclass of OSError
             why = getattr(error, "strerror", None) or str(error)
-            message = f"The workspace cannot be made{f' from {self._settings.template}' if template else ''}: {why}"
+            message = f"Cannot create the workspace{f' from {self._settings.template}' if template else ''}: {why}"
             raise TargetFailure("process", message, stage="setup") from None
         await self._commands("setup", self._settings.setup, timeout_s)
         self._original = template or None
@@ -107,13 +107,13 @@ class JobWorkspace:
                 message = f"`{stage}` of the workspace: {failure.message}"
                 raise TargetFailure(failure.error_class, message, stage=stage) from None
 
-    async def _let_go(self) -> ErrorInfo | None:
+    async def _keep_or_remove(self) -> ErrorInfo | None:
         try:
             if self._settings.keep and self._kept_folder is not None and self.path is not None:
                 kept = os.path.join(self._kept_folder, stem_of(self._job))
-                await _without_interruption(_moved, self.path, kept)
+                await _without_interruption(_move, self.path, kept)
         except (OSError, RecursionError) as error:
-            return ErrorInfo("process", f"The workspace could not be kept: {error}", "teardown")
+            return ErrorInfo("process", f"Cannot keep the workspace: {error}", "teardown")
         finally:
             await self._remove()
         return None
@@ -125,7 +125,7 @@ class JobWorkspace:
 
 
 async def _without_interruption(call: Callable[..., None], *arguments: str) -> None:
-    """Runs in a thread and waits for it, cancelled or not: half of a folder would be left behind."""
+    """Run in a thread and wait for it even if cancelled, so that no partial folder remains."""
     work: Awaitable[None] = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
     try:
         await asyncio.shield(work)
@@ -134,24 +134,22 @@ async def _without_interruption(call: Callable[..., None], *arguments: str) -> N
         raise
 
 
-def _moved(path: str, kept: str) -> None:
+def _move(path: str, kept: str) -> None:
     if os.path.lexists(kept):
-        remove_folder(kept)  # of the same job, before the run was resumed
+        remove_folder(kept)  # from the same job, before the run was resumed
     os.makedirs(os.path.dirname(kept), exist_ok=True)
     shutil.move(path, kept)
 
 
 def _copy_texts(path: str, copy: str) -> None:
-    """A copy of what a diff can show later: no tools' folders, no large files, no sockets. What cannot be copied is
-    not; a diff of it names it only."""
+    """Copy the files whose contents a diff can show: no folders of tools, large files or sockets."""
 
-    def passed_over(folder: str, names: list[str]) -> list[str]:
-        return [
-            name for name in names if name in file_changes.PASSED_OVER or not _is_copied(os.path.join(folder, name))
-        ]
+    def ignored(folder: str, names: list[str]) -> list[str]:
+        tools = file_changes.IGNORED_FOLDERS
+        return [name for name in names if name in tools or not _is_copied(os.path.join(folder, name))]
 
-    with suppress(OSError, RecursionError):
-        shutil.copytree(path, copy, symlinks=True, ignore=passed_over)
+    with suppress(OSError, RecursionError):  # a file that is not copied is listed without its contents
+        shutil.copytree(path, copy, symlinks=True, ignore=ignored)
 
 
 def _is_copied(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Hashes evaluators with everything their scores depend on: settings, files that they name, built-in prompts."""
+"""Fingerprints of evaluators: hashes of their settings, the files they name, and built-in prompts."""
 
 from __future__ import annotations
 
@@ -18,51 +18,50 @@ from agentv.settings.evaluator_reader import evaluator_of
 from agentv.support.hashes import words_in
 
 _HERE = ("",)
-"""Beside the dataset, and wherever else its files are looked for."""
+"""Next to the dataset, and in the other folders searched for its files."""
 
 
 class EvaluatorFiles:
-    """Finds the files of evaluators as the files of their datasets are found, and hashes evaluators with them."""
+    """Finds the files of evaluators, like other files named in a dataset, and computes fingerprints of evaluators."""
 
     def __init__(self) -> None:
         self._finders: dict[str, FileFinder] = {}
         self._last: tuple[tuple[EvaluatorSpec, ...], str, str] | None = None
         self._last_each: tuple[tuple[EvaluatorSpec, ...], str, dict[str, str]] | None = None
 
-    def finder(self, origin: Origin) -> FileFinder:
-        """What finds the files that a dataset names."""
+    def _finder(self, origin: Origin) -> FileFinder:
         finder = self._finders.get(origin.base_dir)
         if finder is None:
             finder = self._finders[origin.base_dir] = FileFinder(origin.base_dir or ".", origin.root or ".")
         return finder
 
     def path(self, origin: Origin, value: str) -> str:
-        """The path of a file that a dataset names. Raises FileError."""
-        return self.finder(origin).find(value).path
+        """Return the path of a file named in a dataset. Raises FileError."""
+        return self._finder(origin).find(value).path
 
     def fingerprint(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> str:
-        """A hash of evaluators: settings, weights, the contents of files that they name, what judges are told."""
+        """Return one hash of several evaluators, including their weights."""
         origin = case.place.origin
         if self._last is not None and self._last[0] is specs and self._last[1] == origin.base_dir:
             return self._last[2]
-        finder = self.finder(origin)
+        finder = self._finder(origin)
         found = digest([[spec.to_data(), _dependencies(spec, finder)] for spec in specs])
         self._last = (specs, origin.base_dir, found)
         return found
 
     def each(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> dict[str, str]:
-        """A hash of what shapes the scores of each evaluator, by its name: all but its weight."""
+        """Return a hash of each evaluator by name, without its weight, which does not affect its score."""
         origin = case.place.origin
         if self._last_each is not None and self._last_each[0] is specs and self._last_each[1] == origin.base_dir:
             return self._last_each[2]
-        finder = self.finder(origin)
+        finder = self._finder(origin)
         found = {spec.name: digest([spec.fingerprint, _dependencies(spec, finder)]) for spec in specs}
         self._last_each = (specs, origin.base_dir, found)
         return found
 
 
 def references_of(spec: EvaluatorSpec) -> Iterator[FileReference]:
-    """What an entry refers to outside itself: the class of its type, its transform, and its evaluator's references."""
+    """Yield the files an evaluator refers to: in its type, its transform and its settings."""
     if ".py:" in spec.type:
         yield function_reference(("type",), spec.type)
     yield from transform_references(spec.transform)
@@ -71,12 +70,12 @@ def references_of(spec: EvaluatorSpec) -> Iterator[FileReference]:
 
 
 def _dependencies(spec: EvaluatorSpec, finder: FileFinder) -> tuple[dict[str, str], list[str]]:
-    """The hashes of the files that an evaluator and its members name, and the built-in text their judges read."""
+    """Return the hashes of files named by an evaluator and its members, and their built-in prompts."""
     evaluator = evaluator_of(spec, lambda value: finder.find(value).path)
     references = references_of(msgspec.structs.replace(spec, evaluator=evaluator))
     files: dict[str, str] = {}
     for name in {name for reference in references for name in _file_names(reference)}:
-        with suppress(FileError):  # a word of a command that is not a file
+        with suppress(FileError):  # a word in a command that is not a file
             files[name] = finder.find(name).digest
     prompts = list(evaluator.builtin_prompts)
     for member in evaluator.members:
@@ -96,7 +95,7 @@ def _file_names(reference: FileReference) -> Iterator[str]:
 
 
 def _texts_in(value: Any, folders: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The texts in settings. Beside a `cwd`, those of programs are looked for in that folder too."""
+    """Yield the texts in settings with the folders to search; a `cwd` in the same object adds a folder."""
     if isinstance(value, str):
         yield value, folders
     elif isinstance(value, dict):

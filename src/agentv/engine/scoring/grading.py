@@ -1,4 +1,4 @@
-"""Scores → a verdict. Pure: an evaluator that failed leaves the job without a score, never with a zero."""
+"""Turn scores into a verdict. Pure. A failed evaluator leaves the job without a score, never with a zero."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEFAULT = Verdicts()
 
 
 class Grade(msgspec.Struct, frozen=True, gc=False):
-    """What the evaluators of one job come to."""
+    """The combined result of a job's evaluators."""
 
     status: Status
     score: float | None = None
@@ -24,9 +24,9 @@ class Grade(msgspec.Struct, frozen=True, gc=False):
 
 
 def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | None) -> EvaluatorResult:
-    """One evaluator's score, negated where the entry says so, with its own verdict.
+    """Return the result of one evaluator: its score, negated if configured, and its verdict.
 
-    Negated, the score alone decides: a gate that was missed says nothing of the opposite.
+    If negated, only the score decides: a failed gate has no meaningful opposite.
     """
     value = 1.0 - score.score if spec.negate else score.score
     hits, misses = (score.misses, score.hits) if spec.negate else (score.hits, score.misses)
@@ -55,7 +55,7 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
 def regraded(
     result: EvaluatorResult, spec: EvaluatorSpec, verdicts: Verdicts | None, before: Verdicts | None
 ) -> EvaluatorResult:
-    """A score of an earlier run under the weight and limits of now; a verdict that was not the limits' own stays."""
+    """Apply the current weight and limits to an earlier score; keep a verdict that the limits did not decide."""
     assert result.score is not None and result.verdict is not None
     verdict = result.verdict
     if verdict == verdict_of(result.score, before):
@@ -66,7 +66,7 @@ def regraded(
 
 
 def failed_result(spec: EvaluatorSpec, message: str, members: tuple[EvaluatorResult, ...] = ()) -> EvaluatorResult:
-    """An evaluator that could not score: an error in the place of a score, whatever `negate` says."""
+    """Return the result of an evaluator that could not score: an error, regardless of `negate`."""
     return EvaluatorResult(
         name=spec.name,
         type=spec.type,
@@ -79,12 +79,12 @@ def failed_result(spec: EvaluatorSpec, message: str, members: tuple[EvaluatorRes
 
 
 def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], verdicts: Verdicts | None) -> Grade:
-    """The weighted mean of the scores; an error when one that counts is missing; unscored when nothing counts.
+    """Return the weighted mean of the scores; an error if a needed score is missing; unscored if all weights are 0.
 
-    A required evaluator counts whatever its weight: without its score nobody knows whether the answer passes.
+    The score of a required evaluator is needed whatever its weight: without it, the verdict is unknown.
     """
     if len(results) == 1 and results[0].score is not None and results[0].weight > 0:
-        # One evaluator, as most cases have: its score and its verdict are those of the case.
+        # The common case: the score and verdict of the only evaluator are those of the job.
         return Grade("ok", results[0].score, results[0].verdict)
     weights, weighted, failed = [], [], []
     counts = False
@@ -108,15 +108,15 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
 
 
 def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:
-    """Pass, borderline or fail, by the limits of the case."""
+    """Return the verdict for a score under the limits of the case."""
     limits = verdicts or _DEFAULT
-    # A mean of weighted scores may miss its exact value by the last bit; that bit decides nothing.
+    # Rounded, so that floating-point error in a weighted mean does not change the verdict.
     rounded = round(score, 12)
     return "pass" if rounded >= limits.passing else "borderline" if rounded >= limits.borderline else "fail"
 
 
 def misses_gate(spec: EvaluatorSpec, result: EvaluatorResult, verdicts: Verdicts | None) -> bool:
-    """Whether a required evaluator misses its minimum, or one that counts failed by a gate in spite of its score."""
+    """Whether a required evaluator is below its minimum, or a weighted one failed its own gate despite its score."""
     if result.score is None or result.verdict is None:
         return False
     own_gate = result.verdict == "fail" and result.weight > 0 and verdict_of(result.score, verdicts) != "fail"
@@ -124,7 +124,7 @@ def misses_gate(spec: EvaluatorSpec, result: EvaluatorResult, verdicts: Verdicts
 
 
 def _misses_required(spec: EvaluatorSpec, score: float, verdict: Verdict) -> bool:
-    """`required: true` asks for a pass, a number for that score."""
+    """Whether a score is below `required`: a pass if true, or a minimum score."""
     if isinstance(spec.required, bool):
         return spec.required and verdict != "pass"
     return round(score, 12) < spec.required

@@ -1,4 +1,4 @@
-"""What evaluators ask of models: whom, through the run's own limits and layers, and a note of every call."""
+"""Judge calls of evaluators: choose the judge, call it with the run's limits and retries, and record the call."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from agentv.model.response import Responder, Response
 from agentv.model.result import TokenUsage, sum_usage
 from agentv.targets.target import ModelApi, Target
 
-LONGEST_TEXT = 8000
-MOST_CALLS = 50
+MAX_TEXT = 8000
+MAX_CALLS = 50
 
-_NO_SUCH_FORM = frozenset({400, 404, 415, 422, 501})
-"""How servers refuse a form of answer that they do not know."""
-_AS_IT_IS = CallOverrides()
+_SCHEMA_REJECTED = frozenset({400, 404, 415, 422, 501})
+"""Statuses of servers that do not support the requested answer schema."""
+_NO_OVERRIDES = CallOverrides()
 
 KeepPrompt = Callable[[str, Question, Responder], None]
-"""Takes the name of an evaluator, what it asks, and the target that it asks."""
+"""Receives the name of an evaluator, its request to a judge, and the judge."""
 
 
 class ScoringContext(msgspec.Struct, frozen=True, gc=False):
-    """The answer's target, the limits of its verdicts, and the name of its job, which tells apart equal calls.
+    """The context of scoring an answer: its target, verdict limits and job, which distinguishes identical calls.
 
-    `judge` is named by the entry around this one. `keep_prompt` receives what judges are sent.
+    `judge` is the judge named by the enclosing evaluator. `keep_prompt` receives the prompts sent to judges.
     """
 
     target: str = ""
@@ -47,50 +47,50 @@ _NO_CONTEXT = ScoringContext()
 
 
 class Judging:
-    """The judges of a run. Remembers which of them refuse a form of answer, so that each is asked for it once.
+    """The judges of a run. Remembers which of them reject an answer schema, to try it only once.
 
-    `asked` is what messages call those who are asked.
+    `judge` is the judge named by the command. `noun` is the word for a judge in error messages.
     """
 
-    def __init__(self, targets: OpenTargets, said: str | None, asked: str = "judge") -> None:
+    def __init__(self, targets: OpenTargets, judge: str | None, noun: str = "judge") -> None:
         self.targets = targets
-        self.said = said
-        self.asked = asked
-        self._formless: set[tuple[str, str | None]] = set()
+        self.judge = judge
+        self.noun = noun
+        self._without_schema: set[tuple[str, str | None]] = set()
 
     def judges(self, own: str | tuple[str, ...] | None, answered_by: str) -> tuple[str, ...]:
-        """Who judges the answers of a target by an entry; `own` is whom the entry names."""
+        """Return the judges of a target's answers; `own` are those named by the evaluator."""
         settings = self.targets.settings(answered_by)
         of_target = None if settings is None else settings.judge_target
-        return judges_of(self.said, own, of_target, self.targets.names)
+        return judges_of(self.judge, own, of_target, self.targets.names)
 
-    async def call(self, call: JudgeCall, question: Question, wanted: CallOverrides) -> CallOutcome:
-        """One call, in the form that is wanted unless the judge's endpoint refuses that; then without, from now on."""
-        formless = (call.target, wanted.model)
-        if formless in self._formless:
+    async def call(self, call: JudgeCall, request: Question, wanted: CallOverrides) -> CallOutcome:
+        """Call a judge with an answer schema; if its endpoint rejects that, call it without, now and later."""
+        model = (call.target, wanted.model)
+        if model in self._without_schema:
             wanted = msgspec.structs.replace(wanted, schema=None)
-        answered = await self._called(call, question, wanted)
-        failure = answered.failure
-        if failure is None or call.schema is None or failure.status not in _NO_SUCH_FORM:
-            return answered
-        answered = await self._called(call, question, msgspec.structs.replace(wanted, schema=None))
-        if answered.failure is None and not self.targets.is_replaying:
-            # A replay asks as it was asked then, and when this was found out is not known any more.
-            self._formless.add(formless)
-        return answered
+        outcome = await self._call(call, request, wanted)
+        failure = outcome.failure
+        if failure is None or call.schema is None or failure.status not in _SCHEMA_REJECTED:
+            return outcome
+        outcome = await self._call(call, request, msgspec.structs.replace(wanted, schema=None))
+        if outcome.failure is None and not self.targets.is_replaying:
+            # A replay must repeat every call of the recorded run, so it does not skip the rejected ones.
+            self._without_schema.add(model)
+        return outcome
 
-    async def _called(self, call: JudgeCall, question: Question, wanted: CallOverrides) -> CallOutcome:
+    async def _call(self, call: JudgeCall, request: Question, wanted: CallOverrides) -> CallOutcome:
         live = self.targets.variant(call.target, wanted)
         if call.keep is not None:
-            call.keep(question, live.responder)
+            call.keep(request, live.responder)
         call.settings = live.settings
-        has_form = getattr(live.settings, "response_format", None) == wanted.schema
-        call.schema = wanted.form if has_form else None
-        return await live.call(question)
+        has_schema = getattr(live.settings, "response_format", None) == wanted.schema
+        call.schema = wanted.form if has_schema else None
+        return await live.call(request)
 
 
 class JudgeCall(msgspec.Struct, eq=False):
-    """One call that was begun, and how it ended; `texts` is the number of texts to embed."""
+    """One call and its outcome; `texts` is the number of texts to embed."""
 
     target: str
     messages: tuple[Message, ...]
@@ -98,30 +98,30 @@ class JudgeCall(msgspec.Struct, eq=False):
     keep: Callable[[Question, Responder], None] | None = None
     settings: Target | None = None
     schema: str | None = None
-    answered: CallOutcome | None = None
+    outcome: CallOutcome | None = None
     texts: int = 0
-
-    def goes_on(self, other: JudgeCall) -> bool:
-        """Whether it asks what another call asked, or that and more."""
-        return self.messages[: len(other.messages)] == other.messages
 
     @property
     def response(self) -> Response | None:
-        return self.answered.response if self.answered is not None else None
+        return self.outcome.response if self.outcome is not None else None
 
-    def is_like(self, other: JudgeCall) -> bool:
-        """Whether both ask the same of the same, as the same sample."""
+    def extends(self, other: JudgeCall) -> bool:
+        """Whether its messages begin with those of another call."""
+        return self.messages[: len(other.messages)] == other.messages
+
+    def repeats(self, other: JudgeCall) -> bool:
+        """Whether it is identical to another call."""
         return (self.target, self.sample, self.messages) == (other.target, other.sample, other.messages)
 
     @property
     def cost_usd(self) -> float | None:
-        """What this run paid for it: an answer of an earlier run is paid for."""
+        """The cost to this run: a cached response was paid for earlier."""
         if self.response is None:
             return None
         return 0.0 if self.response.cached else self.response.cost_usd
 
     def to_data(self) -> dict[str, Any]:
-        """For the record, without the messages."""
+        """Return the data for the record, without the messages."""
         data: dict[str, Any] = {"target": self.target}
         settings, response = self.settings, self.response
         if settings is not None:
@@ -138,16 +138,16 @@ class JudgeCall(msgspec.Struct, eq=False):
             data |= {"model": response.model} if response.model is not None else {}
             data |= {"cached": True} if response.cached else {}
             data["reply"] = f"{self.texts} vectors" if self.texts else shortened(response.text)
-        elif self.answered is not None and self.answered.failure is not None:
-            failure = self.answered.failure
+        elif self.outcome is not None and self.outcome.failure is not None:
+            failure = self.outcome.failure
             data["error"] = {"class": failure.error_class, "message": shortened(failure.message)}
-        if self.answered is not None and self.answered.attempts > 1:
-            data["attempts"] = self.answered.attempts
+        if self.outcome is not None and self.outcome.attempts > 1:
+            data["attempts"] = self.outcome.attempts
         return data
 
 
 class JudgeCalls:
-    """The calls that one evaluator makes while it scores one answer; `evaluator` is its name."""
+    """The calls made by one evaluator while it scores one answer."""
 
     def __init__(
         self,
@@ -160,64 +160,64 @@ class JudgeCalls:
         self._keep = None if context.keep_prompt is None else partial(context.keep_prompt, evaluator)
         self._judging = judging
         self._case = case
-        self._asking = f"{evaluator}@{context.job}"
+        self._prompt_id = f"{evaluator}@{context.job}"
         self._judges = judges
         self._calls: list[JudgeCall] = []
 
     async def ask(
-        self, target: str | None, messages: tuple[Message, ...], wanted: CallOverrides = _AS_IT_IS
+        self, target: str | None, messages: tuple[Message, ...], wanted: CallOverrides = _NO_OVERRIDES
     ) -> Response:
-        """One answer. Raises EvaluatorFailure when there is none."""
-        name = self._judging.said or target or (self._judges[0] if self._judges else None)
+        """Call a judge and return its response. Raises EvaluatorFailure if the call fails."""
+        name = self._judging.judge or target or (self._judges[0] if self._judges else None)
         if name is None:
-            raise EvaluatorFailure("No judge: name one with --judge, `target` of the evaluator or `judge_target`")
+            raise EvaluatorFailure("No judge is configured: pass --judge NAME, or set `target` or `judge_target`")
         if name not in self._judging.targets.names:
-            raise EvaluatorFailure(f"There is no target '{name}' to ask")
+            raise EvaluatorFailure(f"Unknown judge '{name}'")
         call = JudgeCall(name, messages, wanted.sample, self._keep)
         self._calls.append(call)
-        asked = EvalCase(f"judge:{self._case.id}", input=messages, place=self._case.place)
-        question = Question(asked, prompt_id=self._asking, trial=wanted.sample)
-        question.repeat = sum(each.is_like(call) for each in self._calls[:-1])
-        call.answered = await self._judging.call(call, question, wanted)
+        case = EvalCase(f"judge:{self._case.id}", input=messages, place=self._case.place)
+        request = Question(case, prompt_id=self._prompt_id, trial=wanted.sample)
+        request.repeat = sum(each.repeats(call) for each in self._calls[:-1])
+        call.outcome = await self._judging.call(call, request, wanted)
         if call.response is None:
-            failure = call.answered.failure
+            failure = call.outcome.failure
             assert failure is not None
-            raise EvaluatorFailure(f"The {self._judging.asked} '{name}' failed ({failure.error_class}): {failure}")
+            raise EvaluatorFailure(f"The {self._judging.noun} '{name}' failed ({failure.error_class}): {failure}")
         return msgspec.structs.replace(call.response, cost_usd=call.cost_usd)
 
     async def embed(self, target: Any, texts: tuple[str, ...]) -> Response:
-        """Vectors of texts, from the target that an entry names. Raises EvaluatorFailure when there are none."""
+        """Return embeddings of texts from a target. Raises EvaluatorFailure if the call fails."""
         messages = tuple(Message("user", text) for text in texts)
         live = self._judging.targets.get(target, embeddings=True)
         call = JudgeCall(str(target), messages, settings=live.settings, texts=len(texts))
         self._calls.append(call)
-        call.answered = await live.call(Question(EvalCase("embeddings", input=messages)))
+        call.outcome = await live.call(Question(EvalCase("embeddings", input=messages)))
         if call.response is None:
-            raise EvaluatorFailure(f"{target} made no embeddings: {call.answered.failure}")
+            raise EvaluatorFailure(f"Target '{target}' returned no embeddings: {call.outcome.failure}")
         return call.response
 
     @property
     def usage(self) -> TokenUsage | None:
-        """The tokens of all calls that say how many they took."""
+        """The tokens of all calls that report them."""
         return sum_usage([call.response.usage for call in self._calls if call.response and call.response.usage])
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost of all calls; None when there were none, or when that of one is unknown."""
+        """The cost of all calls; None if there were none, or if one is unknown."""
         costs = [call.cost_usd for call in self._calls if call.response is not None]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if costs and len(known) == len(costs) else None
 
     @property
     def request(self) -> dict[str, Any] | None:
-        """What was asked and answered, for the record. A call names an earlier one whose messages it begins with."""
+        """The calls for the record. A call that extends an earlier one refers to it instead of repeating messages."""
         if not self._calls:
             return None
-        # In an order that does not hang on which of them was answered first.
+        # In an order that does not depend on which was answered first.
         ordered = sorted(self._calls, key=lambda call: (call.sample, call.target))
         calls: list[dict[str, Any]] = []
-        for call in ordered[:MOST_CALLS]:
-            before = next((index for index, other in enumerate(ordered[: len(calls)]) if call.goes_on(other)), None)
+        for call in ordered[:MAX_CALLS]:
+            before = next((index for index, other in enumerate(ordered[: len(calls)]) if call.extends(other)), None)
             known = 0 if before is None else len(ordered[before].messages)
             data = call.to_data() | ({} if before is None else {"messages_of": before})
             added = [_shortened_value(message_to_data(message)) for message in call.messages[known:]]
@@ -227,10 +227,10 @@ class JudgeCalls:
 
 
 def shortened(text: str) -> str:
-    """A text that fits into a record: of a long one the beginning and the end, and how much is left out."""
-    if len(text) <= LONGEST_TEXT:
+    """Shorten a long text for the record: keep the beginning and end, and the number of characters left out."""
+    if len(text) <= MAX_TEXT:
         return text
-    half = LONGEST_TEXT // 2
+    half = MAX_TEXT // 2
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
 
 

@@ -1,4 +1,4 @@
-"""Scores one answer with the evaluators of its case: cleans it, supplies judges, and records their calls."""
+"""Score an answer with the evaluators of its case: apply transforms, provide judges, and record their calls."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from agentv.model.result import EvaluatorResult
 from agentv.settings.evaluator_reader import evaluator_of
 from agentv.support.transform import apply_transform
 
-_REMEMBERED = 1024
-_NO_TRACE = "The stored record has no messages, so nobody knows which tools were called"
+_CACHE_SIZE = 1024
+_NO_TRACE = "The stored record has no messages, so its tool calls are unknown"
 
 
 class Scorer:
-    """Scores answers in this process. `judge` is the command's judge, which replaces all others."""
+    """Scores answers in this process. `judge` is the judge named by the command, which replaces all others."""
 
     def __init__(self, targets: OpenTargets, judge: str | None = None) -> None:
         self._judging = Judging(targets, judge)
         self._resolved: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
 
     def score_now(self, spec: EvaluatorSpec, judgement: Judgement, verdicts: Verdicts | None) -> EvaluatorResult | None:
-        """Score with a type that waits for nothing; None for the other types. Saves the detour of an event loop."""
+        """Score with an evaluator that does no I/O, without the event loop; None for other evaluators."""
         try:
             evaluator = self._evaluator(spec, judgement)
             if not evaluator.is_plain:
@@ -42,16 +42,16 @@ class Scorer:
             return _failed(spec, error)
 
     async def score(self, spec: EvaluatorSpec, judgement: Judgement, context: ScoringContext) -> EvaluatorResult:
-        """Score an answer with one entry, of any type."""
+        """Score an answer with one evaluator of any type."""
         result = self.score_now(spec, judgement, context.verdicts)
         return await self._score(spec, judgement, context) if result is None else result
 
     async def score_all(
         self, specs: Sequence[EvaluatorSpec], judgement: Judgement, context: ScoringContext
     ) -> list[EvaluatorResult]:
-        """Score with entries that `score_now` left, in their order. Those that run code run one after another.
+        """Score concurrently with the evaluators that `score_now` cannot run; return results in their order.
 
-        Two programs may work in the same folder, and each was written as if it were alone there.
+        Evaluators that run user code run one after another, because they may work in the same folder.
         """
         if len(specs) == 1:
             return [await self._score(specs[0], judgement, context)]
@@ -99,10 +99,10 @@ class Scorer:
     def _evaluator(self, spec: EvaluatorSpec, judgement: Judgement) -> Evaluator:
         evaluator = spec.evaluator
         if evaluator is None:
-            # By identity: cases share their specs, and hashing one takes longer than a check does.
+            # By identity: cases share their specs, and hashing one takes longer than a simple evaluator.
             known = self._resolved.get(id(spec))
             if known is None:
-                if len(self._resolved) >= _REMEMBERED:
+                if len(self._resolved) >= _CACHE_SIZE:
                     self._resolved.clear()  # memory must not grow with the number of cases
                 known = self._resolved[id(spec)] = (spec, evaluator_of(spec, judgement.find_file))
             evaluator = known[1]
@@ -123,26 +123,26 @@ def _failed(spec: EvaluatorSpec, error: Exception) -> EvaluatorResult:
         return failed_result(spec, str(error), error.members)
     if isinstance(error, TargetFailure | ValueError):
         return failed_result(spec, str(error))
-    # Somebody's own evaluator broke: that is this case's error and not the end of the run.
+    # A custom evaluator raised: an error of this case, not of the run.
     return failed_result(spec, f"{type(error).__name__}: {error}")
 
 
 def _with_calls(result: EvaluatorResult, calls: JudgeCalls) -> EvaluatorResult:
-    """The result with what its evaluator asked, and what that took, whether it scored or not."""
+    """Add the judge calls, their tokens and cost to a result."""
     request = calls.request
     if request is None:
         return result
     known: dict[str, Any] = {"token_usage": calls.usage, "evaluator_provider_request": request}
     given = {name: value for name, value in known.items() if getattr(result, name) is None}
     if result.cost_usd is None:
-        # What its members cost is part of what a composite costs.
+        # The cost of a composite includes the cost of its members.
         costs = [calls.cost_usd, *map(total_cost, result.evaluator_results)]
         given["cost_usd"] = None if None in costs else math.fsum(cost for cost in costs if cost is not None)
     return msgspec.structs.replace(result, **given)
 
 
 def total_cost(result: EvaluatorResult) -> float | None:
-    """The cost of an evaluator's judges and its members': 0 if none was called, None if one is unknown."""
+    """Return the cost of an evaluator and its members: 0 if no judge was called, None if a cost is unknown."""
     if result.cost_usd is not None:
         return result.cost_usd
     if result.evaluator_provider_request is not None:
