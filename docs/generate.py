@@ -1,15 +1,19 @@
-"""Writes the pages of docs/reference from the commands, the key structs and the registry: `python docs/generate.py`."""
+"""Write the pages of docs/reference from the commands, the key structs and the registry: `python docs/generate.py`."""
 
 from __future__ import annotations
 
 from writing.markup import DOCS
-from writing.reference import pages
+from writing.reference import NOTE, pages
 
 
 def main() -> None:
-    """Writes the pages where the repository has them."""
+    """Replace every generated page."""
+    folder = DOCS / "reference"
+    for page in folder.rglob("*.md"):
+        if page.read_text(encoding="utf-8").startswith(NOTE):
+            page.unlink()
     for name, text in pages().items():
-        path = DOCS / "reference" / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
 

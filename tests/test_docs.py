@@ -1,13 +1,13 @@
-"""The documentation, executed: what a page says happens, happens.
+"""Run the documentation: every example on every page must work as shown.
 
-A page is read from top to bottom, in a project of its own that holds a copy of `examples/`:
+A page is run from top to bottom, in a project of its own that contains a copy of `examples/`:
 
-    ```yaml evals/a.yaml      a block with a file name (yaml, jsonl, markdown, python) is written to that file
-    ```console                `$ command` lines are run; then comes what one prints; `…` is anything
-    ```console terminal       the same, with a terminal to print to
-    ```python                 runs after the Python before it on the page; `# → text` is what it prints
+    ```yaml evals/a.yaml      a block with a file name (yaml, jsonl, markdown, sh, python) is written to that file
+    ```console                `$ command` lines are run; the lines below are the expected output; `…` matches anything
+    ```console terminal       the same, with a terminal attached
+    ```python                 runs after the earlier Python blocks of the page; `# → text` is the expected output
 
-A command that fails is followed by `$ echo $?`. `pip install` is left to whoever set this environment up.
+A failing command is followed by `$ echo $?`. `pip install` commands are skipped.
 """
 
 import os
@@ -48,7 +48,9 @@ ALL_PAGES = [
     *sorted(REPOSITORY.glob("packages/*/README.md")),
     REPOSITORY / "bench/README.md",
 ]
-FILES = ("yaml", "jsonl", "markdown")
+FILES = ("yaml", "jsonl", "markdown", "sh")
+MAX_PAGE_LINES = 200
+MAX_README_LINES = 150
 LANGUAGES = ("console", "python", "text", *FILES)
 
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -58,7 +60,7 @@ _INSTALL = re.compile(r"pip install (-q )?(-e )?\S+")
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, the file it is, its text, the line it starts on, and what stands before it."""
+    """A fenced block: language, file name, text, first line, and the paragraph before it."""
 
     language: str
     file: str
@@ -81,7 +83,7 @@ def blocks_of(page):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project with the examples in it, and `agentv` and `python` on the PATH as this test runs them."""
+    """Create a project with the examples, and put this test's `agentv` and `python` on the PATH."""
     folder = tmp_path / "project"
     (folder / ".git").mkdir(parents=True)
     shutil.copytree(REPOSITORY / "examples", folder / "examples")
@@ -99,7 +101,7 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_page_tells_the_truth(page, project, capsys):
+def test_examples_on_page_work(page, project, capsys):
     names = {}
     for block in blocks_of(page):
         place = f"{name_of(page)}, line {block.line}"
@@ -127,14 +129,14 @@ def run_console(block, place):
         if command is None:
             continue
         status, printed = run(f"(exit {status}); {command}", on_terminal=block.file == "terminal")
-        if block.file == "terminal":  # how wide a table's columns are is not promised
+        if block.file == "terminal":  # column widths are not part of the contract
             expected, printed = one_space(expected), one_space(printed)
         assert matches(expected, printed), f"{place}: `{command}` prints\n{printed}\nand not\n{expected}"
     assert status == 0, f"{place}: the last command ends with {status}"
 
 
 def run(command, *, on_terminal):
-    """How a command ends, and what it prints to either stream, without colours and spaces at the ends of lines."""
+    """Return the exit code and the output of a command, without colours and trailing spaces."""
     reader, writer = pty.openpty() if on_terminal else os.pipe()
     process = subprocess.Popen(["sh", "-c", command], stdout=writer, stderr=writer, stdin=subprocess.DEVNULL)
     os.close(writer)
@@ -151,12 +153,12 @@ def one_space(text):
 def read_some(reader):
     try:
         return os.read(reader, 65536)
-    except OSError:  # how the end of a terminal shows
+    except OSError:  # end of the terminal
         return b""
 
 
 def commands_in(text, place):
-    """The commands of a console block, each with what it prints."""
+    """Yield the commands of a console block, each with its expected output."""
     assert text.startswith("$ "), f"{place}: a console block starts with a command"
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
@@ -164,7 +166,7 @@ def commands_in(text, place):
 
 
 def without_install(command):
-    """What is left of a command without its `pip install`; None for nothing, and for the tests, which are running."""
+    """Return a command without its `pip install`, or None if nothing is left or it would run the tests again."""
     if not command.startswith("pip install "):
         return command
     _, _, rest = command.partition(" && ")
@@ -173,7 +175,7 @@ def without_install(command):
 
 
 def matches(expected, printed):
-    """Whether an output is as described: `…` stands for anything, on a line of its own for any lines."""
+    """Return whether an output matches: `…` is any text within a line, or any lines if it is a whole line."""
     lines = [r"(?:[^\n]*\n)*" if line == "…" else re.escape(line) + "\n" for line in expected.splitlines()]
     return re.fullmatch("".join(lines).replace("…", r"[^\n]*"), printed) is not None
 
@@ -187,10 +189,10 @@ def run_python(block, place, names, capsys):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_is_of_a_kind_that_is_executed(page):
+def test_blocks_are_of_a_known_kind(page):
     for block in blocks_of(page):
         place = f"{name_of(page)}, line {block.line}"
-        assert block.language in LANGUAGES, f"{place}: ```{block.language} is none of {', '.join(LANGUAGES)}"
+        assert block.language in LANGUAGES, f"{place}: ```{block.language} is not one of {', '.join(LANGUAGES)}"
         if block.language in FILES:
             assert block.file, f"{place}: ```{block.language} without the name of its file"
         else:
@@ -199,14 +201,14 @@ def test_every_block_is_of_a_kind_that_is_executed(page):
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=name_of)
-def test_links_lead_somewhere(page):
+def test_links_and_anchors_exist(page):
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     for target in (found["target"] for found in _LINK.finditer(text)):
         if target.startswith(("https://", "http://")):
             continue
         file, _, anchor = target.partition("#")
         path = (page.parent / file).resolve() if file else page
-        assert path.exists(), f"{target} leads nowhere"
+        assert path.exists(), f"{target} does not exist"
         if anchor:
             assert anchor in anchors_of(path), f"{target}: no such heading"
 
@@ -226,7 +228,7 @@ def test_source_map_lists_existing_folders():
         assert path.exists(), f"{name} is not there"
 
 
-def test_every_dependency_has_its_reason():
+def test_decisions_justify_every_dependency():
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [
         *project["dependencies"],
@@ -237,21 +239,37 @@ def test_every_dependency_has_its_reason():
     assert sorted(name for name in names if f"`{name}`" not in reasons) == []
 
 
-def test_every_page_is_in_the_index():
-    index = (DOCS / "index.md").read_text(encoding="utf-8")
-    evaluators = (DOCS / "reference/evaluators.md").read_text(encoding="utf-8")
-    targets = (DOCS / "reference/targets.md").read_text(encoding="utf-8")
-    missing = [
-        page
-        for page in DOCS.rglob("*.md")
-        if f"({page.relative_to(DOCS)})" not in index
-        and f"(evaluators/{page.name})" not in evaluators
-        and f"(targets/{page.name})" not in targets
-    ]
-    assert missing == [DOCS / "index.md"]
+def links_of(page):
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    paths = {found["target"].partition("#")[0] for found in _LINK.finditer(text)}
+    return {(page.parent / path).resolve() for path in paths if path and not path.startswith("http")}
 
 
-def test_the_reference_is_what_the_code_says():
+def test_every_page_is_one_click_from_the_index():
+    index = DOCS / "index.md"
+    linked = links_of(index) | {index}
+    for page in sorted(linked & set(REFERENCE.glob("*.md"))):
+        linked |= links_of(page)
+    assert sorted(set(DOC_PAGES) - linked) == []
+    assert {page for page in DOC_PAGES if page.parent.name == "how-to"} <= links_of(index)
+
+
+@pytest.mark.parametrize("page", DOC_PAGES, ids=name_of)
+def test_page_is_short(page):
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= MAX_PAGE_LINES
+
+
+def test_readme_is_short():
+    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) <= MAX_README_LINES
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("how-to/*.md")), ids=name_of)
+def test_how_to_opens_with_an_example(page):
+    opening = re.split(r"^## ", page.read_text(encoding="utf-8"), maxsplit=1, flags=re.MULTILINE)[0]
+    assert "```" in opening
+
+
+def test_reference_is_up_to_date():
     written = {str(page.relative_to(REFERENCE)): page.read_text(encoding="utf-8") for page in GENERATED_PAGES}
     assert written == reference.pages(), "run: python docs/generate.py"
 
@@ -265,7 +283,7 @@ def test_every_evaluator_has_an_example():
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_of_an_evaluator_scores_as_its_page_says(name, folder):
+def test_evaluator_example_scores_as_documented(name, folder):
     files = evaluator_pages.example(name)
     scores = files.pop("scores")
     for file, text in files.items():
@@ -279,14 +297,14 @@ def test_the_example_of_an_evaluator_scores_as_its_page_says(name, folder):
 
 
 @pytest.mark.parametrize("name", TARGETS.names())
-def test_the_example_of_a_provider_is_valid(name, folder, command):
+def test_provider_example_is_valid(name, folder, command):
     folder.write(".agentv/targets.yaml", target_pages.provider_example(name))
     done = command("validate", ".agentv/targets.yaml", "--strict")
     assert done.code == 0, done
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS.names() if target_pages.missing_key(name)])
-def test_a_missing_key_is_reported_as_the_providers_page_says(name, folder, command, monkeypatch):
+def test_missing_key_message_is_as_documented(name, folder, command, monkeypatch):
     for variable in list(os.environ):
         if variable.endswith(("_KEY", "_TOKEN")):
             monkeypatch.delenv(variable)
@@ -303,11 +321,9 @@ def commands():
 
 @pytest.mark.parametrize("name", commands())
 def test_every_command_and_option_is_in_the_reference(name):
-    text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
-    section = text.partition(f"\n## agentv {name}\n")[2].partition("\n## ")[0]
+    text = (REFERENCE / "cli" / f"{name}.md").read_text(encoding="utf-8")
     options = [option for param in commands()[name].params for option in param.opts if option.startswith("-")]
-    assert section
-    assert [option for option in options if f"`{option}`" not in section] == []
+    assert [option for option in options if f"`{option}`" not in text] == []
 
 
 @pytest.mark.parametrize(
@@ -324,11 +340,11 @@ def test_every_command_and_option_is_in_the_reference(name):
         ("", "a\n", False),
     ],
 )
-def test_an_output_is_compared_as_the_convention_says(expected, printed, fits):
+def test_output_matching(expected, printed, fits):
     assert matches(expected, printed) == fits
 
 
-def test_an_install_is_left_out_and_what_follows_is_run():
+def test_pip_install_is_skipped():
     assert without_install("pip install -e . && agentv cases x") == "agentv cases x"
     assert without_install("pip install -e '.[dev]' && pytest") is None
     assert without_install("agentv --version") == "agentv --version"

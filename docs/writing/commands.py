@@ -11,12 +11,17 @@ from agentv.cli.options import GroupedCommand
 from writing.markup import Lines, cell, code
 
 
-def page() -> Lines:
-    """Yield the page: every command with its options, and the exit codes."""
+def names() -> list[str]:
+    """Return the names of all commands."""
+    return list(_commands())
+
+
+def index() -> Lines:
+    """List the commands and the exit codes."""
     commands = _commands()
     yield from ("# Commands", "", str(cli.help), "", *_options(cli), "", "| command | description |", "|---|---|")
     for name, command in commands.items():
-        yield f"| [`agentv {name}`](#agentv-{name}) | {_sentence(command)} |"
+        yield f"| [`agentv {name}`](cli/{name}.md) | {_sentence(command)} |"
     yield from ("", "Data goes to standard output, messages to standard error. Exit codes:", "")
     yield from ("| code | meaning |", "|---|---|", "| 0 | success |")
     yield (
@@ -25,8 +30,11 @@ def page() -> Lines:
     )
     yield "| 2 | usage, configuration or targets error, or a dataset that cannot be loaded |"
     yield from ("| 3, 4 | `agentv eval`: too many errors; budget reached |", "| 130 | interrupted |")
-    for name, command in commands.items():
-        yield from ("", f"## agentv {name}", "", *_command(name, command))
+
+
+def page(name: str) -> Lines:
+    """Describe one command with its options."""
+    yield from (f"# agentv {name}", "", *_command(name, _commands()[name]))
 
 
 def _commands() -> dict[str, click.Command]:

@@ -35,12 +35,22 @@ def page() -> Lines:
     yield from ("", "### Run defaults", "", *_key_table(RunDefaults))
 
 
+def refused() -> Lines:
+    """List the keys of other tools that are refused, and what to use instead."""
+    yield from ("# Unsupported keys", "")
+    yield "These keys of AgentV (TypeScript) 4.x and 5.x are errors. The message states what to use instead:"
+    yield from ("", "```text", "Field 'depends_on' is not supported", "  Cases run independently here", "```")
+    for title, kind in {"Dataset": HeaderKeys, "Case": CaseKeys, **BLOCKS, "Configuration": ProjectConfig}.items():
+        keys: Mapping[str, str] = getattr(kind, "unsupported", {})
+        if keys:
+            yield from ("", f"## {title}", "", *reasons(keys))
+
+
 def _key_table(kind: Kind) -> Lines:
     meanings = meanings_in(kind.__name__, [field.encode_name for field in fields(kind)])
     yield from ("| key | type | meaning | other names |", "|---|---|---|---|")
     for field in fields(kind):
         meaning = meanings[field.encode_name]
         yield f"| {key_cell(field)} | {type_words(field.type)} | {meaning} | {code(other_names(kind, field))} |"
-    refused: Mapping[str, str] = getattr(kind, "unsupported", {})
-    if refused:
-        yield from ("", "Known from AgentV 4.x and 5.x, and refused:", "", *reasons(refused))
+    if getattr(kind, "unsupported", {}):
+        yield from ("", "Keys of AgentV 4.x and 5.x without a counterpart are in [Unsupported keys](refused-keys.md).")

@@ -10,21 +10,28 @@ from agentv import stats
 from writing.markup import Lines, cell
 
 
-def page() -> Lines:
-    """Every function with its formula and reference."""
+def index() -> Lines:
+    """List every function with its first sentence."""
     yield from ("# Statistics", "")
-    yield "What `agentv.stats` has: pure functions over numbers, which `agentv eval`, `compare` and `plan` use and that"
-    yield "may be used by themselves. Each is held against closed forms, scipy and statsmodels in the tests; how often"
-    yield "intervals hold the truth is in the [table of coverage](../explanation/coverage.md), and how to use them in"
-    yield "[Is my change real?](../how-to/compare.md)."
-    yield from ("", "| name | what it is |", "|---|---|")
-    for name in stats.__all__:
-        yield f"| [`{name}`](#{name.lower()}) | {cell(_first_sentence(getattr(stats, name)))} |"
+    yield "`agentv.stats` has the functions that `agentv eval`, `compare` and `plan` use. They work on plain numbers,"
+    yield "so you can use them on their own:"
+    yield from ("", "```python", "from agentv import stats", "", "print(stats.wilson(0.75, 60))", "```", "")
+    yield "The tests check each function against closed forms, scipy and statsmodels."
+    yield "[Coverage](../explanation/coverage.md) shows how often the intervals contain the true value, and"
+    yield "[Statistics](../explanation/statistics.md) explains when each method is used."
+    yield from ("", "| name | description |", "|---|---|")
     for module, names in stats.NAMES.items():
-        home = import_module(f"agentv.stats.{module}")
-        yield from ("", f"## {module}", "", (home.__doc__ or "").split("\n", 1)[0])
         for name in names:
-            yield from ("", f"### {name}", "", *_stats_entry(getattr(home, name)))
+            summary = cell(_first_sentence(getattr(stats, name)))
+            yield f"| [`{name}`](stats/{module}.md#{name.lower()}) | {summary} |"
+
+
+def page(module: str) -> Lines:
+    """Describe the functions of one module with their formulas and sources."""
+    home = import_module(f"agentv.stats.{module}")
+    yield from (f"# stats: {module}", "", (home.__doc__ or "").split("\n", 1)[0])
+    for name in stats.NAMES[module]:
+        yield from ("", f"## {name}", "", *_stats_entry(getattr(home, name)))
 
 
 def _stats_entry(entry: Any) -> Lines:
