@@ -81,7 +81,7 @@ def plan(
 ) -> Plan:
     """Plan from one run and an assumed correlation, or from two runs, whose correlation is measured."""
     power, alpha = options.power, options.alpha
-    spread = _of_two(*runs) if len(runs) == 2 else _of_one(runs[0], options.correlation)
+    spread = _spread_of_two(*runs) if len(runs) == 2 else _spread_of_one(runs[0], options.correlation)
     # The effect of more trials is unknown without repeated trials.
     known = tuple(trials) if spread.within is not None else (1,)
     needs = []
@@ -102,70 +102,65 @@ def plan(
     return Plan(spread=spread, power=power, alpha=alpha, needs=tuple(needs), could_show=could)
 
 
-def _of_one(run: RunScores, correlation: float) -> Spread:
+def _spread_of_one(run: RunScores, correlation: float) -> Spread:
     if len(run.targets) > 1:
         hint = f"Pick one: {run.label}:{run.targets[0]}"
         raise UsageError(f"{run.label} has {len(run.targets)} targets ({', '.join(run.targets)})", hint=hint)
     # Each prompt of a case has its own score; the prompts of a case form a cluster.
     side = GroupedCases(run, (0, 1, 3) if len(run.prompts) > 1 else (0, 1))
-    means, within, share = _trials(run, side.groups, len(side.names))
-    there = ~np.isnan(means)
-    variance, effect = _variance(means[there], clusters_of([side], np.flatnonzero(there)[:, None]))
-    if not variance and not within:
-        raise _no_variance(f"All scores in {run.label} are equal")
-    between = variance if within is None else max(0.0, variance - within * share)
-    return Spread(
-        cases=int(there.sum()),
-        between=2 * between * (1 - correlation),
-        within=None if within is None else (within, within),
-        design_effect=effect,
-        correlation=correlation,
-        cost_usd=_cost(run),
-        asked_once=(run.label,) if within is None else (),
-    )
+    means = side.means(run.scores)
+    rows = np.flatnonzero(~np.isnan(means))
+    return _spread([side], means[rows], clusters_of([side], rows[:, None]), correlation)
 
 
-def _of_two(before: RunScores, after: RunScores) -> Spread:
+def _spread_of_two(before: RunScores, after: RunScores) -> Spread:
     joined = JoinedCases(before, after)
     first, second = joined.scores
     if not len(first):
         raise UsageError("The runs have no scored case in common", hint=JOIN_HINT)
-    variance, effect = _variance(second - first, joined.clusters)
-    noise = [_trials(side.run, side.groups, len(side.names)) for side in joined.sides]
-    (_, within_before, share_before), (_, within_after, share_after) = noise
-    if not variance and not within_before and not within_after:
-        raise _no_variance(f"{after.label} differs from {before.label} by the same amount in every case")
-    if within_before is None or within_after is None:
-        within, between = None, variance
-    else:
-        within = (within_before, within_after)
-        between = max(0.0, variance - within_before * share_before - within_after * share_after)
+    return _spread(joined.sides, second - first, joined.clusters, None)
+
+
+def _spread(
+    sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArray[Any] | None, correlation: float | None
+) -> Spread:
+    """Estimate the spread from a value per case: its mean in one run, or its difference between two."""
+    variance, effect = _variance(values, clusters)
+    noise = [_trial_variance(side) for side in sides]
+    within = [each for each, _ in noise if each is not None]
+    labels = [side.run.label for side in sides]
+    if not variance and not any(within):
+        why = f"All scores in {labels[0]} are equal"
+        if len(labels) > 1:
+            why = f"{labels[1]} differs from {labels[0]} by the same amount in every case"
+        hint = "Plan from a run whose scores vary between cases"
+        raise UsageError("Cannot estimate a sample size: the scores do not vary", why, hint)
+    is_known = len(within) == len(sides)
+    between = max(0.0, variance - sum(each * share for each, share in noise if each)) if is_known else variance
+    _, costs = sides[-1].run.cost.arrays()
     return Spread(
-        cases=len(first),
-        between=between,
-        within=within,
+        cases=len(values),
+        between=between if correlation is None else 2 * between * (1 - correlation),
+        within=(within[0], within[-1]) if is_known else None,
         design_effect=effect,
-        correlation=None,
-        cost_usd=_cost(after),
-        asked_once=tuple(
-            run.label for run, (_, within, _) in zip((before, after), noise, strict=True) if within is None
-        ),
+        correlation=correlation,
+        cost_usd=float(costs.mean()) if len(costs) else None,
+        asked_once=tuple(label for label, (each, _) in zip(labels, noise, strict=True) if each is None),
     )
 
 
-def _trials(run: RunScores, groups: NDArray[Any], count: int) -> tuple[NDArray[Any], float | None, float]:
-    """Return the mean of each case, the variance between trials of a case, and the mean of 1 / trials."""
-    means = run.scores.means(groups, count)
-    cases, values = run.scores.arrays()
-    index = groups[cases]
-    trials = np.bincount(index, minlength=count)
+def _trial_variance(side: GroupedCases) -> tuple[float | None, float]:
+    """Return the variance between trials of a case (None without repeated trials), and the mean of 1 / trials."""
+    cases, values = side.run.scores.arrays()
+    index = side.groups[cases]
+    trials = np.bincount(index)
     trials = trials[trials > 0]
     further = int((trials - 1).sum())
     if not further:
-        return means, None, 1.0
-    within = float(np.square(values - means[index]).sum()) / further
+        return None, 1.0
+    within = float(np.square(values - side.means(side.run.scores)[index]).sum()) / further
     # Rounding errors are not variance.
-    return means, within if within > ROUNDING_ERROR**2 else 0.0, float((1 / trials).mean())
+    return within if within > ROUNDING_ERROR**2 else 0.0, float((1 / trials).mean())
 
 
 def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[float, float]:
@@ -179,13 +174,3 @@ def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[floa
     if not variance or clustered.standard_error is None:
         return variance, 1.0
     return variance, max(1.0, (clustered.standard_error / plain.standard_error) ** 2)
-
-
-def _no_variance(why: str) -> UsageError:
-    hint = "Plan from a run whose scores vary between cases"
-    return UsageError("Cannot estimate a sample size: the scores do not vary", why, hint)
-
-
-def _cost(run: RunScores) -> float | None:
-    _, values = run.cost.arrays()
-    return float(values.mean()) if len(values) else None

@@ -167,12 +167,6 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     def counts(self, cases: int) -> Counts:
         """Return the outcomes of all jobs, over all targets, of a run with this number of cases."""
-        targets = self.targets.values()
-        return Counts(
-            cases=cases,
-            jobs=sum(target.jobs for target in targets),
-            ok=sum(target.scored for target in targets),
-            unscored=sum(target.unscored for target in targets),
-            errors=sum(target.errors for target in targets),
-            skipped=sum(target.skipped for target in targets),
-        )
+        figures = [(each.jobs, each.scored, each.unscored, each.errors, each.skipped) for each in self.targets.values()]
+        jobs, ok, unscored, errors, skipped = map(sum, zip(*figures, strict=True)) if figures else (0,) * 5
+        return Counts(cases=cases, jobs=jobs, ok=ok, unscored=unscored, errors=errors, skipped=skipped)
