@@ -73,18 +73,13 @@ class Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True)
         return self.content if isinstance(self.content, str) else None
 
 
-def part_to_data(part: Part) -> dict[str, str]:
-    """Return a part as written in a dataset."""
-    return {"type": str(type(part).__struct_config__.tag), "value": part.value}
-
-
 def message_to_data(message: Message) -> dict[str, Any]:
     """Return a message as written in a dataset, without empty keys."""
     data: dict[str, Any] = {"role": message.role}
     if message.name is not None:
         data["name"] = message.name
     if isinstance(message.content, tuple):
-        data["content"] = [part_to_data(part) for part in message.content]
+        data["content"] = [{"type": type(part).__struct_config__.tag, "value": part.value} for part in message.content]
     elif message.content is not None:
         data["content"] = message.content
     if message.tool_calls:

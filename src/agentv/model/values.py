@@ -21,13 +21,15 @@ class NestingError(ValueError):
         super().__init__(f"nested more than {MAX_DEPTH} levels deep")
 
 
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    copy = "dict" if isinstance(self, dict) else "list"
+    raise TypeError(f"a case cannot be changed; copy the value first, for example with {copy}(value)")
+
+
 class FrozenDict(dict[str, Any]):
     """An immutable dict that compares and prints like a dict."""
 
     __slots__ = ()
-
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("a case cannot be changed; copy the value first, for example with dict(value)")
 
     __setitem__ = __delitem__ = update = setdefault = pop = popitem = clear = __ior__ = _refuse
 
@@ -42,9 +44,6 @@ class FrozenList(list[Any]):
     """An immutable list that compares and prints like a list."""
 
     __slots__ = ()
-
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("a case cannot be changed; copy the value first, for example with list(value)")
 
     __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = _refuse
     sort = reverse = __iadd__ = __imul__ = _refuse

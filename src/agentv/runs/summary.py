@@ -331,24 +331,16 @@ def reason_of(result: Result, before: Result | None = None) -> str:
     if result.error is not None:
         return result.error.message
     change = 0.0 if before is None else (result.score or 0.0) - (before.score or 0.0)
-    moved = [] if before is None else _moved(before, result, change)
-    if moved:
-        found = next((each for found in moved for each in (found.misses if change < 0 else found.hits)), None)
-        reasoning = next((found.reasoning for found in moved if found.reasoning), None)
-        return found or reasoning or ", ".join(found.name for found in moved)
-    if result.misses:
+    earlier = {found.name: found.score for found in before.evaluator_results} if before else {}
+    scores = [(found, earlier.get(found.name), found.score) for found in result.evaluator_results]
+    moved = [found for found, a, b in scores if a is not None and b is not None and (b - a) * change > 0]
+    if result.misses and not moved:
         return result.misses[0]
-    low = [found for found in result.evaluator_results if found.verdict not in (None, "pass")]
-    missed = next((found.misses[0] for found in low if found.misses), None)
-    reasoning = next((found.reasoning for found in low if found.reasoning), None)
-    return missed or result.reasoning or reasoning or ", ".join(found.name for found in low)
-
-
-def _moved(before: Result, result: Result, change: float) -> list[EvaluatorResult]:
-    """Return the evaluators whose scores changed in the direction of `change`."""
-    then = {found.name: found.score for found in before.evaluator_results if found.score is not None}
-    known = [(found, found.score) for found in result.evaluator_results if found.score is not None]
-    return [found for found, score in known if (score - then.get(found.name, score)) * change > 0]
+    sources = moved or [found for found in result.evaluator_results if found.verdict not in (None, "pass")]
+    points = (point for found in sources for point in (found.hits if change > 0 and moved else found.misses))
+    own = None if moved else result.reasoning
+    reasoning = own or next((found.reasoning for found in sources if found.reasoning), None)
+    return next(points, None) or reasoning or ", ".join(found.name for found in sources)
 
 
 def judge_cost(result: Result) -> float | None:

@@ -126,15 +126,11 @@ class MeanAccumulator:
         if clusters < 2:
             return None
         error = math.sqrt(self._variance_of_mean(mean, clusters))
-        if error <= ROUNDING_ERROR or self._range < NEGLIGIBLE_RANGE:
+        span = (1.0 if self._ones else self._highest) - (0.0 if self._zeros else self._lowest)
+        if error <= ROUNDING_ERROR or span < NEGLIGIBLE_RANGE:
             return interval_of_equal_values(mean, clusters, (0.0, 1.0))
         half = t_quantile(0.5 + CONFIDENCE / 2, clusters - 1) * error
         return max(0.0, mean - half), min(1.0, mean + half)
-
-    @property
-    def _range(self) -> float:
-        """The difference between the highest and the lowest score."""
-        return (1.0 if self._ones else self._highest) - (0.0 if self._zeros else self._lowest)
 
     def _variance_of_mean(self, mean: float, clusters: int) -> float:
         """Return the cluster-robust variance of the mean, corrected for a small number of clusters."""
