@@ -193,7 +193,7 @@ def test_data_goes_to_stdout_and_messages_to_stderr(project, command):
     dataset(project, *ERRORS, "no")
     ended = command("eval", "d.yaml", "--out", "out")
     assert "mean        0.750 (95 % interval" in ended.stdout and "n = 4)" in ended.stdout
-    assert "scored      4 of 5 cases; left out: 1 error\n" in ended.stdout
+    assert "scored      4 of 5 cases; not scored: 1 error\n" in ended.stdout
     assert "says-yes" in ended.stdout and "does not contain 'yes'" in ended.stdout
     assert "agentv eval --retry-errors out" in ended.stdout
     assert ended.stdout.rstrip().endswith("Results: out")

@@ -319,10 +319,10 @@ def test_labels_of_answers_without_a_verdict_belong_to_the_run_all_the_same(judg
     write_labels(judged, {"gone": "fail"})
     ended = command("judge", "calibrate", "some.jsonl", "--evaluator", "k")
     assert (
-        "Labels      1 of 1 answers\n            1 more of answers of this run that are not among these\n"
+        "Labels      1 of 1 answer\n            1 label not used: answer of this run, but not selected\n"
         in ended.stdout
     )
-    assert "            1 more of answers that are not in this run\n" in ended.stdout
+    assert "            1 label not used: answer not in this run\n" in ended.stdout
 
 
 def test_a_label_is_taken_back_only_by_whoever_gave_it():

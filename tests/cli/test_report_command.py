@@ -94,7 +94,7 @@ def test_github_writes_the_summary_of_the_step(run, command, monkeypatch):
     ("arguments", "message"),
     [
         (("nothing", "--html"), "No such run: nothing"),
-        (("run", "report.pdf"), "No report is written to report.pdf"),
+        (("run", "report.pdf"), "Cannot write a report to report.pdf"),
         (("run", "no/where.html"), "Folder no does not exist"),
         ((), "Missing argument 'RUN'"),
     ],

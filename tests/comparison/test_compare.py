@@ -221,7 +221,7 @@ class TestOutcomes:
     def test_one_case_is_not_enough(self, compare):
         found = compare(scored(0.5), scored(0.75))
         assert found.sides[0].mean.ci95 is None
-        assert sentence(found.paired) == "Too little to tell: B − A = +0.250 (1 paired case)"
+        assert sentence(found.paired) == "Too few cases: B − A = +0.250 (1 paired case)"
 
     @pytest.mark.parametrize(
         ("change", "start"),
@@ -236,16 +236,18 @@ class TestOutcomes:
         found = compare(scored(*[0.5] * 60), scored(*(0.5 + change + each for each in noise)))
         text = sentence(found.paired)
         assert text.startswith(start)
-        assert ", 60 paired cases); this set could have shown 0.05" in text
+        assert ", 60 paired cases); the smallest detectable difference is 0.05" in text
 
     def test_two_equal_losses_are_inconclusive_and_fail_no_gate(self, compare):
         found = compare(*(scored(score, score, evaluator_results=judged(x=score)) for score in (0.7, 0.5)), margin=0.1)
         assert sentence(found.paired) == (
             "No difference shown: B − A = −0.200 (95 % −0.874 to +0.810, p = 0.50, 2 paired cases); "
-            "what this set could have shown cannot be told, as the differences do not vary"
+            "the detectable difference is unknown, because the differences do not vary"
         )
         assert (found.evaluators[0].p_adjusted, found.non_inferiority.outcome) == (0.5, "inconclusive")
-        assert method(found.paired).startswith("cautious interval of 2 cases that differ alike, permutation test")
+        assert method(found.paired).startswith(
+            "conservative interval over 2 cases with equal differences, permutation test"
+        )
         assert not found.fails("regression")
 
     @pytest.mark.parametrize("cases", [2, 10])
@@ -259,7 +261,7 @@ class TestOutcomes:
         assert near.minimum_detectable_difference is None
         assert compare(scored(0.5, 0.5), scored(0.7, 0.702)).paired.standard_error > 0
 
-    @pytest.mark.parametrize(("cases", "words"), [(3, "No test"), (7, "on the border")])
+    @pytest.mark.parametrize(("cases", "words"), [(3, "too few for a test"), (7, "borderline")])
     def test_a_note_explains_a_disagreement_of_interval_and_test(self, compare, cases, words):
         after = [0.7, 0.7, 0.71] if cases == 3 else [0.7, 0.7, 0.6, 0.7, 0.6, 0.7, 0.38]
         found = compare(scored(*[0.5] * cases), scored(*after))
@@ -269,7 +271,7 @@ class TestOutcomes:
 
     def test_too_few_cases_to_detect_any_difference_are_reported(self, compare):
         text = sentence(compare(scored(0.0, 1.0, 0.5), scored(1.0, 0.0, 0.5)).paired)
-        assert text.endswith("; so few cases would not surely have shown even a difference of 1")
+        assert text.endswith("; too few cases to detect any difference reliably")
 
     def test_means_are_over_the_cases_of_the_difference(self, compare):
         before = [record("x", 1.0, trial=trial) for trial in (1, 2, 3)] + [record("y", 0.0), record("only", 1.0)]

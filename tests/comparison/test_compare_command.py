@@ -59,7 +59,7 @@ def test_the_conclusion_comes_first_and_the_details_follow(runs):
     assert (found.returncode, found.stderr) == (0, "")
     first, *rest = found.stdout.splitlines()
     assert first.startswith("B is better by 0.1")
-    assert "30 paired cases); this set could have shown 0.0" in first
+    assert "30 paired cases); the smallest detectable difference is 0.0" in first
     text = "\n".join(rest)
     for part in [
         "B wins 20, loses 0, ties 10 of 30",
@@ -88,15 +88,15 @@ def test_a_narrow_terminal_truncates_tables_but_not_sentences(runs):
         process.wait()
     os.close(reader)
     text = re.sub(r"\x1b\[[0-9;]*m", "", printed.decode())
-    assert "this set could have shown 0.0" in " ".join(text.split())
+    assert "the smallest detectable difference is 0.0" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 60
 
 
 def test_errors_are_reported_by_class(tmp_path):
     before = write_run(tmp_path / "a.jsonl", record("x", 1.0), record("y", None), record("z", 0.0))
     found = agentv(before, before)
-    assert "Errors in A: 1 of 3 results (timeout 1)" in found.stdout
-    assert "In both, without a score in B: 1" in found.stdout
+    assert "Errors in A (not scored): 1 of 3 results (timeout 1)" in found.stdout
+    assert "In both runs but not scored in B: 1 case" in found.stdout
 
 
 def test_json_without_a_pair_has_the_documented_names_too(tmp_path):
@@ -116,8 +116,8 @@ def test_no_case_scored_in_both_runs_fails_with_a_message(tmp_path, style):
     if style == ("--json",):
         assert json.loads(found.stdout)["summary"]["mean_delta"] is None
     else:
-        assert "Nothing to tell: no case was scored in both A and B" in found.stdout
-        assert "Errors in B: 2 of 2 results (timeout 2)" in found.stdout.replace("&#58;", ":")
+        assert "Cannot compare: no case was scored in both A and B" in found.stdout
+        assert "Errors in B (not scored): 2 of 2 results (timeout 2)" in found.stdout.replace("&#58;", ":")
     assert agentv(before, after, "--fail-on", "never").returncode == 0
 
 
@@ -158,7 +158,7 @@ def test_three_runs_give_a_matrix_and_a_ranking(tmp_path):
     found = agentv(*paths)
     assert found.returncode == 0
     assert found.stdout.startswith(
-        "C has the highest mean, 0.900, of 3 runs, and is shown to be better than every other\n"
+        "C has the highest mean of 3 runs, 0.900, and is significantly better than every other run\n"
     )
     assert "Ranking" in found.stdout
     data = json.loads(agentv(*paths, "--json").stdout)

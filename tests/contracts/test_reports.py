@@ -67,6 +67,6 @@ def test_a_run_without_results_is_reported_too(name, folder):
 
 
 def test_an_unknown_extension_lists_the_known_ones():
-    with pytest.raises(UsageError, match=r"No report is written to report\.pdf") as caught:
+    with pytest.raises(UsageError, match=r"Cannot write a report to report\.pdf") as caught:
         format_of("report.pdf")
     assert ".parquet" in caught.value.hint

@@ -58,7 +58,7 @@ def test_at_three_faults_in_ten_of_every_kind_no_fault_becomes_a_score(project, 
     assert all(record["error"]["message"] and record["error"]["stage"] == "target" for record in errors)
     summary = project.summary()
     assert (summary["mean"], summary["scored"], summary["errors"]) == (1.0, len(ok), len(errors))
-    assert f"scored      {len(ok)} of {CASES} cases; left out: {len(errors)} errors" in ended.stdout
+    assert f"scored      {len(ok)} of {CASES} cases; not scored: {len(errors)} errors" in ended.stdout
     if retries:
         assert len(errors) < 0.08 * CASES and max(record["attempts"] for record in ok) > 1
     else:

@@ -291,10 +291,10 @@ def test_the_summary_says_what_changed_and_over_how_many(answered):
     write(answered, evaluators=[{**PASSING, "value": "maybe"}])
     _, _, ended = rescore(answered)
     told = ended.stdout.split("Compared with first")[1]
-    assert "mean        0.667 → 0.333 (-0.333), over the 3 of 4 jobs scored both times" in told
+    assert "mean        0.667 → 0.333 (-0.333), over 3 of 4 jobs scored in both runs" in told
     assert "passed      2 → 1 of 3" in told
     assert "errors      1 → 1 of 4" in told
-    assert "flipped     1 of 3 verdicts: 1 pass → fail\n    c0: pass 1.000 → fail 0.000" in told
+    assert "changed     1 of 3 verdicts: 1 pass → fail\n    c0: pass 1.000 → fail 0.000" in told
     assert "says-yes  0.667 → 0.333 (-0.333), n = 3" in told
     ended = answered.command("rescore", "first", "--json", "--quiet")
     delta = json.loads(ended.stdout)["delta"]["default"]

@@ -50,8 +50,8 @@ def test_a_clear_answer_ends_the_run_and_is_labelled(easy):
     assert manifest.stopped_early
     assert manifest.finished_at is not None
     assert manifest.counts.skipped == found.skipped
-    assert "Partial: stopped early" in result.stdout
-    assert "known       the mean is above 0.7" in result.stdout
+    assert "Stopped early" in result.stdout
+    assert "decided     the mean is above 0.7" in result.stdout
     assert "--resume" not in result.stdout
 
 
@@ -77,7 +77,7 @@ def test_an_answer_that_is_not_clear_runs_to_the_end(easy):
     found = summary_of(easy)["default"]
     assert (found.scored, found.skipped, found.early_stop.answer) == (CASES, 0, None)
     assert not RunFolder(easy.path / "out").read_manifest().stopped_early
-    assert "not known   whether the mean is above or below 0.95" in result.stdout
+    assert "undecided   whether the mean is above or below 0.95" in result.stdout
     assert found.ci95[0] < 0.95 < found.ci95[1]
 
 
@@ -126,7 +126,7 @@ def test_against_an_earlier_run(project):
     assert (stop.measure, stop.rule, stop.answer) == ("difference", "before", "above")
     assert 0 < stop.ci95[0] < stop.estimate < stop.ci95[1]
     assert stop.not_needed > 0
-    assert "known       the mean is above that of before (difference +0." in result.stdout
+    assert "decided     the mean is above that of before (difference +0." in result.stdout
 
 
 def test_a_comparison_of_such_a_run_holds_too(project):
@@ -141,10 +141,10 @@ def test_a_comparison_of_such_a_run_holds_too(project):
     assert found.paired.p_value == pytest.approx(1 / stop.e_value, rel=1e-4)
     result = project.command("compare", "before", "after")
     assert "Note: B was stopped early" in result.stdout
-    assert "How: interval and p-value by betting" in result.stdout
+    assert "Method: interval and p-value by betting" in result.stdout
     for style in ((), ("--markdown",)):
         many = project.command("compare", "before", "before", "after", *style).stdout
-        assert "C was stopped early, when it knew enough" in many
+        assert "C was stopped early:" in many
 
 
 def test_a_run_goes_on_after_a_kill_as_if_nothing_had_been(project):

@@ -137,7 +137,7 @@ def test_markdown_has_the_figures_with_their_intervals_and_what_did_not_pass(sho
     assert "| `shop` | **0.633** |" in text
     assert "3 of 5 (1 unscored)" in text and "1 (process 1)" in text
     assert "### Failed: 1" in text and "| `fails` | `shop` | 0.200 |" in text
-    assert "### Borderline: 1" in text and "### Errors, which are no scores: 1" in text
+    assert "### Borderline: 1" in text and "### Errors (not scored): 1" in text
 
 
 def test_markdown_shows_texts_as_text(hostile):
@@ -181,7 +181,7 @@ def test_github_paths_are_found_when_the_run_is_reported_from_elsewhere(shop, mo
 def test_github_notes_are_one_line_each_and_say_how_many_there_are(hostile):
     notes = list(notes_of(RunStore.open(hostile)))
     assert len(notes) == 11
-    assert notes[-1].endswith("10 of 20 are noted")
+    assert notes[-1].endswith("10 of 20 are annotated")
     assert not any("\n" in note or ACTING.search(note) or len(note) > 1500 for note in notes)
 
 

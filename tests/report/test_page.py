@@ -100,7 +100,7 @@ def test_a_page_opens_and_shows_figures_table_and_a_case(shop, chromium):
         assert detail.locator(".message.user .text").inner_text() == "c"
         assert detail.locator(".message.answer .text").inner_text() == "no"
         assert "agentv eval evals/shop.jsonl --case fails --target shop" in detail.locator(".command code").inner_text()
-        assert "line 3" in detail.inner_text()
+        assert "shop.jsonl:3" in detail.inner_text()
         assert "open=" in page.url
 
 
@@ -120,7 +120,7 @@ def test_filters_search_order_and_keys(shop, chromium):
         names = lambda: page.locator(".spacer .row .id bdi").all_inner_texts()  # noqa: E731
         page.get_by_label("fail: 1").click()
         assert names() == ["fails"]
-        assert page.locator(".told").inner_text() == "1 of 5 results"
+        assert page.locator(".count-line").inner_text() == "1 of 5 results"
         page.locator(".reset").click()
         page.get_by_role("button", name="Score", exact=True).click()
         in_order = page.locator(".spacer .row").evaluate_all(
@@ -129,7 +129,7 @@ def test_filters_search_order_and_keys(shop, chromium):
         assert in_order[:3] == ["fails", "nearly", "passes"]
         page.keyboard.press("/")
         page.keyboard.type("break")
-        page.locator(".told").get_by_text("1 of 5 results").wait_for()
+        page.locator(".count-line").get_by_text("1 of 5 results").wait_for()
         assert names() == ["breaks"]
         page.locator(".scroller").focus()
         page.keyboard.press("Enter")
@@ -140,9 +140,9 @@ def test_filters_search_order_and_keys(shop, chromium):
 
 def test_answers_are_searched_too(shop, chromium):
     with chromium(page_of("run"), "#search=anything") as page:
-        assert page.locator(".told").inner_text() == "0 of 5 results"
-        page.get_by_label("in conversations too").check()
-        page.locator(".told").get_by_text("1 of 5 results").wait_for()
+        assert page.locator(".count-line").inner_text() == "0 of 5 results"
+        page.get_by_label("also in conversations").check()
+        page.locator(".count-line").get_by_text("1 of 5 results").wait_for()
         assert page.locator(".spacer .row .id bdi").all_inner_texts() == ["unscored"]
 
 
@@ -151,28 +151,28 @@ def test_answers_of_a_file_without_cases_are_searched_too(folder, record, chromi
         "rows.jsonl", [record(f"case-{n}", candidate_answer="needle" if n % 100 == 7 else "hay") for n in range(2_000)]
     )
     with chromium(page_of("rows.jsonl"), "#search=needle") as page:
-        page.get_by_label("in conversations too").check()
-        page.locator(".told").get_by_text("20 of 2,000 results").wait_for()
+        page.get_by_label("also in conversations").check()
+        page.locator(".count-line").get_by_text("20 of 2,000 results").wait_for()
         assert page.locator(".spacer .row .id bdi").first.inner_text() == "case-7"
 
 
 def test_what_is_typed_is_not_lost_by_a_quick_click(shop, chromium):
     with chromium(page_of("run")) as page:
         page.locator("input[type=search]").fill("anything")
-        page.get_by_label("in conversations too").check()
-        page.locator(".told").get_by_text("1 of 5 results").wait_for()
+        page.get_by_label("also in conversations").check()
+        page.locator(".count-line").get_by_text("1 of 5 results").wait_for()
         assert page.locator("input[type=search]").input_value() == "anything"
 
 
 def test_questions_are_searched_too(shop, chromium):
     with chromium(page_of("run"), "#search=says+something&answers=1") as page:
-        page.locator(".told").get_by_text("1 of 5 results").wait_for()
+        page.locator(".count-line").get_by_text("1 of 5 results").wait_for()
         assert page.locator(".spacer .row .id bdi").all_inner_texts() == ["unscored"]
 
 
 def test_a_link_leads_to_the_same_view(shop, chromium):
     with chromium(page_of("run"), "#verdict=pass&verdict=fail&sort=-score&open=0") as page:
-        assert page.locator(".told").inner_text() == "2 of 5 results"
+        assert page.locator(".count-line").inner_text() == "2 of 5 results"
         assert page.locator(".detail").is_visible()
 
 
@@ -261,7 +261,7 @@ def test_text_can_be_read_in_both_themes(shop, chromium, scheme):
 def test_the_histogram_filters_the_arrows_lead_on_and_commands_are_copied(shop, chromium):
     with chromium(page_of("run")) as page:
         page.get_by_label("Scores from 0.20 to 0.25: 1").click()
-        assert page.locator(".told").inner_text() == "1 of 5 results"
+        assert page.locator(".count-line").inner_text() == "1 of 5 results"
         page.get_by_label("Scores from 0.20 to 0.25: 1").click()
         page.get_by_role("button", name="Case", exact=True).click()
         page.locator(".scroller").focus()

@@ -48,13 +48,13 @@ quick   0.812  0.522 to 1.000  8 of 12  75.0 % (6 of 8)  2       $0.0880
 other   -      -               0 of 1   -                0       -
 
 quick
-  scored      8 of 12 cases; left out: 2 errors, 2 skipped
+  scored      8 of 12 cases; not scored: 2 errors, 2 skipped
   mean        0.812 (95 % interval 0.522 to 1.000, n = 8)
   passed      75.0 %, 6 of 8 (95 % interval 41 to 93 %)
   scores    0   ▃      █ 1
-  cost        $0.0800 (of 8 jobs)
-  judges      $0.0080 (of 8 jobs)
-  time        450 ms a job, 3.6 s in all (of 8 jobs)
+  cost        $0.0800 (8 jobs)
+  judges      $0.0080 (8 jobs)
+  time        450 ms per job, 3.6 s in total (8 jobs)
   evaluators
     sum  0.812  (95 % interval 0.522 to 1.000, n = 8)
   errors      2 of 10: rate_limit 2
@@ -70,7 +70,7 @@ quick
     400 ms  case-3
 
 other
-  scored      0 of 1 cases; left out: 1 unscored
+  scored      0 of 1 case; not scored: 1 unscored
   mean        - (95 % interval -, n = 0)
 
 Next
@@ -161,9 +161,9 @@ def test_what_is_counted_in_jobs_is_said_to_be():
     builder = SummaryBuilder("r", jobs_per_case=3).add_all(results)
     shown = Ending(summary=builder.build({"t": 6}, {"t": 2}), details=builder.details())
     said = printed("utf-8", shown=shown).decode()
-    assert "  scored      4 of 6 jobs of 2 cases; left out: 2 skipped\n" in said
+    assert "  scored      4 of 6 jobs of 2 cases; not scored: 2 skipped\n" in said
     assert "  mean        0.750 (" in said
-    assert "  by case     0.500 (each case's mean first, as in comparisons)\n" in said
+    assert "  by case     0.500 (mean of the case means, as in comparisons)\n" in said
 
 
 def test_the_prompts_of_a_target_are_shown_behind_its_evaluators():

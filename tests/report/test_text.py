@@ -73,8 +73,8 @@ def test_what_acts_is_written_out_and_the_rest_stays():
 def test_long_text_is_cut_with_a_note():
     assert one_line("x" * 50, 10) == "xxxxxxxxx…"
     assert excerpt("x" * 1_000_000, 10) == "xxxxxxxxxx… [999,990 more characters]"
-    assert lines("x" * 1_000_000, 2, 10) == ["xxxxxxxxx…", "[1,000,000 characters in all]"]
-    assert lines("a\nb\nc", 2, 10) == ["a", "b", "[5 characters in all]"]
+    assert lines("x" * 1_000_000, 2, 10) == ["xxxxxxxxx…", "[1,000,000 characters in total]"]
+    assert lines("a\nb\nc", 2, 10) == ["a", "b", "[5 characters in total]"]
     assert lines("a\nb", 2, 10) == ["a", "b"]
     assert one_line(" " * 1_000_000 + "x", 10) == "…"
 

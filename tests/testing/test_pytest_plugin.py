@@ -283,4 +283,4 @@ def test_a_report_of_an_unknown_kind_is_refused_at_once(project):
     command = [sys.executable, "-m", "pytest", *plugin, "--agentv-report-to", "out.pdf"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
     assert done.returncode == 4
-    assert "No report is written to out.pdf" in done.stderr and "Traceback" not in done.stderr
+    assert "Cannot write a report to out.pdf" in done.stderr and "Traceback" not in done.stderr

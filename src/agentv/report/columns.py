@@ -1,4 +1,4 @@
-"""A run as CSV, safe to open in a spreadsheet, and its columns: one flat row for each job. Text is whole."""
+"""CSV and Parquet reports: one row per job, with complete texts."""
 
 from __future__ import annotations
 
@@ -16,45 +16,23 @@ from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 from agentv.runs.summary import judge_cost, reason_of
 
-COLUMNS: dict[str, type] = {
-    "run_id": str,
-    "timestamp": str,
-    "dataset": str,
-    "dataset_path": str,
-    "line": int,
-    "eval_id": str,
-    "conversation_id": str,
-    "target": str,
-    "prompt": str,
-    "trial": int,
-    "status": str,
-    "verdict": str,
-    "score": float,
-    "partial_score": float,
-    "reason": str,
-    "error_class": str,
-    "error_stage": str,
-    "duration_ms": float,
-    "cost_usd": float,
-    "judge_cost_usd": float,
-    "input_tokens": int,
-    "output_tokens": int,
-    "attempts": int,
-    "cached": bool,
-    "carried_from": str,
-    "tags": list,
-    "candidate_answer": str,
-}
-"""What each column holds; after them comes `score.NAME` for each evaluator."""
+_TYPES: dict[str, type] = {"": str, "int": int, "float": float, "bool": bool, "list": list}
+_COLUMNS = """
+run_id timestamp dataset dataset_path line:int eval_id conversation_id target prompt trial:int status verdict
+score:float partial_score:float reason error_class error_stage duration_ms:float cost_usd:float judge_cost_usd:float
+input_tokens:int output_tokens:int attempts:int cached:bool carried_from tags:list candidate_answer
+"""
+COLUMNS = {name: _TYPES[kind] for name, _, kind in (column.partition(":") for column in _COLUMNS.split())}
+"""The columns and their types; they are followed by `score.NAME` for each evaluator."""
 
 
 def columns(evaluators: Sequence[str]) -> dict[str, type]:
-    """All columns with their types; each evaluator has one for its score."""
+    """Return all columns with their types; each evaluator has one for its score."""
     return COLUMNS | {f"score.{name}": float for name in evaluators}
 
 
 def row_of(result: Result, line: int | None, evaluators: Sequence[str]) -> dict[str, Any]:
-    """A result by column; what is absent is left out. An evaluator that failed has no score."""
+    """Return the values of a result by column, without absent ones."""
     metrics = result.execution_metrics
     usage = metrics.token_usage if metrics else None
     row: dict[str, Any] = {name: value for name in COLUMNS if (value := getattr(result, name, None)) is not None}
@@ -85,18 +63,18 @@ _STARTS_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\u
 
 
 def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
-    """Streams; UTF-8, commas, CRLF, a header."""
+    """Write CSV with a header: UTF-8, commas, CRLF."""
     names = columns(figures.evaluators)
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text)
     writer.writerow([_cell(name) for name in names])
     for row in _rows(run, figures):
         writer.writerow([_cell(row.get(name)) for name in names])
-    text.detach()  # the stream is the caller's to close
+    text.detach()  # the caller closes the stream
 
 
 def _cell(value: object) -> object:
-    """Text that a spreadsheet would compute gets a quote before it, which spreadsheets do not show."""
+    """Prefix text that a spreadsheet would run as a formula with a quote, which spreadsheets hide."""
     if isinstance(value, list):
         value = ", ".join(map(str, value))
     if not isinstance(value, str):
@@ -106,7 +84,10 @@ def _cell(value: object) -> object:
 
 
 CSV = ReportFormat(
-    write=write, extensions=(".csv",), file_name="results.csv", help="One row a job, safe to open in a spreadsheet."
+    write=write,
+    extensions=(".csv",),
+    file_name="results.csv",
+    help="Write CSV with one row per job, safe to open in a spreadsheet.",
 )
 
 
@@ -114,12 +95,12 @@ _ROWS_AT_ONCE = 10_000
 
 
 def write_parquet(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
-    """Streams, in row groups of ten thousand."""
+    """Write Parquet in row groups of 10,000."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")  # late: an extra, and 150 ms
     except ImportError:
         hint = "Install it with: pip install 'agentv[parquet]'"
-        raise UsageError("Parquet needs the package pyarrow, which is not installed", hint=hint) from None
+        raise UsageError("Parquet reports need the package pyarrow, which is not installed", hint=hint) from None
     schema = _schema(arrow, figures)
     names = columns(figures.evaluators)
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
@@ -153,6 +134,6 @@ PARQUET = ReportFormat(
     write=write_parquet,
     extensions=(".parquet",),
     file_name="results.parquet",
-    help="One row a job, for data tools; needs pip install 'agentv[parquet]'.",
+    help="Write Parquet with one row per job; needs pip install 'agentv[parquet]'.",
     is_text=False,
 )

@@ -1,4 +1,4 @@
-"""A comparison as people read it: one sentence first, then everything it stands on. Lines for a terminal or a file."""
+"""A comparison as text: the conclusion first, then the figures. Lines for a terminal, or Markdown."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from string import ascii_uppercase
 
 from agentv.comparison.comparison import Change, Comparison, Matrix, PartComparison, Side, UsageChange
+from agentv.errors import plural
 from agentv.report.figures import (
     aligned,
     cell,
@@ -17,6 +18,7 @@ from agentv.report.figures import (
     markdown,
     number,
     one_line,
+    p_equals,
     p_value,
     signed,
     signed_interval,
@@ -32,79 +34,74 @@ _PARTS = 20
 
 
 def letter(index: int) -> str:
-    """What a run is called in a comparison: A, B, …, and numbers past Z."""
+    """Return the name of a run in a comparison: A, B, …, then #27, #28, …"""
     return ascii_uppercase[index] if index < len(ascii_uppercase) else f"#{index + 1}"
 
 
 def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
-    """The answer: which is better, by how much, how sure that is, and what this set could have shown."""
+    """State which run is better, by how much, with which certainty, and what the cases can detect."""
     if paired is None:
-        return f"Nothing to tell: no case was scored in both {before} and {after}"
-    cases = f"{paired.n:,} paired case{'s' if paired.n != 1 else ''}"
+        return f"Cannot compare: no case was scored in both {before} and {after}"
+    cases = plural(paired.n, "paired case")
     if paired.clusters < paired.n:
-        cases += f" in {_counted(paired)}"
-    able = _able(paired.minimum_detectable_difference)
-    delta, p = paired.mean_delta, p_value(paired.p_value)
-    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
+        cases += f" in {_units(paired)}"
+    difference = f"{after} − {before} = {signed(paired.mean_delta)}"
     if paired.answer == "too little to tell":
-        return f"Too little to tell: {after} − {before} = {signed(delta)} ({cases})"
+        return f"Too few cases: {difference} ({cases})"
     assert paired.ci95 is not None
+    certainty = f"{p_equals(paired.p_value)}, {cases}"
+    power = _power(paired.minimum_detectable_difference)
     if paired.answer == "no difference shown":
-        within = f"95 % {signed_interval(paired.ci95)}, {chance}, {cases}"
-        return f"No difference shown: {after} − {before} = {signed(delta)} ({within}){able}"
+        return f"No difference shown: {difference} (95 % {signed_interval(paired.ci95)}, {certainty}); {power}"
     low, high = paired.ci95 if paired.answer == "better" else (-paired.ci95[1], -paired.ci95[0])
-    within = f"95 % {interval((low, high))}, {chance}, {cases}"
-    return f"{after} is {paired.answer} by {number(abs(delta))} ({within}){able}"
+    by = f"{number(abs(paired.mean_delta))} (95 % {interval((low, high))}, {certainty})"
+    return f"{after} is {paired.answer} by {by}; {power}"
 
 
-def _counted(paired: Paired | Matrix) -> str:
-    """How many cases there are that do not depend on each other, or clusters of them: conversations, mostly."""
-    what = "cluster" if paired.clusters < paired.n else "case"
-    return f"{paired.clusters:,} {what}{'' if paired.clusters == 1 else 's'}"
+def _units(paired: Paired | Matrix) -> str:
+    """Return the number of independent cases, or of clusters of cases such as conversations."""
+    return plural(paired.clusters, "cluster" if paired.clusters < paired.n else "case")
 
 
-def _able(could: float | None) -> str:
-    if could is None:
-        return "; what this set could have shown cannot be told, as the differences do not vary"
-    if number(could) == number(1.0):
-        return "; so few cases would not surely have shown even a difference of 1"
-    return f"; this set could have shown {number(could)}"
+def _power(detectable: float | None) -> str:
+    if detectable is None:
+        return "the detectable difference is unknown, because the differences do not vary"
+    if number(detectable) == number(1.0):
+        return "too few cases to detect any difference reliably"
+    return f"the smallest detectable difference is {number(detectable)}"
 
 
 def margin_sentence(comparison: Comparison) -> str | None:
-    """What was asked with a margin, and the answer."""
-    asked = comparison.non_inferiority
-    if asked is None:
+    """State the result of the non-inferiority test; None if there is no margin."""
+    tested = comparison.non_inferiority
+    if tested is None:
         return None
-    said = {
-        "shown": f"B is shown not to be worse than A by {asked.margin:g} or more",
-        "refuted": f"B is shown to be worse than A by more than {asked.margin:g}",
-        "inconclusive": f"It is not shown whether B is worse than A by more than {asked.margin:g}",
-    }[asked.outcome]
-    p = p_value(asked.p_value)
-    return said if asked.p_value is None else f"{said} (one-sided p {p if p.startswith('<') else f'= {p}'})"
+    result = {
+        "shown": f"B is less than {tested.margin:g} worse than A, or better",
+        "refuted": f"B is more than {tested.margin:g} worse than A",
+        "inconclusive": f"Inconclusive whether B is more than {tested.margin:g} worse than A",
+    }[tested.outcome]
+    return result if tested.p_value is None else f"{result} (one-sided {p_equals(tested.p_value)})"
 
 
 def method(paired: Paired) -> str:
-    """How the interval and the p-value were found."""
+    """Describe how the interval and the p-value were computed."""
     if paired.test == "exact McNemar":
-        return "score interval of the difference of shares (Tango), exact McNemar test"
+        return "score interval of the difference of proportions (Tango), exact McNemar test"
     if paired.test == "e-value":
-        by_betting = "interval and p-value by betting on the cases in the order of their draw"
-        return f"{by_betting}, because a run was stopped early"
-    over = _counted(paired)
-    found = f"t interval over {over}"
+        return "interval and p-value by betting on the cases in random order, because a run was stopped early"
+    found = f"t interval over {_units(paired)}"
     if paired.standard_error == 0:
-        found = f"cautious interval of {over} that differ alike"
+        found = f"conservative interval over {_units(paired)} with equal differences"
     if paired.test == "none" or paired.resamples is None:
         return found
-    ways = f"all {paired.resamples:,} ways" if paired.resamples > 1 else "no case differs"
-    how = ways if paired.exact else f"{paired.resamples:,} draws, seed {paired.seed}"
+    ways = f"all {paired.resamples:,} permutations" if paired.resamples > 1 else "no case differs"
+    how = ways if paired.exact else f"{paired.resamples:,} random permutations, seed {paired.seed}"
     return f"{found}, permutation test by sign flips ({how})"
 
 
 def notes(comparison: Comparison) -> Iterator[str]:
-    """What a reader must know before trusting the figures."""
+    """Yield caveats of the figures."""
     paired = comparison.paired
     yield from comparison.notes
     yield from _stopped_early(comparison.sides, paired)
@@ -113,13 +110,13 @@ def notes(comparison: Comparison) -> Iterator[str]:
     if (paired.p_value < 0.05) == (paired.answer != "no difference shown"):
         return
     if paired.test == "sign flips" and 2.0 ** (1 - paired.clusters) >= 0.05:
-        yield f"No test can show anything with {_counted(paired)}: the interval holds if differences are near normal"
+        yield f"{_units(paired)} are too few for a test; the interval assumes roughly normal differences"
     else:
-        yield "The interval and the test disagree: this is on the border, and more cases would tell"
+        yield "The interval and the test disagree: the result is borderline, and more cases are needed"
 
 
 def matrix_notes(matrix: Matrix) -> Iterator[str]:
-    """The same, of many runs."""
+    """Yield caveats of the figures of several runs."""
     yield from matrix.notes
     yield from _stopped_early(matrix.sides, None)
 
@@ -127,66 +124,66 @@ def matrix_notes(matrix: Matrix) -> Iterator[str]:
 def _stopped_early(sides: Sequence[Side], paired: Paired | None) -> Iterator[str]:
     for index, side in enumerate(sides):
         if side.stopped_early:
-            caution = "intervals made afterwards, as these are, promise a little too much"
+            caution = "these intervals are slightly too narrow"
             if paired is not None and paired.test == "e-value":
-                caution = "the interval above holds at whatever moment it stopped, those of the tables do not quite"
-            yield f"{letter(index)} was stopped early, when it knew enough: {caution}"
+                caution = "the interval above accounts for that; those in the tables are slightly too narrow"
+            yield f"{letter(index)} was stopped early: {caution}"
 
 
 def comparison_lines(comparison: Comparison) -> list[Line]:
-    """All of it, line by line."""
+    """Return the comparison as lines for a terminal."""
     paired = comparison.paired
     style = {"better": "bold green", "worse": "bold red"}.get(paired.answer if paired else "", "bold")
     lines: list[Line] = [(sentence(paired), style)]
-    said = margin_sentence(comparison)
-    if said is not None:
-        lines.append((said, "bold"))
+    margin = margin_sentence(comparison)
+    if margin is not None:
+        lines.append((margin, "bold"))
     lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in notes(comparison)]
     lines += [("", ""), *_table(side_rows(comparison.sides))]
     lines += [("", ""), (outcomes(comparison), "")]
     lines += [(text, "") for text in left_out(comparison)]
     if paired is not None:
-        lines.append((f"How: {method(paired)}", "dim"))
+        lines.append((f"Method: {method(paired)}", "dim"))
     for title, parts in (("Evaluators", comparison.evaluators), ("Tags", comparison.tags)):
         if parts:
             lines += [("", ""), (title, "bold"), *_table(part_rows(parts[:_PARTS]))]
             if len(parts) > _PARTS:
-                lines.append((f"and {len(parts) - _PARTS} more; --json has all", "dim"))
+                lines.append((f"and {len(parts) - _PARTS} more; use --json for all", "dim"))
     uses = list(use_rows(comparison))
     if uses:
-        lines += [("", ""), ("Cost and time of a case", "bold"), *_table([USE_HEAD, *uses])]
+        lines += [("", ""), ("Cost and time per case", "bold"), *_table([USE_HEAD, *uses])]
     if comparison.changes:
-        lines += [("", ""), ("Biggest changes", "bold")]
+        lines += [("", ""), ("Largest changes", "bold")]
         for change in comparison.changes:
             lines += _change(change)
     return lines
 
 
 def outcomes(comparison: Comparison) -> str:
-    """Wins, losses and ties."""
+    """Return the counts of wins, losses and ties."""
     total = comparison.wins + comparison.losses + comparison.ties
-    tie = f"a change of less than {comparison.threshold:g} is a tie" if comparison.threshold else "any change counts"
+    tie = f"changes below {comparison.threshold:g} are ties" if comparison.threshold else "any change counts"
     return f"B wins {comparison.wins:,}, loses {comparison.losses:,}, ties {comparison.ties:,} of {total:,} ({tie})"
 
 
 def left_out(comparison: Comparison) -> Iterator[str]:
-    """Cases that are not in the figures, and why."""
+    """Yield the cases that are not in the figures, and why."""
     for index, (count, ids) in enumerate(zip(comparison.unmatched, comparison.unmatched_ids, strict=True)):
         if count:
             named = ", ".join(one_line(id, _LONGEST_NAME) for id in ids[:5]) + (", …" if count > 5 else "")
-            yield f"Only in {letter(index)}: {count:,} case{'s' if count > 1 else ''} ({named})"
+            yield f"Only in {letter(index)}: {plural(count, 'case')} ({named})"
     for index, side in enumerate(comparison.sides):
         if side.errors:
-            classes = counted(side.error_classes)
-            yield f"Errors in {letter(index)}: {side.errors:,} of {side.records:,} results ({classes})"
+            errors = f"{side.errors:,} of {plural(side.records, 'result')} ({counted(side.error_classes)})"
+            yield f"Errors in {letter(index)} (not scored): {errors}"
     for index, count in enumerate(comparison.unscored):
         if count:
-            yield f"In both, without a score in {letter(index)}: {count:,}"
+            yield f"In both runs but not scored in {letter(index)}: {plural(count, 'case')}"
 
 
 def part_rows(parts: Iterable[PartComparison]) -> list[list[str]]:
-    """A table of evaluators or tags, a head first."""
-    rows = [["", "A", "B", "difference", "95 % interval", "cases", "p, adjusted"]]
+    """Return a table of evaluators or tags, header first."""
+    rows = [["", "A", "B", "difference", "95 % interval", "cases", "adjusted p"]]
     for part in parts:
         found = part.paired
         name, means = one_line(part.name, _LONGEST_NAME), (number(found.mean_before), number(found.mean_after))
@@ -201,17 +198,13 @@ USE_HEAD = ["", "A", "B", "difference", "95 % interval", "cases"]
 
 
 def use_rows(comparison: Comparison) -> Iterator[list[str]]:
-    """Cost and time, where both sides know them."""
+    """Yield rows for cost and time, if both runs have them."""
     if comparison.cost is not None:
         yield _use_row("cost", comparison.cost, usd)
     if (time := comparison.duration) is not None:
-        # A few milliseconds are told to the tenth: as whole ones, two of them and their difference need not add up.
-        is_little = max(time.before, time.after) < _FEW_MS
-        yield _use_row("time", time, _tenths if is_little else duration)
-
-
-def _tenths(milliseconds: float) -> str:
-    return f"{milliseconds:.1f} ms"
+        # Short times get a decimal, so that they and their difference add up.
+        is_short = max(time.before, time.after) < _FEW_MS
+        yield _use_row("time", time, (lambda value: f"{value:.1f} ms") if is_short else duration)
 
 
 def _use_row(name: str, use: UsageChange, unsigned: Callable[[float], str]) -> list[str]:
@@ -225,7 +218,7 @@ def _use_row(name: str, use: UsageChange, unsigned: Callable[[float], str]) -> l
 
 
 def side_rows(sides: Sequence[Side]) -> list[list[str]]:
-    """The runs that are compared, a head first."""
+    """Return a table of the compared runs, header first."""
     rows = [["", "run", "target", "mean", "95 % interval", "cases", "results", "errors", "unscored"]]
     for index, side in enumerate(sides):
         n = side.mean.n if side.mean else 0
@@ -242,7 +235,7 @@ def _change(change: Change) -> Iterator[Line]:
     style = "green" if pair.delta > 0 else "red"
     yield f"  {signed(pair.delta)}  {name}  ({number(pair.score1)} → {number(pair.score2)})", style
     for label, answer in (("A", change.answer1), ("B", change.answer2)):
-        shown = ["(no answer kept)"] if answer is None else text_lines(answer, _ANSWER_LINES, _ANSWER_WIDTH)
+        shown = ["(no stored answer)"] if answer is None else text_lines(answer, _ANSWER_LINES, _ANSWER_WIDTH)
         yield f"      {label}: {shown[0]}", ""
         yield from ((f"         {line}", "") for line in shown[1:])
     if change.reason:
@@ -250,38 +243,38 @@ def _change(change: Change) -> Iterator[Line]:
 
 
 def matrix_lines(matrix: Matrix) -> list[Line]:
-    """Many runs: who leads, every pair, and the ranking."""
+    """Return the comparison of several runs as lines for a terminal."""
     lines: list[Line] = [(matrix_sentence(matrix), "bold")]
     lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in matrix_notes(matrix)]
     lines += [("", ""), *_table(side_rows(matrix.sides))]
     lines += [("", ""), (matrix_basis(matrix), "")]
-    lines += [("", ""), ("Differences: column − row (* p < 0.05, Holm's, over all pairs)", "bold")]
+    lines += [("", ""), ("Differences: column − row (* p < 0.05, Holm-adjusted over all pairs)", "bold")]
     lines += _table(matrix_rows(matrix))
-    lines += [("", ""), ("Ranking (Bradley-Terry, from who scores higher on each case)", "bold")]
+    lines += [("", ""), ("Ranking (Bradley-Terry, by the higher score on each case)", "bold")]
     return lines + _table(ranking_rows(matrix))
 
 
 def matrix_sentence(matrix: Matrix) -> str:
-    """Who is first, and whether that is shown."""
+    """State which run has the highest mean, and whether it is significantly better."""
     best = max(range(len(matrix.means)), key=lambda index: matrix.means[index].value)
     unsure = [index for index in range(len(matrix.means)) if index != best and not _shown(matrix, best, index)]
-    lead = f"{letter(best)} has the highest mean, {number(matrix.means[best].value)}, of {len(matrix.means)} runs"
+    lead = f"{letter(best)} has the highest mean of {len(matrix.means)} runs, {number(matrix.means[best].value)}"
     if not unsure:
-        return f"{lead}, and is shown to be better than every other"
-    return f"{lead}; no difference is shown from {', '.join(map(letter, unsure))}"
+        return f"{lead}, and is significantly better than every other run"
+    return f"{lead}; no difference shown from {', '.join(map(letter, unsure))}"
 
 
 def matrix_basis(matrix: Matrix) -> str:
-    """What all figures of a matrix stand on."""
-    cases = f"{matrix.n:,} cases that all runs scored"
+    """Describe the cases of the matrix."""
+    cases = f"{plural(matrix.n, 'case')} scored in all runs"
     if matrix.clusters < matrix.n:
-        cases += f", in {_counted(matrix)}"
+        cases += f", in {_units(matrix)}"
     missing = ", ".join(f"{letter(i)} {count:,}" for i, count in enumerate(matrix.left_out) if count)
-    return cases + (f"; left out: {missing}" if missing else "")
+    return cases + (f"; not included: {missing}" if missing else "")
 
 
 def matrix_rows(matrix: Matrix) -> list[list[str]]:
-    """Every pair of runs, a head first."""
+    """Return a table of the differences between all pairs of runs, header first."""
     names = [letter(index) for index in range(len(matrix.sides))]
     rows = [[name, *(_difference(matrix, i, j) for j in range(len(names)))] for i, name in enumerate(names)]
     return [["", *names], *rows]
@@ -295,8 +288,8 @@ def _difference(matrix: Matrix, i: int, j: int) -> str:
 
 
 def ranking_rows(matrix: Matrix) -> list[list[str]]:
-    """The order of strength, a head first."""
-    rows = [["", "", "run", "strength", "95 % interval", "wins against an average one"]]
+    """Return the ranking, header first."""
+    rows = [["", "", "run", "strength", "95 % interval", "wins against an average run"]]
     for place, ranked in enumerate(matrix.ranking, 1):
         name = one_line(matrix.sides[ranked.side].label, _LONGEST_NAME)
         strength = (signed(ranked.value), signed_interval(ranked.ci95), f"{100 * ranked.share:.0f} %")
@@ -319,24 +312,24 @@ _ANSWER = 1_500
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """The whole comparison."""
+    """Return the comparison as Markdown."""
     return "\n".join(_comparison(comparison)).rstrip() + "\n"
 
 
 def matrix_markdown(matrix: Matrix) -> str:
-    """Many runs."""
+    """Return the comparison of several runs as Markdown."""
     return "\n".join(_matrix(matrix)).rstrip() + "\n"
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
     paired = comparison.paired
     yield from (f"### {sentence(paired)}", "")
-    said = margin_sentence(comparison)
-    if said is not None:
-        yield from (f"**{said}**", "")
+    margin = margin_sentence(comparison)
+    if margin is not None:
+        yield from (f"**{margin}**", "")
     for note in notes(comparison):
         yield from (f"> {markdown(note, 500)}", "")
-    yield from _sides(comparison.sides)
+    yield from _markdown_table(side_rows(comparison.sides), (1, 2))
     yield from ("", outcomes(comparison), "")
     for text in left_out(comparison):
         yield f"- {markdown(text, 500)}"
@@ -347,9 +340,9 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
             yield from (f"#### {title}", "", *_markdown_table(part_rows(parts[:_PARTS])), "")
     uses = list(use_rows(comparison))
     if uses:
-        yield from ("#### Cost and time of a case", "", *_markdown_table([USE_HEAD, *uses]), "")
+        yield from ("#### Cost and time per case", "", *_markdown_table([USE_HEAD, *uses]), "")
     if comparison.changes:
-        yield from ("#### Biggest changes", "")
+        yield from ("#### Largest changes", "")
         for change in comparison.changes:
             yield from _markdown_change(change)
 
@@ -358,19 +351,11 @@ def _matrix(matrix: Matrix) -> Iterator[str]:
     yield from (f"### {matrix_sentence(matrix)}", "")
     for note in matrix_notes(matrix):
         yield from (f"> {markdown(note, 500)}", "")
-    yield from (*_sides(matrix.sides), "", matrix_basis(matrix), "")
-    yield from ("#### Differences", "", "Column − row; * p < 0.05, adjusted (Holm) over all pairs.", "")
+    yield from (*_markdown_table(side_rows(matrix.sides), (1, 2)), "", matrix_basis(matrix), "")
+    yield from ("#### Differences", "", "Column − row; * p < 0.05, Holm-adjusted over all pairs.", "")
     yield from (*_markdown_table(matrix_rows(matrix)), "")
-    yield from ("#### Ranking", "", "Bradley-Terry, from who scores higher on each case.", "")
-    yield from _markdown_table(ranking_rows(matrix), named=2)
-
-
-def _sides(sides: Sequence[Side]) -> Iterator[str]:
-    named = [(cell(side.label, _NAME), cell(", ".join(side.targets), _NAME)) for side in sides]
-    head, *rows = side_rows(sides)
-    yield from _markdown_table(
-        [head, *([row[0], *names, *row[3:]] for row, names in zip(rows, named, strict=True))], named=None
-    )
+    yield from ("#### Ranking", "", "Bradley-Terry, by the higher score on each case.", "")
+    yield from _markdown_table(ranking_rows(matrix), (2,))
 
 
 def _markdown_change(change: Change) -> Iterator[str]:
@@ -380,17 +365,17 @@ def _markdown_change(change: Change) -> Iterator[str]:
     yield f"<summary>{signed(pair.delta)} ({number(pair.score1)} → {number(pair.score2)})</summary>"
     yield from ("", name, "")
     for label, answer in (("A", change.answer1), ("B", change.answer2)):
-        yield from (f"{label}:", "", "(no answer kept)" if answer is None else fenced(answer, _ANSWER), "")
+        yield from (f"{label}:", "", "(no stored answer)" if answer is None else fenced(answer, _ANSWER), "")
     if change.reason:
         yield from (f"Why: {markdown(change.reason, 300)}", "")
     yield from ("</details>", "")
 
 
-def _markdown_table(rows: Sequence[Sequence[str]], named: int | None = 0) -> Iterator[str]:
-    """A table; the cells of column `named` are names of users."""
+def _markdown_table(rows: Sequence[Sequence[str]], names: tuple[int, ...] = (0,)) -> Iterator[str]:
+    """Yield a table. `names` are the columns with text from users."""
     head, *body = rows
     yield f"| {' | '.join(head)} |"
     yield "|" + "---|" * len(head)
     for row in body:
-        cells = [cell(text, _NAME) if place == named else text for place, text in enumerate(row)]
+        cells = [cell(text, _NAME) if place in names else text for place, text in enumerate(row)]
         yield f"| {' | '.join(cells)} |"

@@ -1,4 +1,4 @@
-"""Figures as people read them: shares, money, durations, intervals, bars. Plain text without control characters."""
+"""Format figures and text for reports: scores, percentages, money, durations, tables, Markdown."""
 
 from __future__ import annotations
 
@@ -15,53 +15,59 @@ NONE = "-"
 
 _FITTING = "agentv-fitting"
 _PLAIN = {"−": "-", "\u2013": "-", "…": "...", "·": "|", "→": "->"}
-"""Signs of our own where an encoding does not have them. A number without its minus would be another number."""
+"""Replacements for characters that an encoding lacks."""
 
 
 def number(value: float | None) -> str:
-    """A score or a mean."""
+    """Format a score or a mean."""
     return NONE if value is None else f"{value:.3f}"
 
 
 def interval(bounds: tuple[float, float] | None) -> str:
-    """Its two ends."""
+    """Format an interval."""
     return NONE if bounds is None else f"{bounds[0]:.3f} to {bounds[1]:.3f}"
 
 
 def signed(value: float | None) -> str:
-    """A difference, with its sign."""
+    """Format a difference with its sign."""
     return NONE if value is None else f"{value:+.3f}".replace("-", "−") if round(value, 3) else "0.000"
 
 
 def signed_interval(bounds: tuple[float, float] | None) -> str:
-    """The two ends of a difference."""
+    """Format the interval of a difference."""
     return NONE if bounds is None else f"{signed(bounds[0])} to {signed(bounds[1])}"
 
 
 def p_value(value: float | None) -> str:
-    """How likely chance alone is to do this."""
+    """Format a p-value for a table cell."""
     return NONE if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
+def p_equals(value: float | None) -> str:
+    """Format a p-value for a sentence: `p = 0.012`, `p < 0.001`."""
+    text = p_value(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
 def percent(share: float | None) -> str:
-    """A share of something whose size is told beside it."""
+    """Format a fraction as a percentage."""
     return NONE if share is None else f"{share * 100:.1f} %"
 
 
 def percent_interval(bounds: tuple[float, float] | None) -> str:
-    """Its two ends, as whole percent."""
+    """Format an interval of fractions in whole percent."""
     return NONE if bounds is None else f"{bounds[0] * 100:.0f} to {bounds[1] * 100:.0f} %"
 
 
 def usd(amount: float | None) -> str:
-    """Money; parts of a cent where it is little."""
+    """Format an amount; small amounts get four decimals."""
     if amount is None:
         return NONE
     return f"${amount:.2f}" if amount >= 1 or amount == 0 else f"${amount:.4f}"
 
 
 def duration(milliseconds: float | None) -> str:
-    """Two units at most: `812 ms`, `3.4 s`, `2m 05s`, `1h 02m`."""
+    """Format a duration in at most two units: `812 ms`, `3.4 s`, `2m 05s`, `1h 02m`."""
     if milliseconds is None:
         return NONE
     if milliseconds < 999.5:
@@ -74,42 +80,42 @@ def duration(milliseconds: float | None) -> str:
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """`rate_limit 30, timeout 10`, the most frequent first."""
+    """Format counts by name, most frequent first: `rate_limit 30, timeout 10`."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {count}" for name, count in ordered)
 
 
 def job_name(eval_id: str, prompt: str | None, trial: int) -> str:
-    """A case by its id, and by prompt and trial where those tell it from others."""
+    """Return the case id with its prompt and trial, if the case has several."""
     further = ", ".join([*([prompt] if prompt else []), *([f"trial {trial}"] if trial > 1 else [])])
     return f"{eval_id} ({further})" if further else eval_id
 
 
 def bars(counts: Sequence[int], drawn: bool) -> str:
-    """One character a bin, its height relative to the fullest; digits where blocks cannot be shown."""
+    """Draw a histogram with one character per bin, as blocks or as digits."""
     most = max(counts, default=0)
     if not most:
         return ""
     marks = _BLOCKS if drawn else _DIGITS
-    # A bin with anything in it is higher than an empty one.
+    # Every bin that is not empty is visible.
     return "".join(" " if drawn and not n else "0" if not n else marks[round(7 * n / most)] for n in counts)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Cells under one another, two blanks apart."""
+    """Lay out rows as a table with two spaces between columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 class Table(NamedTuple):
-    """A table as lines, the head first, and the columns that there was no room for."""
+    """The lines of a table, header first, and the columns that did not fit."""
 
     lines: list[str]
     left_out: list[str]
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int | None, spare: Sequence[str]) -> Table:
-    """Rows under their head, without as many of the `spare` columns, in that order, as make it fit; None fits all."""
+    """Lay out rows, dropping `spare` columns in order until they fit the width. None means any width."""
     left_out: list[str] = []
     lines = aligned(rows)
     for name in spare:
@@ -122,32 +128,32 @@ def fitted(rows: Sequence[Sequence[str]], width: int | None, spare: Sequence[str
 
 
 def fitting(text: str, encoding: str | None) -> str:
-    """The text in what a stream's encoding has: our own signs in plain ones, a question mark for anything else."""
+    """Replace characters that an encoding lacks with ASCII or a question mark."""
     known = encoding or "utf-8"
     return text.encode(known, _registered()).decode(known)
 
 
 def fit_stream(stream: TextIO) -> None:
-    """From now on nothing that is written to the stream fails because its encoding does not have it."""
+    """Make the stream replace characters that its encoding lacks, as `fitting` does."""
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors=_registered())
 
 
 @cache
 def _registered() -> str:
-    """The name under which encodings know what to do with a character that they do not have."""
-    codecs.register_error(_FITTING, _in_plain_signs)
+    """Register the codec error handler and return its name."""
+    codecs.register_error(_FITTING, _replace_characters)
     return _FITTING
 
 
-def _in_plain_signs(error: UnicodeError) -> tuple[str, int]:
+def _replace_characters(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_PLAIN.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
 def can_show_bars(encoding: str | None) -> bool:
-    """Whether a stream's encoding has the block characters."""
+    """Return whether an encoding has the block characters."""
     try:
         _BLOCKS.encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -160,7 +166,7 @@ _BACKTICKS = re.compile("`+")
 # C0 and C1 controls without tab and newline; soft hyphen, Arabic letter mark, zero-width space, marks, embeddings,
 # overrides, isolates, separators, word joiner and other invisible operators, byte order mark, interlinear annotation,
 # tags. Joiners (U+200C, U+200D) stay: Persian and emoji need them.
-_ACTING = re.compile(
+_INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
@@ -172,47 +178,47 @@ _NO_MENTION = "\u2060"
 
 
 def visible(text: str) -> str:
-    """The same text without characters that act: each is written out. Tabs and line ends stay, `\\r\\n` is one end."""
+    """Escape invisible and control characters. Tabs and newlines stay; `\\r\\n` becomes a newline."""
     if text.isprintable():
         return text
     text = text.replace("\r\n", "\n")
-    return _SURROGATE.sub("\ufffd", _ACTING.sub(_written_out, text))
+    return _SURROGATE.sub("\ufffd", _INVISIBLE.sub(_escape, text))
 
 
 def one_line(text: str, longest: int) -> str:
-    """At most `longest` characters on one line; `…` says that there was more."""
-    # A megabyte is not looked at for the sake of its first few words.
+    """Return at most `longest` characters on one line; a cut is marked with `…`."""
+    # Only the start of a long text is read.
     start = text[: 4 * longest + 16]
     line = " ".join(visible(_BREAKS.sub(" ", start)).split())
     return line if len(line) <= longest and len(start) == len(text) else line[: longest - 1].rstrip() + "…"
 
 
 def lines(text: str, most: int, longest: int) -> list[str]:
-    """The first lines of a text, each cut; the last one says how much was left out."""
+    """Return the first lines of a text, each cut; if anything is cut, a last line with the total length."""
     start = text[: most * (longest + 1) * 4]
     found = visible(_BREAKS.sub("\n", start)).expandtabs(4).split("\n")
     shown = [line if len(line) <= longest else line[: longest - 1] + "…" for line in found[:most]]
     if len(found) > most or len(start) < len(text) or any(len(line) > longest for line in found[:most]):
-        shown.append(f"[{len(text):,} characters in all]")
+        shown.append(f"[{len(text):,} characters in total]")
     return shown
 
 
 def excerpt(text: str, longest: int) -> str:
-    """Its beginning, and a note of how much is missing where something is."""
+    """Return the start of a text, and how many characters are missing."""
     if len(text) <= longest:
         return visible(text)
     return f"{visible(text[:longest])}… [{len(text) - longest:,} more characters]"
 
 
 def markdown(text: str, longest: int) -> str:
-    """Prose that shows as it is written: nothing in it is markup, a link, a mention or the start of a list."""
+    """Escape text for Markdown, so that nothing in it is markup, a link, a mention or a list."""
     escaped = _MARKDOWN.sub(_entity, one_line(text, longest))
     escaped = re.sub(r"(?i)\bwww\.", lambda found: found[0][:-1] + "&#46;", escaped)
     return _STARTS_BLOCK.sub(_NO_MENTION, escaped, count=1) if _STARTS_BLOCK.match(escaped) else escaped
 
 
 def code(text: str, longest: int) -> str:
-    """A code span. Blank text gives an empty string, because an empty span is not one."""
+    """Return a Markdown code span, or an empty string for blank text."""
     line = one_line(text, longest)
     if not line:
         return ""
@@ -222,27 +228,27 @@ def code(text: str, longest: int) -> str:
 
 
 def cell(text: str, longest: int) -> str:
-    """A code span in a table: a bar is escaped, which a table takes off again before it reads the span."""
+    """Return a Markdown code span for a table cell."""
     return code(text, longest).replace("|", "\\|")
 
 
 def fenced(text: str, longest: int) -> str:
-    """A code block, from its own line to its own line."""
+    """Return a Markdown code block."""
     body = excerpt(text, longest)
     fence = _fence(body, 3)
     return f"{fence}text\n{body}\n{fence}"
 
 
 def _fence(text: str, shortest: int) -> str:
-    """More backticks in a row than the text has anywhere."""
+    """Return more backticks in a row than the text contains."""
     return "`" * max(shortest, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
 
 
-def _written_out(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     code_point = ord(found[0])
     return f"\\x{code_point:02x}" if code_point < 0x100 else f"\\u{{{code_point:x}}}"
 
 
 def _entity(found: re.Match[str]) -> str:
-    # Mentions and references are looked for in the text after entities are resolved; a joiner breaks them.
+    # GitHub finds mentions and references after it resolves entities; a word joiner prevents that.
     return f"&#{ord(found[0])};" + (_NO_MENTION if found[0] in "@#" else "")

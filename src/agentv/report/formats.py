@@ -1,4 +1,4 @@
-"""The seam of report formats: what a format is, which one a file name means, and writing a report to a file."""
+"""Report formats: their interface, lookup by file extension, and writing a report to a file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from agentv.settings.diagnostics import did_you_mean
 
 
 class ReportFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """A report format: one module defines it, one row of `REPORTS` names it; `agentv report --NAME` writes it.
+    """A report format, listed in `REPORTS` of the registry and written by `agentv report --NAME`.
 
-    `file_name` is its file in the run's folder. A text format goes to stdout when it is the only one.
+    `file_name` is its file in the run folder. A text format is written to stdout if it is the only one.
     """
 
     write: Callable[[RunStore, Figures, BinaryIO], None]
@@ -30,7 +30,7 @@ class ReportFormat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_format(name: str) -> ReportFormat:
-    """Return the format of this name, which is a row of the registry or a plug-in's."""
+    """Return the format with this name, built in or from a plug-in."""
     found = REPORTS.find(name)
     if not isinstance(found, ReportFormat):
         raise UsageError(
@@ -40,7 +40,7 @@ def report_format(name: str) -> ReportFormat:
 
 
 def format_of(file: str) -> str:
-    """Return the name of the format that a file's extension means."""
+    """Return the name of the format for a file's extension."""
     extension = os.path.splitext(file)[1].lower()
     known: list[str] = []
     for name in REPORTS.all_names():
@@ -49,7 +49,7 @@ def format_of(file: str) -> str:
             return name
         known += extensions
     hint = did_you_mean(extension, known) or f"Known extensions: {', '.join(known)}"
-    raise UsageError(f"No report is written to {file}", f"Its extension {extension!r} names no format", hint)
+    raise UsageError(f"Cannot write a report to {file}: unknown extension {extension!r}", hint=hint)
 
 
 def write_report(name: str, run: RunStore, figures: Figures, file: str | Path) -> None:

@@ -1,7 +1,7 @@
-"""A run as one page that opens from disk, offline: the page's own modules, and the data packed beside them.
+"""HTML report: one page that works offline, with its scripts and the data of the run.
 
-Data never becomes markup: all of it stands in blocks of compressed JSON, written as base64, which the page unpacks when
-it needs them. Blocks are written as results are read, so that memory does not grow with the texts of a run.
+Data is never parsed as HTML: it is embedded as blocks of compressed JSON in base64, which the page unpacks on demand.
+Blocks are written while results are read, so that memory does not grow with the size of the run.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
 
 
 def joined(read: Callable[[str], str], entry: str) -> str:
-    """One module script that does what `entry` does with everything it imports. `read` gives a module's text."""
+    """Bundle a module and its imports into one script. `read` returns the text of a module."""
     parts: dict[str, str] = {}
     _add(entry, read, parts, ())
     return "".join(parts.values())
 
 
 def _add(name: str, read: Callable[[str], str], parts: dict[str, str], on_the_way: tuple[str, ...]) -> None:
-    """Adds a module behind those it imports."""
+    """Add a module after the modules it imports."""
     if name in parts:
         return
     if name in on_the_way:
-        raise ValueError(f"modules import each other in a ring: {' → '.join((*on_the_way, name))}")
+        raise ValueError(f"circular import: {' → '.join((*on_the_way, name))}")
     text = read(name)
     for found in _IMPORT.finditer(text):
         _add(found["file"], read, parts, (*on_the_way, name))
@@ -74,13 +74,13 @@ _IN_COLUMNS = (
     *("status", "score", "verdict", "timestamp"),
 )
 _HASHES = ("fingerprint", "input_fingerprint", "evaluators_fingerprint")
-"""Of no use to a reader, and as long as they are incompressible."""
+"""Not useful to a reader, and they do not compress."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
-    """The whole page: what stands before the data, the blocks, what stands behind them."""
+    """Write the page: the head, the data blocks and the script."""
     script = joined(page_file, "report.js")
     stream.write(_beginning(run, script).encode())
     table = _Table(stream, _write_cases(run, stream))
@@ -93,13 +93,13 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
 
 @cache
 def page_file(name: str) -> str:
-    """A file of the page: a module, the style, the frame."""
+    """Return the text of a file of the page."""
     return (files("agentv.report") / "page" / name).read_text(encoding="utf-8")
 
 
 def _beginning(run: RunStore, script: str) -> str:
     style = page_file("page.css")
-    # Only this script and this style are obeyed, nothing is fetched, and no text is ever read as markup.
+    # Allow only this script and this style, no network access, and no HTML from strings.
     policy = (
         f"default-src 'none'; script-src '{_hash_of(script)}'; style-src '{_hash_of(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -129,7 +129,7 @@ def _write_block(stream: BinaryIO, kind: str, data: bytes, first: int = 0) -> No
 
 
 class _Pile:
-    """Items that wait until there are enough for a block."""
+    """Items that are buffered until they fill a block."""
 
     def __init__(self, stream: BinaryIO, kind: str) -> None:
         self._stream = stream
@@ -153,7 +153,7 @@ class _Pile:
 
 
 def _write_cases(run: RunStore, stream: BinaryIO) -> dict[int, int]:
-    """Writes the cases and gives the number of each, by a hash of what it is known by."""
+    """Write the cases and return the position of each by a hash of its dataset and id."""
     pile = _Pile(stream, "cases")
     positions: dict[int, int] = {}
     for case in run.cases():
@@ -165,7 +165,7 @@ def _write_cases(run: RunStore, stream: BinaryIO) -> dict[int, int]:
 
 
 class _Names(dict[Any, int]):
-    """Values that rows refer to by number: a new one gets the next."""
+    """Numbers for values that rows refer to; a new value gets the next number."""
 
     def __missing__(self, value: Any) -> int:
         self[value] = len(self)
@@ -173,7 +173,7 @@ class _Names(dict[Any, int]):
 
 
 class _Table:
-    """Results on their way into the page: the columns of the table, and beside them the rest of each."""
+    """Writes results as columns of the table, and the rest of each record separately."""
 
     def __init__(self, stream: BinaryIO, positions: dict[int, int]) -> None:
         self._stream = stream
@@ -225,7 +225,7 @@ class _Table:
         }
 
     def _since_last(self, timestamp: str) -> int | None:
-        """Milliseconds since the result before, which are few; since 1970 at the beginning of a block."""
+        """Return milliseconds since the previous result; since 1970 at the start of a block."""
         try:
             now = round(datetime.fromisoformat(timestamp).timestamp() * 1000)
         except ValueError:
@@ -234,7 +234,7 @@ class _Table:
         return since
 
     def _end(self) -> None:
-        """Writes the columns of the rows since the last time; one that is the same in all of them as one value."""
+        """Write the columns of the buffered rows; a column with equal values is written as one value."""
         n = self.results.count - self._written
         if not n:
             return
@@ -254,7 +254,7 @@ def _missed(results: tuple[EvaluatorResult, ...]) -> tuple[str, ...]:
 
 
 def _rest(result: Result) -> dict[str, Any]:
-    """What neither the columns nor the evaluators say already; the page puts it together again."""
+    """Return the fields of a record that are not in the columns or its evaluators; the page restores them."""
     data: dict[str, Any] = msgspec.to_builtins(result)
     for key in (*_IN_COLUMNS, *_HASHES):
         data.pop(key, None)
@@ -305,6 +305,6 @@ HTML = ReportFormat(
     write=write,
     extensions=(".html", ".htm"),
     file_name="report.html",
-    help="One page that opens offline, with everything in it.",
+    help="Write an HTML page that works offline.",
     is_text=False,
 )

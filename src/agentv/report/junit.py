@@ -1,4 +1,4 @@
-"""A run as JUnit XML: a test suite for each dataset and target, a test case for each job. Errors are errors."""
+"""JUnit XML report: a test suite for each dataset and target, a test case for each job."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LONGEST_ANSWER = 4_000
 _HELD_BYTES = 1 << 20
 _COUNTS = ("tests", "failures", "errors", "skipped", "time")
 _NOT_XML = re.compile("[\ufffe\uffff]")
-"""What XML 1.0 cannot hold even as a reference, beyond what `visible` writes out."""
+"""Characters that XML 1.0 does not allow, in addition to those that `visible` escapes."""
 
 
 def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
-    """One pass: each suite is put aside as it grows, because its counts stand before its test cases."""
+    """Write the report in one pass. Suites are buffered, because their counts precede their test cases."""
     lines = run.case_lines()
     suites: dict[tuple[str, str], _Suite] = {}
     with ExitStack() as stack:
@@ -45,7 +45,7 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
 
 
 class _Suite:
-    """The test cases of one dataset and target. Much of them waits on disk."""
+    """The test cases of one dataset and target, buffered on disk if there are many."""
 
     def __init__(self, first: Result, stack: ExitStack) -> None:
         self._name = f"{first.dataset} ({first.target})" if first.dataset else first.target
@@ -71,7 +71,7 @@ class _Suite:
 
 
 def _outcome(result: Result) -> str | None:
-    """What JUnit calls it; a borderline verdict is no failure there, as it is none for `--fail-fast`."""
+    """Return JUnit's outcome. A borderline verdict is not a failure, as with `--fail-fast`."""
     if result.status == "error":
         return "error"
     if result.status == "unscored":
@@ -89,7 +89,7 @@ def _test_case(result: Result, outcome: str | None, line: int | None) -> str:
     )
     ending = ""
     if outcome == "skipped":
-        ending = f"      <skipped{_attributes(message='unscored: nothing scored this answer')}/>\n"
+        ending = f"      <skipped{_attributes(message='unscored: no evaluator scored this answer')}/>\n"
     elif outcome:
         kind = "fail" if outcome == "failure" else result.error.error_class if result.error else "unknown"
         about = _attributes(type=kind, message=headline(result))
@@ -112,7 +112,7 @@ def _properties(result: Result) -> str:
 
 
 def headline(result: Result) -> str:
-    """Score and reason, or what went wrong, on one line."""
+    """Return the score and the reason, or the error, on one line."""
     reason = one_line(reason_of(result), _LONGEST_MESSAGE)
     if result.status == "error":
         return reason or "no message"
@@ -120,15 +120,15 @@ def headline(result: Result) -> str:
 
 
 def story(result: Result) -> str:
-    """What a person wants to read of a job that did not pass."""
+    """Return the details of a job that did not pass."""
     lines = [f"case: {result.eval_id}", f"target: {result.target}"]
     if result.error is not None:
         lines.append(f"error: {result.error.error_class} ({result.error.stage}): {result.error.message}")
     for found in result.evaluator_results:
-        said = f"failed: {found.error.message}" if found.error else number(found.score)
-        lines += [f"{found.name}: {said}", *(f"  missed: {miss}" for miss in found.misses)]
-    told = {miss for found in result.evaluator_results for miss in found.misses}
-    lines += [f"missed: {miss}" for miss in result.misses if miss not in told]
+        outcome = f"error: {found.error.message}" if found.error else number(found.score)
+        lines += [f"{found.name}: {outcome}", *(f"  missed: {miss}" for miss in found.misses)]
+    listed = {miss for found in result.evaluator_results for miss in found.misses}
+    lines += [f"missed: {miss}" for miss in result.misses if miss not in listed]
     if result.reasoning:
         lines.append(f"reasoning: {result.reasoning}")
     text = excerpt("\n".join(lines), _LONGEST_ANSWER)
@@ -158,5 +158,5 @@ JUNIT = ReportFormat(
     write=write,
     extensions=(".xml",),
     file_name="junit.xml",
-    help="JUnit XML: a test case for each job, errors as errors.",
+    help="Write JUnit XML with a test case for each job.",
 )

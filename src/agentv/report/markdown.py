@@ -1,4 +1,4 @@
-"""A run as Markdown, fit for a pull request or the summary of a workflow: figures first, then what did not pass."""
+"""Markdown report for pull requests, and GitHub annotations: figures first, then the results that did not pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from agentv.errors import file_errors
+from agentv.errors import file_errors, plural
 from agentv.model.manifest import PartSummary, TargetSummary
 from agentv.model.result import Result
 from agentv.report.figures import (
@@ -37,7 +37,7 @@ _KINDS = {"fail": "failed", "borderline": "borderline"}
 
 
 class Notable(msgspec.Struct, frozen=True, kw_only=True):
-    """A few of each kind, and how many there are of it in all."""
+    """The worst results of each kind, and the total of each kind."""
 
     failed: list[Result]
     borderline: list[Result]
@@ -46,7 +46,7 @@ class Notable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def notable(run: RunStore, most: int) -> Notable:
-    """At most `most` of each kind, in one pass that keeps no more."""
+    """Return at most `most` results of each kind in one pass with bounded memory."""
     counts = {"failed": 0, "borderline": 0, "errors": 0}
     kept: dict[str, list[Result]] = {kind: [] for kind in counts}
     for result in run.records():
@@ -61,7 +61,7 @@ def notable(run: RunStore, most: int) -> Notable:
 
 
 def _worst(results: list[Result], most: int) -> list[Result]:
-    """Those with the lowest scores; of equals, the first that came. Errors have none and stay in their order."""
+    """Return the results with the lowest scores; ties and errors keep their order."""
     return nsmallest(most, results, key=lambda result: result.score or 0.0)
 
 
@@ -72,12 +72,12 @@ _LONGEST_REASON = 160
 
 
 def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
-    """All of it; text of models and users stands in code spans, where nothing is markup."""
+    """Write the report. Text from models and users is in code spans."""
     stream.write("".join(f"{line}\n" for line in markdown_lines(run, figures)).encode())
 
 
 def markdown_lines(run: RunStore, figures: Figures) -> Iterator[str]:
-    """The lines of the report."""
+    """Yield the lines of the report."""
     yield from (f"## Run {cell(run.run_id, _LONGEST_NAME)}", "")
     if figures.unfinished:
         yield from (f"**Unfinished**: {figures.missing_note}.", "")
@@ -87,7 +87,7 @@ def markdown_lines(run: RunStore, figures: Figures) -> Iterator[str]:
     found = notable(run, MOST_SHOWN)
     yield from _cases("Failed", found.failed, found.counts["failed"])
     yield from _cases("Borderline", found.borderline, found.counts["borderline"])
-    yield from _cases("Errors, which are no scores", found.errors, found.counts["errors"])
+    yield from _cases("Errors (not scored)", found.errors, found.counts["errors"])
 
 
 def _targets(figures: Figures) -> Iterator[str]:
@@ -107,18 +107,18 @@ def _targets(figures: Figures) -> Iterator[str]:
         )
     yield ""
     for name, target in figures.summary.targets.items():
-        if told := "; ".join(f"{chance} {text}" for chance, text in trials_shown(target)):
-            yield from (f"{cell(name, _LONGEST_NAME)}: {markdown(told, 2 * _LONGEST_REASON)}", "")
+        if chances := "; ".join(f"{chance} {text}" for chance, text in trials_shown(target)):
+            yield from (f"{cell(name, _LONGEST_NAME)}: {markdown(chances, 2 * _LONGEST_REASON)}", "")
         if target.early_stop is not None:
-            told = " ".join(early_stop_line(target.early_stop).split())
-            yield from (f"{cell(name, _LONGEST_NAME)}: {cell(told, 2 * _LONGEST_REASON)}", "")
+            stop = " ".join(early_stop_line(target.early_stop).split())
+            yield from (f"{cell(name, _LONGEST_NAME)}: {cell(stop, 2 * _LONGEST_REASON)}", "")
 
 
 def _scored(target: TargetSummary) -> str:
-    asked_again = target.cases if target.jobs != target.cases else 0
-    further = {"cases": asked_again, "unscored": target.unscored, "not run": target.skipped}
-    told = ", ".join(f"{count:,} {what}" for what, count in further.items() if count)
-    return f"{target.scored:,} of {target.jobs:,}" + (f" ({told})" if told else "")
+    cases = [plural(target.cases, "case")] if target.jobs != target.cases else []
+    further = {"unscored": target.unscored, "not run": target.skipped}
+    details = ", ".join([*cases, *(f"{count:,} {what}" for what, count in further.items() if count)])
+    return f"{target.scored:,} of {target.jobs:,}" + (f" ({details})" if details else "")
 
 
 def _parts(
@@ -138,12 +138,12 @@ def _cases(title: str, results: Sequence[Result], total: int) -> Iterator[str]:
     if not results:
         return
     yield from (f"### {title}: {total:,}", "")
-    yield from _head("case", "target", "error" if results[0].error else "score", "why")
+    yield from _head("case", "target", "error" if results[0].error else "score", "reason")
     for result in results:
         figure = result.error.error_class if result.error else number(result.score)
-        why = cell(reason_of(result), _LONGEST_REASON)
+        reason = cell(reason_of(result), _LONGEST_REASON)
         name = job_name(result.eval_id, result.prompt, result.trial)
-        yield _row(cell(name, _LONGEST_NAME), cell(result.target, _LONGEST_NAME), figure, why)
+        yield _row(cell(name, _LONGEST_NAME), cell(result.target, _LONGEST_NAME), figure, reason)
     if total > len(results):
         yield from ("", f"… and {total - len(results):,} more.")
     yield ""
@@ -161,25 +161,25 @@ MARKDOWN = ReportFormat(
     write=write,
     extensions=(".md", ".markdown"),
     file_name="report.md",
-    help="Figures and what did not pass, fit for a pull request.",
+    help="Write Markdown for a pull request: figures and the results that did not pass.",
 )
 
 
 MOST_NOTES = 10
-"""GitHub shows ten errors and ten warnings of a step, and drops the rest in silence."""
+"""GitHub shows at most ten errors and ten warnings of a step."""
 
 _LONGEST_SUMMARY = 1_000_000
 _LONGEST_NOTE = 500
 
 
 def workflow_command(severity: str, properties: Mapping[str, object], text: str) -> str:
-    """A line that GitHub takes for a note; properties without a value are left out."""
-    told = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in properties.items() if value is not None)
-    return f"::{severity} {told}::{_escaped(text)}"
+    """Return a GitHub workflow command, without the properties that are None."""
+    given = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in properties.items() if value is not None)
+    return f"::{severity} {given}::{_escaped(text)}"
 
 
 def notes_of(run: RunStore) -> Iterator[str]:
-    """A note for each job that did not pass, at the line of its case: errors first, then the worst."""
+    """Yield annotations for jobs that did not pass, at the lines of their cases; errors first, then the worst."""
     lines = run.case_lines()
     found = notable(run, MOST_NOTES)
     problems = [*found.errors, *found.failed]
@@ -190,17 +190,19 @@ def notes_of(run: RunStore) -> Iterator[str]:
     counts = found.counts
     total = sum(counts.values())
     if total > len(shown):
-        told = f"{counts['failed']:,} failed, {counts['borderline']:,} borderline, {counts['errors']:,} errors"
-        yield workflow_command("notice", {"title": "agentv"}, f"{told}: {len(shown)} of {total:,} are noted")
+        kinds = f"{counts['failed']:,} failed, {counts['borderline']:,} borderline, {plural(counts['errors'], 'error')}"
+        yield workflow_command("notice", {"title": "agentv"}, f"{kinds}; {len(shown)} of {total:,} are annotated")
 
 
 def append_step_summary(run: RunStore, figures: Figures, file: str) -> None:
-    """Adds the Markdown report to the file that GitHub shows; more than it takes is cut at a line."""
+    """Append the Markdown report to the step summary, cut at GitHub's size limit."""
     text, size = [], 0
     for line in markdown_lines(run, figures):
         size += len(line.encode()) + 1
         if size > _LONGEST_SUMMARY:
-            text.append("… cut here: the whole report is in the run's folder.")
+            text.append(
+                "… cut here: the step summary is too long. Write the full report with `agentv report RUN --markdown`."
+            )
             break
         text.append(line)
     with file_errors(f"Cannot write {file}"), Path(file).open("a", encoding="utf-8", newline="\n") as stream:
@@ -220,11 +222,11 @@ def _note(severity: str, run: RunStore, result: Result, line: int | None) -> str
 
 
 def _in_repository(path: str, run: RunStore) -> str:
-    """A path as GitHub knows it: from the folder that was checked out."""
+    """Return a path relative to the checked-out repository."""
     workspace = os.environ.get("GITHUB_WORKSPACE")
     if not workspace:
         return path
-    # Paths are from where the run was started: here, or somewhere above its folder.
+    # Paths are relative to where the run was started: this folder, or one above the run folder.
     folders = [Path(), *run.path.absolute().parents]
     found = next((folder / path for folder in folders if (folder / path).exists()), path)
     return os.path.relpath(found, workspace)

@@ -1,4 +1,4 @@
-"""Runs as lines of a table, for a terminal."""
+"""Tables for a terminal: the list of runs, trends, the changes of a rescore, and calibration."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from agentv.calibration.calibrate import Calibration, Figure
+from agentv.errors import plural
 from agentv.model.manifest import TargetSummary
-from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, percent, usd, visible
+from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, p_equals, percent, usd, visible
 from agentv.runs.catalogue import RunEntry
 from agentv.runs.run_figures import Delta, MeanChange
 from agentv.stats.sequential import LevelChange, Point, change_points
 
 _HEAD = ["run", "began", "state", "datasets", "target", "mean", "95 % interval", "passed", "scored", "errors", "cost"]
 _SPARE = ("cost", "began", "passed", "errors", "datasets", "state", "95 % interval")
-"""What goes first where there is no room: `began` is in most runs' ids, and a mean keeps what it stands on."""
+"""The columns to drop first on a narrow terminal."""
 
 _NAME_LENGTHS = (30, 14)
 _OPEN = ("unfinished", "running")
 
 
 def run_list(runs: Sequence[RunEntry], width: int | None = None) -> Table:
-    """A head, and a line for each run and target, as wide as there is room; None: as they are."""
+    """Return a table with a line for each run and target that fits the width; None means any width."""
     for longest in _NAME_LENGTHS:
         table = fitted(_rows(runs, longest), width, _SPARE)
         if not table.left_out:
@@ -31,7 +32,7 @@ def run_list(runs: Sequence[RunEntry], width: int | None = None) -> Table:
 
 
 def _rows(runs: Sequence[RunEntry], longest: int) -> list[list[str]]:
-    """What a run says once stands on its first line. Its name is never cut: it is there to be typed."""
+    """Return the rows. Values of the whole run are on its first line; its name is never cut."""
     rows = [_HEAD]
     for run in runs:
         state = f"{run.state}, {run.done or 0:,} of {run.jobs:,}" if run.jobs and run.state in _OPEN else run.state
@@ -64,7 +65,7 @@ _DRAWN, _PLAIN = ("·", "─", "●"), (".", "-", "*")
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of the same datasets and the same target, the oldest first, and where their level changed."""
+    """The runs of the same datasets and target, oldest first, and where their mean changed."""
 
     datasets: tuple[str, ...]
     target: str
@@ -73,7 +74,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def series_of(runs: Sequence[RunEntry]) -> list[Series]:
-    """Runs by what they ran. A run without scores has no place in a trend."""
+    """Group runs by datasets and target. Runs without scores are not included."""
     found: dict[tuple[tuple[str, ...], str], list[tuple[RunEntry, TargetSummary]]] = {}
     for run in sorted(runs, key=lambda run: (run.started_at or "", run.run_id)):
         for name, target in run.targets.items():
@@ -86,7 +87,7 @@ def series_of(runs: Sequence[RunEntry]) -> list[Series]:
 
 
 def _changes(members: Sequence[tuple[RunEntry, TargetSummary]]) -> list[LevelChange]:
-    """Changes among the runs that have an interval; one without tells nothing of how sure it is."""
+    """Return the changes among the runs that have an interval."""
     known = [
         (position, Point(target.mean, *target.ci95))
         for position, (_, target) in enumerate(members)
@@ -97,7 +98,7 @@ def _changes(members: Sequence[tuple[RunEntry, TargetSummary]]) -> list[LevelCha
 
 
 def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
-    """A series as lines of text."""
+    """Yield the lines of a series."""
     yield f"{one_line(', '.join(series.datasets) or 'no dataset', _LONGEST_TITLE)} · {one_line(series.target, 40)}"
     changes = {change.position: change for change in series.changes}
     for position, (run, target) in enumerate(series.runs):
@@ -105,8 +106,7 @@ def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
             change = changes[position]
             direction = "up" if change.after > change.before else "down"
             levels = f"from {number(change.before)} to {number(change.after)}"
-            p = "p < 0.001" if change.p_value < 0.001 else f"p = {change.p_value:.3f}"
-            yield f"  went {direction} here: {levels} ({p})"
+            yield f"  went {direction} here: {levels} ({p_equals(change.p_value)})"
         commit = f"  {run.git_commit[:10]}" if run.git_commit else ""
         yield (
             f"  {(run.started_at or '')[:16].replace('T', ' '):16}  {number(target.mean)}  "
@@ -114,7 +114,7 @@ def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
             f"{visible(run.name)}{commit}"
         ).rstrip()
     if len(series.runs) > 1 and not changes:
-        yield f"  no change shown in {len(series.runs)} runs"
+        yield f"  no change shown in {plural(len(series.runs), 'run')}"
 
 
 def _line(target: TargetSummary, drawn: bool) -> str:
@@ -135,7 +135,7 @@ _LONGEST_NAME = 40
 
 
 def delta_lines(deltas: Mapping[str, Delta], source: str) -> list[str]:
-    """All of it, line by line."""
+    """Return the changes compared with the source run."""
     lines = [f"Compared with {source}"]
     for target, delta in deltas.items():
         lines += ["", one_line(target, _LONGEST_NAME), *(f"  {line}" for line in _target(delta))]
@@ -144,15 +144,17 @@ def delta_lines(deltas: Mapping[str, Delta], source: str) -> list[str]:
 
 def _target(delta: Delta) -> Iterator[str]:
     scored = delta.scores
-    yield f"mean        {_change(scored)}, over the {scored.n} of {delta.jobs} jobs scored both times"
+    yield f"mean        {_change(scored)}, over {scored.n:,} of {plural(delta.jobs, 'job')} scored in both runs"
     if scored.n:
         yield f"passed      {delta.passed[0]} → {delta.passed[1]} of {scored.n}"
     errors = f"errors      {delta.errors[0]} → {delta.errors[1]} of {delta.jobs}"
-    yield errors + (f" ({delta.mended} mended, {delta.broken} new)" if delta.mended or delta.broken else "")
+    yield errors + (f" ({delta.mended} fixed, {delta.broken} new)" if delta.mended or delta.broken else "")
     if delta.carried:
-        yield f"kept        {delta.carried} of {delta.jobs} records as they were"
+        yield f"carried     {delta.carried:,} of {plural(delta.jobs, 'record')} carried over unchanged"
     flips = ", ".join(f"{count} {kind}" for kind, count in delta.flips.items())
-    yield f"flipped     {sum(delta.flips.values())} of {scored.n} verdicts" + (f": {flips}" if flips else "")
+    yield f"changed     {sum(delta.flips.values()):,} of {plural(scored.n, 'verdict')}" + (
+        f": {flips}" if flips else ""
+    )
     for flip in delta.flipped:
         name = one_line(flip.eval_id, _LONGEST_NAME) + (f" (trial {flip.trial})" if flip.trial > 1 else "")
         yield f"  {name}: {flip.before} {number(flip.score_before)} → {flip.after} {number(flip.score_after)}"
@@ -176,25 +178,25 @@ _LONGEST_REASON = 100
 
 
 def calibration_lines(found: Calibration) -> list[str]:
-    """All of it, line by line."""
+    """Return the calibration as lines."""
     return [*_basis(found), *_agreement(found), *_pass_rate(found), *_disagreements(found), *_next(found)]
 
 
 def _basis(found: Calibration) -> Iterator[str]:
     yield f"Judge       {found.judge}"
     how = f", {found.suggested} of them suggested" if found.suggested else ""
-    yield f"Labels      {found.labelled} of {found.answers} answers{how}"
-    left_out = {
-        "on which labellers do not agree": found.disputed,
-        "skipped by those who saw them": found.skipped,
-        "of answers of this run that are not among these": found.unjudged,
-        "of answers that are not in this run": found.unmatched,
+    yield f"Labels      {found.labelled:,} of {plural(found.answers, 'answer')}{how}"
+    not_used = {
+        "labellers disagree": found.disputed,
+        "skipped by the labeller": found.skipped,
+        "answer of this run, but not selected": found.unjudged,
+        "answer not in this run": found.unmatched,
     }
-    for what, count in left_out.items():
+    for why, count in not_used.items():
         if count:
-            yield f"            {count} more {what}"
+            yield f"            {plural(count, 'label')} not used: {why}"
     if found.unscored:
-        yield f"            {found.unscored} answers have no verdict of this judge and are left out"
+        yield f"            {plural(found.unscored, 'answer')} not included: no verdict from this judge"
     for note in found.notes:
         yield f"Note: {note}"
 
@@ -210,14 +212,14 @@ def _agreement(found: Calibration) -> Iterator[str]:
     yield ""
     yield f"accuracy        {_shown(found.accuracy)}"
     yield f"Cohen's kappa   {_shown(found.kappa)}"
-    yield f"passes good     {both} of {both + missed} answers that a person passed"
-    yield f"fails bad       {caught} of {let_through + caught} answers that a person failed"
+    yield f"passes good     {both:,} of {plural(both + missed, 'answer')} that a person passed"
+    yield f"fails bad       {caught:,} of {plural(let_through + caught, 'answer')} that a person failed"
 
 
 def _pass_rate(found: Calibration) -> Iterator[str]:
     yield ""
     yield "Pass rate"
-    yield f"  judge         {percent(found.judge_pass_rate)} of {found.answers} answers, taken at its word"
+    yield f"  judge         {percent(found.judge_pass_rate)} of {plural(found.answers, 'answer')}, uncorrected"
     for name, figure in (
         ("labels alone", found.labels_alone),
         ("Rogan-Gladen", found.rogan_gladen),
@@ -234,18 +236,18 @@ def _disagreements(found: Calibration) -> Iterator[str]:
     if not found.disagreements:
         return
     yield ""
-    yield "Not agreed, the surest mistakes first"
+    yield "Disagreements, most confident mistakes first"
     for each in found.disagreements:
-        said = f"person {each.person}, judge {each.judge} {number(each.score)}"
+        verdicts = f"person {each.person}, judge {each.judge} {number(each.score)}"
         reason = one_line(each.reason, _LONGEST_REASON)
-        yield f"  {one_line(each.eval_id, _LONGEST_NAME)}: {said}" + (f": {reason}" if reason else "")
+        yield f"  {one_line(each.eval_id, _LONGEST_NAME)}: {verdicts}" + (f": {reason}" if reason else "")
 
 
 def _next(found: Calibration) -> Iterator[str]:
     if not found.next:
         return
     yield ""
-    yield f"Label these {len(found.next)} next"
+    yield f"Label {plural(len(found.next), 'answer')} next"
     for why in dict.fromkeys(each.why for each in found.next):
         names = [one_line(each.eval_id, _LONGEST_NAME) for each in found.next if each.why == why]
         yield f"  {len(names)}: {why}"

@@ -1,4 +1,4 @@
-"""The end of a run as people see it: per target the mean with its interval and everything it stands on."""
+"""The summary of a run for a terminal: the mean of each target with its interval and details."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TextIO
 
 import msgspec
 
+from agentv.errors import plural
 from agentv.model.manifest import EarlyStop, PartSummary, RunSummary, TargetSummary
 from agentv.report.figures import (
     aligned,
@@ -36,11 +37,11 @@ _FIGURES_WIDTH = 40
 _SPARE = ("cost", "passed", "errors", "95 % interval")
 
 Line = tuple[str, str]
-"""Text, and how it looks on a terminal; an empty style where it looks like the rest."""
+"""Text and its style on a terminal; an empty style is the default."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown when a run is over. `notes` are lines before the figures, `commands` what to type next."""
+    """The summary to print. `notes` are printed before the figures, `commands` (what to run next) after them."""
 
     summary: RunSummary
     details: Mapping[str, TargetDetails]
@@ -50,13 +51,13 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def print_ending(ending: Ending, stream: TextIO, interactive: bool) -> None:
-    """The summary: coloured and as wide as a terminal, or as plain lines."""
+    """Print the summary, with colour and line breaks on a terminal."""
     width = width_of(stream) if interactive else None
     print_lines(summary_lines(ending, can_show_bars(stream.encoding), width), stream, interactive)
 
 
 def width_of(stream: TextIO) -> int | None:
-    """The columns of a terminal; None for anything else, where lines may be as long as they are."""
+    """Return the width of a terminal; None for other streams."""
     if not stream.isatty():
         return None
     wanted = os.environ.get("COLUMNS", "")
@@ -68,10 +69,10 @@ def width_of(stream: TextIO) -> int | None:
 
 
 def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> None:
-    """Lines, coloured on a terminal, plain elsewhere. One that is too long goes on below: no figure is cut off."""
+    """Print lines, coloured and wrapped on a terminal, plain elsewhere."""
     if not interactive:
         stream.write(fitting("".join(f"{text}\n" for text, _ in lines), stream.encoding))
-        stream.flush()  # what follows may go another way to the same place
+        stream.flush()  # messages on stderr may follow
         return
     from rich import console, text  # late: only a terminal needs it, and it takes 50 ms
 
@@ -81,7 +82,7 @@ def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> Non
 
 
 def summary_lines(ending: Ending, drawn: bool, width: int | None = None) -> list[Line]:
-    """All that is shown, line by line. `drawn` says whether the stream can show bars, `width` how wide it is."""
+    """Return the lines of the summary. `drawn` is whether the stream can show bars."""
     lines: list[Line] = [(note, "") for note in ending.notes]
     if lines:
         lines.append(("", ""))
@@ -94,7 +95,7 @@ def summary_lines(ending: Ending, drawn: bool, width: int | None = None) -> list
 
 
 def _overview(ending: Ending, width: int | None) -> list[Line]:
-    """One row a target, so that several can be compared at a glance. What has no room stands below, with each."""
+    """Return a table with one row per target; columns that do not fit are in the details below."""
     rows = [["target", "mean", "95 % interval", "scored", "passed", "errors", "cost"]]
     for name, target in ending.summary.targets.items():
         details = ending.details.get(name)
@@ -120,16 +121,18 @@ def _target(
     name: str, target: TargetSummary, details: TargetDetails | None, drawn: bool, width: int | None
 ) -> Iterator[Line]:
     yield one_line(name, _LONGEST_NAME), "bold"
-    errors = "error" if target.errors == 1 else "errors"
-    left_out = {errors: target.errors, "unscored": target.unscored, "skipped": target.skipped}
-    counts = ", ".join(f"{count} {what}" for what, count in left_out.items() if count)
-    every = f"{target.cases} cases" if target.jobs == target.cases else f"{target.jobs} jobs of {target.cases} cases"
-    yield f"  scored      {target.scored} of {every}" + (f"; left out: {counts}" if counts else ""), ""
+    errors = [plural(target.errors, "error")] if target.errors else []
+    rest = {"unscored": target.unscored, "skipped": target.skipped}
+    not_scored = ", ".join([*errors, *(f"{count:,} {what}" for what, count in rest.items() if count)])
+    total = plural(target.cases, "case")
+    if target.jobs != target.cases:
+        total = f"{plural(target.jobs, 'job')} of {total}"
+    yield f"  scored      {target.scored} of {total}" + (f"; not scored: {not_scored}" if not_scored else ""), ""
     if target.early_stop is not None:
         yield f"  {early_stop_line(target.early_stop)}", "bold"
     yield f"  mean        {number(target.mean)} (95 % interval {interval(target.ci95)}, n = {target.scored})", ""
     if details is not None and details.case_mean is not None:
-        yield f"  by case     {number(details.case_mean)} (each case's mean first, as in comparisons)", ""
+        yield f"  by case     {number(details.case_mean)} (mean of the case means, as in comparisons)", ""
     if details is not None and target.scored:
         share = f"{percent(target.pass_rate)}, {details.passed} of {target.scored}"
         yield f"  passed      {share} (95 % interval {percent_interval(details.pass_ci95)})", ""
@@ -145,7 +148,7 @@ def _target(
 
 
 def trials_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:
-    """The chances of as many trials as there are: that one passes, and that all do. Nothing of cases tried once."""
+    """Yield pass@k and pass^k for the largest number of trials; nothing for single trials."""
     if not target.trials:
         return
     found = target.trials[-1]
@@ -158,45 +161,40 @@ def trials_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:
 
 
 def early_stop_line(found: EarlyStop) -> str:
-    """What was to be known, whether it is, and what that spared."""
+    """Describe the outcome of early stopping."""
     what = {"mean": "the mean", "pass_rate": "the pass rate", "difference": "the mean"}[found.measure]
     against = one_line(found.rule, _LONGEST_NAME) if found.measure == "difference" else f"{found.value:g}"
-    seen = f"e-value {found.e_value:.3g} after {found.n:,} scores"
+    seen = f"e-value {found.e_value:.3g} after {plural(found.n, 'score')}"
     if found.measure == "difference":
         seen = f"difference {signed(found.estimate)}, 95 % {signed_interval(found.ci95)}, {seen}"
     if found.answer is None:
-        return f"not known   whether {what} is above or below {against} ({seen})"
-    spared = f"; {found.not_needed:,} jobs were not needed" if found.not_needed else ""
+        return f"undecided   whether {what} is above or below {against} ({seen})"
+    skipped = f"; {plural(found.not_needed, 'job')} not needed" if found.not_needed else ""
     that = "that of " if found.measure == "difference" else ""
-    return f"known       {what} is {found.answer} {that}{against} ({seen}){spared}"
+    return f"decided     {what} is {found.answer} {that}{against} ({seen}){skipped}"
 
 
 def _use(target: TargetSummary, details: TargetDetails | None) -> Iterator[Line]:
-    """Cost and time, with the number of jobs that they are known of."""
-    if target.cost_usd is not None:
-        known = f" (of {details.priced} jobs)" if details else ""
-        yield f"  cost        {usd(target.cost_usd)}{known}", ""
-    if target.judge_cost_usd is not None:
-        known = f" (of {details.judge_priced} jobs)" if details else ""
-        yield f"  judges      {usd(target.judge_cost_usd)}{known}", ""
+    """Yield cost and time, with the number of jobs for which they are known."""
+    for name, cost, count in (
+        ("cost  ", target.cost_usd, details.priced if details else None),
+        ("judges", target.judge_cost_usd, details.judge_priced if details else None),
+    ):
+        if cost is not None:
+            yield f"  {name}      {usd(cost)}" + (f" ({plural(count, 'job')})" if count is not None else ""), "dim"
     if target.duration_ms is not None and details is not None and details.timed:
-        mean = duration(target.duration_ms / details.timed)
-        yield f"  time        {mean} a job, {duration(target.duration_ms)} in all (of {details.timed} jobs)", ""
+        mean, total = duration(target.duration_ms / details.timed), duration(target.duration_ms)
+        yield f"  time        {mean} per job, {total} in total ({plural(details.timed, 'job')})", "dim"
 
 
 def _parts(title: str, parts: Mapping[str, PartSummary]) -> Iterator[Line]:
     if not parts:
         return
     yield f"  {title}", ""
-    rows = [
-        [
-            "  ",
-            one_line(name, _LONGEST_NAME),
-            number(found.mean),
-            f"(95 % interval {interval(found.ci95)}, n = {found.n})",
-        ]
-        for name, found in parts.items()
-    ]
+    rows = []
+    for name, found in parts.items():
+        basis = f"(95 % interval {interval(found.ci95)}, n = {found.n})"
+        rows.append(["  ", one_line(name, _LONGEST_NAME), number(found.mean), basis])
     yield from ((row, "") for row in aligned(rows))
 
 
@@ -216,11 +214,11 @@ def _cases(title: str, notes: Sequence[CaseNote], measure: str, width: int | Non
     for note in notes:
         figure = number(note.score) if measure == "score" else duration(note.duration_ms)
         rows.append(["  ", figure, _named(note), one_line(note.reason, _LONGEST_REASON)])
-    yield from ((_cut(row, width), "yellow" if measure == "score" else "") for row in aligned(rows))
+    yield from ((_cut(row, width), "yellow" if measure == "score" else "dim") for row in aligned(rows))
 
 
 def _cut(line: str, width: int | None) -> str:
-    """A line that ends in somebody's words, as far as there is room for them."""
+    """Cut a line to the width of the terminal."""
     return line if width is None or len(line) <= width else line[: width - 1] + "…"
 
 

@@ -1,4 +1,4 @@
-// Messages as people read them: who said what, tool calls with what went in and came out, files and images.
+// Renders conversations: messages by role, tool calls with input and output, files and images.
 
 import { element, replaceChildren } from "./dom.js";
 import { count, duration } from "./format.js";
@@ -8,19 +8,19 @@ const PIECE = 8_000;
 const IMAGES = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 
 // The input of the case as it was sent, then the answer.
-export function conversation(row, result, asked) {
-  const input = row.prompt === null ? asked.input : asked.prompts?.find((prompt) => prompt.id === row.prompt)?.input;
+export function conversation(row, result, testCase) {
+  const input = row.prompt === null ? testCase.input : testCase.prompts?.find((prompt) => prompt.id === row.prompt)?.input;
   const answers = result.output_messages?.length
     ? result.output_messages
     : typeof result.candidate_answer === "string"
       ? [{ role: "assistant", content: result.candidate_answer }]
       : [];
-  const asking = (input ?? []).map((each) => message(each));
-  // Later turns of a user stand among the answers.
-  const answering = answers.map((each) => message(each, each.role === "user" ? "" : "answer"));
-  if (!asking.length) asking.push(element("p", { class: "note" }, "The question is not part of this file."));
-  if (!answering.length) answering.push(element("p", { class: "note" }, "There is no answer."));
-  return element("div", { class: "conversation" }, asking, answering);
+  const inputs = (input ?? []).map((each) => message(each));
+  // Later turns of the user are shown among the responses.
+  const outputs = answers.map((each) => message(each, each.role === "user" ? "" : "answer"));
+  if (!inputs.length) inputs.push(element("p", { class: "note" }, "The input is not stored in this file."));
+  if (!outputs.length) outputs.push(element("p", { class: "note" }, "No answer."));
+  return element("div", { class: "conversation" }, inputs, outputs);
 }
 
 function message(each, kind = "") {
@@ -31,7 +31,7 @@ function message(each, kind = "") {
     "div",
     { class: `message ${kind} ${/^(system|user|assistant|tool)$/.test(each.role) ? each.role : ""}` },
     element("p", { class: "role" }, visible(role || "message")),
-    // What calls gave stands before the text that was made of it.
+    // Tool calls are shown before the text that follows from them.
     answered ? [...calls, ...content(each.content)] : [...content(each.content), ...calls],
   );
 }
@@ -70,14 +70,14 @@ function toolCall(call) {
   return element(
     "div",
     { class: "tool-call" },
-    element("p", { class: "role" }, "calls ", element("code", {}, visible(asText(call.tool ?? "a tool"))), took && ` · ${took}`),
+    element("p", { class: "role" }, "tool call ", element("code", {}, visible(asText(call.tool ?? "a tool"))), took && ` · ${took}`),
     call.input !== undefined && longText(asText(call.input), "code"),
-    call.output !== undefined && element("p", { class: "role" }, "gets"),
+    call.output !== undefined && element("p", { class: "role" }, "output"),
     call.output !== undefined && longText(asText(call.output), "code"),
   );
 }
 
-// Text of any length: the beginning at once, the rest when it is asked for.
+// Shows the start of a long text, and the rest on request.
 export function longText(text, kind = "prose") {
   const made = element(kind === "code" ? "pre" : "p", { class: "text", dir: "auto" });
   if (text.length <= LONGEST) {
@@ -94,7 +94,7 @@ export function longText(text, kind = "prose") {
   return both;
 }
 
-// Blocks that a browser lays out as they come into view: a megabyte on one line would hold it up for seconds.
+// Splits text into blocks that the browser lays out when they scroll into view; one long line would block it for seconds.
 function pieces(text) {
   const found = [];
   for (let start = 0; start < text.length; ) {

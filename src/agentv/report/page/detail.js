@@ -1,4 +1,4 @@
-// One result: what was asked, what was answered, what each evaluator says, and how to run it again.
+// The detail view of a result: conversation, expected output, evaluators, and the command to run the case again.
 
 import { conversation, longText } from "./conversation.js";
 import { difference } from "./diff.js";
@@ -43,17 +43,17 @@ export class Detail {
       return;
     }
     const position = this.table.position(wanted);
-    this.place.textContent = position < 0 ? "not in this list" : `${count(position + 1)} of ${count(this.table.length)}`;
+    this.place.textContent = position < 0 ? "not in the filtered list" : `${count(position + 1)} of ${count(this.table.length)}`;
     this.before.disabled = this.table.neighbour(wanted, -1) === null || position < 0;
     this.after.disabled = this.table.neighbour(wanted, 1) === null || position < 0;
     if (wanted === this.#open) return;
     this.#open = wanted;
     const row = this.rows.at(wanted);
-    const [rest, asked] = await Promise.all([this.source.result(wanted), this.source.case(row.case)]);
-    if (this.#open !== wanted) return; // another one was opened meanwhile
+    const [rest, testCase] = await Promise.all([this.source.result(wanted), this.source.case(row.case)]);
+    if (this.#open !== wanted) return; // another result was opened in the meantime
     const result = this.rows.record(wanted, rest ?? {});
     this.title.replaceChildren(element("bdi", {}, visible(row.id)));
-    replaceChildren(this.body, ...sections(row, result, asked ?? {}, this.#others(wanted)));
+    replaceChildren(this.body, ...sections(row, result, testCase ?? {}, this.#others(wanted)));
     this.body.scrollTop = 0;
   }
 
@@ -77,7 +77,7 @@ export class Detail {
         element("bdi", {}, oneLine([other.target, other.prompt, other.trial > 1 ? `trial ${other.trial}` : null].filter(Boolean).join(", "), 60)),
         other.score === null ? null : element("span", { class: "number" }, number(other.score)),
       );
-    return section("The same case elsewhere", element("div", { class: "others" }, found.map(button)));
+    return section("Other results of this case", element("div", { class: "others" }, found.map(button)));
   }
 
   #step(by) {
@@ -96,19 +96,19 @@ export class Detail {
   }
 }
 
-function sections(row, result, asked, others) {
+function sections(row, result, testCase, others) {
   return [
     figures(row, result),
     others,
     result.error && section("Error", errorBlock(result.error)),
-    section("Conversation", conversation(row, result, asked)),
-    expected(result, asked),
+    section("Conversation", conversation(row, result, testCase)),
+    expected(result, testCase),
     ownFindings(result),
     result.evaluator_results?.length && section("Evaluators", result.evaluator_results.map(evaluator)),
     result.reasoning && section("Reasoning", longText(result.reasoning)),
     result.file_changes && section("Changed files", longText(result.file_changes, "code")),
-    commands(row, result, asked),
-    data(result, asked),
+    commands(row, result, testCase),
+    data(result, testCase),
   ].filter(Boolean);
 }
 
@@ -117,7 +117,7 @@ function figures(row, result) {
   const usage = metrics.token_usage;
   const pairs = [
     ["score", result.score === null || result.score === undefined ? null : number(result.score)],
-    ["partial score", result.partial_score === undefined ? null : `${number(result.partial_score)}, counted nowhere`],
+    ["partial score", result.partial_score === undefined ? null : `${number(result.partial_score)} (not counted)`],
     ["target", row.target],
     ["dataset", row.dataset.name],
     ["prompt", row.prompt],
@@ -150,20 +150,20 @@ function errorBlock(error) {
   );
 }
 
-function expected(result, asked) {
-  const messages = asked.expected_output ?? [];
-  if (!asked.expected_outcome && !messages.length) return null;
+function expected(result, testCase) {
+  const messages = testCase.expected_output ?? [];
+  if (!testCase.expected_outcome && !messages.length) return null;
   const content = messages.at(-1)?.content;
   const reference = content === undefined ? null : asText(content);
   const answer = result.candidate_answer;
   const parts = reference !== null && typeof answer === "string" ? difference(visible(reference), visible(answer)) : null;
   return section(
     "Expected",
-    asked.expected_outcome && element("p", { class: "outcome", dir: "auto" }, visible(asked.expected_outcome)),
+    testCase.expected_outcome && element("p", { class: "outcome", dir: "auto" }, visible(testCase.expected_outcome)),
     reference !== null && longText(reference, typeof content === "string" ? "prose" : "code"),
     messages.at(-1)?.tool_calls && longText(asText(messages.at(-1).tool_calls), "code"),
-    answer === reference && reference !== null && element("p", { class: "note" }, "The answer is the same, letter by letter."),
-    parts && element("details", { class: "difference", open: true }, element("summary", {}, "Difference: expected, then answered"), differenceBlock(parts)),
+    answer === reference && reference !== null && element("p", { class: "note" }, "The answer is identical."),
+    parts && element("details", { class: "difference", open: true }, element("summary", {}, "Difference: expected output → answer"), differenceBlock(parts)),
   );
 }
 
@@ -184,7 +184,7 @@ function evaluator(found) {
       badge(verdict),
       element("bdi", { class: "name" }, visible(found.name)),
       found.type !== found.name && element("span", { class: "type" }, visible(found.type)),
-      element("span", { class: "score" }, found.error ? "no score" : number(found.score)),
+      element("span", { class: "score" }, found.error ? "not scored" : number(found.score)),
       found.weight !== 1 && element("span", { class: "type" }, `weight ${found.weight}`),
     ),
     found.error && errorBlock(found.error),
@@ -193,16 +193,16 @@ function evaluator(found) {
     found.reasoning && longText(found.reasoning),
     details && element("details", {}, element("summary", {}, "Details"), longText(details, "code")),
     found.evaluator_provider_request &&
-      element("details", {}, element("summary", {}, "What the judge was asked"), longText(asText(found.evaluator_provider_request), "code")),
+      element("details", {}, element("summary", {}, "Judge prompt"), longText(asText(found.evaluator_provider_request), "code")),
     found.evaluator_results?.map(evaluator),
   );
 }
 
-// What the record says and none of its evaluators: rows of other tools have no evaluators at times, and tests never.
+// Findings of the record that none of its evaluators has. Tests and results of other tools may have no evaluators.
 function ownFindings(result) {
   const own = (key) => {
-    const said = new Set((result.evaluator_results ?? []).flatMap((found) => found[key] ?? []));
-    return (result[key] ?? []).filter((text) => !said.has(text));
+    const listed = new Set((result.evaluator_results ?? []).flatMap((found) => found[key] ?? []));
+    return (result[key] ?? []).filter((text) => !listed.has(text));
   };
   const lists = [findings("hit", own("hits")), findings("miss", own("misses"))].filter(Boolean);
   return lists.length && section("Findings", ...lists);
@@ -218,15 +218,15 @@ function findings(kind, texts) {
   );
 }
 
-function commands(row, result, asked) {
-  const path = asked.dataset_path || row.dataset.path;
+function commands(row, result, testCase) {
+  const path = testCase.dataset_path || row.dataset.path;
   const again = path
     ? ["agentv", "eval", path, "--case", row.id, "--target", row.target].map(shellWord).join(" ")
     : null;
   return section(
-    "Again",
+    "Run this case again",
     again && element("div", { class: "command" }, element("code", {}, visible(again)), copyButton("Copy command", again)),
-    path && asked.line && element("p", { class: "note" }, `The case stands in ${visible(path)}, line ${count(asked.line)}.`),
+    path && testCase.line && element("p", { class: "note" }, `Defined in ${visible(path)}:${testCase.line}`),
     element(
       "p",
       { class: "copies" },
@@ -236,21 +236,21 @@ function commands(row, result, asked) {
   );
 }
 
-function data(result, asked) {
+function data(result, testCase) {
   const record = JSON.stringify(result, null, 2);
   const block = (title, text) =>
     element(
       "details",
       {
         ontoggle: (event) => {
-          // Filled when it is opened: most are not.
+          // Filled on demand: most are never opened.
           if (event.target.open && event.target.childElementCount === 1)
             event.target.append(longText(text, "code"), copyButton("Copy JSON", text));
         },
       },
       element("summary", {}, title),
     );
-  return section("Data", block("Record", record), asked.id !== undefined && block("Case", JSON.stringify(asked, null, 2)));
+  return section("Data", block("Record", record), testCase.id !== undefined && block("Case", JSON.stringify(testCase, null, 2)));
 }
 
 function section(title, ...children) {
@@ -261,7 +261,7 @@ function copyButton(label, text) {
   const button = element("button", { type: "button", class: "copy" }, label);
   button.addEventListener("click", async () => {
     const done = await copied(typeof text === "function" ? text() : text);
-    button.textContent = done ? "Copied" : "Could not copy";
+    button.textContent = done ? "Copied" : "Copy failed";
     setTimeout(() => (button.textContent = label), 1500);
   });
   return button;
@@ -272,7 +272,7 @@ async function copied(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // A file that was opened from disk may not reach the clipboard that way.
+    // The clipboard API may not be available to a page that is opened from disk.
     const area = element("textarea", { class: "unseen", readonly: true });
     area.value = text;
     document.body.append(area);

@@ -1,9 +1,9 @@
-// What two texts have in common, word by word. Pure; gives up on texts that are too long or have too little in common.
+// Word-by-word difference of two texts. Skips texts that are too long or too different.
 
 const MOST_CELLS = 1_000_000;
 const LEAST_COMMON = 0.25;
 
-// A list of [kind, text] with the kinds "same", "removed" and "added"; null where a difference would tell nothing.
+// Returns a list of [kind, text] with the kinds "same", "removed" and "added"; null if a difference is not useful.
 export function difference(before, after) {
   if (before === after) return null;
   const left = words(before);

@@ -1,4 +1,4 @@
-// Elements from values. Text goes in as text: nothing here reads markup.
+// Creates elements. Text is always inserted as text, never parsed as HTML.
 
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);

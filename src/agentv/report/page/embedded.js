@@ -1,5 +1,5 @@
-// The data of a report that is one file: blocks of base64 in the document, unpacked when they are asked for.
-// Anything with the same five functions can stand in its place, such as one that asks a server.
+// The data embedded in the page: base64 blocks that are unpacked on demand.
+// A class with the same five methods can replace it, for example one that fetches from a server.
 
 const KEPT = 48;
 
@@ -30,9 +30,9 @@ export class EmbeddedRun {
         const values = part[name];
         let moment = 0;
         for (let i = 0; i < part.n; i++) {
-          // A column that says one thing for all rows of a block is written once.
+          // A column with equal values in a block is stored as one value.
           const value = Array.isArray(values) ? values[i] : values;
-          // Moments are written as the time since the row before.
+          // Timestamps are stored as the time since the previous row.
           columns[name][row++] = name === "ended" && value !== null ? (moment += value) : value;
         }
       }
@@ -48,7 +48,7 @@ export class EmbeddedRun {
     return position < 0 ? null : this.#item("cases", position);
   }
 
-  // All of "results" or "cases", a block at a time, without keeping them.
+  // Yields all "results" or "cases" block by block, without caching them.
   async *batches(kind) {
     for (const block of this.#blocks[kind]) yield { first: block.first, items: await unpack(block.node) };
   }
@@ -70,7 +70,7 @@ export class EmbeddedRun {
   #kept(key, block) {
     const found = this.#unpacked.get(key) ?? unpack(block.node);
     this.#unpacked.delete(key);
-    this.#unpacked.set(key, found); // the last used is the last to go
+    this.#unpacked.set(key, found); // least recently used blocks are dropped first
     if (this.#unpacked.size > KEPT) this.#unpacked.delete(this.#unpacked.keys().next().value);
     return found;
   }

@@ -1,4 +1,4 @@
-// Search, and the facets: each value with how many rows it would show beside the other filters.
+// The search box and the facets. Each value shows how many rows it matches together with the other filters.
 
 import { element, replaceChildren } from "./dom.js";
 import { count } from "./format.js";
@@ -11,7 +11,7 @@ const TITLES = {
   verdict: "Verdict",
   target: "Target",
   dataset: "Dataset",
-  evaluator: "Missed by evaluator",
+  evaluator: "Failed evaluator",
   error: "Error class",
   tag: "Tag",
 };
@@ -39,7 +39,7 @@ export class SearchBox {
       "div",
       { class: "search", role: "search" },
       this.input,
-      element("label", {}, this.answers, "in conversations too"),
+      element("label", {}, this.answers, "also in conversations"),
       this.progress,
     );
     this.follow();
@@ -47,7 +47,7 @@ export class SearchBox {
 
   follow() {
     const { search, answers } = this.state.values;
-    // What is being typed is newer than what is shown.
+    // Do not overwrite text that is being typed.
     if (!this.#waiting && document.activeElement !== this.input) this.input.value = search;
     this.answers.checked = answers;
   }
@@ -89,7 +89,7 @@ export class Facets {
     );
   }
 
-  // `shown` are the rows that all filters let through; `found` those that a search of answers found.
+  // `shown` are the rows that match all filters; `found` are the rows that match a search in conversations.
   show(shown, found) {
     const { values } = this.state;
     this.reset.hidden = !this.state.isFiltered;
@@ -99,7 +99,7 @@ export class Facets {
       const counts = this.rows.counts(name, rows);
       for (const value of chosen) if (!counts.has(value)) counts.set(value, 0);
       const entries = ordered(name, counts);
-      // One value that all rows share tells nothing.
+      // Hide a facet with a single value.
       this.groups.get(name).hidden = entries.length < (name === "evaluator" || name === "error" ? 1 : 2) && !chosen.size;
       const listed = entries.slice(0, MOST_LISTED);
       const focused = document.activeElement?.dataset?.value;
@@ -107,7 +107,7 @@ export class Facets {
         this.lists.get(name),
         listed.map(([value, n]) => this.#option(name, value, n, chosen.has(value))),
         entries.length > listed.length &&
-          element("li", { class: "more" }, `and ${count(entries.length - listed.length)} more; search finds them`),
+          element("li", { class: "more" }, `and ${count(entries.length - listed.length)} more; use the search`),
       );
       if (focused) this.lists.get(name).querySelector(`[data-value="${CSS.escape(focused)}"]`)?.focus();
     }

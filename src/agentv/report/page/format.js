@@ -1,4 +1,4 @@
-// Figures as people read them: the same forms as agentv.report.figures.
+// Formats figures in the same way as agentv.report.figures.
 
 export const NONE = "–";
 
@@ -43,7 +43,7 @@ export function moment(text) {
   return Number.isNaN(parsed.getTime()) ? text : parsed.toISOString().slice(0, 16).replace("T", " ") + " UTC";
 }
 
-// A word as a POSIX shell reads it.
+// Quotes a word for a POSIX shell.
 export function shellWord(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
 }

@@ -1,4 +1,4 @@
-// The page: reads the run, puts the parts together, and lets them follow the state.
+// The page: reads the run, builds the parts, and updates them when the state changes.
 
 import { Detail } from "./detail.js";
 import { element, replaceChildren } from "./dom.js";
@@ -7,7 +7,7 @@ import { count, moment } from "./format.js";
 import { Rows } from "./rows.js";
 import { State } from "./state.js";
 import { Histogram, targetCards } from "./summary.js";
-import { Table, told } from "./table.js";
+import { Table, resultCount } from "./table.js";
 import { oneLine, stringsIn, visible } from "./text.js";
 import { themeButton } from "./theme.js";
 
@@ -37,7 +37,7 @@ class Page {
     this.histogram = new Histogram(state);
     this.facets = new Facets(state, rows);
     this.search = new SearchBox(state);
-    this.status = element("p", { class: "told", role: "status" });
+    this.status = element("p", { class: "count-line", role: "status" });
     this.root = element(
       "div",
       { class: "page" },
@@ -61,7 +61,7 @@ class Page {
     const shown = this.rows.matching(values, this.#found);
     this.histogram.show(this.rows.histogram(shown));
     this.facets.show(shown, this.#found);
-    this.status.textContent = told(shown.length, this.rows.total);
+    this.status.textContent = resultCount(shown.length, this.rows.total);
     this.table.show(this.rows.sorted(shown, values.sort, values.descending));
     this.search.follow();
     this.detail.show();
@@ -77,7 +77,7 @@ class Page {
     }
   }
 
-  // Looks through all results and cases, a block at a time, and shows what is found on the way.
+  // Searches all results and cases block by block, and shows matches as they are found.
   async #searchTexts({ search, answers }) {
     const wanted = answers ? search.trim().toLowerCase() : "";
     if (wanted === this.#searched) return;
@@ -87,7 +87,7 @@ class Page {
     if (!wanted) return;
     const ofCase = new Map();
     this.rows.columns.case.forEach((position, row) => {
-      if (position < 0) return; // a file of records has no cases, and then all rows would be of none
+      if (position < 0) return; // a results file without cases
       if (!ofCase.has(position)) ofCase.set(position, []);
       ofCase.get(position).push(row);
     });
@@ -102,7 +102,7 @@ class Page {
         });
         if (performance.now() - drawn > 400) {
           drawn = performance.now();
-          this.search.progress.textContent = `${kind === "results" ? "answers" : "questions"} searched to ${count(first + items.length)}`;
+          this.search.progress.textContent = `searched ${count(first + items.length)} ${kind === "results" ? "answers" : "inputs"}`;
           this.follow();
         }
       }

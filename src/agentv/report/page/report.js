@@ -1,4 +1,4 @@
-// Where a report that is one file begins: its data is in the document.
+// Entry point of the page with embedded data.
 
 import { EmbeddedRun } from "./embedded.js";
 import { start } from "./main.js";

@@ -1,4 +1,4 @@
-// The rows of the table: which of them the filters let through, and in which order. Pure; knows no element.
+// The rows of the table: filtering and sorting. Does not use the DOM.
 
 export const VERDICTS = ["pass", "borderline", "fail", "error", "unscored"];
 export const BINS = 20;
@@ -44,7 +44,7 @@ export class Rows {
     return found;
   }
 
-  // A whole record, from the columns and what is kept beside them.
+  // Restores a record from the columns and the fields that are stored separately.
   record(row, rest) {
     const { columns } = this;
     const { id, target, dataset, prompt, trial, tags, verdict, score, duration, cost } = this.at(row);
@@ -93,7 +93,7 @@ export class Rows {
     }
   }
 
-  // The rows that every filter but one lets through: what a facet's counts are of.
+  // Returns the rows that match all filters except one, for the counts of a facet.
   matching(values, found, except = null) {
     const tests = this.#tests(values, found, except);
     const rows = [];
@@ -114,13 +114,13 @@ export class Rows {
     return rows.sort((a, b) => {
       const left = key(a);
       const right = key(b);
-      // What is absent stands last, whichever way the rest goes.
+      // Absent values come last in both directions.
       if (left === null || right === null) return left === right ? a - b : left === null ? 1 : -1;
       return left < right ? -direction : left > right ? direction : a - b;
     });
   }
 
-  // How many scores fall into each bin, by verdict.
+  // Counts the scores in each bin by verdict.
   histogram(rows) {
     const bins = Array.from({ length: BINS }, () => [0, 0, 0]);
     let scored = 0;
@@ -151,7 +151,7 @@ export class Rows {
     return tests;
   }
 
-  // What the search box looks at first: ids, targets, tags and error classes, in small letters.
+  // The text for the quick search: ids, targets, tags and error classes, in lower case.
   #names() {
     if (this.#lowered === null) {
       const { columns, head } = this;
@@ -185,13 +185,13 @@ export class Rows {
   }
 }
 
-// Why a result is no pass, as agentv.results.summary says it.
+// The reason why a result did not pass, as in agentv.runs.summary.reason_of.
 export function reasonOf(record) {
   if (record.error) return record.error.message;
   if (record.misses.length) return record.misses[0];
   const low = (record.evaluator_results ?? []).filter((found) => found.verdict && found.verdict !== "pass");
-  const said = low.find((found) => found.reasoning)?.reasoning;
-  return record.reasoning ?? said ?? low.map((found) => found.name).join(", ");
+  const reasoning = low.find((found) => found.reasoning)?.reasoning;
+  return record.reasoning ?? reasoning ?? low.map((found) => found.name).join(", ");
 }
 
 function binOf(score) {

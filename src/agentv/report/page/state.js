@@ -1,4 +1,4 @@
-// What is shown: search, filters, order, the open result. Kept in the address, so that a link leads to the same view.
+// The state of the view: search, filters, order and the open result. Stored in the URL, so that links restore it.
 
 export const FACETS = ["verdict", "target", "dataset", "evaluator", "error", "tag"];
 
@@ -29,7 +29,7 @@ export class State extends EventTarget {
     return this.#values;
   }
 
-  // Takes new values, writes them to the address, and tells everyone.
+  // Applies changes, writes them to the URL, and notifies listeners.
   update(changes) {
     Object.assign(this.#values, changes);
     this.#write();
@@ -66,7 +66,7 @@ export class State extends EventTarget {
 
   #write() {
     const hash = this.#hash();
-    // Replaced, not added: nobody wants a step back for each letter of a search.
+    // Replace the history entry, so that each typed letter does not add one.
     history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
   }
 

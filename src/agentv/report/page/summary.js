@@ -1,4 +1,4 @@
-// The figures of a run: per target the mean with its interval and what it stands on, and the histogram of scores.
+// The figures of a run: the mean of each target with its interval and details, and the histogram of scores.
 
 import { element, replaceChildren } from "./dom.js";
 import { count, duration, interval, number, percent, percentInterval, usd } from "./format.js";
@@ -10,7 +10,7 @@ export function targetCards(head) {
   return targets.map(([name, target]) => card(name, target, head, targets.length > 1));
 }
 
-// Of several targets each says the most important, and the rest when it is asked.
+// With several targets, details are collapsed.
 function card(name, target, head, short) {
   const details = head.details[name];
   const early = head.early[name];
@@ -23,12 +23,12 @@ function card(name, target, head, short) {
       ["scored", `${count(target.scored)} of ${count(target.jobs)}`],
       ["cases", target.cases === target.jobs ? null : count(target.cases)],
       ["by case", details?.case_mean === null || details?.case_mean === undefined ? null : number(details.case_mean)],
-      ["errors", target.errors ? `${count(target.errors)}, no scores` : null],
+      ["errors", target.errors ? `${count(target.errors)} (not scored)` : null],
       ["unscored", target.unscored ? count(target.unscored) : null],
       ["not run", target.skipped ? count(target.skipped) : null],
       ["cost", cost(target.cost_usd, details?.priced, target)],
       ["judges", cost(target.judge_cost_usd, details?.judge_priced, target)],
-      ["time", details?.timed ? `${duration(target.duration_ms / details.timed)} a job` : null],
+      ["time", details?.timed ? `${duration(target.duration_ms / details.timed)} per job` : null],
     ]),
     parts("Evaluators", target.evaluators),
     parts("Prompts", target.prompts),
@@ -52,7 +52,7 @@ function meanNote(target, short) {
 
 function brief(target) {
   const errors = target.errors ? `, ${count(target.errors)} ${target.errors === 1 ? "error" : "errors"}` : "";
-  return `passed ${passed(target) ?? "nothing"}${errors}`;
+  return `passed ${passed(target) ?? "none"}${errors}`;
 }
 
 function passed(target) {
@@ -72,7 +72,7 @@ function trials(found) {
 function cost(amount, known, target) {
   if (amount === null || amount === undefined) return null;
   const jobs = target.jobs - target.skipped;
-  return known === jobs ? usd(amount) : `${usd(amount)} (of ${count(known ?? 0)} jobs)`;
+  return known === jobs ? usd(amount) : `${usd(amount)} (${count(known ?? 0)} of ${count(jobs)} jobs)`;
 }
 
 function facts(pairs) {
@@ -104,7 +104,7 @@ function parts(title, found) {
   );
 }
 
-// A mean and its interval on the line from 0 to 1.
+// Draws a mean and its interval on a scale from 0 to 1.
 function track(mean, bounds) {
   if (mean === null || mean === undefined) return null;
   const at = (value) => `${(value * 100).toFixed(2)}%`;
@@ -121,7 +121,7 @@ export class Histogram {
   constructor(state) {
     this.state = state;
     this.caption = element("figcaption", {});
-    this.bars = element("div", { class: "bars", role: "group", "aria-label": "Scores from 0 to 1; a bar filters" });
+    this.bars = element("div", { class: "bars", role: "group", "aria-label": "Scores from 0 to 1; select a bar to filter" });
     this.root = element(
       "figure",
       { class: "histogram" },
@@ -142,7 +142,7 @@ export class Histogram {
     const total = passes + borderline + failures;
     const range = `${(position / BINS).toFixed(2)} to ${((position + 1) / BINS).toFixed(2)}`;
     const pressed = chosen !== null && position >= chosen[0] && position < chosen[1];
-    // A bin with anything in it can be seen, however small its share.
+    // Every bin that is not empty is visible.
     const height = total ? Math.max(3, (total / most) * 100) : 0;
     const part = (kind, n) => n > 0 && element("i", { class: kind, style: { "flex-grow": String(n) } });
     return element(

@@ -1,4 +1,4 @@
-// The table of results: only what is in view exists as elements, however many rows there are.
+// The table of results. Only visible rows exist as elements.
 
 import { element, replaceChildren } from "./dom.js";
 import { count, duration, number, usd } from "./format.js";
@@ -7,14 +7,14 @@ import { oneLine, visible } from "./text.js";
 
 const ROW_HEIGHT = 38;
 const SPARE = 8;
-const TALLEST = 8_000_000; // browsers lose precision, then rows, in taller elements
+const TALLEST = 8_000_000; // taller elements lose precision in browsers
 
 const COLUMNS = [
   { name: "verdict", title: "Verdict" },
   { name: "id", title: "Case" },
   { name: "target", title: "Target" },
   { name: "score", title: "Score" },
-  { name: "why", title: "Why", unsorted: true },
+  { name: "why", title: "Reason", unsorted: true },
   { name: "duration", title: "Time" },
   { name: "cost", title: "Cost" },
 ];
@@ -49,7 +49,7 @@ export class Table {
       element("div", { role: "rowgroup", class: "head" }, this.header),
       this.spacer,
     );
-    this.empty = element("p", { class: "empty", hidden: true }, "No result matches. ", this.#reset());
+    this.empty = element("p", { class: "empty", hidden: true }, "No matching results. ", this.#reset());
     this.root = element("section", { class: "table", "aria-label": "Results" }, this.scroller, this.empty);
     new ResizeObserver(() => this.#schedule()).observe(this.scroller);
   }
@@ -70,7 +70,7 @@ export class Table {
     this.#draw();
   }
 
-  // The row before or after the open one, as they are shown; null at the ends.
+  // Returns the row before or after another in the displayed order; null at the ends.
   neighbour(row, step) {
     return this.#shown[this.#shown.indexOf(row) + step] ?? null;
   }
@@ -105,7 +105,7 @@ export class Table {
     return element("button", { type: "button", onclick: () => this.#state.reset() }, "Show all");
   }
 
-  // Up, down, and back to the order in which jobs ended.
+  // Cycles through ascending, descending and the original order.
   #sort(name) {
     const { sort, descending } = this.#state.values;
     if (sort !== name) this.#state.update({ sort: name, descending: false });
@@ -113,7 +113,7 @@ export class Table {
     else this.#state.update({ sort: "order", descending: false });
   }
 
-  // Where the whole list is taller than an element can be, a pixel of the bar stands for more than one of the list.
+  // If the list is taller than the tallest element, a pixel of the scroll bar is more than a pixel of the list.
   get #scale() {
     const view = this.#view();
     const real = this.#shown.length * ROW_HEIGHT - view;
@@ -202,9 +202,9 @@ export class Table {
     );
   }
 
-  // The reason is inside the packed results, and comes a moment later.
+  // The reason is in the packed results and is filled in later.
   async #fillWhy(cell, row) {
-    // Rows that a quick scroll only passes are not unpacked.
+    // Do not unpack rows that are only scrolled past.
     await new Promise((resume) => setTimeout(resume, 30));
     if (!cell.isConnected) return;
     const rest = await this.#source.result(row.row);
@@ -251,11 +251,11 @@ export class Table {
     }
   }
 
-  #openCurrent(asked = false) {
+  #openCurrent(focus = false) {
     const row = this.#shown[this.#current];
     if (row === undefined) return;
     this.#state.update({ open: row });
-    if (asked) this.root.dispatchEvent(new Event("opened", { bubbles: true }));
+    if (focus) this.root.dispatchEvent(new Event("opened", { bubbles: true }));
   }
 }
 
@@ -264,7 +264,7 @@ export function badge(verdict) {
 }
 
 function scoreBar(row) {
-  if (row.score === null) return [element("span", { class: "none" }, row.error ?? "no score")];
+  if (row.score === null) return [element("span", { class: "none" }, row.error ?? "not scored")];
   const width = `${(row.score * 100).toFixed(1)}%`;
   return [
     element("span", { class: "number" }, number(row.score)),
@@ -272,6 +272,7 @@ function scoreBar(row) {
   ];
 }
 
-export function told(shown, total) {
-  return shown === total ? `${count(total)} results` : `${count(shown)} of ${count(total)} results`;
+export function resultCount(shown, total) {
+  const results = `${count(total)} ${total === 1 ? "result" : "results"}`;
+  return shown === total ? results : `${count(shown)} of ${results}`;
 }

@@ -1,13 +1,13 @@
-// Text that models and users wrote, as text: what acts instead of being seen is written out. Knows no element.
+// Text from models and users. Escapes invisible and control characters. Does not use the DOM.
 
-// The same characters as agentv.report.text writes out, but for joiners that scripts need.
-const ACTING =
+// The same characters as in agentv.report.figures.visible, without joiners that some scripts need.
+const INVISIBLE =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
 export const LONGEST = 20_000;
 
 export function visible(text) {
-  return text.replaceAll("\r\n", "\n").replace(ACTING, writtenOut).toWellFormed();
+  return text.replaceAll("\r\n", "\n").replace(INVISIBLE, escapeCharacter).toWellFormed();
 }
 
 export function oneLine(text, longest) {
@@ -16,20 +16,20 @@ export function oneLine(text, longest) {
   return line.length <= longest && start.length === text.length ? line : line.slice(0, longest - 1) + "…";
 }
 
-// Strings as they are, anything else as JSON: on one line where it is short, else indented.
+// Returns strings unchanged, other values as JSON: on one line if short, else indented.
 export function asText(value) {
   if (typeof value === "string") return value;
   const line = JSON.stringify(value) ?? "";
   return line.length <= 72 ? line : JSON.stringify(value, null, 2);
 }
 
-// Every string inside a value, for search.
+// Yields every string in a value, for the search.
 export function* stringsIn(value) {
   if (typeof value === "string") yield value;
   else if (value !== null && typeof value === "object") for (const item of Object.values(value)) yield* stringsIn(item);
 }
 
-function writtenOut(character) {
+function escapeCharacter(character) {
   const code = character.codePointAt(0);
   return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`;
 }

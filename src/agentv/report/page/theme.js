@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, until somebody chooses.
+// Light or dark theme; follows the system by default.
 
 import { element } from "./dom.js";
 
@@ -25,7 +25,7 @@ function kept() {
     const theme = localStorage.getItem(KEY);
     return theme in NEXT ? theme : "auto";
   } catch {
-    return "auto"; // a browser may refuse a file its storage
+    return "auto"; // storage may not be available to a page that is opened from disk
   }
 }
 
@@ -33,6 +33,6 @@ function keep(theme) {
   try {
     localStorage.setItem(KEY, theme);
   } catch {
-    // Then it holds for this visit only.
+    // The theme then applies to this visit only.
   }
 }
