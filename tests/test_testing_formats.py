@@ -1,4 +1,4 @@
-"""The model server in the other formats: the vendors' SDKs take it for the real thing, plain and streaming."""
+"""The model server in the other formats, used with the vendors' SDKs, with and without streaming."""
 
 import json
 import urllib.error
@@ -74,7 +74,7 @@ class Anthropic:
 
 
 class Responses(Anthropic):
-    """OpenAI's SDK, with its responses."""
+    """OpenAI's SDK with the Responses API."""
 
     errors = {"429": openai.RateLimitError, "503": openai.InternalServerError, "401": openai.AuthenticationError}
 
@@ -85,7 +85,7 @@ class Responses(Anthropic):
         options = {"model": "gpt", "input": messages, **options}
         if not stream:
             return self.client.responses.create(**options)
-        # Put together by hand: the SDK's own helper takes a response that was cut off for none.
+        # Not with the SDK's helper, which fails on a truncated response.
         with self.client.responses.stream(**options) as events:
             return [event.response for event in events if event.type in self.ends][-1]
 
@@ -189,7 +189,7 @@ def test_an_sdk_gets_an_echo(kind, stream, sdk):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", SDKS)
-def test_an_sdk_gets_text_thoughts_and_counts_unharmed(kind, stream, sdk):
+def test_an_sdk_gets_text_thoughts_and_counts(kind, stream, sdk):
     client, _ = sdk(kind, COUNTED)
     message = client.ask(client.hello, stream)
     assert client.text(message) == "One  two\nthree "
@@ -208,9 +208,9 @@ def test_an_sdk_plays_a_script_of_tool_calls(kind, stream, sdk):
 @pytest.mark.parametrize(
     ("kind", "status"), [(kind, status) for kind, client in SDKS.items() for status in client.errors]
 )
-def test_an_sdk_sees_errors_in_its_own_form(kind, status, sdk):
+def test_an_sdk_gets_errors_in_its_own_format(kind, status, sdk):
     client, server = sdk(kind, faults=[status])
-    with pytest.raises(client.errors[status], match="This failure was asked for"):
+    with pytest.raises(client.errors[status], match="Simulated failure"):
         client.ask(client.hello, False)
     assert server.counts.by_status == {int(status): 1}
 
@@ -218,9 +218,9 @@ def test_an_sdk_sees_errors_in_its_own_form(kind, status, sdk):
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", SDKS)
 @pytest.mark.parametrize("fault", ["half_closed", "truncated"])
-def test_an_sdk_sees_an_answer_break_off(kind, stream, fault, sdk):
+def test_an_sdk_notices_a_truncated_response(kind, stream, fault, sdk):
     client, server = sdk(kind, "one two three four", faults=[fault])
-    # What an SDK raises is its own affair; what counts is that it takes no half for a whole.
+    # Any exception will do, as long as the SDK does not accept half a response.
     try:
         message = client.ask(client.hello, stream)
     except Exception:
@@ -235,19 +235,19 @@ def test_an_sdk_sees_an_answer_break_off(kind, stream, fault, sdk):
     [
         ("anthropic", lambda message: (message.stop_reason, message.content[0].text)),
         ("responses", lambda message: (message.output[0].content[0].type, message.output[0].content[0].refusal)),
-        # Google's SDK drops the message beside the reason.
+        # Google's SDK drops the message.
         ("gemini", lambda message: (message.candidates[0].finish_reason, "I will not.")),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_sdk_sees_refusals(kind, read, stream, sdk):
+def test_an_sdk_gets_refusals(kind, read, stream, sdk):
     client, _ = sdk(kind, Answer(refusal="I will not."))
-    said = {"anthropic": "refusal", "responses": "refusal", "gemini": types.FinishReason.SAFETY}[kind]
-    assert read(client.ask(client.hello, stream)) == (said, "I will not.")
+    response = {"anthropic": "refusal", "responses": "refusal", "gemini": types.FinishReason.SAFETY}[kind]
+    assert read(client.ask(client.hello, stream)) == (response, "I will not.")
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_that_was_too_long_says_so_in_each_format(stream, sdk):
+def test_a_truncated_answer_has_each_formats_stop_reason(stream, sdk):
     cut_off = Answer("It is", stop_reason="length")
     clients = {kind: sdk(kind, cut_off)[0] for kind in SDKS}
     ends = {kind: client.ask(client.hello, stream) for kind, client in clients.items()}
@@ -259,16 +259,16 @@ def test_an_answer_that_was_too_long_says_so_in_each_format(stream, sdk):
     assert ends["gemini"].candidates[0].finish_reason is types.FinishReason.MAX_TOKENS
 
 
-def test_tokens_are_counted_without_a_script_or_a_fault(sdk):
-    client, server = sdk("anthropic", lambda asked: 1 / 0, faults=["500"])
+def test_token_counting_ignores_scripts_and_faults(sdk):
+    client, server = sdk("anthropic", lambda received: 1 / 0, faults=["500"])
     counted = client.client.messages.count_tokens(model="claude", messages=client.hello, system="Be brief.")
     assert counted.input_tokens == 4
-    client, _ = sdk("gemini", lambda asked: 1 / 0, faults=["500"])
+    client, _ = sdk("gemini", lambda received: 1 / 0, faults=["500"])
     assert client.client.models.count_tokens(model="gemini-9", contents="Hello there").total_tokens == 2
     assert server.counts.by_status == {200: 1}
 
 
-def test_free_form_tools_get_their_text():
+def test_custom_tools_get_their_text():
     patch = ToolCall("apply_patch", "*** Begin Patch", id="p1")
     body = {"model": "gpt", "input": "Mend it", "tools": [{"type": "custom", "name": "apply_patch"}]}
     with FaultyServer(Answer(tool_calls=(patch,))) as server:
@@ -276,7 +276,7 @@ def test_free_form_tools_get_their_text():
     assert (item["type"], item["call_id"], item["input"]) == ("custom_tool_call", "p1", "*** Begin Patch")
 
 
-def test_a_stream_of_gemini_without_events_is_an_array():
+def test_a_gemini_stream_without_events_is_an_array():
     body = {"contents": [{"parts": [{"text": "Hello"}]}]}
     with FaultyServer() as server:
         [chunk] = post(server, "/v1beta/models/gemini-9:streamGenerateContent", body)
@@ -322,19 +322,19 @@ CALL = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
         ("/v1beta/models/g:generateContent", {"contents": [CALL, {"parts": [{"text": "Hi"}]}]}),
     ],
 )
-def test_what_the_vendor_would_refuse_is_refused(path, body):
+def test_requests_that_the_vendor_rejects_are_rejected(path, body):
     with FaultyServer() as server, pytest.raises(urllib.error.HTTPError) as raised:
         post(server, path, body)
     with raised.value as reply:
         assert reply.status == 400
 
 
-def test_fields_that_nobody_knows_do_no_harm():
+def test_unknown_fields_are_ignored():
     more = {"shape": {"round": True}, "tools": [{"type": "web_search"}], "stream": False}
     with FaultyServer() as server:
         message = [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "x"}}]}]
-        said = post(server, "/v1/messages?beta=true", {"max_tokens": 9, "messages": message, **more})
-        assert said["content"] == [{"type": "text", "text": "Hi"}]
+        response = post(server, "/v1/messages?beta=true", {"max_tokens": 9, "messages": message, **more})
+        assert response["content"] == [{"type": "text", "text": "Hi"}]
         items = [{"type": "item_of_the_future", "value": 1}, {"role": "user", "content": "Hi"}]
         assert post(server, "/v1/responses", {"input": items, **more})["output"][0]["content"][0]["text"] == "Hi"
         contents = {"contents": [{"parts": [{"text": "Hi"}, {"hologram": 1}]}], **more}

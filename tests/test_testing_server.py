@@ -1,4 +1,4 @@
-"""The model server for tests: OpenAI's SDK takes it for the real thing, and it fails as it was asked to."""
+"""The model server for tests, used with OpenAI's SDK: answers, streams and simulated failures."""
 
 import asyncio
 import json
@@ -42,14 +42,14 @@ def create(server: FaultyServer, messages=HELLO, **options):
 
 
 def post(server: FaultyServer, text="Hello", **fields) -> dict:
-    """The answer to a request made with nothing but the standard library."""
+    """Send a request with the standard library and return the answer."""
     body = {"messages": [{"role": "user", "content": text}], **fields}
     request = urllib.request.Request(f"{server.url}/chat/completions", json.dumps(body).encode())
     with urllib.request.urlopen(request, timeout=5) as reply:
         return json.load(reply)
 
 
-def said(server: FaultyServer, text: str) -> str:
+def answer_to(server: FaultyServer, text: str) -> str:
     return post(server, text)["choices"][0]["message"]["content"]
 
 
@@ -107,7 +107,7 @@ def test_the_sdk_parses_structured_output():
     assert server.requests[0].body["response_format"]["type"] == "json_schema"
 
 
-def test_the_sdk_sees_refusals():
+def test_the_sdk_gets_refusals():
     class City(BaseModel):
         name: str
 
@@ -132,7 +132,7 @@ def test_the_sdk_sees_refusals():
     ],
     ids=str,
 )
-def test_the_sdk_sees_every_fault(fault, error):
+def test_the_sdk_notices_every_fault(fault, error):
     with FaultyServer(faults=[fault]) as server, sdk(server) as client:
         timeout_s = 0.2 if error is openai.APITimeoutError else 10.0
         with pytest.raises(error):
@@ -154,24 +154,29 @@ def test_a_stream_drips():
         assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "one two"
 
 
-def test_the_sdk_retries_when_the_server_says():
+def test_the_sdk_retries_after_the_requested_delay():
     faults = [Fault("429", retry_after_s=0.01), Fault("503", retry_after_s=0.01)]
     with FaultyServer(faults=faults) as server, sdk(server, max_retries=2) as client:
         assert client.chat.completions.create(model="gpt", messages=HELLO).choices[0].message.content == "Hello there"
     assert server.counts.by_status == {429: 1, 503: 1, 200: 1}
 
 
-def test_answers_by_match_by_function_and_as_they_are():
+def test_answers_by_match_by_function_and_raw():
     with FaultyServer({"exactly": "one", "*\n*": "lines", "a*": "two"}) as server:
-        assert [said(server, text) for text in ("exactly", "abc", "x\ny", "else")] == ["one", "two", "lines", "else"]
-    with FaultyServer(lambda asked: f"{asked.model} {asked.number} {asked.prompt.upper()}") as server:
+        assert [answer_to(server, text) for text in ("exactly", "abc", "x\ny", "else")] == [
+            "one",
+            "two",
+            "lines",
+            "else",
+        ]
+    with FaultyServer(lambda received: f"{received.model} {received.number} {received.prompt.upper()}") as server:
         assert post(server, "hi", model="m")["choices"][0]["message"]["content"] == "m 1 HI"
     with FaultyServer(RawReply(b'{"own": true}', headers={"X-Own": "1"})) as server:
         assert post(server) == {"own": True}
 
 
-def test_a_script_that_fails_is_an_error_that_says_so():
-    with FaultyServer(lambda asked: {}["missing"]) as server, pytest.raises(urllib.error.HTTPError) as raised:
+def test_a_failing_script_is_a_server_error():
+    with FaultyServer(lambda received: {}["missing"]) as server, pytest.raises(urllib.error.HTTPError) as raised:
         post(server)
     with raised.value as reply:
         assert (reply.status, json.load(reply)["error"]["message"]) == (
@@ -194,21 +199,21 @@ def test_a_script_that_fails_is_an_error_that_says_so():
         b'{"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}, {"role": "user", "content": ""}]}',
     ],
 )
-def test_what_openai_would_refuse_is_refused(body):
+def test_requests_that_openai_rejects_are_rejected(body):
     with FaultyServer() as server, pytest.raises(urllib.error.HTTPError) as raised:
         urllib.request.urlopen(f"{server.url}/chat/completions", body, timeout=5)
     with raised.value as reply:
         assert reply.status == 400
 
 
-def test_an_address_that_nothing_serves_is_not_found():
+def test_an_unknown_path_is_not_found():
     with FaultyServer() as server, pytest.raises(urllib.error.HTTPError) as raised:
         urllib.request.urlopen(f"{server.url}/models", timeout=5)
     with raised.value as reply:
         assert reply.status == 404
 
 
-def test_faults_by_rate_depend_on_the_seed_and_the_request_and_not_on_the_order():
+def test_faults_by_rate_depend_on_seed_and_request_but_not_order():
     rates = {"429": 0.2, "hang": 0.1, Fault("latency", delay_s=1): 0.1}
     bodies = [str(number).encode() for number in range(2000)]
 
@@ -226,7 +231,7 @@ def test_faults_by_rate_depend_on_the_seed_and_the_request_and_not_on_the_order(
     assert shares["latency"] == pytest.approx(200, rel=0.3)
 
 
-def test_rates_and_kinds_that_make_no_sense_are_refused():
+def test_invalid_rates_and_kinds_are_rejected():
     with pytest.raises(ValueError, match=r"add up to 1\.5"):
         FaultyServer(faults={"429": 0.75, "500": 0.75})
     with pytest.raises(ValueError, match="Unknown fault 'explode': a status such as '503', or latency, hang"):
@@ -235,9 +240,9 @@ def test_rates_and_kinds_that_make_no_sense_are_refused():
         Fault("200")
 
 
-def test_requests_over_the_cap_are_told_when_to_come_again():
+def test_requests_over_the_cap_get_a_retry_delay():
     with FaultyServer(requests_per_s=0.5, burst=3) as server:
-        assert [said(server, "x") for _ in range(3)] == ["x"] * 3
+        assert [answer_to(server, "x") for _ in range(3)] == ["x"] * 3
         with pytest.raises(urllib.error.HTTPError) as raised:
             post(server)
     with raised.value as reply:
@@ -248,7 +253,7 @@ def test_requests_over_the_cap_are_told_when_to_come_again():
     assert (server.counts.over_cap, server.counts.by_status) == (1, {200: 3, 429: 1})
 
 
-def test_the_cap_lets_its_rate_through(monkeypatch):
+def test_the_cap_allows_its_rate(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("agentv_testing.faults.time.monotonic", lambda: now[0])
     cap = RequestCap(20, burst=20)
@@ -259,13 +264,13 @@ def test_the_cap_lets_its_rate_through(monkeypatch):
     assert passed == pytest.approx(20 * 10 + 20, abs=1)
 
 
-def test_what_was_served_is_counted_and_kept():
+def test_requests_are_counted_and_kept():
     with FaultyServer(faults=[None, "500"], keep=2) as server:
-        said(server, "one")
+        answer_to(server, "one")
         with pytest.raises(urllib.error.HTTPError):
             post(server, "two")
-        said(server, "three")
-    assert [asked.prompt for asked in server.requests] == ["two", "three"]
+        answer_to(server, "three")
+    assert [received.prompt for received in server.requests] == ["two", "three"]
     assert (server.counts.requests, server.counts.by_status, server.counts.by_fault) == (
         3,
         {200: 2, 500: 1},
@@ -274,7 +279,7 @@ def test_what_was_served_is_counted_and_kept():
     assert (server.counts.at_once, server.counts.most_at_once, server.counts.disconnected) == (0, 1, 0)
 
 
-def test_the_server_runs_inside_a_running_loop_too():
+def test_the_server_runs_inside_a_running_loop():
     async def scenario():
         async with FaultyServer("inside") as server, openai.AsyncOpenAI(base_url=server.url, api_key="k") as client:
             completion = await client.chat.completions.create(model="gpt", messages=HELLO)
@@ -283,7 +288,7 @@ def test_the_server_runs_inside_a_running_loop_too():
     assert asyncio.run(scenario()) == "inside"
 
 
-def test_the_server_stops_at_once_while_requests_hang():
+def test_the_server_stops_while_requests_hang():
     async def hanging():
         async with FaultyServer(faults=["hang"]) as server:
             client = openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0)
@@ -297,20 +302,20 @@ def test_the_server_stops_at_once_while_requests_hang():
     assert time.monotonic() - start < 5
 
 
-def test_another_wire_format_is_a_class():
+def test_a_custom_wire_format():
     class Shout:
         def serves(self, path):
             return path == "/shout"
 
-        def read(self, asked):
+        def read(self, received):
             from dataclasses import replace
 
-            return replace(asked, prompt=asked.raw.decode())
+            return replace(received, prompt=received.raw.decode())
 
-        def whole(self, asked, answer):
+        def whole(self, received, answer):
             return {"shouted": answer.text.upper()}
 
-        def pieces(self, asked, answer):
+        def pieces(self, received, answer):
             return [answer.text.upper().encode()]
 
         def error(self, status, message):
@@ -322,24 +327,24 @@ def test_another_wire_format_is_a_class():
         with pytest.raises(urllib.error.HTTPError) as raised:
             urllib.request.urlopen(f"{server.origin}/shout", b"hello", timeout=5)
         with raised.value as reply:
-            assert json.load(reply) == {"oh": "This failure was asked for"}
-        assert said(server, "plain") == "plain"
+            assert json.load(reply) == {"oh": "Simulated failure"}
+        assert answer_to(server, "plain") == "plain"
 
 
-def test_the_public_names_are_there():
+def test_public_names():
     assert all(getattr(agentv_testing, name) for name in agentv_testing.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Server'"):
         _ = agentv_testing.Server
 
 
-def test_the_plug_in_costs_nothing_unless_it_is_used():
+def test_the_unused_plugin_costs_nothing():
     code = "import sys, pytest; before = set(sys.modules); import agentv_testing.plugin; "
     code += "print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ON_THE_PATH)
     assert set(done.stdout.split()) <= {"agentv_testing", "agentv_testing.plugin"}
 
 
-def test_the_fixture_starts_servers_that_end_with_the_test(tmp_path):
+def test_fixture_servers_end_with_the_test(tmp_path):
     (tmp_path / "test_mine.py").write_text(
         "import urllib.request\n"
         "started = []\n"
@@ -365,11 +370,11 @@ def test_the_fixture_starts_servers_that_end_with_the_test(tmp_path):
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_caller_that_leaves_while_an_answer_is_made_is_counted_and_nothing_else(caplog):
-    asked, left = threading.Event(), threading.Event()
+def test_a_client_that_disconnects_early_is_only_counted(caplog):
+    arrived, left = threading.Event(), threading.Event()
 
     def answers(_):
-        asked.set()
+        arrived.set()
         left.wait(10)
         return "word " * 1000
 
@@ -378,7 +383,7 @@ def test_a_caller_that_leaves_while_an_answer_is_made_is_counted_and_nothing_els
         body = json.dumps({"messages": HELLO, "stream": True}).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         caller.sendall(head.encode() + body)
-        assert asked.wait(10)
+        assert arrived.wait(10)
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         caller.close()  # with a reset
         left.set()

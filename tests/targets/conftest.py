@@ -1,4 +1,4 @@
-"""What the tests of targets share: questions, one call from opening to closing, and whether a process still runs."""
+"""Shared by the tests of targets: requests, single calls, and checks for running processes."""
 
 import asyncio
 
@@ -31,10 +31,10 @@ def question():
 
 @pytest.fixture
 def ask(tmp_path):
-    """The answer of a target to one question, from opening it to closing it."""
+    """Open a target, call it once, and close it."""
 
-    def call(target, *, home=tmp_path, **asked):
-        [response] = asyncio.run(respond_once(target, home, make_question(**asked)))
+    def call(target, *, home=tmp_path, **fields):
+        [response] = asyncio.run(respond_once(target, home, make_question(**fields)))
         return response
 
     return call
@@ -42,13 +42,13 @@ def ask(tmp_path):
 
 @pytest.fixture
 def still_running():
-    """Which of some processes run on after a moment."""
+    """Return which processes are still running after a moment."""
     return waiting.still_running
 
 
 @pytest.fixture
 def pids_in():
-    """The numbers that a command has written into a file, as soon as there are so many of them."""
+    """Wait until a command has written this many numbers to a file, and return them."""
 
     def read(path, count):
         waiting.wait_until(lambda: len(waiting.words_in(path)) >= count)

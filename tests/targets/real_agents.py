@@ -1,4 +1,4 @@
-"""The real coding agents, pointed at the model server on loopback: how each is told where its model is."""
+"""The real coding agents, configured to use the local model server."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from agentv.model.result import TokenUsage
 from agentv_testing import Answer, ReceivedRequest
 
 COMMAND = "echo made > made.txt && ls"
-SAID, ANSWER = "I will make the file.", "The answer is 42."
+TEXT, ANSWER = "I will make the file.", "The answer is 42."
 KEY = "sk-of-nobody-0123456789"
 USAGE = TokenUsage(100, 20, 30)
 
@@ -22,9 +22,9 @@ def _config(**files: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RealAgent:
-    """A provider, its program, the shell tool as the model calls it and as the agent reports it, and where it asks.
+    """A provider, its program, its shell tool as the model calls it and as the agent reports it, and its API.
 
-    `settings` and `home` are made from the server's address: keys of the target, and files of the agent's home.
+    `settings` and `home` return target settings and home files for the server's address.
     """
 
     provider: str
@@ -38,13 +38,13 @@ class RealAgent:
     keys: dict[str, str] = field(default_factory=dict)
     reports_cost: bool = False
 
-    def answers(self, asked: ReceivedRequest) -> Any:
-        """A tool call and then the answer, for questions that come with tools; others want a title or the like."""
-        if not asked.body.get("tools"):
+    def answers(self, received: ReceivedRequest) -> Any:
+        """Return a tool call and then the answer; requests without tools only want a title or the like."""
+        if not received.body.get("tools"):
             return "A title"
         input = {self.argument: self.command, "description": "Makes a file"}
         call = ToolCall(self.tool, input, id="call_1")
-        return [Answer(SAID, (call,), USAGE), Answer(ANSWER, usage=USAGE)]
+        return [Answer(TEXT, (call,), USAGE), Answer(ANSWER, usage=USAGE)]
 
 
 def _codex(origin: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ _LISTS = ("tools", "slash_commands", "agents", "skills", "memory_paths")
 
 
 def cleaned(lines: list[str]) -> str:
-    """Recorded events without what differs from machine to machine: paths, ports, ids; long lists are cut."""
+    """Normalize recorded events: paths, ports and ids are replaced, and long lists are truncated."""
     names: dict[str, str] = {}
 
     def name(found: re.Match[str]) -> str:

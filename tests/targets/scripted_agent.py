@@ -1,4 +1,4 @@
-"""A program that talks as Claude Code does and behaves as its prompt says: well, or in one of several bad ways."""
+"""A fake Claude Code whose prompt selects its behaviour: a normal answer, or one of several failures."""
 
 import base64
 import json
@@ -8,12 +8,12 @@ import sys
 import threading
 
 
-def say(**event):
+def emit(**event):
     print(json.dumps(event), flush=True)
 
 
 def child(*command, **options):
-    """Starts a process that would outlive everything, and writes down its id."""
+    """Start a process that does not end by itself, and write down its id."""
     started = subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
     with open(os.environ["CHILDREN"], "a") as stream:
         print(started.pid, file=stream)
@@ -21,17 +21,17 @@ def child(*command, **options):
 
 def answer(input, text):
     block = {"type": "tool_use", "id": "t1", "name": "Bash", "input": input}
-    say(type="assistant", message={"id": "m1", "content": [block]})
-    say(type="user", message={"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "done"}]})
-    say(type="assistant", message={"id": "m2", "content": [{"type": "text", "text": text}]})
+    emit(type="assistant", message={"id": "m1", "content": [block]})
+    emit(type="user", message={"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "done"}]})
+    emit(type="assistant", message={"id": "m2", "content": [{"type": "text", "text": text}]})
     usage = {"input_tokens": 7, "output_tokens": 3}
-    say(type="result", subtype="success", result=text, usage=usage, total_cost_usd=0.5, session_id="s")
+    emit(type="result", subtype="success", result=text, usage=usage, total_cost_usd=0.5, session_id="s")
 
 
 def start_children():
     child("tail", "-f", "/dev/null")
     child("tail", "-f", "/dev/null", start_new_session=True)
-    # One whose parent is gone and whose session is its own: only its environment tells where it is from.
+    # A process without a parent, in its own session, can only be found by its environment.
     inner = (
         "import subprocess; quiet = subprocess.DEVNULL;"
         "print(subprocess.Popen(['tail', '-f', '/dev/null'], start_new_session=True, stdout=quiet, stderr=quiet).pid)"
@@ -53,12 +53,12 @@ def crash(why="out of order"):
 
 
 def talk_nonsense():
-    say(type="assistant", message={"id": 1, "content": [["no block"]]})
-    say(type="result", usage=3, modelUsage=[])
+    emit(type="assistant", message={"id": 1, "content": [["no block"]]})
+    emit(type="result", usage=3, modelUsage=[])
 
 
 def report():
-    """What the agent sees, in a form that nobody would rewrite; two files are left behind."""
+    """Report the agent's environment, encoded so that paths are not rewritten, and leave two files."""
     for name in ("new.txt", "deep/er.txt"):
         os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
         with open(name, "w") as stream:
@@ -92,7 +92,7 @@ def do_as_asked():
 
 def main():
     prompt = sys.stdin.read()
-    say(type="system", subtype="init")
+    emit(type="system", subtype="init")
     if "children" in prompt:
         start_children()
     ways = {

@@ -1,4 +1,4 @@
-"""Events that the real agents printed, read as answers. Each file has beside it what it must give."""
+"""Events recorded from the real agents, and the answers expected from them."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ DATA = Path(__file__).parent.parent / "data" / "agents"
 FILES = sorted(DATA.glob("*.jsonl"))
 AGENTS = ("claude-code", "codex", "copilot-cli", "gemini-cli", "opencode", "pi-coding-agent")
 EVERY_MS = 10.0
-"""Events that have no times of their own are taken to come one after the other, so far apart."""
+"""Read recorded events; those without timestamps are spaced evenly."""
 
 
 def events(text):
@@ -22,7 +22,7 @@ def events(text):
 
 
 def read(provider, found):
-    """What comes of events: an answer or a failure, as data."""
+    """Return the answer or the failure in events, as data."""
     try:
         response = TARGETS.find(provider).read_events(found)
     except TargetFailure as failure:
@@ -32,7 +32,7 @@ def read(provider, found):
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_recorded_events_give_what_stands_beside_them(file):
+def test_recorded_events_give_the_expected_answer(file):
     expected = json.loads(file.with_suffix(".expect.json").read_text())
     assert read(file.name.partition(".")[0], events(file.read_text())) == expected
 
@@ -45,14 +45,14 @@ def test_every_agent_has_recorded_events(provider):
 
 
 @pytest.mark.parametrize("provider", AGENTS)
-def test_no_events_are_no_answer(provider):
+def test_no_events_means_no_answer(provider):
     with pytest.raises(NoAnswer):
         TARGETS.find(provider).read_events([])
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if ".answer." in file.name], ids=lambda file: file.stem)
-def test_a_stream_that_breaks_off_is_never_taken_for_the_whole_answer(file):
-    """Cut anywhere, the events give no answer, however much was said by then. A report comes besides, and may lack."""
+def test_a_truncated_stream_is_never_a_complete_answer(file):
+    """Truncated at any point, the events give no answer. Only the report, which is a separate file, may be missing."""
     whole = [event for event in events(file.read_text()) if event.data["type"] != "report"]
     provider = file.name.partition(".")[0]
     for length in range(len(whole)):
@@ -62,8 +62,8 @@ def test_a_stream_that_breaks_off_is_never_taken_for_the_whole_answer(file):
 
 @pytest.mark.parametrize("odd", [7, -0.5, True, "word", ["x"], {"a": 1}], ids=str)
 @pytest.mark.parametrize("file", [file for file in FILES if ".answer." in file.name], ids=lambda file: file.stem)
-def test_what_an_agent_says_in_another_form_is_never_handed_on(file, odd):
-    """Each value of each event in turn: what comes of it is a failure, or an answer whose fields are what they are."""
+def test_malformed_metadata_is_dropped(file, odd):
+    """Replace each value of each event in turn: the outcome is a failure, or an answer with valid fields."""
     whole = events(file.read_text())
     kind = TARGETS.find(file.name.partition(".")[0])
     for index, event in enumerate(whole):
@@ -71,13 +71,13 @@ def test_what_an_agent_says_in_another_form_is_never_handed_on(file, odd):
             try:
                 response = kind.read_events([*whole[:index], Event(changed, event.at_ms), *whole[index + 1 :]])
             except (TargetFailure, AttributeError, KeyError, TypeError, ValueError):
-                continue  # which the responder makes an error of this one case
+                continue  # which the responder converts to a failure of this call
             assert msgspec.convert(msgspec.to_builtins(response), Response).text == response.text
             assert response.cost_usd is None or response.cost_usd >= 0
 
 
 def changes(data, odd):
-    """The data with one value, at any depth, in the place of which stands another."""
+    """Yield copies of the data with one value, at any depth, replaced."""
     for key, value in data.items() if isinstance(data, dict) else enumerate(data):
         for new in (odd, *(changes(value, odd) if isinstance(value, dict | list) else ())):
             copied = data.copy()
@@ -85,18 +85,18 @@ def changes(data, odd):
             yield copied
 
 
-def test_claude_code_may_say_something_without_a_list():
-    said = [
+def test_claude_code_content_may_be_a_string():
+    printed = [
         {"type": "assistant", "message": {"id": "m", "content": "Paris"}},
         {"type": "result", "subtype": "success", "total_cost_usd": "0.5"},
     ]
-    response = TARGETS.find("claude-code").read_events([Event(each, 0.0) for each in said])
+    response = TARGETS.find("claude-code").read_events([Event(each, 0.0) for each in printed])
     assert (response.text, response.cost_usd) == ("Paris", None)
 
 
 @pytest.mark.parametrize("provider", AGENTS)
 @pytest.mark.parametrize("event", [{}, {"type": None}, {"type": "new.kind", "data": None}, {"type": "text"}], ids=str)
-def test_events_that_nobody_knows_are_passed_over(provider, event):
+def test_unknown_events_are_ignored(provider, event):
     [file] = [file for file in FILES if file.name == f"{provider}.answer.jsonl"]
     known = events(file.read_text())
     more = [each for one in known for each in (Event(event, one.at_ms), one)]
@@ -119,6 +119,6 @@ def test_events_that_nobody_knows_are_passed_over(provider, event):
         ("Tool produced 500 lines", "process", None),
     ],
 )
-def test_what_an_agent_reports_has_the_class_that_an_api_would_have(message, error_class, status):
+def test_reported_errors_are_classified_like_api_errors(message, error_class, status):
     failed = classify_failure(message)
     assert (failed.error_class, failed.status) == (error_class, status)

@@ -1,4 +1,4 @@
-"""The response cache: what is asked once is not asked again, and anything that shapes an answer asks again."""
+"""The response cache: repeated requests hit it, and any change that affects an answer misses it."""
 
 import json
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ CHECKS = {"evaluators": [{"type": "contains", "value": "Paris"}]}
 
 
 class Project:
-    """A dataset, a model server as its target, and runs of both."""
+    """A project with a dataset and a model server as its target."""
 
     def __init__(self, folder, command, server):
         self.folder, self.command, self.server = folder, command, server
@@ -39,7 +39,7 @@ class Project:
         self.folder.write("targets.yaml", {"targets": [own | settings]})
 
     def run(self, *options, expect=0):
-        """The records of a run, by case."""
+        """Return the records of a run, by case."""
         done = self.command("eval", "cases.jsonl", "--json", "-q", *options)
         assert done.code == expect, done.stderr
         [printed] = done.printed
@@ -47,7 +47,7 @@ class Project:
         return {record["eval_id"]: record for record in map(json.loads, lines)}
 
     @property
-    def asked(self):
+    def calls(self):
         return self.server.counts.requests
 
     @property
@@ -57,7 +57,7 @@ class Project:
 
 @pytest.fixture
 def serve(folder, command):
-    """A project whose server answers and fails as told."""
+    """A project whose server returns scripted answers and faults."""
     with ExitStack() as servers:
         yield lambda **how: Project(folder, command, servers.enter_context(FaultyServer(**how)))
 
@@ -71,28 +71,28 @@ def cached(records):
     return [record.get("cached", False) for record in records.values()]
 
 
-def test_a_second_run_asks_nothing_and_says_so(project):
+def test_a_second_run_makes_no_calls_and_reports_it(project):
     first = project.run("--cache")
-    assert (project.asked, cached(first)) == (2, [False, False])
+    assert (project.calls, cached(first)) == (2, [False, False])
     second = project.run("--cache")
-    assert (project.asked, cached(second)) == (2, [True, True])
+    assert (project.calls, cached(second)) == (2, [True, True])
     for id in first:
         for key in ("candidate_answer", "score", "execution_metrics"):
             assert second[id][key] == first[id][key]
 
 
-def test_it_is_off_unless_asked_for(project):
+def test_the_cache_is_off_by_default(project):
     project.run()
     project.run()
-    assert project.asked == 4
+    assert project.calls == 4
     assert project.entries == []
 
 
-def test_trials_are_answers_of_their_own(project):
+def test_trials_are_cached_separately(project):
     project.run("--cache", "--trials", "2")
-    assert project.asked == 4
+    assert project.calls == 4
     project.run("--cache", "--trials", "3")
-    assert project.asked == 6
+    assert project.calls == 6
 
 
 ASKED_AGAIN = {
@@ -100,75 +100,75 @@ ASKED_AGAIN = {
     "a temperature": {"temperature": 0.5},
     "a system prompt": {"system_prompt": "Be brief."},
     "a tool": {"tools": [{"name": "search"}]},
-    "further settings of the body": {"extra_body": {"top_p": 0.1}},
+    "extra body fields": {"extra_body": {"top_p": 0.1}},
 }
 
 
 @pytest.mark.parametrize("settings", ASKED_AGAIN.values(), ids=ASKED_AGAIN)
-def test_what_shapes_an_answer_asks_again(project, settings):
+def test_changes_that_affect_answers_miss_the_cache(project, settings):
     project.run("--cache")
     project.target(**settings)
     project.run("--cache")
-    assert project.asked == 4
+    assert project.calls == 4
 
 
 KEPT = {
     "another key": {"api_key": "sk-very-secret-2"},
     "more workers": {"workers": 7},
     "other retries": {"max_retries": 1, "retry_initial_delay_ms": 1},
-    "another limit of time": {"timeout_seconds": 5},
+    "another timeout": {"timeout_seconds": 5},
 }
 
 
 @pytest.mark.parametrize("settings", KEPT.values(), ids=KEPT)
-def test_how_a_target_is_called_does_not(project, settings):
+def test_call_settings_do_not_miss_the_cache(project, settings):
     project.run("--cache")
     project.target(**settings)
     project.run("--cache")
-    assert project.asked == 2
+    assert project.calls == 2
 
 
-def test_what_answers_are_held_against_does_not(project, folder):
+def test_expected_outputs_do_not_miss_the_cache(project, folder):
     project.run("--cache")
     folder.write("cases.jsonl", [{**case, "id": case["id"] + "-new", "tags": ["x"]} for case in CASES])
     folder.write("cases.yaml", {"evaluators": [{"type": "equals", "value": "Rome"}]})
     project.run("--cache")
-    assert project.asked == 2
+    assert project.calls == 2
 
 
-def test_a_file_in_a_message_is_part_of_the_question(project, folder):
+def test_file_contents_are_part_of_the_key(project, folder):
     folder.write("note.txt", "first")
     content = [{"type": "text", "value": "Sum up."}, {"type": "file", "value": "note.txt"}]
     folder.write("cases.jsonl", [{**CASES[0], "input": [{"role": "user", "content": content}]}])
     project.run("--cache")
     project.run("--cache")
-    assert project.asked == 1
+    assert project.calls == 1
     folder.write("note.txt", "second")
     project.run("--cache")
-    assert project.asked == 2
+    assert project.calls == 2
 
 
 DAMAGE = {
     "half an entry": lambda data: data[: len(data) // 2],
     "nothing": lambda data: b"",
-    "something else": lambda data: b'{"a": 1}',
-    "no text": lambda data: b"\xff\xfe\x00",
+    "another value": lambda data: b'{"a": 1}',
+    "not text": lambda data: b"\xff\xfe\x00",
     "another version": lambda data: data.replace(b'"schema_version":1', b'"schema_version":99'),
     "another key": lambda data: data.replace(b'"key":"', b'"key":"0'),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_entry_is_none_and_is_mended(project, damage):
+def test_a_damaged_entry_is_ignored_and_replaced(project, damage):
     project.run("--cache")
     for entry in project.entries:
         entry.write_bytes(damage(entry.read_bytes()))
     assert cached(project.run("--cache")) == [False, False]
     assert cached(project.run("--cache")) == [True, True]
-    assert project.asked == 4
+    assert project.calls == 4
 
 
-def test_failures_are_not_kept(serve):
+def test_failures_are_not_cached(serve):
     project = serve(answers="Paris", faults=["400", "400"])
     records = project.run("--cache", expect=3)
     assert {record["status"] for record in records.values()} == {"error"}
@@ -176,7 +176,7 @@ def test_failures_are_not_kept(serve):
     assert cached(project.run("--cache")) == [False, False]
 
 
-def test_no_secret_gets_into_it_and_an_answer_with_one_is_not_kept(serve, monkeypatch):
+def test_responses_with_secrets_are_not_cached(serve, monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", "hush-hush-hush")
     project = serve(answers={"*France*": "Paris hush-hush-hush", "*": "Paris"})
     project.run("--cache")
@@ -187,7 +187,7 @@ def test_no_secret_gets_into_it_and_an_answer_with_one_is_not_kept(serve, monkey
     assert (again["one"].get("cached"), again["two"].get("cached")) == (None, True)
 
 
-def test_nothing_unfinished_is_left_lying_about(project):
+def test_no_temporary_files_remain(project):
     project.run("--cache")
     assert {entry.suffix for entry in project.entries} == {".json"}
 
@@ -201,7 +201,7 @@ def answer(prompt):
 
 
 @pytest.mark.parametrize(("settings", "calls"), [({}, 4), ({"cache": True}, 2), ({"cache": False}, 4)])
-def test_functions_are_asked_again_unless_their_target_says_otherwise(project, folder, settings, calls):
+def test_functions_are_cached_only_if_configured(project, folder, settings, calls):
     folder.write("agent.py", AGENT)
     target = {"name": "default", "provider": "python", "function": "agent.py:answer", **settings}
     folder.write("targets.yaml", {"targets": [target]})
@@ -210,7 +210,7 @@ def test_functions_are_asked_again_unless_their_target_says_otherwise(project, f
     assert len((folder.path / "calls").read_text()) == calls
 
 
-def test_a_function_that_is_cached_is_asked_again_when_its_file_changed(project, folder):
+def test_a_changed_function_file_misses_the_cache(project, folder):
     target = {"name": "default", "provider": "python", "function": "agent.py:answer", "cache": True}
     folder.write("targets.yaml", {"targets": [target]})
     for text in (AGENT, AGENT.replace("Paris", "Rome"), AGENT):
@@ -220,7 +220,7 @@ def test_a_function_that_is_cached_is_asked_again_when_its_file_changed(project,
     assert cached(records) == [True, True] and records["one"]["candidate_answer"] == "Paris"
 
 
-def test_a_budget_does_not_count_what_is_cached(project, folder):
+def test_cached_responses_do_not_count_towards_the_budget(project, folder):
     folder.write("agent.py", AGENT)
     target = {"name": "default", "provider": "python", "function": "agent.py:answer", "cache": True, "workers": 1}
     folder.write("targets.yaml", {"targets": [target]})
@@ -233,29 +233,29 @@ JUDGE = """
 from agentv.model.message import Message
 
 async def judged(context):
-    said = await context.ask("judge", (Message("user", "Is this good? " + context.candidate_answer),))
-    return said.text == "Paris"
+    response = await context.ask("judge", (Message("user", "Is this good? " + context.candidate_answer),))
+    return response.text == "Paris"
 """
 
 
-def test_a_judge_is_not_asked_again_either(project, folder):
+def test_judge_calls_are_cached(project, folder):
     folder.write("judge.py", JUDGE)
     folder.write("cases.yaml", {"evaluators": [{"type": "python", "function": "judge.py:judged"}]})
     own = {"provider": "openai", "base_url": project.server.url, "api_key": KEY}
     targets = [{**own, "name": "default", "model": "m"}, {**own, "name": "judge", "model": "j"}]
     folder.write("targets.yaml", {"targets": targets})
     assert [record["score"] for record in project.run("--cache", "--workers", "1").values()] == [1.0, 1.0]
-    assert project.asked == 3  # both answers are the same, and so is the judge's question
+    assert project.calls == 3  # both answers are the same, and so are the judge's prompts
     project.run("--cache")
-    assert project.asked == 3
+    assert project.calls == 3
 
 
-def test_what_cannot_be_a_cache_is_an_error_before_anything_is_asked(project, folder):
+def test_an_unusable_cache_folder_is_an_error_before_any_call(project, folder):
     folder.write(".agentv/cache", "a file")
     done = project.command("eval", "cases.jsonl", "--cache", "-q")
     assert done.code == 2
     assert "Cannot create the cache" in done.stderr
-    assert project.asked == 0
+    assert project.calls == 0
 
 
 KINDS = {
@@ -263,13 +263,13 @@ KINDS = {
     "an address": (Http(name="t", provider="http", url="http://x"), True),
     "a function": (PythonTarget(name="t", provider="python", function="a.py:b"), False),
     "a mock": (Mock(name="t", provider="mock"), False),
-    "a model that may not": (OpenAI(name="t", provider="openai", model="m", cache=False), False),
-    "a mock that may": (Mock(name="t", provider="mock", cache=True), True),
+    "a model with the cache off": (OpenAI(name="t", provider="openai", model="m", cache=False), False),
+    "a mock with the cache on": (Mock(name="t", provider="mock", cache=True), True),
 }
 
 
 @pytest.mark.parametrize(("settings", "expected"), KINDS.values(), ids=KINDS)
-def test_by_default_it_is_for(settings, expected):
+def test_default_by_provider(settings, expected):
     assert settings.is_cacheable is expected
 
 
@@ -293,7 +293,7 @@ RESPONSES = {
 
 
 @pytest.mark.parametrize("response", RESPONSES.values(), ids=RESPONSES)
-def test_an_answer_comes_back_as_it_was(tmp_path, response):
+def test_a_response_is_restored_without_loss(tmp_path, response):
     cache = ResponseCache(str(tmp_path))
     cache.put("0" * 32, response)
     found = cache.get("0" * 32)
@@ -303,19 +303,19 @@ def test_an_answer_comes_back_as_it_was(tmp_path, response):
     }
 
 
-def test_what_no_json_can_hold_is_not_kept(tmp_path):
+def test_data_that_is_not_json_is_not_cached(tmp_path):
     cache = ResponseCache(str(tmp_path))
     cache.put("0" * 32, Response(messages=(Message("assistant", {"a": object()}),)))
     assert cache.get("0" * 32) is None
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path):
     (tmp_path / "taken").write_text("x")
     with pytest.raises(AgentvError, match="Cannot create the cache"):
         ResponseCache(str(tmp_path / "taken"))
 
 
-def test_what_cannot_be_written_is_not_kept_and_nothing_else_happens(tmp_path):
+def test_write_errors_are_ignored(tmp_path):
     cache = ResponseCache(str(tmp_path))
     (tmp_path / "00").write_text("a file where a folder should be")
     cache.put("0" * 32, answer("hi"))

@@ -1,4 +1,4 @@
-"""The command target: what reaches the command, what is read from it, how it fails, and that nothing is left of it."""
+"""The command target: placeholders, output, failures, and cleanup."""
 
 import asyncio
 import json
@@ -32,15 +32,15 @@ def cli(template, **settings):
     return Cli(name="c", provider="cli", command_template=template, **settings)
 
 
-def failure_of(ask, target, **asked):
+def failure_of(ask, target, **fields):
     with pytest.raises(TargetFailure) as failed:
-        ask(target, **asked)
+        ask(target, **fields)
     return failed.value
 
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path, monkeypatch):
-    """The folder in which commands get their files: empty again when a test ends."""
+    """The folder for the commands' files, which must be empty when a test ends."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -54,8 +54,8 @@ QUOTING = {
     "in single quotes": "printf %s '{PROMPT}'",
     "in a substitution": 'printf %s "$(printf %s {PROMPT})"',
     "quoted in a substitution": 'printf %s "$(printf %s "{PROMPT}")"',
-    "behind other quotes": "echo \"it's\" '\"' \\' \\\" > /dev/null; printf %s {PROMPT}",
-    "behind a comment": "true # it's a comment\nprintf %s {PROMPT}",
+    "after other quotes": "echo \"it's\" '\"' \\' \\\" > /dev/null; printf %s {PROMPT}",
+    "after a comment": "true # it's a comment\nprintf %s {PROMPT}",
     "in a subshell": "(printf %s {PROMPT})",
     "as a variable": 'x={PROMPT}; printf %s "$x"',
     "from a file": "cat {PROMPT_FILE}",
@@ -63,7 +63,7 @@ QUOTING = {
 
 
 @pytest.mark.parametrize("template", QUOTING.values(), ids=QUOTING)
-def test_the_prompt_arrives_as_it_is(ask, tmp_path, template):
+def test_the_prompt_arrives_unchanged(ask, tmp_path, template):
     assert ask(cli(template), text=NASTY, folder=tmp_path).text == NASTY
     assert not (tmp_path / "hacked").exists()
 
@@ -76,7 +76,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("template", HOSTILE.values(), ids=HOSTILE)
-def test_no_value_is_ever_run(ask, tmp_path, template):
+def test_values_are_never_executed(ask, tmp_path, template):
     ask(cli(template), text=NASTY, folder=tmp_path)
     assert not (tmp_path / "hacked").exists()
 
@@ -92,7 +92,7 @@ PLACEHOLDERS = {
 
 
 @pytest.mark.parametrize(("placeholder", "value"), PLACEHOLDERS.items())
-def test_placeholders_stand_for(ask, placeholder, value):
+def test_placeholder_values(ask, placeholder, value):
     response = ask(cli(f"printf '<%s>' {placeholder}"), id="a b/$(x)", attempt=3)
     assert response.text == f"<{value}>"
 
@@ -124,21 +124,21 @@ FILES = {
 
 
 @pytest.mark.parametrize(("files_format", "expected"), FILES.values(), ids=FILES)
-def test_files_stand_in_the_command_as_their_format_says(ask, with_files, tmp_path, files_format, expected):
+def test_files_are_formatted_with_files_format(ask, with_files, tmp_path, files_format, expected):
     response = ask(cli("printf '<%s>' {FILES}", files_format=files_format), **with_files)
     assert response.text == expected.format(tmp_path)
 
 
-def test_the_prompt_names_files_and_guidelines_come_apart(question, with_files, tmp_path):
-    asked = question(**with_files)
+def test_the_prompt_references_files_and_guidelines_are_separate(question, with_files, tmp_path):
+    request = question(**with_files)
     origin = Origin(base_dir=str(tmp_path), root=str(tmp_path), guideline_patterns=("*.instructions.md",))
-    asked.case = type(asked.case)("one", input=with_files["text"], place=Place(origin, 1))
+    request.case = type(request.case)("one", input=with_files["text"], place=Place(origin, 1))
 
     async def answers():
         responder = cli("printf '%s\\n' {FILES}; echo ---; echo {GUIDELINES}; echo ---; echo {PROMPT}").open(
             str(tmp_path)
         )
-        return (await responder.respond(asked)).text.split("---")
+        return (await responder.respond(request)).text.split("---")
 
     files, guidelines, prompt = asyncio.run(answers())
     assert files.split("\n")[:2] == [f"{tmp_path}/a b.txt", f"{tmp_path}/it's.txt"]
@@ -149,8 +149,8 @@ def test_the_prompt_names_files_and_guidelines_come_apart(question, with_files, 
 
 OUTPUTS = {
     "text": ("hello\nworld\n\n", "hello\nworld", None),
-    "JSON of another kind": ('{"answer": 42}', '{"answer": 42}', None),
-    "half a JSON": ('{"text": ', '{"text": ', None),
+    "other JSON": ('{"answer": 42}', '{"answer": 42}', None),
+    "incomplete JSON": ('{"text": ', '{"text": ', None),
     "a list": ("[1]", "[1]", None),
     "the text of an object": ('{"text": "hi", "token_usage": {"input": 1, "output": 2}}', "hi", TokenUsage(1, 2)),
     "data as text": ('{"text": {"a": 1}}', '{"a":1}', None),
@@ -162,13 +162,13 @@ OUTPUTS = {
 
 @pytest.mark.parametrize("way", ["cat {0}", "cat {0} > {{OUTPUT_FILE}}; echo noise"], ids=["stdout", "file"])
 @pytest.mark.parametrize(("printed", "text", "usage"), OUTPUTS.values(), ids=OUTPUTS)
-def test_what_a_command_gives_out_is_read(ask, tmp_path, printed, text, usage, way):
+def test_command_output_becomes_the_answer(ask, tmp_path, printed, text, usage, way):
     (tmp_path / "printed").write_text(printed)
     response = ask(cli(way.format(shlex.quote(str(tmp_path / "printed")))))
     assert (response.text, response.usage) == (text, usage)
 
 
-def test_bytes_that_are_no_text_are_marked(ask):
+def test_invalid_utf8_is_replaced(ask):
     assert ask(cli("printf 'a\\377b'")).text == "a�b"
 
 
@@ -184,7 +184,7 @@ FAILURES = {
     "a signal": ("kill -9 $$", "process", "was ended by SIGKILL"),
     "no such program": ("no-such-program-here", "process", "ended with exit code 127"),
     "no file": ("echo said; : {OUTPUT_FILE}", "invalid_response", "did not write {OUTPUT_FILE}: said"),
-    "messages that are none": (
+    "invalid messages": (
         "echo '{\"output_messages\": [1]}'",
         "invalid_response",
         "'output_messages[0]' is not a message",
@@ -193,30 +193,30 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("template", "error_class", "message"), FAILURES.values(), ids=FAILURES)
-def test_a_command_that_fails_is_a_failure_of_its_class(ask, template, error_class, message):
+def test_command_failures_are_classified(ask, template, error_class, message):
     failure = failure_of(ask, cli(template))
     assert failure.error_class == error_class
     assert message in failure.message
     assert len(failure.message) < 2200
 
 
-def test_of_a_program_that_was_not_found_the_folder_is_named(ask, tmp_path):
+def test_program_not_found_names_the_folder(ask, tmp_path):
     (tmp_path / "there").mkdir()
     message = failure_of(ask, cli("./agent.sh {PROMPT}", cwd="there")).message
     assert f"ended with exit code 127 in {tmp_path}/there: " in message
 
 
-def test_a_folder_that_is_not_there_is_named(ask, tmp_path):
+def test_a_missing_folder_is_named(ask, tmp_path):
     assert f"{tmp_path}/nowhere': the folder does not exist" in failure_of(ask, cli("true", cwd="nowhere")).message
 
 
-def test_a_prompt_too_long_for_a_command_line_says_what_to_use(ask):
+def test_a_prompt_too_long_for_a_command_line_gets_a_hint(ask):
     failure = failure_of(ask, cli("echo {PROMPT}"), text="x" * 200_000)
     assert (failure.error_class, "use {PROMPT_FILE}" in failure.message) == ("process", True)
     assert ask(cli("wc -c < {PROMPT_FILE}"), text="x" * 200_000).text.strip() == "200000"
 
 
-def test_a_prompt_with_a_null_says_what_to_use(ask):
+def test_a_prompt_with_a_null_character_gets_a_hint(ask):
     assert "use {PROMPT_FILE}" in failure_of(ask, cli("echo {PROMPT}"), text="a\0b").message
 
 
@@ -228,7 +228,7 @@ def test_output_has_a_limit(ask, monkeypatch):
     assert "more than" in failure_of(ask, cli("echo 12345678901 > {OUTPUT_FILE}")).message
 
 
-def test_a_flood_on_stderr_is_no_harm(ask):
+def test_excessive_stderr_is_harmless(ask):
     assert ask(cli("head -c 5000000 /dev/zero >&2; echo done")).text == "done"
 
 
@@ -244,19 +244,19 @@ WHERE = {
 
 
 @pytest.mark.parametrize(("settings", "workspace", "expected"), WHERE.values(), ids=WHERE)
-def test_a_command_runs_in(question, tmp_path, settings, workspace, expected):
+def test_working_folder(question, tmp_path, settings, workspace, expected):
     for name in ("data", "home/sub", "work"):
         (tmp_path / name).mkdir(parents=True)
-    asked = question(folder=tmp_path / "data")
-    asked.job_workspace = SimpleNamespace(path=str(tmp_path / workspace)) if workspace else None
+    request = question(folder=tmp_path / "data")
+    request.job_workspace = SimpleNamespace(path=str(tmp_path / workspace)) if workspace else None
 
     async def answer():
-        return (await cli("pwd", **settings).open(str(tmp_path / "home")).respond(asked)).text
+        return (await cli("pwd", **settings).open(str(tmp_path / "home")).respond(request)).text
 
     assert asyncio.run(answer()) == str(tmp_path / expected)
 
 
-def test_a_case_from_no_file_runs_at_home(ask, tmp_path):
+def test_a_case_without_a_file_runs_in_the_home_folder(ask, tmp_path):
     assert ask(cli("pwd")).text == str(tmp_path)
 
 
@@ -288,8 +288,8 @@ def test_files_are_removed_after_a_failure_too(ask, temporary):
     assert list(temporary.iterdir()) == []
 
 
-def test_files_of_a_run_that_is_killed_are_removed(tmp_path, temporary, pids_in):
-    """By the watchdog: nobody else is left."""
+def test_files_of_a_killed_run_are_removed(tmp_path, temporary, pids_in):
+    """By the watchdog, because no other process is left."""
     program = (
         "import asyncio, sys; from agentv.targets.cli import Cli; from agentv_testing import SampleRequest;"
         f"command = 'cat {{PROMPT_FILE}}; echo $$ >> pids; {HANGS}';"
@@ -315,7 +315,7 @@ def test_files_are_kept_on_request(ask, temporary):
     kept.rmdir()
 
 
-# A shell, a child in the background and a child of that child, none of which ends by itself.
+# A shell, a background child and a grandchild, none of which ends by itself.
 FAMILY = f"sh -c '{HANGS} & echo $$ $! >> pids; wait' & echo $$ >> pids; wait"
 STUBBORN = "trap '' TERM; " + FAMILY
 
@@ -335,7 +335,7 @@ def test_a_timeout_ends_the_whole_group(ask, tmp_path, still_running, pids_in, q
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds them in /proc")
-def test_a_timeout_ends_what_left_the_group(ask, tmp_path, still_running, pids_in, quick):
+def test_a_timeout_ends_processes_outside_the_group(ask, tmp_path, still_running, pids_in, quick):
     orphan = "(setsid sh -c 'echo $$ >> pids; tail -f /dev/null' > /dev/null 2>&1 &)"
     command = f"{orphan}; setsid sh -c 'echo $$ >> pids; {HANGS}'"
     failure = failure_of(ask, cli(command), folder=tmp_path, timeout_s=0.5)
@@ -363,7 +363,7 @@ def test_a_cancellation_ends_the_whole_group(question, tmp_path, still_running, 
 
 
 @pytest.mark.parametrize("between", [None, 0, 1, 2])
-def test_a_cancellation_at_the_very_start_leaves_nothing(question, tmp_path, still_running, quick, between):
+def test_a_cancellation_at_the_start_leaves_no_process(question, tmp_path, still_running, quick, between):
     async def cancelled(steps):
         responder = cli(f"{HANGS} & echo $$ $! >> pids; wait").open(str(tmp_path))
         call = asyncio.ensure_future(responder.respond(question(folder=tmp_path)))
@@ -381,13 +381,13 @@ def test_a_cancellation_at_the_very_start_leaves_nothing(question, tmp_path, sti
     assert still_running(pids) == []
 
 
-def test_what_a_command_leaves_in_the_background_ends_with_it(ask, tmp_path, still_running, pids_in):
+def test_background_processes_end_with_the_command(ask, tmp_path, still_running, pids_in):
     response = ask(cli(f"{HANGS} & echo $! > pids; echo answer"), folder=tmp_path)
     assert response.text == "answer"
     assert still_running(pids_in(tmp_path / "pids", 1)) == []
 
 
-def test_a_process_that_left_the_group_does_not_hold_the_answer_up(ask, tmp_path, pids_in, monkeypatch):
+def test_a_process_outside_the_group_does_not_delay_the_answer(ask, tmp_path, pids_in, monkeypatch):
     monkeypatch.setattr(processes, "_DRAIN_S", 0.05)
     leave = "import os, signal; os.setsid(); open('pids', 'w').write(str(os.getpid())); signal.pause()"
     script = tmp_path / "leave.py"
@@ -398,7 +398,7 @@ def test_a_process_that_left_the_group_does_not_hold_the_answer_up(ask, tmp_path
     assert response.text == "answer"
 
 
-def test_no_zombie_is_left(ask):
+def test_no_zombies_remain(ask):
     for _ in range(5):
         ask(cli("true"))
     mine = f" {os.getpid()} "
@@ -417,7 +417,7 @@ def test_a_health_check_runs_once_for_all_cases(question, tmp_path):
     assert (tmp_path / "checks").read_text() == "checked healthcheck\n"
 
 
-def test_a_health_check_that_fails_fails_every_case(question, tmp_path):
+def test_a_failed_health_check_fails_every_case(question, tmp_path):
     async def failures():
         responder = cli("echo ok", healthcheck=Healthcheck(command_template="echo down >&2; exit 1")).open(
             str(tmp_path)
@@ -459,7 +459,7 @@ def test_a_health_check_by_address(ask, address):
     assert "503" in failure.message
 
 
-def test_a_health_check_that_is_cut_short_leaves_nothing(question, tmp_path, still_running, pids_in):
+def test_a_cancelled_health_check_leaves_no_process(question, tmp_path, still_running, pids_in):
     async def closed():
         slow = Healthcheck(command_template=f"echo $$ > pids; {HANGS}")
         responder = cli("echo ok", healthcheck=slow).open(str(tmp_path))
@@ -486,7 +486,7 @@ open(sys.argv[2], "w").write("".join(a if isinstance(a, str) else json.dumps(a) 
 
 @pytest.fixture
 def in_batches(tmp_path, question):
-    """The outcomes of three cases, answered by one command that changes its answers in some way."""
+    """Return the outcomes of three cases in one batch; `change` modifies the command's answers."""
     (tmp_path / "batch.py").write_text(BATCH)
 
     def run(change="pass", ids=("a", "b", "c")):
@@ -511,19 +511,19 @@ def test_one_command_answers_many_cases(in_batches, tmp_path):
 
 CHANGES = {
     "a missing line": ("del answers[1]", "The command's output has no line for 'b'"),
-    "a line that is no JSON": ("answers[1] = 'oops\\n'", "no line for 'b' (line 2 of the output is not valid JSON)"),
+    "a line that is not JSON": ("answers[1] = 'oops\\n'", "no line for 'b' (line 2 of the output is not valid JSON)"),
     "a line without an id": ("answers[1] = {'text': 'x'}", "no line for 'b' (line 2 of the output has no 'id')"),
     "a line without an answer": (
         "answers[1] = {'id': 'b'}",
         "for 'b' has neither 'output_messages' nor 'text'",
     ),
-    "a line that is wrong": ("answers[1]['cost_usd'] = -1", "'cost_usd' must be a non-negative number"),
+    "an invalid line": ("answers[1]['cost_usd'] = -1", "'cost_usd' must be a non-negative number"),
     "two lines": ("answers.append(answers[1])", "The output has two lines for 'b'"),
 }
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
-def test_a_case_without_its_line_fails_and_the_others_do_not(in_batches, change, message):
+def test_a_missing_or_bad_line_fails_only_its_case(in_batches, change, message):
     outcomes = in_batches(change)
     assert (outcomes["a"].text, outcomes["c"].text) == ("TEXT A", "TEXT C")
     assert outcomes["b"].error_class == "invalid_response"
@@ -536,19 +536,19 @@ def test_a_command_that_fails_fails_all_of_its_cases(in_batches):
     assert len({id(failure) for failure in outcomes.values()}) == 3
 
 
-def test_a_single_case_goes_the_same_way(ask):
+def test_a_single_case_is_a_batch_too(ask):
     echo = """printf '{"id": "one", "text": "%s"}' {EVAL_ID}"""
     assert ask(cli(echo, provider_batching=True)).text == "batch"
     assert failure_of(ask, cli("true", provider_batching=True)).error_class == "invalid_response"
 
 
-def test_only_what_the_template_uses_becomes_a_variable():
+def test_only_used_placeholders_become_variables():
     rendered, variables = CommandTemplate("run {EVAL_ID}").render({"EVAL_ID": "x", "PROMPT": "y"})
     assert rendered == 'run "${AGENTV_EVAL_ID}"'
     assert variables == {"AGENTV_EVAL_ID": "x"}
 
 
-def test_the_lines_of_a_batch_have_everything_about_a_case(question, tmp_path):
+def test_batch_lines_contain_the_whole_request(question, tmp_path):
     async def lines():
         copy = f"cp {{PROMPT_FILE}} {shlex.quote(str(tmp_path / 'seen'))}"
         await cli(copy, provider_batching=True).open(str(tmp_path)).respond_many([question()])

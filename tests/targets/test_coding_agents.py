@@ -1,4 +1,4 @@
-"""Coding agents as processes: what they are given, what is kept from them, and what is left when they go wrong."""
+"""Coding agents as processes: their input, environment, failures and cleanup."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks f
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder with the scripted agent in it, under the name of Claude Code's program."""
+    """A folder with the scripted agent as Claude Code's program."""
     program = tmp_path / "claude"
     program.write_text(f"#!{sys.executable}\n{SCRIPT.read_text()}")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -36,7 +36,7 @@ def place(tmp_path):
 
 
 def ask(place, prompt, *, timeout_s=30.0, **settings):
-    """What the scripted agent answers, or how it fails."""
+    """Run the scripted agent and return its answer or failure."""
     request = SampleRequest(prompt, timeout_s=timeout_s)
     env = {"CHILDREN": str(place / "children"), **settings.pop("env", {})}
     target = ClaudeCode(name="t", provider="claude-code", executable="./claude", env=env, **settings)
@@ -52,7 +52,7 @@ def ask(place, prompt, *, timeout_s=30.0, **settings):
 
 
 def seen(place, **settings):
-    """What the agent saw of its surroundings."""
+    """Return the environment that the agent reported."""
     return json.loads(base64.b64decode(ask(place, "report", **settings).text))
 
 
@@ -65,13 +65,13 @@ def is_running(pid):
 
 
 def left_behind(place):
-    """Children of the agent that still run. A killed one may need a moment to be gone."""
+    """Return the agent's children that still run. A killed process may take a moment to end."""
     pids = [int(line) for line in (place / "children").read_text().split()]
     assert pids
     return still_running(pids)
 
 
-def test_its_events_are_the_answer(place):
+def test_events_become_the_answer(place):
     response = ask(place, "answer")
     assert response.text == "yes, done: "
     assert [call.tool for message in response.messages for call in message.tool_calls] == ["Bash"]
@@ -79,20 +79,20 @@ def test_its_events_are_the_answer(place):
     assert response.duration_ms > 0
 
 
-def test_a_hanging_agent_is_a_timeout_and_its_children_are_gone(place):
+def test_a_hanging_agent_times_out_and_its_children_are_ended(place):
     with pytest.raises(TargetFailure) as raised:
         ask(place, "children, then hang", timeout_s=1.5)
     assert raised.value.error_class == "timeout"
     assert left_behind(place) == []
 
 
-def test_an_agent_that_ends_leaves_no_children(place):
+def test_no_child_outlives_the_agent(place):
     assert ask(place, "children, then answer").text.startswith("yes")
     assert left_behind(place) == []
 
 
 @pytest.mark.parametrize("prompt", ["flood", "flood in one line", "children, then flood"])
-def test_an_agent_that_floods_is_ended(place, prompt):
+def test_excessive_output_ends_the_agent(place, prompt):
     with pytest.raises(TargetFailure, match="printed more than 64 MiB and was ended") as raised:
         ask(place, prompt)
     assert raised.value.error_class == "process"
@@ -100,7 +100,7 @@ def test_an_agent_that_floods_is_ended(place, prompt):
         assert left_behind(place) == []
 
 
-def test_a_cancelled_call_leaves_nothing(place):
+def test_a_cancelled_call_leaves_no_process(place):
     target = ClaudeCode(
         name="t", provider="claude-code", executable="./claude", env={"CHILDREN": str(place / "children")}
     )
@@ -124,16 +124,16 @@ def test_a_cancelled_call_leaves_nothing(place):
         ("nonsense", "invalid_response", "Cannot read the events"),
     ],
 )
-def test_other_endings_have_their_class(place, prompt, error_class, message):
+def test_other_failures_are_classified(place, prompt, error_class, message):
     with pytest.raises(TargetFailure, match=message) as raised:
         ask(place, prompt)
     assert raised.value.error_class == error_class
 
 
 @pytest.mark.parametrize("provider", AGENTS)
-def test_a_program_that_is_not_there_says_how_to_install_it(tmp_path, provider):
+def test_a_missing_program_gets_an_install_hint(tmp_path, provider):
     kind = TARGETS.find(provider)
-    target = kind(name="t", provider=provider, executable="agent-that-nobody-has")
+    target = kind(name="t", provider=provider, executable="no-such-agent")
     with pytest.raises(TargetFailure, match=f"not found on the PATH; run `npm install -g {kind.package}`"):
         asyncio.run(target.open(str(tmp_path)).respond(SampleRequest()))
 
@@ -148,7 +148,7 @@ def test_a_program_that_is_not_there_says_how_to_install_it(tmp_path, provider):
     ],
     ids=["folder", "not executable", "interpreter gone", "no program"],
 )
-def test_a_program_that_is_there_and_cannot_run_says_why(tmp_path, program, message):
+def test_a_program_that_cannot_run_is_explained(tmp_path, program, message):
     program(tmp_path / "agent")
     target = ClaudeCode(name="t", provider="claude-code", executable="./agent")
     with pytest.raises(TargetFailure) as raised:
@@ -163,7 +163,7 @@ def script(path, text):
     path.chmod(0o755)
 
 
-def test_it_gets_a_home_of_its_own_that_is_gone_afterwards(place, monkeypatch):
+def test_the_agent_gets_its_own_temporary_home(place, monkeypatch):
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/somewhere/of/the/user")
     given = seen(place)
     home = given["env"]["HOME"]
@@ -173,20 +173,20 @@ def test_it_gets_a_home_of_its_own_that_is_gone_afterwards(place, monkeypatch):
     assert not os.path.exists(home)
 
 
-def test_it_gets_the_users_own_home_when_asked(place, monkeypatch):
+def test_the_agent_gets_the_users_home_if_configured(place, monkeypatch):
     monkeypatch.setenv("HOME", str(place))
     given = seen(place, user_settings=True)
     assert given["env"]["HOME"] == str(place)
     assert "CLAUDE_CONFIG_DIR" not in given["env"]
 
 
-def test_its_home_can_be_given(place):
+def test_the_home_can_be_copied_from_a_template(place):
     (place / "settings" / ".claude").mkdir(parents=True)
     (place / "settings" / ".claude" / "settings.json").write_text("{}")
     assert seen(place, home_template="settings")["home"] == [".claude/settings.json", ".gitconfig"]
 
 
-def test_it_gets_its_vendors_keys_and_no_others(place, monkeypatch):
+def test_the_agent_gets_only_its_vendors_keys(place, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-vendor")
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-another")
     monkeypatch.setenv("DATABASE_PASSWORD", "a-password-of-ours")
@@ -198,20 +198,20 @@ def test_it_gets_its_vendors_keys_and_no_others(place, monkeypatch):
     assert not env.keys() & {"OPENAI_API_KEY", "DATABASE_PASSWORD", "CLAUDECODE"}
 
 
-def test_it_works_in_a_new_folder_each_time(place):
+def test_each_call_gets_a_new_folder(place):
     one, two = seen(place), seen(place)
     assert one["cwd"] != two["cwd"]
     assert one["cwd"] == one["env"]["PWD"]
     assert not os.path.exists(one["cwd"])
 
 
-def test_it_works_where_it_is_told(place):
+def test_the_working_folder_can_be_configured(place):
     (place / "here").mkdir()
     assert seen(place, cwd="here")["cwd"] == str(place / "here")
     assert (place / "here" / "new.txt").exists()
 
 
-def test_paths_are_written_from_the_folder_it_worked_in(place):
+def test_paths_are_relative_to_the_working_folder(place):
     response = ask(place, "name paths")
     assert response.text == "See src/a.py in ."
     assert response.messages[0].tool_calls[0].input == {"in": "src/a.py", "at": "."}
@@ -227,7 +227,7 @@ def test_settings_become_arguments(place):
 
 
 @pytest.mark.parametrize("provider", AGENTS)
-def test_every_agent_is_told_model_prompt_and_system_prompt(provider):
+def test_every_agent_gets_model_prompt_and_system_prompt(provider):
     target = TARGETS.find(provider)(name="t", provider=provider, model="m/odel", system_prompt="Be brief")
     for home in ("/home", None):
         made = target.invocation(Call(prompt="Do it", home=home, scratch="/scratch", environment={}))
@@ -249,7 +249,7 @@ def test_a_system_prompt_for_codex_is_valid_toml():
     assert tomllib.loads(setting) == {"developer_instructions": text}
 
 
-def test_lines_that_repeat_others_are_not_kept():
+def test_lines_with_ignored_prefixes_are_dropped():
     stream = EventStream((b'{"type":"update"',), None, "json")
     big = b'{"type":"update","text":"' + b"x" * 1_000_000 + b'"}\n'
     assert all(stream.take(big) for _ in range(100))
@@ -257,7 +257,7 @@ def test_lines_that_repeat_others_are_not_kept():
     assert [event.data for event in stream.events()] == [{"type": "end"}]
 
 
-def test_a_summary_has_the_words_that_say_most():
+def test_a_summary_has_the_most_informative_texts():
     item = {"type": "command_execution", "command": "make\n  all", "exit_code": 0}
     line = json.dumps({"type": "item.completed", "item": item}).encode()
     assert summary_of(line, 1500.0) == "    1.50 s  item.completed · command_execution · make all"
@@ -266,14 +266,14 @@ def test_a_summary_has_the_words_that_say_most():
 
 
 class TestRuns:
-    """Agents in runs: one that goes wrong harms nobody else."""
+    """A project whose target is the scripted agent."""
 
     def project(self, place, folder, **settings):
         env = {"CHILDREN": str(place / "children")}
         entry = {"name": "agent", "provider": "claude-code", "executable": str(place / "claude"), "max_retries": 0}
         folder.write("targets.yaml", {"targets": [{**entry, "env": env, **settings}]})
 
-    def test_one_bad_case_after_the_other_and_the_good_ones_are_unharmed(self, place, folder, command):
+    def test_failing_cases_do_not_affect_others(self, place, folder, command):
         self.project(place, folder, timeout_seconds=3, workers=1)
         prompts = ["children, then hang", "answer", "flood", "answer", "crash", "answer"]
         cases = [
@@ -287,9 +287,7 @@ class TestRuns:
         assert left_behind(place) == []
 
     @pytest.mark.parametrize(("log_format", "extension"), [("json", "jsonl"), ("summary", "log")])
-    def test_what_an_agent_prints_is_logged_without_secrets(
-        self, place, folder, command, monkeypatch, log_format, extension
-    ):
+    def test_agent_output_is_logged_without_secrets(self, place, folder, command, monkeypatch, log_format, extension):
         monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-vendor")
         self.project(place, folder, log_format=log_format)
         case = {"id": "a/b", "expected_outcome": "x", "input": "tell the key"}
@@ -302,7 +300,7 @@ class TestRuns:
         assert "key-of-the-vendor" not in text
         assert "key-of-the-vendor" not in (folder.path / "out" / "results.jsonl").read_text()
 
-    def test_nothing_goes_on_when_the_run_is_killed(self, place, folder):
+    def test_a_killed_run_leaves_no_process(self, place, folder):
         self.project(place, folder)
         case = {"id": "one", "expected_outcome": "x", "input": "children, then hang"}
         folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "x"}], "evalcases": [case]})

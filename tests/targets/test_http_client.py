@@ -1,4 +1,4 @@
-"""The HTTP client: every way in which a call fails ends, in time, as a failure of the right class."""
+"""The HTTP client: every kind of failed call is classified, within the timeout."""
 
 import asyncio
 import gzip
@@ -47,7 +47,7 @@ def failure(url, timeout_s=5.0) -> TargetFailure:
 
 
 def failure_of(reply: bytes) -> TargetFailure:
-    """What becomes of exactly these bytes, after which the connection ends."""
+    """Return the failure for a server that sends exactly these bytes and closes the connection."""
 
     async def scenario():
         async def serve(reader, writer):
@@ -92,7 +92,7 @@ def failure_of(reply: bytes) -> TargetFailure:
     ],
     ids=str,
 )
-def test_every_fault_ends_in_time_as_a_failure_of_its_class(fault, error_class, status):
+def test_every_fault_is_classified_within_the_timeout(fault, error_class, status):
     with FaultyServer(faults=[fault]) as server:
         start = time.monotonic()
         ended = failure(chat(server), timeout_s=0.15 if error_class == "timeout" else 10.0)
@@ -100,20 +100,20 @@ def test_every_fault_ends_in_time_as_a_failure_of_its_class(fault, error_class, 
     assert time.monotonic() - start < 5
 
 
-def test_slow_answers_within_the_time_are_answers():
+def test_slow_responses_within_the_timeout_succeed():
     with FaultyServer("Paris", faults=[Fault("slow_drip", delay_s=0.002), Fault("latency", delay_s=0.02)]) as server:
         assert b"Paris" in call(chat(server)).body
         assert b"Paris" in call(chat(server)).body
 
 
 @pytest.mark.parametrize("fault", ["hang", Fault("slow_drip", delay_s=0.1)], ids=str)
-def test_a_time_out_closes_the_socket(fault):
+def test_a_timeout_closes_the_socket(fault):
     async def scenario(server):
         http = HttpClient(server.url, {})
         try:
             with pytest.raises(TargetFailure):
                 await http.send("POST", chat(server), BODY, 0.2)
-            # The client is still open: it is the time-out that closed the connection.
+            # The client is still open, so the timeout closed the connection.
             await wait_until_async(lambda: server.counts.disconnected == 1 and server.connections == 0)
         finally:
             await http.aclose()
@@ -155,7 +155,7 @@ def test_a_failed_call_leaves_the_client_usable():
         assert asyncio.run(scenario(server)) == 200
 
 
-def test_nobody_listening_is_a_network_failure():
+def test_a_refused_connection_is_a_network_failure():
     with FaultyServer() as server:
         url = chat(server)
     ended = failure(url)
@@ -181,11 +181,11 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
         pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "invalid_response", id="another protocol"),
     ],
 )
-def test_broken_answers(reply, error_class):
+def test_broken_responses(reply, error_class):
     assert failure_of(reply).error_class == error_class
 
 
-def test_what_cannot_be_read_is_the_networks_fault_only_if_nothing_marked_its_end():
+def test_unreadable_bodies_are_network_failures_only_without_a_length():
     http = HttpClient("http://h", {})
     whole = client.HttpResponse(200, CIMultiDict({"Content-Length": "3"}), b"{cu")
     marked = client.HttpResponse(200, CIMultiDict({"Transfer-Encoding": "chunked"}), b"{cu")
@@ -194,7 +194,7 @@ def test_what_cannot_be_read_is_the_networks_fault_only_if_nothing_marked_its_en
     assert http.unreadable(client.HttpResponse(200, CIMultiDict(), b"{cu"), "no JSON").error_class == "network"
 
 
-def test_an_answer_has_a_limit_however_well_it_is_compressed(monkeypatch):
+def test_the_size_limit_applies_after_decompression(monkeypatch):
     monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 2**20)
     packed = RawReply(gzip.compress(b" " * 2**22), headers={"Content-Encoding": "gzip"})
     with FaultyServer(packed) as server:
@@ -242,11 +242,11 @@ def test_cookies_are_not_kept():
         ([], "[]", ()),
     ],
 )
-def test_the_apis_own_words_are_found(body, message, codes):
+def test_error_messages_and_codes_are_parsed(body, message, codes):
     assert parse_error(body) == (message, codes)
 
 
-def test_a_long_message_is_cut_and_an_empty_one_named():
+def test_long_messages_are_truncated_and_empty_ones_replaced():
     with FaultyServer(RawReply(b"word \n " * 1000, 400)) as server:
         ended = failure(chat(server))
     assert ended.message.startswith("HTTP 400: word word")
@@ -298,7 +298,7 @@ def test_every_status_has_a_class():
         ({"Retry-After": "4", "RateLimit-Remaining": "0", "RateLimit-Reset": "9"}, 4.0),
     ],
 )
-def test_how_long_to_wait(headers, wait_s):
+def test_retry_after(headers, wait_s):
     assert retry_after_s(CIMultiDict(headers), NOW) == wait_s
 
 
@@ -309,7 +309,7 @@ def test_durations():
     assert seconds_until(None, NOW) is None
 
 
-def test_the_wait_reaches_the_failure():
+def test_the_failure_has_the_retry_delay():
     with FaultyServer(faults=[Fault("429", retry_after_s=0.25), Fault("503", headers={"Retry-After": "7"})]) as server:
         assert failure(chat(server)).retry_after_s == 0.25
         assert failure(chat(server)).retry_after_s == 7.0
@@ -323,14 +323,14 @@ def no_proxies(monkeypatch):
     return monkeypatch
 
 
-def test_calls_go_through_the_proxy_that_the_environment_names(no_proxies):
+def test_the_proxy_of_the_environment_is_used(no_proxies):
     with FaultyServer("by proxy") as proxy:
         no_proxies.setenv("http_proxy", proxy.origin)
         assert b"by proxy" in call("http://model.example/v1/chat/completions").body
     assert proxy.requests[0].headers["Host"] == "model.example"
 
 
-def test_this_machine_is_reached_without_a_proxy(no_proxies):
+def test_loopback_needs_no_proxy(no_proxies):
     no_proxies.setenv("ALL_PROXY", "http://127.0.0.1:9")
     with FaultyServer("direct") as server:
         assert b"direct" in call(chat(server)).body
@@ -353,7 +353,7 @@ def test_which_proxy_is_chosen(no_proxies):
 
 @pytest.fixture
 def certificate(tmp_path, monkeypatch):
-    """A certificate of this machine that no authority signed."""
+    """A self-signed certificate for this machine."""
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     file, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
@@ -367,7 +367,7 @@ def certificate(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
-def test_certificates_are_verified_against_the_authorities_in_the_environment(certificate, monkeypatch, variable):
+def test_certificates_are_verified_with_the_configured_authorities(certificate, monkeypatch, variable):
     file, key = certificate
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(file, key)
@@ -381,29 +381,29 @@ def test_certificates_are_verified_against_the_authorities_in_the_environment(ce
 
 
 @pytest.mark.parametrize("url", ["http://", "http:///v1", "http://h:port/v1"])
-def test_an_address_without_a_host_is_refused(url):
+def test_an_address_without_a_host_is_rejected(url):
     with pytest.raises(UsageError, match="has no host"):
         HttpClient(url, {})
 
 
-def test_the_end_of_a_line_behind_a_key_is_no_part_of_it():
+def test_whitespace_around_keys_is_removed():
     with FaultyServer() as server:
         call(chat(server), key=f"{KEY}\r\n")
     assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
 @pytest.mark.parametrize("header", [{"X": "a\r\nY: b"}, {"X": "\0"}, {"X\nY": "a"}, {"X Y": "a"}, {"": "a"}])
-def test_a_header_that_cannot_be_sent_is_refused(header):
+def test_an_invalid_header_is_rejected(header):
     with pytest.raises(UsageError, match="cannot be sent"):
         HttpClient("http://127.0.0.1:9", header)
 
 
-def test_a_body_nested_too_deep_is_only_a_body():
+def test_a_deeply_nested_body_is_kept_as_bytes():
     with FaultyServer(RawReply(b"[" * 100_000, 500)) as server:
         assert failure(chat(server)).error_class == "server"
 
 
-def test_certificates_that_are_not_there_are_named_before_anything_is_sent(monkeypatch, tmp_path):
+def test_missing_certificates_are_an_error_before_any_call(monkeypatch, tmp_path):
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     with pytest.raises(UsageError, match="SSL_CERT_FILE points to a certificate file that does not exist"):
         HttpClient("https://api.example", {})

@@ -1,4 +1,4 @@
-"""The HTTP target: requests made from templates, answers found by a path."""
+"""The HTTP target: requests from templates, and answers by path."""
 
 import asyncio
 import json
@@ -20,18 +20,18 @@ KEY = "key-planted-0123456789"
 
 
 class Anything:
-    """A wire format that takes every request as it is."""
+    """A wire format that accepts every request."""
 
     def serves(self, path):
         return True
 
-    def read(self, asked):
-        return replace(asked, body=json.loads(asked.raw)) if asked.raw else asked
+    def read(self, received):
+        return replace(received, body=json.loads(received.raw)) if received.raw else received
 
-    def whole(self, asked, answer):
+    def whole(self, received, answer):
         return {"text": answer.text}
 
-    def pieces(self, asked, answer):
+    def pieces(self, received, answer):
         return []
 
     def error(self, status, message):
@@ -60,7 +60,7 @@ def serving(body=b"{}", **reply) -> FaultyServer:
 
 
 def sent(request=None, **settings) -> ReceivedRequest:
-    """The request as it arrived."""
+    """Return the request as the server received it."""
     with serving() as server:
         ask(server, request, **settings)
     return server.requests[0]
@@ -78,7 +78,7 @@ def complaint(**settings) -> str:
     return str(raised.value)
 
 
-def test_without_a_body_the_prompt_is_sent_and_the_text_is_the_answer():
+def test_by_default_the_prompt_is_sent_and_the_text_is_the_answer():
     with serving(b"Paris \xc3\xa9", headers={"Content-Type": "text/plain"}) as server:
         response = ask(server, SampleRequest("Capital?"))
     assert response.text == "Paris é"
@@ -87,7 +87,7 @@ def test_without_a_body_the_prompt_is_sent_and_the_text_is_the_answer():
     assert server.requests[0].headers["Content-Type"] == "application/json"
 
 
-def test_strings_in_an_object_are_templates_and_what_is_put_in_is_not():
+def test_strings_in_an_object_are_templates_but_values_are_not():
     body = {
         "q": "{{ prompt }}",
         "both": ["<{{ prompt }}>", 1, None],
@@ -98,11 +98,11 @@ def test_strings_in_an_object_are_templates_and_what_is_put_in_is_not():
     assert arrived.body == {"q": NASTY, "both": [f"<{NASTY}>", 1, None], "id": "case-1-1", "{{ id }}": ""}
 
 
-def test_a_string_that_is_one_name_becomes_its_value():
+def test_a_string_that_is_one_variable_becomes_its_value():
     variables = {"n": 3, "whole": 1.0, "big": 2**70, "list": [1, {"a": None}], "text": "7"}
-    asked = SampleRequest((Message("system", "S"), Message("user", "U")), case(variables=variables))
+    received = SampleRequest((Message("system", "S"), Message("user", "U")), case(variables=variables))
     body = {"messages": "{{messages}}", "all": "{{ variables }}", "n": "{{ variables.n }}", "t": "{{ variables.text }}"}
-    assert sent(asked, body=body).body == {
+    assert sent(received, body=body).body == {
         "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}],
         "all": variables,
         "n": 3,
@@ -110,18 +110,18 @@ def test_a_string_that_is_one_name_becomes_its_value():
     }
 
 
-def test_a_text_body_is_rendered_as_it_stands():
+def test_a_text_body_is_rendered():
     body = '{"q": {{ prompt | tojson }}, "v": {{ variables }}, "n": "{{ conversation_id }}"}'
     arrived = sent(SampleRequest(NASTY, case(variables={"a": [1]})), body=body)
     assert arrived.body == {"q": NASTY, "v": {"a": [1]}, "n": ""}
     assert arrived.headers["Content-Type"] == "application/json"
 
 
-def test_the_users_own_content_type_wins():
+def test_a_configured_content_type_wins():
     assert sent(body={"a": 1}, headers={"content-type": "application/x"}).headers["Content-Type"] == "application/x"
 
 
-def test_addresses_take_values_as_one_part_and_no_more():
+def test_values_in_addresses_are_percent_encoded():
     with serving() as server:
         ask(
             server,
@@ -136,7 +136,7 @@ def test_addresses_take_values_as_one_part_and_no_more():
     assert second.path == "/v/..%2F..%2Fx/y"
 
 
-def test_headers_are_templates_too_and_stay_one_line():
+def test_headers_are_templates_without_line_breaks():
     arrived = sent(
         SampleRequest("a\r\nX-Evil: 1"), headers={"X-Case": "{{ id }}", "X-Prompt": "{{ prompt }}", "X-Team": "t"}
     )
@@ -164,7 +164,7 @@ def test_every_method(method):
         ("empty", ""),
     ],
 )
-def test_a_path_leads_to_the_answer(path, answer):
+def test_the_response_path_selects_the_answer(path, answer):
     body = {"output": {"text": "Paris"}, "choices": [{"text": "first"}, {"text": "last"}], "number": 0, "empty": ""}
     with serving(json.dumps(body).encode()) as server:
         assert ask(server, response_path=path).messages[0].content == answer
@@ -180,26 +180,26 @@ def test_a_path_leads_to_the_answer(path, answer):
         (b'{"output": {"te', "The response is not valid JSON"),
     ],
 )
-def test_a_path_that_leads_nowhere_is_an_invalid_response(body, message):
+def test_a_missing_response_path_is_an_invalid_response(body, message):
     told = failure(RawReply(body), response_path="output.text")
     assert told.error_class == "invalid_response"
     assert told.message.startswith(message)
 
 
-def test_statuses_have_their_classes_and_the_servers_own_words():
+def test_statuses_are_classified_and_messages_kept():
     told = failure(RawReply(b'{"detail": "Too many"}', 429, {"Retry-After": "2"}))
     assert (told.error_class, told.retry_after_s, told.message) == ("rate_limit", 2.0, "HTTP 429: Too many")
     assert failure(RawReply(b"gone", 503)).error_class == "server"
 
 
-def test_a_name_that_this_case_lacks_is_a_failure_of_the_case():
+def test_a_missing_variable_fails_the_case():
     for body in ({"a": "{{ variables.city }}"}, {"a": "In {{ variables.city }}"}):
         told = failure(RawReply(b""), body=body)
         assert told.error_class == "invalid_response"
         assert told.message.startswith("Cannot build the request: ")
 
 
-def test_keys_in_headers_addresses_and_passwords_are_in_no_message():
+def test_messages_contain_no_keys_or_passwords():
     for settings in (
         {"headers": {"X-Api-Key": KEY}},
         {"headers": {"Authorization": f"Bearer {KEY}"}},
@@ -225,10 +225,10 @@ def test_the_endpoint_is_the_host():
         ({"method": "GET", "body": "x"}, "Target 'h': A GET request cannot have a 'body'"),
     ],
 )
-def test_mistakes_in_settings_show_before_anything_is_sent(settings, message):
+def test_invalid_settings_are_errors_before_any_call(settings, message):
     assert complaint(**settings).startswith(message)
 
 
-def test_variables_of_the_environment_are_no_templates():
+def test_environment_variables_are_not_templates():
     settings = Http(name="h", provider="http", url="${{ HOST }}/x", body={"key": "${{ KEY }}", "q": "{{ prompt }}"})
     assert settings.complaints() == []

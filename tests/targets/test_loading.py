@@ -1,4 +1,4 @@
-"""The targets of a project: where the file is found, what a target becomes, which one answers, what is kept of it."""
+"""The targets of a project: finding the file, reading settings, selecting targets, masking secrets."""
 
 import pytest
 
@@ -40,26 +40,26 @@ def test_the_file_is_found_from_a_folder_up_to_the_root(folder, name):
     assert find_targets_file("evals/deep", ".") == name
 
 
-def test_the_nearest_file_is_taken_and_the_project_folder_goes_first(folder):
+def test_the_nearest_file_wins_and_the_project_folder_comes_first(folder):
     for name in ("evals/targets.yaml", "evals/.agentv/targets.yml", "targets.yaml"):
         folder.write(name, "x")
     assert find_targets_file("evals", ".") == "evals/.agentv/targets.yml"
 
 
-def test_the_working_directory_is_the_last_place(folder):
+def test_the_working_directory_is_searched_last(folder):
     folder.write("targets.yaml", "x")
     folder.write("project/evals/d.yaml", "x")
     assert find_targets_file("project/evals", "project") == "targets.yaml"
 
 
-def test_no_file_is_found_outside_the_root(folder, monkeypatch):
+def test_folders_above_the_root_are_not_searched(folder, monkeypatch):
     folder.write("targets.yaml", "x")
     (folder.path / "project").mkdir()
     monkeypatch.chdir(folder.path / "project")
     assert find_targets_file(".", ".") is None
 
 
-def test_a_file_or_a_folder_can_be_named(folder):
+def test_the_path_may_be_a_file_or_a_folder(folder):
     folder.write("ci/targets.yaml", "x")
     assert named_targets_file("ci/targets.yaml") == named_targets_file("ci") == "ci/targets.yaml"
     for path in ("nowhere.yaml", "."):
@@ -68,18 +68,18 @@ def test_a_file_or_a_folder_can_be_named(folder):
 
 
 @pytest.mark.parametrize(("path", "home"), [("targets.yaml", "."), (".agentv/targets.yaml", "."), ("ci/t.yaml", "ci")])
-def test_paths_in_settings_start_from_the_folder_of_the_file(folder, path, home):
+def test_paths_are_relative_to_the_targets_file(folder, path, home):
     assert load(entry(), path=path).home == str((folder.path / home).resolve())
 
 
-def test_variables_become_what_the_field_wants():
+def test_variables_are_converted_to_the_field_type():
     settings = {"model": "${{ MODEL }}", "temperature": "${{ T }}", "workers": "${{ W }}", "seed": "${{ S }}"}
     variables = {"MODEL": "4", "T": "0.5", "W": "8", "S": "1"}
     target = load(entry(provider="openai", **settings), variables=variables).get("main")
     assert (target.model, target.temperature, target.workers, target.seed) == ("4", 0.5, 8, 1)
 
 
-def test_variables_become_what_is_wanted_deep_inside():
+def test_nested_variables_are_converted():
     data = entry(delay_ms=["${{ LOW }}", 5], token_usage={"input": "${{ N }}", "output": 1})
     target = load(data, variables={"LOW": "2", "N": "3"}).get("main")
     assert (target.delay_ms, target.token_usage.input) == ([2, 5], 3)
@@ -90,12 +90,12 @@ def test_booleans_can_be_variables():
     assert load(data, variables={"B": "true"}).get("main").provider_batching is True
 
 
-def test_the_provider_goes_by_its_own_name():
+def test_provider_aliases_become_canonical():
     targets = load(entry(provider="google", api_key="k"), entry("b", "${{ P }}"), variables={"P": "mock"})
     assert [targets.get(name).provider for name in targets.names] == ["gemini", "mock"]
 
 
-def test_a_target_may_be_a_class_of_the_users_own(folder):
+def test_a_target_may_be_a_users_class(folder):
     folder.write(
         "own.py",
         "from agentv.targets.mock import Mock\nclass Echo(Mock, frozen=True, kw_only=True):\n    loud: bool = False\n",
@@ -108,7 +108,7 @@ def test_a_target_may_be_a_class_of_the_users_own(folder):
         load(entry(provider="other.py:Echo")).get("main")
 
 
-def test_an_unset_variable_is_no_concern_of_other_targets():
+def test_unset_variables_only_affect_their_target():
     targets = load(entry("a", api_key="${{ NOT_THERE }}", provider="openai", model="m"), entry("b"))
     assert targets.get("b").name == "b"
     with pytest.raises(TargetsError, match="'api_key' uses"):
@@ -125,14 +125,14 @@ targets:
 """
 WRONG = {
     "an unset variable": ({"T": "1"}, 5, "Target 'main': 'base_url' uses ${{ URL }}, which is not set"),
-    "a number that is none": ({"URL": "http://x", "T": "warm"}, 6, "Field 'temperature' must be a number, got string"),
+    "an invalid number": ({"URL": "http://x", "T": "warm"}, 6, "Field 'temperature' must be a number, got string"),
     "a number out of bounds": ({"URL": "http://x", "T": "-1"}, 6, "Field 'temperature' must be a number of at least 0"),
-    "an address that is none": ({"URL": "x", "T": "1"}, 2, "Target 'main': 'base_url' must be an address"),
+    "an invalid address": ({"URL": "x", "T": "1"}, 2, "Target 'main': 'base_url' must be an address"),
 }
 
 
 @pytest.mark.parametrize(("variables", "line", "message"), WRONG.values(), ids=WRONG)
-def test_what_a_variable_makes_wrong_is_an_error_at_its_line(variables, line, message):
+def test_an_invalid_variable_is_an_error_with_its_line(variables, line, message):
     with pytest.raises(TargetsError) as raised:
         load_text(FILE, **variables).get("main")
     error = raised.value
@@ -141,7 +141,7 @@ def test_what_a_variable_makes_wrong_is_an_error_at_its_line(variables, line, me
     assert message in error.detail
 
 
-def test_a_file_that_is_wrong_is_refused_with_all_that_is_wrong():
+def test_an_invalid_file_is_rejected_with_all_problems():
     with pytest.raises(TargetsError) as raised:
         load_text("targets:\n  - {name: a, provider: mok}\n  - {name: b, provider: mock, respnse: x}\n")
     assert str(raised.value) == (
@@ -152,19 +152,19 @@ def test_a_file_that_is_wrong_is_refused_with_all_that_is_wrong():
     assert (raised.value.line, raised.value.field) == (2, "targets[0].provider")
 
 
-def test_a_judge_that_a_variable_names_must_be_there():
+def test_a_judge_from_a_variable_must_exist():
     targets = load(entry(judge_target="${{ J }}"), variables={"J": "mian"})
     with pytest.raises(TargetsError, match="refers to target 'mian', which is not in this file") as raised:
         targets.get("main")
     assert raised.value.hint == "Did you mean 'main'?"
 
 
-def test_what_is_legal_and_odd_is_a_warning():
+def test_suspicious_settings_are_warnings():
     assert load().warnings == ("targets.yaml: Field 'targets' has no entries",)
 
 
 PICKED = {
-    "those named": (["a", "b"], ["b", "a"], ("b", "a")),
+    "the named ones": (["a", "b"], ["b", "a"], ("b", "a")),
     "once each": (["a", "b"], ["a", "a"], ("a",)),
     "the default": (["a", "default"], [], ("default",)),
     "the only one": (["a"], [], ("a",)),
@@ -176,7 +176,7 @@ def test_a_target_is_picked(names, named, picked):
     assert load(*map(entry, names)).pick(named) == picked
 
 
-def test_a_choice_between_several_is_left_to_the_user():
+def test_several_targets_need_a_selection():
     with pytest.raises(AgentvError) as raised:
         load(entry("a"), entry("b")).pick()
     assert str(raised.value) == (
@@ -187,7 +187,7 @@ def test_a_choice_between_several_is_left_to_the_user():
 
 
 @pytest.mark.parametrize("use", ["pick", "get"])
-def test_an_unknown_name_is_an_error_that_lists_the_known_ones(use):
+def test_an_unknown_name_is_an_error_with_the_known_names(use):
     targets = load(entry("main"), entry("other"))
     with pytest.raises(AgentvError) as raised:
         targets.pick(["mian"]) if use == "pick" else targets.get("mian")
@@ -197,7 +197,7 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_ones(use):
 
 
 @pytest.mark.parametrize("named", [[], ["main"]])
-def test_without_a_file_the_error_says_which_to_write(named):
+def test_without_a_file_the_error_shows_an_example(named):
     with pytest.raises(AgentvError) as raised:
         without_targets(Environment()).pick(named)
     message = str(raised.value)
@@ -221,7 +221,7 @@ def secretive(monkeypatch):
     )
 
 
-def test_secrets_are_the_environments_and_the_files(secretive):
+def test_secrets_come_from_the_environment_and_the_file(secretive):
     secrets = load(secretive).secrets
     assert {SECRET, "token-0123456789", "Bearer literal-0123", "literal-0123"} <= secrets
     assert not {"m1", "tiny", "plain"} & secrets
@@ -245,7 +245,7 @@ SAME = {
     "another number of workers": ({"workers": 9, "max_retries": 1, "retry_max_delay_ms": 5, "timeout_seconds": 2}, {}),
     "another name": ({"name": "other"}, {}),
     "another spelling": ({"maxRetries": 3}, {}),
-    "a default written out": ({"api": "chat"}, {}),
+    "an explicit default": ({"api": "chat"}, {}),
 }
 OTHER = {
     "another model": ({"model": "m2"}, {}),
@@ -260,7 +260,7 @@ OTHER = {
     [*((*row, True) for row in SAME.values()), *((*row, False) for row in OTHER.values())],
     ids=[*SAME, *OTHER],
 )
-def test_a_fingerprint_changes_with_what_shapes_the_answer(secretive, monkeypatch, changes, variables, same):
+def test_the_fingerprint_depends_on_settings_that_affect_answers(secretive, monkeypatch, changes, variables, same):
     before = fingerprint(load(secretive), "main")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

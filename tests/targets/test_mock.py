@@ -1,4 +1,4 @@
-"""The mock target: what it answers, how long it takes, when it fails, and that every run is the same."""
+"""The mock target: answers, delays and faults, which are the same in every run."""
 
 import asyncio
 import time
@@ -24,57 +24,57 @@ ANSWERS = {
         {"text": (Message("user", "a"), Message("assistant", "b"), Message("user", "c"), Message("assistant", "d"))},
         "c",
     ),
-    "an echo of what there is": ({}, {"text": (Message("system", "rules"),)}, "rules"),
+    "an echo without a user message": ({}, {"text": (Message("system", "rules"),)}, "rules"),
     "one response": ({"response": "yes"}, {}, "yes"),
     "an empty response": ({"response": ""}, {}, ""),
     "a response by id": ({"responses": {"one": "1", "two": "2"}}, {}, "1"),
     "a response by glob": ({"responses": {"t*": "2", "o?e": "1"}}, {}, "1"),
     "an id before a glob": ({"responses": {"*": "any", "one": "1"}}, {}, "1"),
-    "the first glob that fits": ({"responses": {"*e": "first", "o*": "second"}}, {}, "first"),
+    "the first matching glob": ({"responses": {"*e": "first", "o*": "second"}}, {}, "first"),
     "a glob over slashes": ({"responses": {"a*c": "1"}}, {"id": "a/b/c"}, "1"),
-    "one response where no glob fits": ({"responses": {"x*": "2"}, "response": "rest"}, {}, "rest"),
-    "an echo where no glob fits": ({"responses": {"x*": "2"}}, {}, "Hello"),
+    "one response without a matching glob": ({"responses": {"x*": "2"}, "response": "rest"}, {}, "rest"),
+    "an echo without a matching glob": ({"responses": {"x*": "2"}}, {}, "Hello"),
 }
 
 
-@pytest.mark.parametrize(("settings", "asked", "text"), ANSWERS.values(), ids=ANSWERS)
-def test_the_answer_is(ask, settings, asked, text):
-    assert ask(mock(**settings), **asked).text == text
+@pytest.mark.parametrize(("settings", "fields", "text"), ANSWERS.values(), ids=ANSWERS)
+def test_answers(ask, settings, fields, text):
+    assert ask(mock(**settings), **fields).text == text
 
 
-def test_tool_calls_and_usage_are_what_the_settings_say(ask):
+def test_tool_calls_and_usage_come_from_the_settings(ask):
     calls, usage = (ToolCall("Read", {"path": "a"}),), TokenUsage(3, 4)
     response = ask(mock(tool_calls=calls, token_usage=usage))
     assert (response.messages[-1].tool_calls, response.usage) == (calls, usage)
 
 
-def test_an_answer_at_once_needs_no_event_loop(question):
+def test_an_immediate_answer_needs_no_event_loop(question):
     answering = mock(response="yes").open(".").respond(question())
     with pytest.raises(StopIteration) as ended:
         answering.send(None)
     assert ended.value.value.text == "yes"
 
 
-def test_an_answer_at_once_takes_microseconds(question):
-    responder, asked = mock(response="yes").open("."), question()
+def test_an_immediate_answer_takes_microseconds(question):
+    responder, request = mock(response="yes").open("."), question()
 
     async def mean_us():
         started = time.perf_counter()
         for _ in range(2000):
-            await responder.respond(asked)
+            await responder.respond(request)
         return (time.perf_counter() - started) / 2000 * 1e6
 
     assert min(asyncio.run(mean_us()) for _ in range(5)) < 3
 
 
-def test_a_delay_is_waited_for(ask):
+def test_delay(ask):
     started = time.perf_counter()
     ask(mock(delay_ms=20.0))
     assert time.perf_counter() - started >= 0.02
 
 
 def delays(question, trial):
-    """How long each of 200 answers takes, on a clock that jumps."""
+    """Return the delays of 200 answers, measured with a virtual clock."""
 
     async def answered():
         responder = mock(delay_ms=[100.0, 300.0]).open(".")
@@ -87,7 +87,7 @@ def delays(question, trial):
     return virtual_time.run(answered())
 
 
-def test_delays_fill_their_range_and_repeat(question):
+def test_delays_cover_their_range_and_are_reproducible(question):
     first = delays(question, 1)
     assert 0.1 <= min(first) < 0.11 < 0.29 < max(first) <= 0.3
     assert 0.17 < sum(first) / len(first) < 0.23
@@ -95,7 +95,7 @@ def test_delays_fill_their_range_and_repeat(question):
     assert first != delays(question, 2)
 
 
-def test_a_delay_longer_than_the_time_there_is_ends_as_a_timeout(ask):
+def test_a_delay_longer_than_the_timeout_is_a_timeout(ask):
     with pytest.raises(TargetFailure) as failed:
         ask(mock(delay_ms=10_000.0), timeout_s=0.01)
     assert failed.value.error_class == "timeout"
@@ -116,7 +116,7 @@ def faults(question, rate, attempt=1):
     return asyncio.run(count())
 
 
-def test_faults_come_at_their_rate_and_repeat(question):
+def test_faults_match_their_rate_and_are_reproducible(question):
     assert 250 < len(faults(question, 0.3)) < 350
     assert faults(question, 0.3) == faults(question, 0.3)
     assert len(faults(question, 1.0)) == 1000

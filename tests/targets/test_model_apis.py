@@ -1,4 +1,4 @@
-"""Model APIs: they send what the vendors' SDKs send, and what comes back is a response or a failure of its class."""
+"""Model APIs: requests equal to those of the vendors' SDKs, responses, and classified failures."""
 
 import asyncio
 import base64
@@ -87,7 +87,7 @@ def raw(body, status=200, **headers):
     return RawReply(json.dumps(body).encode(), status, headers)
 
 
-# What the SDKs send
+# Requests of the SDKs
 
 
 def of_responses(server, **call):
@@ -116,7 +116,7 @@ def part(**fields):
     return types.Part(**fields)
 
 
-def said(role, *parts):
+def content_of(role, *parts):
     return types.Content(role=role, parts=list(parts))
 
 
@@ -371,7 +371,7 @@ REQUESTS = [
         lambda server: of_gemini(
             server,
             [
-                said(
+                content_of(
                     "user",
                     part(text="What is it?"),
                     types.Part.from_bytes(data=base64.b64decode(PIXEL), mime_type="image/png"),
@@ -387,12 +387,12 @@ REQUESTS = [
         lambda server: of_gemini(
             server,
             [
-                said(
+                content_of(
                     "user",
                     part(file_data=types.FileData(file_uri="https://x.example/a.pdf?v=2", mime_type="application/pdf")),
                     part(text="Sum it up."),
                 ),
-                said("user", part(inline_data=types.Blob(data="Hé you".encode(), mime_type="text/plain"))),
+                content_of("user", part(inline_data=types.Blob(data="Hé you".encode(), mime_type="text/plain"))),
             ],
         ),
         id="gemini: file at an address, text file, a reply that was empty",
@@ -404,7 +404,7 @@ REQUESTS = [
         lambda server: of_gemini(
             server,
             [
-                said(
+                content_of(
                     "user",
                     types.Part.from_bytes(data=base64.b64decode("JVBERi0="), mime_type="application/pdf"),
                     types.Part.from_uri(file_uri="https://host.test/a.png", mime_type="image/png"),
@@ -420,14 +420,14 @@ REQUESTS = [
         lambda server: of_gemini(
             server,
             [
-                said("user", part(text="Weather?")),
-                said(
+                content_of("user", part(text="Weather?")),
+                content_of(
                     "model",
                     part(text="I look."),
                     part(function_call=types.FunctionCall(name="weather", args={"city": "Oslo"})),
                 ),
-                said("user", part(function_response=types.FunctionResponse(name="weather", response={"c": -3}))),
-                said("user", part(text="And?")),
+                content_of("user", part(function_response=types.FunctionResponse(name="weather", response={"c": -3}))),
+                content_of("user", part(text="And?")),
             ],
             tools=[
                 types.Tool(
@@ -478,7 +478,7 @@ REQUESTS = [
     ),
 ]
 KEY_HEADERS = {
-    "anthropic": ("x-api-key", "Authorization"),  # Anthropic takes either
+    "anthropic": ("x-api-key", "Authorization"),  # Anthropic accepts either
     "gemini": ("x-goog-api-key", "x-goog-api-key"),
     "azure": ("api-key", "api-key"),
     "responses": ("Authorization", "Authorization"),
@@ -486,7 +486,7 @@ KEY_HEADERS = {
 
 
 @pytest.mark.parametrize(("kind", "request_of_ours", "settings", "call_of_the_sdk"), REQUESTS)
-def test_the_request_is_the_one_that_the_vendors_sdk_sends(kind, request_of_ours, settings, call_of_the_sdk):
+def test_the_request_equals_that_of_the_vendors_sdk(kind, request_of_ours, settings, call_of_the_sdk):
     with FaultyServer() as server:
         call_of_the_sdk(server)
         ask(kind, server, request_of_ours, **settings)
@@ -500,8 +500,8 @@ def test_the_request_is_the_one_that_the_vendors_sdk_sends(kind, request_of_ours
 
 
 def without_defaults(body):
-    """A body without what may be left out, such as who speaks in an instruction, and in one spelling: Google takes its
-    fields in two, and its SDK mixes them."""
+    """Normalize a body: drop optional fields, such as the role of an instruction, and use one spelling, because Google
+    accepts two and its SDK mixes them."""
     body = in_camel_case(body) if "contents" in body else body
     if "tools" in body:
         body = {**body, "tools": sorted(body["tools"], key=str)}
@@ -521,7 +521,7 @@ def in_camel_case(value, user_data=("parametersJsonSchema", "responseJsonSchema"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_schema_that_a_judge_wants_is_asked_for_in_the_apis_own_way(kind):
+def test_a_judges_schema_is_sent_in_the_apis_format(kind):
     formats = {
         "chat": ("response_format", "json_schema", "schema"),
         "azure": ("response_format", "json_schema", "schema"),
@@ -538,12 +538,12 @@ def test_a_schema_that_a_judge_wants_is_asked_for_in_the_apis_own_way(kind):
     assert found == SCHEMA
 
 
-def test_a_schema_is_strict_where_openai_would_take_it():
+def test_a_schema_is_strict_if_openai_accepts_that():
     loose = {"type": "object", "properties": {"a": {"type": "string"}}}
     with FaultyServer() as server:
         for schema in (SCHEMA, loose, {"type": "object", "properties": {"a": loose}, "additionalProperties": False}):
             ask("chat", server, response_format=schema)
-    formats = [asked.body["response_format"]["json_schema"] for asked in server.requests]
+    formats = [received.body["response_format"]["json_schema"] for received in server.requests]
     assert [(each["name"], each["strict"]) for each in formats] == [
         ("City", True),
         ("answer", False),
@@ -551,11 +551,11 @@ def test_a_schema_is_strict_where_openai_would_take_it():
     ]
 
 
-# What comes back
+# Responses
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_has_text_usage_id_model_and_why_it_stopped(kind):
+def test_a_response_has_text_usage_id_model_and_stop_reason(kind):
     usage = TokenUsage(50, 30, 10, None if kind == "anthropic" else 7)
     with FaultyServer(Answer("Paris", usage=usage, thinking="Hm", model="the-model-1")) as server:
         response = ask(kind, server)
@@ -572,14 +572,14 @@ def test_tokens_written_to_anthropics_cache_are_counted():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_usage_that_makes_no_sense_does_not_cost_the_answer(kind):
+def test_invalid_usage_does_not_invalidate_the_answer(kind):
     with FaultyServer("Paris", faults=["wrong_usage"]) as server:
         response = ask(kind, server)
     assert (response.text, response.usage) == ("Paris", None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tool_calls_come_back_with_their_arguments_as_data(kind):
+def test_tool_call_arguments_are_parsed(kind):
     calls = (ToolCall("weather", {"city": "Oslo"}, id="a"), ToolCall("clock", {}, id="b"))
     with FaultyServer(Answer("I look.", calls)) as server:
         response = ask(kind, server)
@@ -588,7 +588,7 @@ def test_tool_calls_come_back_with_their_arguments_as_data(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_conversation_with_odd_tool_calls_is_one_that_the_vendor_takes(kind):
+def test_irregular_tool_calls_are_sent_in_a_valid_form(kind):
     odd = (
         Message("user", "?"),
         Message("assistant", None, (ToolCall("find", "not json"), ToolCall("read", [1], "text", "x"))),
@@ -600,11 +600,11 @@ def test_a_conversation_with_odd_tool_calls_is_one_that_the_vendor_takes(kind):
         Message("assistant", None, (ToolCall("stop"),)),
         Message("user", "Well?"),
     )
-    with FaultyServer("Fine") as server:  # which refuses what the vendors would refuse
+    with FaultyServer("Fine") as server:  # which rejects what the vendors reject
         assert ask(kind, server, SampleRequest(odd)).text == "Fine"
 
 
-def test_gemini_3_is_told_that_a_call_has_no_signature():
+def test_gemini_3_gets_a_placeholder_signature_for_calls():
     with FaultyServer() as server:
         ask("gemini", server, SampleRequest(LOOKED_UP), model="gemini-3-pro")
     calls = [
@@ -613,7 +613,7 @@ def test_gemini_3_is_told_that_a_call_has_no_signature():
     assert [call["thoughtSignature"] for call in calls] == ["skip_thought_signature_validator"]
 
 
-def test_what_anthropics_own_tools_did_is_a_call_with_its_output():
+def test_anthropics_own_tools_are_calls_with_output():
     body = {
         "content": [
             {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "Oslo"}},
@@ -627,7 +627,7 @@ def test_what_anthropics_own_tools_did_is_a_call_with_its_output():
     assert message.tool_calls == (ToolCall("web_search", {"query": "Oslo"}, [{"title": "Oslo"}], "s1"),)
 
 
-def test_what_openais_own_tools_did_is_a_call_with_its_output():
+def test_openais_own_tools_are_calls_with_output():
     body = {
         "output": [
             {"type": "web_search_call", "id": "w1", "status": "completed", "action": {"query": "Oslo"}},
@@ -647,7 +647,7 @@ def test_what_openais_own_tools_did_is_a_call_with_its_output():
     )
 
 
-def test_what_a_model_says_on_the_way_is_not_its_answer():
+def test_commentary_is_not_part_of_the_answer():
     def message(text, phase):
         return {"type": "message", "phase": phase, "content": [{"type": "output_text", "text": text}]}
 
@@ -655,13 +655,13 @@ def test_what_a_model_says_on_the_way_is_not_its_answer():
     with FaultyServer(raw(body)) as server:
         response = ask("responses", server)
     assert response.text == "Oslo"
-    assert [said.content for said in response.messages] == ["I look it up.", "Oslo"]
+    assert [message.content for message in response.messages] == ["I look it up.", "Oslo"]
     body["output"].pop()
     with FaultyServer(raw(body)) as server:
         assert ask("responses", server).text == "I look it up."
 
 
-def test_a_tool_of_a_server_that_anthropic_calls_is_a_call():
+def test_mcp_tools_called_by_anthropic_are_calls():
     body = {
         "content": [
             {"type": "mcp_tool_use", "id": "m1", "name": "roll", "server_name": "dice", "input": {}},
@@ -674,7 +674,7 @@ def test_a_tool_of_a_server_that_anthropic_calls_is_a_call():
     assert message.tool_calls == (ToolCall("roll", {}, [{"type": "text", "text": "4"}], "m1"),)
 
 
-def test_a_call_of_gemini_without_arguments_has_none():
+def test_a_gemini_call_without_arguments_has_none():
     body = {"candidates": [{"content": {"parts": [{"functionCall": {"name": "now"}}]}, "finishReason": "STOP"}]}
     with FaultyServer(raw(body)) as server:
         [message] = ask("gemini", server).messages
@@ -682,7 +682,7 @@ def test_a_call_of_gemini_without_arguments_has_none():
 
 
 @pytest.mark.parametrize("kind", ["chat", "responses"])
-def test_logprobs_are_asked_for_and_come_back(kind):
+def test_logprobs_are_requested_and_returned(kind):
     entry = {"token": "Paris", "logprob": -0.1, "bytes": None, "top_logprobs": []}
     content = [{"type": "output_text", "text": "Paris", "logprobs": [entry]}]
     answers = "Paris" if kind == "chat" else raw({"output": [{"type": "message", "content": content}]})
@@ -694,35 +694,35 @@ def test_logprobs_are_asked_for_and_come_back(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("answer", [Answer(refusal="I cannot help"), Answer("Half an", stop_reason="content_filter")])
-def test_a_refusal_is_a_failure_and_no_answer(kind, answer):
+def test_a_refusal_is_a_failure(kind, answer):
     assert failure(kind, answer).error_class == "refused"
 
 
-def test_a_question_that_geminis_filter_stopped_is_refused():
+def test_a_prompt_blocked_by_geminis_filter_is_refused():
     refused = failure("gemini", raw({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}))
     assert (refused.error_class, refused.message) == ("refused", "A filter blocked the prompt: PROHIBITED_CONTENT")
 
 
-def test_a_refusal_of_anthropic_gives_its_reason():
+def test_an_anthropic_refusal_has_its_reason():
     body = {"content": [], "stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": "Too risky"}}
     assert failure("anthropic", raw(body)).message == "The model refused: Too risky"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_that_was_cut_off_says_so(kind):
+def test_a_truncated_answer_has_the_stop_reason_length(kind):
     with FaultyServer(Answer("It is", stop_reason="length")) as server:
         response = ask(kind, server)
     assert (response.text, response.stop_reason) == ("It is", "length")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_that_used_its_tokens_up_by_thinking_gave_no_answer(kind):
+def test_tokens_used_up_by_thinking_are_a_failure(kind):
     stopped = failure(kind, Answer("", stop_reason="length", thinking="Well, let me see"))
     assert stopped.error_class == "invalid_response"
     assert "max_output_tokens" in stopped.message
 
 
-def test_a_call_that_gemini_could_not_write_is_no_answer():
+def test_a_malformed_gemini_call_is_a_failure():
     body = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "print(1)"}]}
     malformed = failure("gemini", raw(body))
     assert malformed.error_class == "invalid_response"
@@ -734,7 +734,7 @@ def test_a_call_that_gemini_could_not_write_is_no_answer():
     "body",
     [b"", b"null", b"[]", b"{}", b"<html>", b"\xff\xfe", b'{"content": 5, "output": 5, "candidates": 5}', b"[" * 9999],
 )
-def test_an_answer_of_another_shape_is_invalid(kind, body):
+def test_an_unexpected_response_shape_is_invalid(kind, body):
     invalid = failure(kind, RawReply(body))
     assert (invalid.error_class, invalid.status) == ("invalid_response", 200)
 
@@ -810,13 +810,13 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("kind", "status", "body", "error_class", "meant"), ERRORS)
-def test_an_error_has_its_class_and_the_status_it_means(kind, status, body, error_class, meant):
+def test_errors_have_a_class_and_a_standard_status(kind, status, body, error_class, meant):
     failed = failure(kind, raw(body, status))
     assert (failed.error_class, failed.status) == (error_class, meant)
     assert failed.message.startswith(f"HTTP {status}: ")
 
 
-def test_how_long_google_asks_to_wait_stands_in_the_body():
+def test_googles_retry_delay_is_read_from_the_body():
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "17.5s"}]
     body = {"error": {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED", "details": details}}
     failed = failure("gemini", raw(body, 429))
@@ -824,13 +824,13 @@ def test_how_long_google_asks_to_wait_stands_in_the_body():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_key_that_the_server_repeats_is_in_no_message(kind):
+def test_keys_repeated_by_the_server_are_redacted(kind):
     for status in (400, 401, 500):
         told = failure(kind, raw({"error": {"message": f"{'x' * 490} {KEY}"}}, status))
         assert KEY[:8] not in str(told)
 
 
-def test_an_endpoint_without_room_says_how_long():
+def test_rate_limit_headers_set_the_wait():
     headers = {
         "anthropic-ratelimit-requests-limit": "50",
         "anthropic-ratelimit-requests-remaining": "0",
@@ -913,7 +913,7 @@ def where(settings, home="."):
         ),
     ],
 )
-def test_an_endpoint_is_where_its_vendor_has_it(settings, address):
+def test_default_addresses(settings, address):
     assert where(settings) == address
 
 
@@ -934,7 +934,7 @@ def test_an_endpoint_is_where_its_vendor_has_it(settings, address):
     ],
     ids=lambda value: value if isinstance(value, str) else value.provider,
 )
-def test_a_vendors_own_variable_has_the_key(settings, variable, monkeypatch, tmp_path):
+def test_the_key_comes_from_the_vendors_variable(settings, variable, monkeypatch, tmp_path):
     for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", variable):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -946,7 +946,7 @@ def test_a_vendors_own_variable_has_the_key(settings, variable, monkeypatch, tmp
     assert KEY in sent or f"Bearer {KEY}" in sent
 
 
-def test_entras_token_is_sent_as_a_bearer(monkeypatch):
+def test_an_entra_token_is_sent_as_a_bearer_token(monkeypatch):
     monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", KEY)
     with FaultyServer() as server:
@@ -956,7 +956,7 @@ def test_entras_token_is_sent_as_a_bearer(monkeypatch):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_needs_a_model_and_nothing_else(name, monkeypatch):
+def test_a_preset_only_needs_a_model(name, monkeypatch):
     assert TARGETS.find(name) is Compatible
     preset = PRESETS[name]
     if preset.key_variable:
@@ -968,7 +968,7 @@ def test_a_preset_needs_a_model_and_nothing_else(name, monkeypatch):
         elsewhere = Compatible(name="m", provider=name, model="m", base_url=server.url, seed=1)
         ask_settings(elsewhere.with_overrides(CallOverrides(schema=SCHEMA)), SampleRequest())
     sent = server.requests[0]
-    assert "Authorization" not in sent.headers  # the service's key is for the service alone
+    assert "Authorization" not in sent.headers  # the service's key is only sent to the service
     assert sent.body[preset.dialect.seed] == 1
     assert ("response_format" in sent.body) == preset.takes_schemas
 
@@ -982,6 +982,6 @@ def test_a_preset_needs_a_model_and_nothing_else(name, monkeypatch):
         ({"model": None}, "needs 'model'"),
     ],
 )
-def test_what_anthropic_would_refuse_is_said_before_anything_is_sent(settings, complaint):
+def test_settings_that_anthropic_rejects_are_errors_before_any_call(settings, complaint):
     settings = Anthropic(**{"name": "m", "provider": "anthropic", "model": "c", **settings})
-    assert any(complaint in said for said in settings.complaints())
+    assert any(complaint in text for text in settings.complaints())

@@ -1,4 +1,4 @@
-"""The OpenAI target: it sends what OpenAI's SDK sends, and what comes back is a response or a failure of its class."""
+"""The OpenAI target: requests equal to those of OpenAI's SDK, responses, and classified failures."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ def answered(choice, **body):
         return ask(server)
 
 
-def test_an_answer_has_text_usage_id_model_and_why_it_stopped():
+def test_a_response_has_text_usage_id_model_and_stop_reason():
     with FaultyServer(Answer("Paris", usage=TokenUsage(12, 3, 4))) as server:
         response = ask(server)
     assert response.text == "Paris"
@@ -71,7 +71,7 @@ def test_an_answer_has_text_usage_id_model_and_why_it_stopped():
     assert response.duration_ms > 0
 
 
-def test_usage_that_is_missing_or_nonsense_does_not_cost_the_answer():
+def test_missing_or_invalid_usage_does_not_invalidate_the_answer():
     for usage in (None, {}, {"prompt_tokens": "many"}, {"prompt_tokens": -1}, {"prompt_tokens": 10**23}, "none", [1]):
         body = {"choices": [{"message": {"content": "Paris"}}], "usage": usage}
         with FaultyServer(RawReply(json.dumps(body).encode())) as server:
@@ -89,16 +89,16 @@ def test_usage_that_is_missing_or_nonsense_does_not_cost_the_answer():
         {"prompt_tokens": 3, "completion_tokens": 4, "cost": "free", "prompt_tokens_details": None},
     ],
 )
-def test_counts_in_another_dress_are_counts(usage):
+def test_alternative_usage_formats(usage):
     assert answered({"message": {"content": "Paris"}}, usage=usage).usage == TokenUsage(3, 4)
 
 
 @pytest.mark.parametrize(("cost", "kept"), [(0.25, 0.25), ({"total_cost": 0.5}, 0.5), (-1, None), (True, None)])
-def test_a_reported_cost_is_kept(cost, kept):
+def test_the_reported_cost_is_used(cost, kept):
     assert answered({"message": {"content": "x"}}, usage={"prompt_tokens": 1, "cost": cost}).cost_usd == kept
 
 
-def test_tool_calls_come_back_with_their_arguments_as_data():
+def test_tool_call_arguments_are_parsed():
     calls = (ToolCall("weather", {"city": "Oslo"}, id="a"), ToolCall("note", "not { json", id="b"))
     with FaultyServer(Answer(tool_calls=calls)) as server:
         response = ask(server)
@@ -107,7 +107,7 @@ def test_tool_calls_come_back_with_their_arguments_as_data():
 
 
 @pytest.mark.parametrize(
-    ("said", "call"),
+    ("fields", "call"),
     [
         ({"tool_calls": [{"id": "a", "function": {"name": "now", "arguments": ""}}]}, ToolCall("now", {}, id="a")),
         (
@@ -118,11 +118,11 @@ def test_tool_calls_come_back_with_their_arguments_as_data():
     ],
     ids=["without arguments", "custom", "the old form"],
 )
-def test_a_tool_call_may_have_another_form(said, call):
-    assert answered({"message": {"content": None, **said}}).messages == (Message("assistant", None, (call,)),)
+def test_other_tool_call_formats(fields, call):
+    assert answered({"message": {"content": None, **fields}}).messages == (Message("assistant", None, (call,)),)
 
 
-def test_content_in_parts_is_one_text():
+def test_content_parts_are_joined():
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}
     parts = [thought, {"type": "text", "text": None}, {"type": "text", "text": "Pa"}, {"type": "text", "text": "ris"}]
     assert answered({"message": {"content": parts}}).text == "Paris"
@@ -221,7 +221,7 @@ def test_content_in_parts_is_one_text():
         ),
     ],
 )
-def test_the_request_is_the_one_that_openais_sdk_sends(request_of_ours, settings, call_of_the_sdk):
+def test_the_request_equals_that_of_openais_sdk(request_of_ours, settings, call_of_the_sdk):
     import openai
 
     with FaultyServer() as server:
@@ -236,7 +236,7 @@ def test_the_request_is_the_one_that_openais_sdk_sends(request_of_ours, settings
     assert ours.headers["Authorization"] == theirs.headers["Authorization"]
 
 
-def test_reasoning_may_be_an_object_and_headers_the_users_own():
+def test_reasoning_objects_and_custom_headers():
     with FaultyServer() as server:
         ask(server, reasoning={"effort": "high"}, api_key=KEY, headers={"authorization": "Basic abc", "X-Team": "a"})
         ask(server, reasoning={"max_tokens": 100})
@@ -275,22 +275,22 @@ def test_every_tool_call_gets_an_id_and_a_result():
     assert results == {"call_1": "text", "call_2": "found it", "call_3": ""}
 
 
-def test_a_result_without_a_call_gets_one_and_results_may_stand_in_the_tools_message():
-    asked = Message("assistant", None, (ToolCall("a", id="1"), ToolCall("b", id="2")))
+def test_a_result_without_a_call_gets_a_call():
+    calling = Message("assistant", None, (ToolCall("a", id="1"), ToolCall("b", id="2")))
     answered = Message("tool", None, (ToolCall("b", output=[2], id="2"), ToolCall("a", output="one", id="1")))
-    wire = wire_messages((Message("user", "?"), asked, answered, Message("tool", "stray")))
+    wire = wire_messages((Message("user", "?"), calling, answered, Message("tool", "stray")))
     assert [message.get("tool_call_id") for message in wire] == [None, None, "1", "2", None, "call_1"]
     assert wire[4]["tool_calls"][0]["function"]["name"] == "tool"
-    with FaultyServer() as server:  # which refuses what OpenAI would refuse
-        ask(server, SampleRequest((Message("user", "?"), asked, answered, Message("tool", "stray"))))
+    with FaultyServer() as server:  # which rejects what OpenAI rejects
+        ask(server, SampleRequest((Message("user", "?"), calling, answered, Message("tool", "stray"))))
 
 
 @pytest.mark.parametrize("answer", [Answer(refusal="I cannot help"), Answer("Half an", stop_reason="content_filter")])
-def test_a_refusal_is_a_failure_and_no_answer(answer):
+def test_a_refusal_is_a_failure(answer):
     assert failure(answer).error_class == "refused"
 
 
-def test_a_question_that_a_filter_stopped_is_refused():
+def test_a_prompt_blocked_by_a_filter_is_refused():
     body = {"error": {"code": "content_filter", "message": "The prompt was filtered", "innererror": {}}}
     refused = failure(RawReply(json.dumps(body).encode(), 400))
     assert (refused.error_class, refused.message) == ("refused", "HTTP 400: The prompt was filtered")
@@ -319,22 +319,22 @@ def test_a_question_that_a_filter_stopped_is_refused():
         b'{"choices": [{"message": {"content": ' + b"[" * 100_000,
     ],
 )
-def test_an_answer_of_another_shape_is_invalid(body):
+def test_an_unexpected_response_shape_is_invalid(body):
     invalid = failure(RawReply(body))
     assert (invalid.error_class, invalid.status) == ("invalid_response", 200)
 
 
-def test_a_stream_that_nobody_asked_for_is_named():
+def test_an_unrequested_stream_is_reported():
     streamed = failure(RawReply(b'data: {"choices": []}\n\ndata: [DONE]\n\n'))
     assert streamed.error_class == "invalid_response"
     assert "it is an event stream, which was not requested" in streamed.message
 
 
-def test_no_content_is_no_answer_that_was_cut_off():
+def test_a_204_response_is_not_truncated():
     assert failure(RawReply(b"", 204)).error_class == "invalid_response"
 
 
-def test_an_error_under_status_200_has_the_class_of_its_code():
+def test_an_error_with_status_200_is_classified_by_its_code():
     body = {"error": {"code": 429, "message": "Provider busy"}}
     limited = failure(RawReply(json.dumps(body).encode(), headers={"Retry-After": "3"}))
     assert (limited.error_class, limited.status, limited.retry_after_s) == ("rate_limit", 429, 3.0)
@@ -342,14 +342,14 @@ def test_an_error_under_status_200_has_the_class_of_its_code():
     assert failure(RawReply(json.dumps(body).encode())).error_class == "server"
 
 
-def test_a_quota_that_is_used_up_is_not_worth_waiting_for():
+def test_an_exhausted_quota_is_not_retried():
     body = {"error": {"code": "insufficient_quota", "type": "insufficient_quota", "message": "You exceeded it"}}
     spent = failure(RawReply(json.dumps(body).encode(), 429))
     assert (spent.error_class, spent.status) == ("auth", None)
 
 
 @pytest.mark.parametrize("settings", [{"api_key": KEY}, {"headers": {"X-Api-Key": KEY}}])
-def test_a_key_that_the_server_repeats_is_in_no_message(settings):
+def test_keys_repeated_by_the_server_are_redacted(settings):
     for status in (200, 400, 401, 500):
         body = json.dumps({"error": {"message": f"{'x' * 490} {KEY}"}}).encode()
         told = failure(RawReply(body, status), **settings)
@@ -357,7 +357,7 @@ def test_a_key_that_the_server_repeats_is_in_no_message(settings):
             assert KEY[:8] not in text
 
 
-def test_the_endpoint_tells_keys_apart_without_holding_them():
+def test_the_endpoint_name_depends_on_the_key_without_containing_it():
     def endpoint(**settings):
         return OpenAI(name="m", provider="openai", model="gpt", **settings).open(".").endpoint
 
@@ -371,7 +371,7 @@ def test_the_endpoint_tells_keys_apart_without_holding_them():
     assert KEY not in ours and ours.startswith("http://h/v1#")
 
 
-def test_openais_own_key_goes_to_openai_alone(monkeypatch, tmp_path):
+def test_openais_key_is_only_sent_to_openai(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     plain = OpenAI(name="m", provider="openai", model="gpt")
@@ -384,25 +384,25 @@ def test_openais_own_key_goes_to_openai_alone(monkeypatch, tmp_path):
         plain.open(str(tmp_path))
 
 
-def test_openai_itself_is_told_the_token_limit_under_its_new_name(monkeypatch):
+def test_openai_gets_the_token_limit_under_its_new_name(monkeypatch):
     settings = {"name": "m", "provider": "openai", "model": "gpt", "api_key": KEY, "max_output_tokens": 5}
     sent = OpenAI(**settings).open(".").sends(SampleRequest())
     assert sent == {"model": "gpt", "max_completion_tokens": 5, "messages": HELLO}
 
 
-def test_a_query_in_the_address_stays_behind_the_path():
+def test_a_query_in_the_address_follows_the_path():
     with FaultyServer() as server:
         ask(server, base_url=f"{server.url}?api-version=1")
     assert (server.requests[0].path, server.requests[0].query) == ("/v1/chat/completions", "api-version=1")
 
 
-def test_many_calls_at_once_share_connections():
+def test_concurrent_calls_share_connections():
     async def many(server):
         responder = target(server).open(".")
         try:
             for _ in range(3):
-                asked = [responder.respond(SampleRequest(str(number))) for number in range(50)]
-                assert [answer.text for answer in await asyncio.gather(*asked)] == [str(n) for n in range(50)]
+                calls = [responder.respond(SampleRequest(str(number))) for number in range(50)]
+                assert [answer.text for answer in await asyncio.gather(*calls)] == [str(n) for n in range(50)]
             return server.connections
         finally:
             await responder.aclose()
@@ -426,13 +426,13 @@ def test_reading_settings_does_not_import_the_client():
     assert done.stdout.strip() == "set()"
 
 
-def test_a_failure_travels_between_processes():
+def test_a_failure_can_be_pickled():
     import pickle
 
     told = pickle.loads(pickle.dumps(failure(RawReply(b"{}", 429, {"Retry-After": "2"}))))
     assert (told.error_class, told.status, told.retry_after_s) == ("rate_limit", 429, 2.0)
 
 
-def test_settings_survive_being_written_and_read():
+def test_settings_survive_serialization():
     settings = OpenAI(name="m", provider="openai", model="gpt", base_url="http://h")
     assert msgspec.json.decode(msgspec.json.encode(settings), type=OpenAI) == settings

@@ -1,4 +1,4 @@
-"""Models through pydantic-ai: the same settings, requests and failures as those of our own client."""
+"""Models through pydantic-ai: the same settings, requests and failures as the built-in client."""
 
 import asyncio
 import os
@@ -61,7 +61,7 @@ def failure(answers, kind="openai-chat", request=None, **options):
 
 
 @pytest.mark.parametrize("kind", ["openai-chat", "openai-responses", "anthropic"])
-def test_an_answer_has_text_usage_model_and_why_it_stopped(kind):
+def test_a_response_has_text_usage_model_and_stop_reason(kind):
     with FaultyServer(Answer("Paris", usage=TokenUsage(12, 3, 4))) as server:
         response = ask(target(server, kind))
     assert response.text == "Paris"
@@ -70,8 +70,8 @@ def test_an_answer_has_text_usage_model_and_why_it_stopped(kind):
     assert response.id
 
 
-def test_the_request_is_that_of_our_own_client():
-    asked = SampleRequest(
+def test_the_request_equals_that_of_the_built_in_client():
+    request = SampleRequest(
         (
             Message("system", "No jokes"),
             Message("user", (TextPart("What is it?"), ImagePart(IMAGE))),
@@ -82,9 +82,10 @@ def test_the_request_is_that_of_our_own_client():
     settings = {"system_prompt": "Be brief", "temperature": 0.5, "seed": 7, "tools": (WEATHER,)}
     with FaultyServer() as server:
         ask(
-            OpenAI(name="m", provider="openai", model="some-model", base_url=server.url, api_key=KEY, **settings), asked
+            OpenAI(name="m", provider="openai", model="some-model", base_url=server.url, api_key=KEY, **settings),
+            request,
         )
-        ask(target(server, **settings), asked)
+        ask(target(server, **settings), request)
     ours, theirs = (request.body for request in server.requests)
     assert theirs["messages"] == ours["messages"]
     assert theirs["tools"][0]["function"]["parameters"]["properties"] == WEATHER["parameters"]["properties"]
@@ -92,14 +93,14 @@ def test_the_request_is_that_of_our_own_client():
         assert theirs[name] == ours[name]
 
 
-def test_structured_output_is_asked_for_by_the_apis_own_means():
+def test_structured_output_uses_the_apis_own_means():
     with FaultyServer('{"name": "Oslo"}') as server:
         assert ask(target(server, response_format=SCHEMA)).text == '{"name": "Oslo"}'
     sent = server.requests[0].body["response_format"]["json_schema"]
     assert sent["schema"]["properties"] == {"name": {"type": "string"}}
 
 
-def test_tool_calls_come_back_with_their_arguments_as_data():
+def test_tool_call_arguments_are_parsed():
     with FaultyServer(Answer(tool_calls=(ToolCall("weather", {"city": "Oslo"}, id="a"),))) as server:
         response = ask(target(server, tools=(WEATHER,)))
     assert response.messages == (Message("assistant", None, (ToolCall("weather", {"city": "Oslo"}, id="a"),)),)
@@ -118,7 +119,7 @@ def test_tool_calls_come_back_with_their_arguments_as_data():
     ],
     ids=str,
 )
-def test_a_fault_has_its_class_and_is_not_tried_again_by_the_package(fault, error_class, status):
+def test_faults_are_classified_and_not_retried_by_the_package(fault, error_class, status):
     with FaultyServer(faults=[fault]) as server, pytest.raises(TargetFailure) as raised:
         ask(target(server))
     assert (raised.value.error_class, raised.value.status) == (error_class, status)
@@ -126,24 +127,24 @@ def test_a_fault_has_its_class_and_is_not_tried_again_by_the_package(fault, erro
     assert server.counts.requests == 1
 
 
-def test_a_call_that_takes_too_long_is_a_timeout():
+def test_a_slow_call_is_a_timeout():
     assert failure("x", request=SampleRequest(timeout_s=0.2), faults=["hang"]).error_class == "timeout"
 
 
 @pytest.mark.parametrize("answer", [Answer("Half an", stop_reason="content_filter"), Answer(refusal="No")])
-def test_a_refusal_is_a_failure_and_no_answer(answer):
+def test_a_refusal_is_a_failure(answer):
     assert failure(answer).error_class == "refused"
 
 
-def test_a_model_that_used_its_tokens_up_gave_no_answer():
+def test_an_exhausted_token_limit_is_a_failure():
     assert failure(Answer("", stop_reason="length")).error_class == "invalid_response"
 
 
-def test_an_answer_of_another_shape_is_invalid():
+def test_an_unexpected_response_shape_is_invalid():
     assert failure(RawReply(b'{"choices": []}')).error_class == "invalid_response"
 
 
-def test_hugging_face_is_asked_where_it_is_said():
+def test_hugging_face_uses_the_configured_address():
     pytest.importorskip("huggingface_hub")
     with FaultyServer("Paris") as server:
         settings = HuggingFace(name="m", provider="huggingface", model="m/m", base_url=server.url, api_key=KEY)
@@ -151,7 +152,7 @@ def test_hugging_face_is_asked_where_it_is_said():
     assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
-def test_cohere_and_bedrock_open_with_what_is_given(monkeypatch, tmp_path):
+def test_cohere_and_bedrock_open_with_their_settings(monkeypatch, tmp_path):
     pytest.importorskip("cohere")
     pytest.importorskip("boto3")
     (tmp_path / ".env").write_text(f"CO_API_KEY={KEY}\n")
@@ -181,7 +182,7 @@ def test_a_vendors_own_key_is_not_sent_to_another_address(kind, model, variable,
 
 
 def heard_at_a_socket(settings):
-    """The first bytes that a call sends, whatever the path is that the package asks."""
+    """Return the first bytes that a call sends, whatever path the package uses."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         heard = []
 
@@ -214,7 +215,7 @@ def test_an_error_in_bytes_is_read():
         ("no-such-provider:chat", "Unknown provider: no-such-provider"),
     ],
 )
-def test_what_a_provider_does_not_take_is_said(model, message):
+def test_unsupported_settings_are_reported(model, message):
     settings = PydanticAi(name="m", provider="pydantic_ai", model=model, base_url="http://localhost:9", api_key=KEY)
     with pytest.raises(UsageError, match=message):
         settings.open(".")
@@ -222,7 +223,7 @@ def test_what_a_provider_does_not_take_is_said(model, message):
 
 @pytest.fixture
 def without_aws(monkeypatch, tmp_path):
-    """A machine that nobody has logged in from."""
+    """An environment without AWS credentials."""
     pytest.importorskip("boto3")
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
@@ -238,18 +239,18 @@ def without_aws(monkeypatch, tmp_path):
         ({"api_key": KEY, "base_url": "http://127.0.0.1:9"}, "invalid_response", "requires an HTTPS endpoint"),
     ],
 )
-def test_what_aws_cannot_do_is_an_error_of_the_case(without_aws, settings, error_class, message):
+def test_aws_errors_fail_the_call(without_aws, settings, error_class, message):
     with pytest.raises(TargetFailure, match=message) as raised:
         ask(Bedrock(name="m", provider="bedrock", model="us.amazon.nova-lite-v1:0", region="us-east-1", **settings))
     assert raised.value.error_class == error_class
 
 
-def test_a_profile_that_aws_does_not_know_is_said(without_aws):
+def test_an_unknown_aws_profile_is_reported(without_aws):
     with pytest.raises(UsageError, match="profile"):
         Bedrock(name="m", provider="bedrock", model="m", region="us-east-1", profile="nobody").open(".")
 
 
-def test_a_key_that_is_missing_is_said_before_anything_runs(monkeypatch, tmp_path):
+def test_a_missing_key_is_an_error_before_any_call(monkeypatch, tmp_path):
     pytest.importorskip("cohere")
     monkeypatch.delenv("CO_API_KEY", raising=False)
     with pytest.raises(UsageError) as raised:
@@ -257,7 +258,7 @@ def test_a_key_that_is_missing_is_said_before_anything_runs(monkeypatch, tmp_pat
     assert "CO_API_KEY" in str(raised.value)
 
 
-def test_without_the_package_the_command_that_installs_it_is_said(monkeypatch):
+def test_a_missing_package_gets_an_install_hint(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "pydantic_ai"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)

@@ -1,4 +1,4 @@
-"""The Python target: which functions can be named, what they are given, what they may return, how they fail."""
+"""The Python target: function references, arguments, returned values and failures."""
 
 import asyncio
 import functools
@@ -94,7 +94,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("function", "text"), NAMES.values(), ids=NAMES)
-def test_a_function_is_named(agents, ask, function, text, monkeypatch):
+def test_function_references(agents, ask, function, text, monkeypatch):
     monkeypatch.syspath_prepend(str(agents / "agents"))
     for name in [name for name in sys.modules if name.startswith(("agents", "polishing_neighbour"))]:
         monkeypatch.delitem(sys.modules, name)
@@ -109,17 +109,17 @@ WRONG_NAMES = {
         "agents/agent.py has no 'shoot'. Did you mean 'shout'?",
     ),
     "no such method": ("agents/agent.py:agent.asks", "agents/agent.py has no 'asks'. Did you mean 'ask'?"),
-    "no function": ("agents/wrong.py:number", "It is not a function but of type int"),
+    "not a function": ("agents/wrong.py:number", "It is not a function but of type int"),
     "too many parameters": ("agents/wrong.py:greedy", "It has unknown parameters: a, b"),
-    "a class that needs something": ("agents/wrong.py:Needy", "TypeError: Needy.__init__() missing 1 required"),
+    "a class with required arguments": ("agents/wrong.py:Needy", "TypeError: Needy.__init__() missing 1 required"),
     "a file that fails": ("agents/fails.py:x", "ZeroDivisionError: division by zero (fails.py, line 2)"),
     "a file that exits": ("agents/exits.py:x", "SystemExit: 3 (exits.py, line 1)"),
-    "a file that is no Python": ("agents/syntax.py:x", "SyntaxError"),
+    "a file that is not Python": ("agents/syntax.py:x", "SyntaxError"),
 }
 
 
 @pytest.mark.parametrize(("function", "message"), WRONG_NAMES.values(), ids=WRONG_NAMES)
-def test_a_function_that_cannot_be_used_is_an_error_before_the_first_call(agents, function, message):
+def test_an_unusable_function_is_an_error_before_any_call(agents, function, message):
     wrong = "number = 1\ndef greedy(a, b): ...\nclass Needy:\n    def __init__(self, x): ...\n"
     (agents / "agents/wrong.py").write_text(wrong)
     (agents / "agents/fails.py").write_text("\n1 / 0")
@@ -135,23 +135,23 @@ def all_by_name(messages, prompt, case, variables, trial):
 
 
 PARAMETERS = {
-    "all there are": (all_by_name, "[{'role': 'user', 'content': 'Hello'}] Hello one {'k': 1} 2"),
-    "some of them": (lambda trial, case: f"{trial} {case.id}", "2 one"),
-    "one other": (lambda question: question, "Hello"),
-    "one other beside known ones": (lambda trial, question: f"{trial} {question}", "2 Hello"),
+    "all": (all_by_name, "[{'role': 'user', 'content': 'Hello'}] Hello one {'k': 1} 2"),
+    "some": (lambda trial, case: f"{trial} {case.id}", "2 one"),
+    "one unknown": (lambda question: question, "Hello"),
+    "one unknown with known ones": (lambda trial, question: f"{trial} {question}", "2 Hello"),
     "one with a default": (lambda question="x": question, "Hello"),
-    "known ones beside a default": (lambda prompt, language="en": f"{prompt} {language}", "Hello en"),
+    "known ones with a default": (lambda prompt, language="en": f"{prompt} {language}", "Hello en"),
     "none": (lambda: "nothing asked", "nothing asked"),
-    "any by place": (lambda *texts: texts[0], "Hello"),
+    "any positional": (lambda *texts: texts[0], "Hello"),
     "any by name": (lambda **known: ",".join(known), "messages,prompt,case,variables,trial"),
-    "by place only": (eval("lambda trial, question, /: f'{trial} {question}'"), "2 Hello"),
-    "a part of a function": (functools.partial(lambda language, prompt: f"{language} {prompt}", "en"), "en Hello"),
-    "a function that does not say": (str, "Hello"),
+    "positional only": (eval("lambda trial, question, /: f'{trial} {question}'"), "2 Hello"),
+    "a partial function": (functools.partial(lambda language, prompt: f"{language} {prompt}", "en"), "en Hello"),
+    "a function without a signature": (str, "Hello"),
 }
 
 
 @pytest.mark.parametrize(("call", "text"), PARAMETERS.values(), ids=PARAMETERS)
-def test_a_function_is_given_what_it_asks_for(ask, call, text):
+def test_functions_get_the_arguments_they_name(ask, call, text):
     from agentv.model.case import CaseDetails
 
     details = CaseDetails(variables=FrozenDict({"k": 1}))
@@ -171,7 +171,7 @@ RETURNED = {
     ),
     "a message": ({"role": "assistant", "content": "hi"}, answer("hi")),
     "message objects": ([Message("assistant", "hi")], answer("hi")),
-    "messages inside": (
+    "nested messages": (
         {
             "output_messages": [
                 {
@@ -205,41 +205,41 @@ RETURNED = {
 
 
 @pytest.mark.parametrize(("value", "response"), RETURNED.values(), ids=RETURNED)
-def test_what_a_function_returns_is_read(ask, value, response):
+def test_returned_values(ask, value, response):
     assert ask(given(lambda: value)) == response
 
 
 NO_ANSWERS = {
     "nothing": (None, "returned None"),
     "bytes": (b"hello", "The function returned bytes; decode it to text"),
-    "no JSON": (object(), "which cannot be converted to JSON"),
-    "a role that is none": (
+    "not JSON": (object(), "which cannot be converted to JSON"),
+    "an unknown role": (
         {"output_messages": [{"role": "bot", "content": "x"}]},
         "'output_messages[0]' is not a message",
     ),
-    "messages that are no list": ({"output_messages": "x"}, "'output_messages' must be an array"),
-    "a part that is none": (
+    "messages that are not a list": ({"output_messages": "x"}, "'output_messages' must be an array"),
+    "an unknown part": (
         [{"role": "user", "content": [{"type": "video"}]}],
         "content[0]' is not a content part",
     ),
     "a tool call without a tool": ([{"role": "assistant", "tool_calls": [{}]}], "tool_calls[0]' is not a tool call"),
-    "half a usage": ({"text": "x", "token_usage": {"input": 1}}, "'token_usage' must have the numbers"),
+    "an incomplete usage": ({"text": "x", "token_usage": {"input": 1}}, "'token_usage' must have the numbers"),
     "a negative usage": ({"text": "x", "token_usage": {"input": -1, "output": 1}}, "negative"),
-    "a cost that is none": ({"text": "x", "cost_usd": "much"}, "'cost_usd' must be a non-negative number"),
+    "an invalid cost": ({"text": "x", "cost_usd": "much"}, "'cost_usd' must be a non-negative number"),
     "a negative duration": ({"text": "x", "duration_ms": -1}, "'duration_ms' must be a non-negative number"),
-    "an endless cost": ({"text": "x", "cost_usd": float("nan")}, "'cost_usd' must be a non-negative number"),
+    "an infinite cost": ({"text": "x", "cost_usd": float("nan")}, "'cost_usd' must be a non-negative number"),
 }
 
 
 @pytest.mark.parametrize(("value", "message"), NO_ANSWERS.values(), ids=NO_ANSWERS)
-def test_what_is_no_answer_is_a_failure(ask, value, message):
+def test_invalid_answers_are_failures(ask, value, message):
     with pytest.raises(TargetFailure) as failed:
         ask(given(lambda: value))
     assert failed.value.error_class == "invalid_response"
     assert message in failed.value.message
 
 
-def test_an_exception_is_a_failure_with_the_users_own_line(agents, ask):
+def test_an_exception_is_a_failure_with_the_users_line(agents, ask):
     with pytest.raises(TargetFailure) as failed:
         ask(named("agents/agent.py:broken"), home=agents)
     line = AGENT[: AGENT.index("    raise ValueError")].count("\n") + 1
@@ -248,7 +248,7 @@ def test_an_exception_is_a_failure_with_the_users_own_line(agents, ask):
 
 
 class OddError(BaseException):
-    """As some libraries raise, so that `except Exception` does not stop it."""
+    """An error that `except Exception` does not catch, as in some libraries."""
 
 
 def raising(error):
@@ -264,25 +264,25 @@ def raising(error):
 FAILURES = {
     "an exception": (ValueError("no luck"), "process", "ValueError: no luck (test_python_target.py, line "),
     "an exit": (SystemExit(3), "process", "SystemExit: 3"),
-    "an interruption of its own": (KeyboardInterrupt(), "process", "KeyboardInterrupt"),
-    "a cancellation of its own": (asyncio.CancelledError("scope"), "process", "CancelledError: scope"),
-    "what is no Exception": (OddError("odd"), "process", "OddError: odd"),
-    "a time-out of its own": (TimeoutError("too late"), "process", "TimeoutError: too late"),
-    "the end of an iterator": (StopIteration(), "process", "StopIteration"),
+    "a KeyboardInterrupt": (KeyboardInterrupt(), "process", "KeyboardInterrupt"),
+    "a CancelledError": (asyncio.CancelledError("scope"), "process", "CancelledError: scope"),
+    "a BaseException": (OddError("odd"), "process", "OddError: odd"),
+    "a TimeoutError": (TimeoutError("too late"), "process", "TimeoutError: too late"),
+    "a StopIteration": (StopIteration(), "process", "StopIteration"),
     "a failure with its class": (TargetFailure("rate_limit", "slow down"), "rate_limit", "slow down"),
 }
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["plain", "async"])
 @pytest.mark.parametrize(("error", "error_class", "message"), FAILURES.values(), ids=FAILURES)
-def test_whatever_is_raised_is_a_failure(ask, error, error_class, message, kind):
+def test_every_exception_is_a_failure(ask, error, error_class, message, kind):
     with pytest.raises(TargetFailure) as failed:
         ask(given(raising(error)[kind]))
     assert failed.value.error_class == error_class
     assert message in failed.value.message
 
 
-def test_plain_functions_run_side_by_side(question):
+def test_sync_functions_run_concurrently(question):
     meeting = threading.Barrier(8, timeout=10)
 
     async def all_at_once():
@@ -294,7 +294,7 @@ def test_plain_functions_run_side_by_side(question):
     assert asyncio.run(all_at_once()) == ["True"] * 8
 
 
-def test_threads_are_used_again(question):
+def test_threads_are_reused(question):
     async def one_by_one():
         responder = given(lambda: threading.current_thread().name).open(".")
         names = {(await responder.respond(question())).text for _ in range(20)}
@@ -309,7 +309,7 @@ async def for_ever():
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_a_function_that_takes_too_long_is_a_timeout(ask, kind):
+def test_a_slow_function_is_a_timeout(ask, kind):
     release = threading.Event()
     started = time.monotonic()
     with pytest.raises(TargetFailure) as failed:
@@ -319,7 +319,7 @@ def test_a_function_that_takes_too_long_is_a_timeout(ask, kind):
     assert time.monotonic() - started < 5
 
 
-def test_a_function_that_never_returns_does_not_keep_the_program_from_ending(tmp_path):
+def test_a_hanging_function_does_not_prevent_exit(tmp_path):
     code = """
 import asyncio, threading
 from agentv.engine.job.request import Question
@@ -341,7 +341,7 @@ asyncio.run(main())
     assert "did not return within 0.02 s" in ended.stderr
 
 
-def test_a_cancelled_call_ends_at_once(question):
+def test_a_cancelled_call_ends_immediately(question):
     async def cancelled():
         responder = given(for_ever).open(".")
         call = asyncio.ensure_future(responder.respond(question()))

@@ -1,4 +1,4 @@
-"""The real programs as targets of a run, through a tool call and back. Their model is the server on loopback."""
+"""The real agents as targets of a run, with a tool call. Their model is the local model server."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from real_agents import AGENTS, ANSWER, COMMAND, KEY, SAID, USAGE, RealAgent, cleaned
+from real_agents import AGENTS, ANSWER, COMMAND, KEY, TEXT, USAGE, RealAgent, cleaned
 
 from agentv.model.message import ToolCall
 from agentv.registry import TARGETS
@@ -36,7 +36,7 @@ def agent(request, monkeypatch):
 
 
 def run(agent: RealAgent, server: FaultyServer, folder, command, **settings):
-    """The record of one case, answered by the agent."""
+    """Run one case with the agent and return its record."""
     home = agent.home(server.origin)
     for name, text in home.items():
         folder.write(f"home/{name}", text)
@@ -58,26 +58,28 @@ def run(agent: RealAgent, server: FaultyServer, folder, command, **settings):
 
 
 def keep_events(agent: RealAgent, folder, name: str) -> None:
-    """Writes the events of the run where the tests without agents read them, when that is asked for."""
+    """Update the recorded events that other tests read, if that is requested."""
     if os.environ.get("AGENTV_RECORD_EVENTS"):
         [log] = (folder.path / "out" / "logs").iterdir()
         EVENTS.mkdir(exist_ok=True)
         (EVENTS / f"{agent.provider}.{name}.jsonl").write_text(cleaned(log.read_text().splitlines()))
 
 
-def test_it_answers_through_a_tool_call(agent, folder, command):
+def test_an_answer_with_a_tool_call(agent, folder, command):
     with FaultyServer(agent.answers) as server:
         ended, record = run(agent, server, folder, command, system_prompt="Speak as Caesar would")
-        asked = [each for each in server.requests if each.body.get("tools")]
+        received = [each for each in server.requests if each.body.get("tools")]
     assert ended.code == 0, ended.stderr
-    assert len(asked) == 2
-    assert all(b"Speak as Caesar would" in each.raw and b"Make a file and say the answer" in each.raw for each in asked)
-    assert asked[0].model == agent.settings("")["model"].rpartition("/")[2]
+    assert len(received) == 2
+    assert all(
+        b"Speak as Caesar would" in each.raw and b"Make a file and say the answer" in each.raw for each in received
+    )
+    assert received[0].model == agent.settings("")["model"].rpartition("/")[2]
     assert record["status"] == "ok", record.get("error")
     assert (record["candidate_answer"], record["score"]) == (ANSWER, 1.0)
     first, last = record["output_messages"]
     [call] = first["tool_calls"]
-    assert first["content"] == SAID
+    assert first["content"] == TEXT
     assert call["tool"] == (agent.reported or agent.tool)
     assert COMMAND in call["input"]["command"]
     assert call["output"].split("\n")[0] == "made.txt", "it works in a folder that has nothing else in it"
@@ -92,7 +94,7 @@ def test_it_answers_through_a_tool_call(agent, folder, command):
     keep_events(agent, folder, "answer")
 
 
-def test_it_works_in_the_users_own_home_when_asked(agent, folder, command, monkeypatch):
+def test_the_users_home_if_configured(agent, folder, command, monkeypatch):
     with FaultyServer(agent.answers) as server:
         for name, text in {"notes.txt": "the user's", **agent.home(server.origin)}.items():
             folder.write(f"home/{name}", text)
@@ -103,21 +105,21 @@ def test_it_works_in_the_users_own_home_when_asked(agent, folder, command, monke
             monkeypatch.delenv(name, raising=False)
         settings = {"user_settings": True, "home_template": None, "system_prompt": "Speak as Caesar would"}
         ended, record = run(agent, server, folder, command, **settings)
-        asked = [each for each in server.requests if each.body.get("tools")]
+        received = [each for each in server.requests if each.body.get("tools")]
     assert ended.code == 0, ended.stderr
     assert record["status"] == "ok", record.get("error")
     assert record["execution_metrics"]["token_usage"]["input"] == 200
-    assert all(b"Speak as Caesar would" in each.raw for each in asked)
+    assert all(b"Speak as Caesar would" in each.raw for each in received)
 
 
-def test_a_model_that_never_answers_is_a_timeout_and_nothing_goes_on(agent, folder, command):
+def test_a_hanging_model_is_a_timeout_and_leaves_no_process(agent, folder, command):
     with FaultyServer(agent.answers, faults={"hang": 1.0}) as server:
         _, record = run(agent, server, folder, command, timeout_seconds=8)
     assert (record["status"], record["error"]["class"]) == ("error", "timeout")
     assert family(None, new_mark().partition(".")[0]) == set()
 
 
-def test_a_tool_that_fails_is_a_part_of_the_answer(agent, folder, command):
+def test_a_failed_tool_is_part_of_the_answer(agent, folder, command):
     with FaultyServer(replace(agent, command="echo broken >&2; exit 3").answers) as server:
         ended, record = run(agent, server, folder, command)
     assert ended.code == 0, ended.stderr
@@ -127,7 +129,7 @@ def test_a_tool_that_fails_is_a_part_of_the_answer(agent, folder, command):
     keep_events(agent, folder, "failed-tool")
 
 
-def test_it_says_that_its_key_is_wrong(agent, folder, command):
+def test_a_wrong_key_is_an_auth_failure(agent, folder, command):
     with FaultyServer(faults={"401": 1.0}) as server:
         quick = {"CLAUDE_CODE_MAX_RETRIES": "0"}
         env = {**agent.settings(server.origin).get("env", {}), **quick}
@@ -147,7 +149,7 @@ EOF
 
 
 @pytest.mark.parametrize("agent", ["codex"], indirect=True)
-def test_codex_reports_what_it_edits(agent, folder, command):
+def test_codex_reports_its_edits(agent, folder, command):
     patch = ToolCall("exec_command", {"cmd": PATCH}, id="call_1")
     goal = ToolCall("get_goal", {}, id="call_2")
     with FaultyServer([Answer("I will patch.", (patch,)), Answer("Patched.", (goal,)), ANSWER]) as server:
@@ -162,7 +164,7 @@ def test_codex_reports_what_it_edits(agent, folder, command):
 
 
 @pytest.mark.parametrize("agent", ["claude-code"], indirect=True)
-def test_what_claude_code_hands_on_is_one_call(agent, folder, command):
+def test_a_claude_code_subagent_is_one_call(agent, folder, command):
     task = {"description": "Look", "prompt": "Do the work below", "subagent_type": "general-purpose"}
     own = [Answer("I will ask.", (ToolCall("Task", task, id="call_1"),), USAGE), Answer(ANSWER, usage=USAGE)]
     below = [Answer("Below.", (ToolCall("Bash", {"command": "echo low", "description": "x"}, id="call_2"),), USAGE)]

@@ -1,4 +1,4 @@
-"""Recordings: every answer written down as it comes, and a run that is answered from there without a call."""
+"""Recordings: every call is recorded, and a run can be replayed without calls."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ ANSWERS = {"*France*": "Paris", "*Norway*": "Oslo", "*": "good"}
 
 
 class Project:
-    """A dataset with a model server as its target, and runs of both."""
+    """A project with a dataset and a model server as its target."""
 
     def __init__(self, folder, command, server):
         self.folder, self.command, self.server = folder, command, server
@@ -66,7 +66,7 @@ def project(serve):
     return serve()
 
 
-def test_every_answer_is_a_line_with_its_key_and_its_question(project):
+def test_every_call_is_a_line_with_its_key_and_request(project):
     project.run("--record", "calls.jsonl", "--trials", "2")
     lines = project.recorded()
     assert sorted((line["eval_id"], line["target"], line["trial"]) for line in lines) == [
@@ -82,44 +82,44 @@ def test_every_answer_is_a_line_with_its_key_and_its_question(project):
     assert france["response"]["usage"]["output"] == 1
 
 
-def test_a_replay_gives_the_same_results_and_calls_nobody(project):
+def test_a_replay_gives_the_same_results_without_calls(project):
     first = project.run("--record", "calls.jsonl", "--trials", "2")
-    asked = project.server.counts.requests
+    calls = project.server.counts.requests
     again = project.run("--replay", "calls.jsonl", "--trials", "2")
-    assert project.server.counts.requests == asked
+    assert project.server.counts.requests == calls
     for key, record in records(first).items():
         for name in ("candidate_answer", "score", "verdict", "execution_metrics"):
             assert records(again)[key][name] == record[name]
 
 
-def test_a_run_can_be_replayed_too_by_its_path_or_its_id(project):
+def test_a_run_can_be_replayed_by_path_or_id(project):
     first = project.run()
-    asked = project.server.counts.requests
+    calls = project.server.counts.requests
     assert answers(project.run("--replay", str(first))) == answers(first)
     assert answers(project.run("--replay", first.name)) == answers(first)
-    assert project.server.counts.requests == asked
+    assert project.server.counts.requests == calls
 
 
-def test_a_replay_needs_none_of_the_variables_that_its_targets_do(project, monkeypatch):
+def test_a_replay_does_not_need_the_targets_variables(project, monkeypatch):
     monkeypatch.delenv("NOT_SET_HERE", raising=False)
     project.run("--record", "calls.jsonl")
     project.targets({"name": "default", "model": "m"}, key="${{ NOT_SET_HERE }}")
     assert set(answers(project.run("--replay", "calls.jsonl")).values()) == {"Paris", "Oslo"}
 
 
-def test_what_is_done_with_an_answer_is_done_with_a_recorded_one(project):
+def test_transforms_apply_to_recorded_answers(project):
     project.run("--record", "calls.jsonl")
     project.targets({"name": "default", "model": "m", "transform": {"regex": "^(..)"}})
     assert set(answers(project.run("--replay", "calls.jsonl")).values()) == {"Pa", "Os"}
 
 
-def test_several_targets_are_each_answered_with_their_own(project):
+def test_several_targets_get_their_own_answers(project):
     project.targets({"name": "a", "model": "m"}, {"name": "b", "model": "n"})
     project.run("--record", "calls.jsonl", "-t", "a", "-t", "b")
     assert len(answers(project.run("--replay", "calls.jsonl", "-t", "a", "-t", "b"))) == 4
 
 
-def test_another_question_is_not_answered_with_an_old_answer(project, folder):
+def test_a_changed_request_does_not_match(project, folder):
     project.run("--record", "calls.jsonl")
     folder.write("cases.jsonl", [CASES[0], {**CASES[1], "input": "Capital of Iceland?"}])
     run = project.run("--replay", "calls.jsonl", expect=3)
@@ -128,13 +128,13 @@ def test_another_question_is_not_answered_with_an_old_answer(project, folder):
     assert "or the request has changed since it was recorded" in error["message"]
 
 
-def test_a_recording_is_added_to(project):
+def test_a_recording_is_appended_to(project):
     project.run("--record", "calls.jsonl", "--case", "france")
     project.run("--record", "calls.jsonl", "--case", "norway")
     assert [line["eval_id"] for line in project.recorded()] == ["france", "norway"]
 
 
-def test_half_a_line_that_a_kill_left_is_taken_off(project, folder):
+def test_an_incomplete_last_line_is_removed(project, folder):
     project.run("--record", "calls.jsonl", "--case", "france")
     with (folder.path / "calls.jsonl").open("a") as stream:
         stream.write('{"schema_version":1,"dataset":"ca')
@@ -142,7 +142,7 @@ def test_half_a_line_that_a_kill_left_is_taken_off(project, folder):
     assert [line["eval_id"] for line in project.recorded()] == ["france", "norway"]
 
 
-def test_failures_are_recorded_and_fail_again(serve):
+def test_failures_are_recorded_and_replayed(serve):
     project = serve(faults=["400", None])
     first = project.run("--record", "calls.jsonl", "--workers", "1")
     failed, answered = project.recorded()
@@ -154,13 +154,13 @@ def test_failures_are_recorded_and_fail_again(serve):
     }
 
 
-def test_what_was_asked_is_kept_beside_the_answer(project):
+def test_the_request_is_recorded_with_the_response(project):
     project.run("--record", "calls.jsonl", "--case", "france")
     [line] = project.recorded()
     assert line["request"] == [{"role": "user", "content": "Capital of France?"}]
 
 
-def test_no_secret_gets_into_a_recording(serve, monkeypatch):
+def test_recordings_contain_no_secrets(serve, monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", "hush-hush-hush")
     project = serve(answers="It is hush-hush-hush")
     project.run("--record", "calls.jsonl")
@@ -172,24 +172,24 @@ JUDGE = """
 from agentv.model.message import Message
 
 async def judged(context):
-    said = await context.ask("judge", (Message("user", "Good? " + context.candidate_answer),))
-    return said.text == "good"
+    response = await context.ask("judge", (Message("user", "Good? " + context.candidate_answer),))
+    return response.text == "good"
 """
 
 
-def test_judges_are_recorded_and_replayed_by_what_they_were_asked(project, folder):
+def test_judges_are_recorded_and_replayed_by_request(project, folder):
     folder.write("judge.py", JUDGE)
     folder.write("cases.yaml", {"evaluators": [{"type": "python", "function": "judge.py:judged"}]})
     project.targets({"name": "default", "model": "m"}, {"name": "judge", "model": "j"})
     project.run("--record", "calls.jsonl")
     assert [line["target"] for line in project.recorded()].count("judge") == 2
-    asked = project.server.counts.requests
+    calls = project.server.counts.requests
     run = project.run("--replay", "calls.jsonl")
     assert {record["score"] for record in records(run).values()} == {1.0}
-    assert project.server.counts.requests == asked
+    assert project.server.counts.requests == calls
 
 
-def test_the_manifest_says_what_answered(project):
+def test_the_manifest_names_the_recording(project):
     project.run("--record", "calls.jsonl")
     manifest = json.loads((project.run("--replay", "calls.jsonl") / "run.json").read_text())
     [target] = manifest["targets"]
@@ -197,14 +197,14 @@ def test_the_manifest_says_what_answered(project):
     assert target["settings"]["from"].endswith("calls.jsonl")
 
 
-def test_a_recording_cannot_be_replayed_and_added_to_at_once(project):
+def test_a_recording_cannot_be_replayed_and_appended_to_together(project):
     project.run("--record", "calls.jsonl")
     done = project.command("eval", "cases.jsonl", "--record", "./calls.jsonl", "--replay", "calls.jsonl")
     assert done.code == 2
-    assert "cannot be added to while it is replayed" in done.stderr
+    assert "--record and --replay cannot use the same file" in done.stderr
 
 
-def test_a_recording_that_is_not_there_is_an_error_before_anything_runs(project, folder):
+def test_a_missing_recording_is_an_error_before_any_call(project, folder):
     done = project.command("eval", "cases.jsonl", "--replay", "nothing.jsonl", "-q")
     assert done.code == 2
     assert "Cannot replay" in done.stderr
@@ -234,21 +234,21 @@ class Answering:
 
 
 @pytest.mark.parametrize("response", RESPONSES.values(), ids=RESPONSES)
-def test_an_answer_comes_back_as_it_was(tmp_path, response):
-    asked = Question(EvalCase("one", input="Hello"))
+def test_a_response_is_restored_without_loss(tmp_path, response):
+    request = Question(EvalCase("one", input="Hello"))
 
     async def there_and_back():
         with (tmp_path / "calls.jsonl").open("wb") as stream:
-            recorded = await RecordingResponder(Answering(response), "t", stream.write).respond(asked)
+            recorded = await RecordingResponder(Answering(response), "t", stream.write).respond(request)
         replay = Replay(name="t", provider="replay", source="calls.jsonl").open(str(tmp_path))
-        replayed = await replay.respond(asked)
+        replayed = await replay.respond(request)
         await replay.aclose()
         return recorded, replayed
 
     assert asyncio.run(there_and_back()) == (response, response)
 
 
-def test_data_that_no_json_can_hold_is_recorded_as_text(tmp_path):
+def test_data_that_is_not_json_is_recorded_as_text(tmp_path):
     lines = []
     odd = Response(messages=(Message("tool", {"a": object()}), Message("assistant", "the answer")))
     recording = RecordingResponder(Answering(odd), "t", lines.append)

@@ -1,4 +1,4 @@
-"""The replay target: answers out of runs, of result files of ours and of AgentV's, and of recordings."""
+"""The replay target: answers from runs, result files of agentv and AgentV (TypeScript), and recordings."""
 
 import asyncio
 import json
@@ -44,9 +44,9 @@ def write(tmp_path):
     return lines
 
 
-def failure_of(ask, target, **asked):
+def failure_of(ask, target, **fields):
     with pytest.raises(TargetFailure) as failed:
-        ask(target, **asked)
+        ask(target, **fields)
     return failed.value
 
 
@@ -60,12 +60,12 @@ def failure_of(ask, target, **asked):
         ("12:30/results.jsonl", "12:30"),
     ],
 )
-def test_a_run_or_a_file_is_named(ask, write, name, source):
+def test_a_run_or_a_file_can_be_replayed(ask, write, name, source):
     write(record(), name=name)
     assert ask(replay(source)).text == "hi"
 
 
-def test_everything_about_an_answer_comes_back(ask, write):
+def test_all_fields_of_an_answer_are_restored(ask, write):
     messages = (
         {"role": "assistant", "tool_calls": [{"tool": "Read", "input": {"a": 1}, "duration_ms": 5}]},
         {"role": "assistant", "content": "done"},
@@ -91,8 +91,8 @@ JOBS = {
 }
 
 
-@pytest.mark.parametrize(("asked", "text"), JOBS.values(), ids=JOBS)
-def test_an_answer_is_found_by(ask, write, asked, text):
+@pytest.mark.parametrize(("fields", "text"), JOBS.values(), ids=JOBS)
+def test_answers_are_found_by(ask, write, fields, text):
     write(
         record(),
         record("two", "case two"),
@@ -104,33 +104,33 @@ def test_an_answer_is_found_by(ask, write, asked, text):
         record("retried", "second try"),
         record("bare", "no dataset"),
     )
-    assert ask(replay(), **asked).text == text
+    assert ask(replay(), **fields).text == text
 
 
-def test_a_prompt_has_answers_of_its_own(write, tmp_path, question):
+def test_prompts_have_separate_answers(write, tmp_path, question):
     write(record(text="short", prompt="a"), record(text="long", prompt="b"))
 
     async def answer():
-        asked = question()
-        asked.prompt_id = "b"
+        request = question()
+        request.prompt_id = "b"
         responder = replay().open(str(tmp_path))
         try:
-            return (await responder.respond(asked)).text
+            return (await responder.respond(request)).text
         finally:
             await responder.aclose()
 
     assert asyncio.run(answer()) == "long"
 
 
-@pytest.mark.parametrize("asked", [{"id": "two"}, {"trial": 2}, {"dataset": "other"}])
-def test_what_is_missing_is_a_failure(ask, write, asked):
+@pytest.mark.parametrize("fields", [{"id": "two"}, {"trial": 2}, {"dataset": "other"}])
+def test_a_missing_answer_is_a_failure(ask, write, fields):
     write(record(dataset="mine"))
-    failure = failure_of(ask, replay(), **{"dataset": "mine", **asked})
+    failure = failure_of(ask, replay(), **{"dataset": "mine", **fields})
     assert failure.error_class == "invalid_response"
     assert "has no answer to" in failure.message
 
 
-def test_an_error_stays_one(ask, write):
+def test_an_error_is_a_failure(ask, write):
     error = ErrorInfo("rate_limit", "slow down", "target")
     write(record(text=None, status="error", score=None, verdict=None, error=error))
     failure = failure_of(ask, replay())
@@ -138,7 +138,7 @@ def test_an_error_stays_one(ask, write):
     assert failure.message == "The earlier run has an error instead of an answer to 'one': slow down"
 
 
-def test_an_answer_that_could_not_be_scored_is_an_answer(ask, write):
+def test_an_answer_with_an_evaluator_error_is_an_answer(ask, write):
     error = ErrorInfo("evaluator", "no judge", "evaluator")
     write(record(status="error", score=None, verdict=None, error=error))
     assert ask(replay()).text == "hi"
@@ -157,19 +157,19 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("row", "text"), OTHERS.values(), ids=OTHERS)
-def test_files_of_others_are_read(ask, write, row, text):
+def test_other_result_formats_are_read(ask, write, row, text):
     write(row)
     assert ask(replay()).text == text
 
 
-def test_metrics_of_agentv_are_read(ask, write):
+def test_metrics_of_agentv_typescript_are_read(ask, write):
     summary = {"event_count": 1, "token_usage": {"input": 3, "output": 4}, "cost_usd": 0.1, "tool_durations": "odd"}
     write({"eval_id": "one", "candidate_answer": "hi", "trace_summary": summary})
     response = ask(replay())
     assert (response.usage, response.cost_usd) == (TokenUsage(3, 4), 0.1)
 
 
-def test_an_error_of_agentv_stays_one(ask, write):
+def test_an_error_of_agentv_typescript_is_a_failure(ask, write):
     write({"eval_id": "one", "score": 0, "candidate_answer": "Error occurred: boom", "error": "boom"})
     assert "an error instead of an answer to 'one': boom" in failure_of(ask, replay()).message
 
@@ -178,24 +178,24 @@ def test_an_error_of_agentv_stays_one(ask, write):
     ("source", "name", "text"),
     [("results.jsonl:b", "x", "of b"), ("results.jsonl", "b", "of b"), ("results.jsonl:a", "b", "of a")],
 )
-def test_one_of_several_targets_is_picked(ask, write, source, name, text):
+def test_one_of_several_targets_is_selected(ask, write, source, name, text):
     write(record(text="of a", target="a"), record(text="of b", target="b"))
     assert ask(replay(source, name)).text == text
 
 
 REFUSED = {
-    "nothing there": ("nowhere", "nowhere does not exist"),
+    "a missing file": ("nowhere", "nowhere does not exist"),
     "a folder without results": ("empty", "results.jsonl"),
     "several targets": ("results.jsonl", "It has several targets: a, b"),
     "an unknown target": ("results.jsonl:aa", "It has no target 'aa'"),
     "no results": ("blank.jsonl", "It has no results"),
-    "no JSON": ("broken.jsonl", "Not a result at line 2"),
+    "not JSON": ("broken.jsonl", "Not a result at line 2"),
     "another kind of file": ("cases.jsonl", "neither 'eval_id' nor 'test_id'"),
 }
 
 
 @pytest.mark.parametrize(("source", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_replayed_is_an_error_at_once(write, tmp_path, source, message):
+def test_an_unusable_source_is_an_error_on_open(write, tmp_path, source, message):
     (tmp_path / "empty").mkdir()
     write(record(target="a"), record(target="b"))
     write(b"", name="blank.jsonl")
@@ -206,13 +206,13 @@ def test_what_cannot_be_replayed_is_an_error_at_once(write, tmp_path, source, me
     assert message in str(raised.value)
 
 
-def test_half_a_line_at_the_end_is_what_a_killed_run_leaves(ask, write):
+def test_an_incomplete_last_line_is_ignored(ask, write):
     write(record(), to_json(record("two"))[:40], end="")
     assert ask(replay()).text == "hi"
 
 
-def test_a_big_file_is_not_held_in_memory(tmp_path):
-    """Of 40,000 results of 2 kB each, some 80 MB, only their places are kept."""
+def test_a_large_file_is_not_loaded_into_memory(tmp_path):
+    """Only the offsets of 40,000 results of 2 kB each are kept."""
     line = to_json(record("case-@", "x" * 2000)).decode() + "\n"
     with (tmp_path / "results.jsonl").open("w") as stream:
         stream.writelines(line.replace("@", str(number)) for number in range(40_000))

@@ -1,4 +1,4 @@
-"""The targets file: what is accepted, and what each mistake is called."""
+"""The targets file: valid entries, and the message for each mistake."""
 
 import pytest
 
@@ -14,9 +14,9 @@ def messages(data, severity="error"):
 
 
 ACCEPTED = {
-    "a model behind any compatible endpoint": ("openai", {"base_url": "http://localhost:8000/v1", "model": "m"}),
+    "a model at a compatible endpoint": ("openai", {"base_url": "http://localhost:8000/v1", "model": "m"}),
     "the responses API": ("openai", {"model": "m", "api": "responses", "maxTokens": 100, "seed": 1}),
-    "a deployment in 2.x's words": (
+    "a deployment as in 2.x": (
         "azure",
         {"endpoint": "${{ AZURE_ENDPOINT }}", "api_key": "${{ KEY }}", "deploymentName": "gpt", "apiVersion": "v1"},
     ),
@@ -24,12 +24,12 @@ ACCEPTED = {
     "thinking": ("anthropic", {"variant": "opus", "api_key": "k", "thinking_budget": 1024}),
     "a default model": ("google", {"api_key": "k"}),
     "a region": ("bedrock", {"model": "m", "aws_region": "eu-west-1"}),
-    "a command in 2.x's words": ("cli", {"commandTemplate": "agent {PROMPT} {FILES} > {OUTPUT_FILE}"}),
-    "a command in 4.x's words": (
+    "a command as in 2.x": ("cli", {"commandTemplate": "agent {PROMPT} {FILES} > {OUTPUT_FILE}"}),
+    "a command as in 4.x": (
         "cli",
         {"command": "agent --file {PROMPT_FILE}", "healthcheck": {"command": "agent -v"}},
     ),
-    "a shell's own variables": ("cli", {"command_template": "cd ${HOME} && run ${{ TOOL }} {EVAL_ID} {ATTEMPT}"}),
+    "shell variables": ("cli", {"command_template": "cd ${HOME} && run ${{ TOOL }} {EVAL_ID} {ATTEMPT}"}),
     "a health check by address": (
         "cli",
         {"command_template": "x", "healthcheck": {"type": "http", "url": "http://x/health", "timeout_seconds": 5}},
@@ -37,19 +37,19 @@ ACCEPTED = {
     "the environment of a command": ("cli", {"command_template": "x", "env": {"A": "1"}, "pass_env": ["B_TOKEN"]}),
     "many cases with one command": ("cli", {"command_template": "x {OUTPUT_FILE}", "provider_batching": True}),
     "an agent": ("claude-code", {"model": "opus", "args": ["--verbose"], "cwd": "."}),
-    "an agent in 2.x's words": ("codex", {"binary": "codex", "arguments": ["${{ FLAG }}"], "log_format": "json"}),
-    "an agent that chooses its own API": ("pi", {"llm_provider": "openai", "pi_model": "m", "thinking": "low"}),
+    "an agent as in 2.x": ("codex", {"binary": "codex", "arguments": ["${{ FLAG }}"], "log_format": "json"}),
+    "an agent with several APIs": ("pi", {"llm_provider": "openai", "pi_model": "m", "thinking": "low"}),
     "an agent by 4.x's name": ("claude-cli", {}),
     "a function in a file": ("python", {"function": "agents/echo.py:answer"}),
     "a function in a module": ("python", {"function": "my.agents:answer"}),
     "an address": ("http", {"url": "https://x/answer", "headers": {"A": "b"}, "body": {"q": "{{ prompt }}"}}),
     "an earlier run": ("replay", {"from": ".agentv/results/r1"}),
-    "made-up answers": ("mock", {"responses": {"greet-*": "Hello"}, "delay_ms": [10, 20], "fault_rate": 0.5}),
-    "made-up tool calls": (
+    "mock answers": ("mock", {"responses": {"greet-*": "Hello"}, "delay_ms": [10, 20], "fault_rate": 0.5}),
+    "mock tool calls": (
         "mock",
         {"tool_calls": [{"tool": "Read", "input": {"path": "a"}}], "token_usage": {"input": 3, "output": 4}},
     ),
-    "settings that every provider has": (
+    "common settings": (
         "mock",
         {
             "workers": 4,
@@ -59,17 +59,17 @@ ACCEPTED = {
             "transform": {"strip": ["fences"]},
         },
     ),
-    "variables where numbers belong": (
+    "variables for numbers": (
         "openai",
         {"model": "${{ M }}", "temperature": "${{ T }}", "workers": "${{ W }}", "api": "${{ API }}"},
     ),
-    "variables deep inside": (
+    "nested variables": (
         "mock",
         {"delay_ms": ["${{ LOW }}", 5], "token_usage": {"input": "${{ N }}", "output": 1}},
     ),
     "null as absent": ("mock", {"response": None, "workers": None}),
-    "a class of the user's own": ("my_targets.py:Echo", {"anything": True}),
-    "a provider that a variable names": ("${{ PROVIDER }}", {"model": "m"}),
+    "a user's class": ("my_targets.py:Echo", {"anything": True}),
+    "a provider from a variable": ("${{ PROVIDER }}", {"model": "m"}),
 }
 
 
@@ -92,7 +92,7 @@ REFUSED = {
         ("respones",),
         "Unknown field 'targets[0].respones'",
     ),
-    "a mistyped key deep inside": (
+    "a mistyped nested key": (
         "cli",
         {"command": "x", "healthcheck": {"urll": "${{ URL }}"}},
         ("healthcheck", "urll"),
@@ -104,7 +104,7 @@ REFUSED = {
         ("use_target",),
         "Field 'targets[0].use_target' is not supported",
     ),
-    "batching elsewhere": (
+    "batching without cli": (
         "openai",
         {"model": "m", "providerBatching": True},
         ("providerBatching",),
@@ -122,7 +122,7 @@ REFUSED = {
         (),
         "unknown placeholder {PROMTP}. Did you mean 'PROMPT'?",
     ),
-    "a health check without anything": (
+    "an empty health check": (
         "cli",
         {"command": "x", "healthcheck": {}},
         (),
@@ -134,7 +134,7 @@ REFUSED = {
         (),
         "of type http does not accept 'command_template'",
     ),
-    "a health check of no type": (
+    "an unknown type of health check": (
         "cli",
         {"command": "x", "healthcheck": {"type": "ping"}},
         ("healthcheck", "type"),
@@ -156,8 +156,8 @@ REFUSED = {
         "cannot have a 'body'",
     ),
     "nothing to replay": ("replay", {}, ("from",), "Missing required field: 'targets[0].from'"),
-    "more faults than calls": ("mock", {"fault_rate": 1.5}, ("fault_rate",), "must be a number of at most 1"),
-    "delays backwards": (
+    "a fault rate above 1": ("mock", {"fault_rate": 1.5}, ("fault_rate",), "must be a number of at most 1"),
+    "a reversed range of delays": (
         "mock",
         {"delay_ms": [5, 1]},
         (),
@@ -166,7 +166,7 @@ REFUSED = {
     "no workers": ("mock", {"workers": 0}, ("workers",), "must be an integer of at least 1"),
     "an unknown transform": ("mock", {"transform": {"jq": "."}}, ("transform", "jq"), "Unknown field"),
     "a variable without a name": ("mock", {"response": "a ${{ }} b"}, ("response",), "has a malformed variable"),
-    "a variable of another tool's": (
+    "a variable of another tool": (
         "openai",
         {"model": "m", "api_key": "${OPENAI_API_KEY}"},
         ("api_key",),
@@ -185,16 +185,16 @@ REFUSED = {
         (),
         "must be an address with a host",
     ),
-    "a resource that is none": ("azure", {"model": "m", "endpoint": "my res"}, (), "'endpoint' must be an address or"),
-    "a port that is none": ("gemini", {"base_url": "http://h:port/v1"}, (), "must be an address with a host"),
-    "a variable that does not end": ("mock", {"response": "${{ A }"}, ("response",), "has a malformed variable"),
+    "an invalid resource": ("azure", {"model": "m", "endpoint": "my res"}, (), "'endpoint' must be an address or"),
+    "an invalid port": ("gemini", {"base_url": "http://h:port/v1"}, (), "must be an address with a host"),
+    "an unterminated variable": ("mock", {"response": "${{ A }"}, ("response",), "has a malformed variable"),
     "an unknown judge": (
         "mock",
         {"judge_target": "mian"},
         ("judge_target",),
         "refers to target 'mian', which is not",
     ),
-    "an unknown judge in 4.x's words": (
+    "an unknown judge as in 4.x": (
         "mock",
         {"grader_target": "x"},
         ("grader_target",),
@@ -204,7 +204,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("provider", "settings", "place", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_target_is_refused_at_its_place(provider, settings, place, message):
+def test_an_invalid_target_is_rejected_at_its_path(provider, settings, place, message):
     [problem] = check_targets(entry(provider, **settings)).errors
     assert problem.path == ("targets", 0, *place)
     assert message in problem.message
@@ -221,7 +221,7 @@ def test_a_target_is_refused_at_its_place(provider, settings, place, message):
         ("mock", {"use_target": "x"}, "Copy that target's settings here, or use its name instead of this one"),
     ],
 )
-def test_a_mistake_comes_with_what_to_do(provider, settings, hint):
+def test_mistakes_get_a_hint(provider, settings, hint):
     assert check_targets(entry(provider, **settings)).errors[0].hint == hint
 
 
@@ -240,15 +240,15 @@ ROOTS = [
 
 
 @pytest.mark.parametrize(("data", "message"), ROOTS)
-def test_a_file_of_another_shape_is_refused(data, message):
+def test_a_file_with_another_shape_is_rejected(data, message):
     assert messages(data) == [message]
 
 
-def test_a_list_under_a_misspelt_name_is_found():
+def test_a_misspelled_list_key_is_suggested():
     assert check_targets({"target": []}).errors[0].hint == "Did you mean 'targets' instead of 'target'?"
 
 
-def test_a_name_used_twice_is_an_error_that_names_both_places():
+def test_a_duplicate_name_is_an_error_with_both_places():
     data = {
         "targets": [
             {"name": "a", "provider": "mock"},
@@ -272,24 +272,24 @@ def test_a_judge_may_be_declared_after_the_target_it_judges():
     assert check_targets(data) == []
 
 
-def test_the_keys_around_the_list_are_known_and_others_are_warned_about():
+def test_unknown_top_level_keys_are_warnings():
     data = {"$schema": "agentv-targets-v2.2", "version": 1, "description": "x", "targets": [], "target": []}
     assert messages(data) == []
     assert messages(data, "warning") == ["Unknown field 'target'", "Field 'targets' has no entries"]
 
 
-def test_of_two_names_of_one_setting_our_own_is_read():
+def test_a_setting_wins_over_its_alias():
     data = entry("azure", deployment="old", model="new", endpoint="e")
     assert messages(data) == []
     assert messages(data, "warning") == ["Field 'targets[0].deployment' is ignored because 'targets[0].model' is set"]
 
 
-def test_every_mistake_of_a_file_is_reported_at_once():
+def test_all_mistakes_in_a_file_are_reported_together():
     data = {"targets": [{"name": "a", "provider": "cli"}, {"name": "b", "provider": "mock", "workers": -1, "x": 1}, 3]}
     assert len(messages(data)) == 4
 
 
-def test_the_names_of_a_file_are_those_it_declares():
+def test_target_names():
     assert target_names({"targets": [{"name": "a"}, {"name": ""}, 3, {"name": "b"}]}) == ["a", "b"]
     assert target_names({"targets": "x"}) == []
     assert target_names(None) == []

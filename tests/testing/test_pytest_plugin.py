@@ -1,4 +1,4 @@
-"""The pytest plug-in, in pytest processes of its own: cases as tests, datasets as test files, reports."""
+"""The pytest plugin, run in separate pytest processes: cases as tests, datasets as test files, reports."""
 
 import json
 import os
@@ -19,7 +19,7 @@ CONTAINS = [{"type": "contains", "value": "a"}]
 
 @pytest.fixture
 def project(folder):
-    """A project with a target that echoes, and a dataset of which one case passes and one fails."""
+    """A project with an echo target and a dataset with one passing and one failing case."""
     folder.write(".git/HEAD", "")
     folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
     folder.write("evals/echo.eval.yaml", {"evaluators": CONTAINS, "evalcases": CASES})
@@ -27,7 +27,7 @@ def project(folder):
 
 
 def run_pytest(*arguments, code):
-    """What pytest prints, once it has ended with that code."""
+    """Run pytest, check its exit code, and return its output."""
     plugin = [] if installed() else ["-p", "agentv.pytest_plugin.plugin"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *plugin, *arguments]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COLUMNS"))}
@@ -43,7 +43,7 @@ def installed():
 
 
 def kept():
-    """The one run that is there: its records."""
+    """Return the records of the only run."""
     [run] = Path(".agentv/results").iterdir()
     lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines()
     return run, {record["eval_id"]: record for record in map(json.loads, lines)}
@@ -59,37 +59,37 @@ def test_answers(case, agentv_answer):
 """
 
 
-def test_a_test_is_made_for_each_case(project):
+def test_each_case_becomes_a_test(project):
     project.write("tests/test_answers.py", TEST)
     printed = run_pytest("tests", "-vv", code=1)
     assert "test_answers[good] PASSED" in printed and "test_answers[bad] FAILED" in printed
     assert "1 passed" in run_pytest("tests", "-k", "good", code=0)
 
 
-def test_a_dataset_is_found_from_the_folder_of_the_test(project, monkeypatch):
+def test_datasets_are_relative_to_the_test_file(project, monkeypatch):
     project.write("tests/test_answers.py", TEST)
     monkeypatch.chdir(project.path / "tests")
     assert "1 failed, 1 passed" in run_pytest(code=1)
 
 
 def made_from(decorator, body, argument="case"):
-    """The text of a test file with one test in it."""
+    """Return a test file with one test."""
     return f"import os, agentv\n\n@agentv.cases({decorator})\ndef test_x({argument}):\n    {body}\n"
 
 
-def test_options_select_cases_and_name_the_argument(project):
+def test_options_select_cases_and_set_the_argument_name(project):
     decorator = "'evals', filter='tag=first', argument='row'"
     project.write("test_options.py", made_from(decorator, "assert row.id == 'good'", "row"))
     assert "1 passed" in run_pytest("test_options.py", code=0)
 
 
-def test_a_dataset_that_is_wrong_is_an_error_in_its_own_words(project):
+def test_an_invalid_dataset_is_an_error_with_its_message(project):
     project.write("test_wrong.py", made_from("'evals/none.yaml'", "pass"))
     printed = run_pytest("test_wrong.py", code=2)
     assert "evals/none.yaml" in printed and "Traceback" not in printed and "load_cases" not in printed
 
 
-def test_tests_made_from_cases_become_a_run(project):
+def test_tests_from_cases_become_a_run(project):
     project.write("tests/test_answers.py", TEST)
     printed = run_pytest("tests", "--agentv-report", code=1)
     run, records = kept()
@@ -111,7 +111,7 @@ class TestMany:
 """
 
 
-def test_further_parameters_are_part_of_the_target_and_a_repeat_is_a_trial(project):
+def test_other_parameters_name_the_target_and_repeats_are_trials(project):
     project.write("tests/test_many.py", STACKED)
     run_pytest("tests", "--agentv-report", code=0)
     [run] = Path(".agentv/results").iterdir()
@@ -121,7 +121,7 @@ def test_further_parameters_are_part_of_the_target_and_a_repeat_is_a_trial(proje
 
 
 @pytest.mark.parametrize("body", ["raise ValueError('boom')", "broken()"])
-def test_what_is_no_assertion_is_an_error_and_no_score(project, body):
+def test_other_exceptions_are_errors_without_a_score(project, body):
     project.write(
         "test_x.py", f"import agentv\n\n@agentv.cases('evals/echo.eval.yaml')\ndef test_x(case):\n    {body}\n"
     )
@@ -131,7 +131,7 @@ def test_what_is_no_assertion_is_an_error_and_no_score(project, body):
     assert records["good"]["score"] is None
 
 
-def test_datasets_are_left_alone_without_being_asked_for(project):
+def test_datasets_are_not_collected_by_default(project):
     assert "no tests ran" in run_pytest("evals", code=5)
 
 
@@ -143,7 +143,7 @@ def test_a_dataset_is_a_test_file(project):
     assert not Path(".agentv/results").exists()
 
 
-def test_ids_that_would_act_are_written_out_in_the_names_of_tests(project):
+def test_special_characters_in_ids_are_escaped_in_test_names(project):
     cases = [{**CASES[0], "id": "two\nlines \u202e"}, {**CASES[0], "id": "thresholds"}]
     project.write("evals/odd.eval.yaml", {"evaluators": CONTAINS, "evalcases": cases})
     printed = run_pytest("evals/odd.eval.yaml", "--agentv-evals", "--agentv-threshold", "0.5", "-rA", code=0)
@@ -151,12 +151,12 @@ def test_ids_that_would_act_are_written_out_in_the_names_of_tests(project):
         assert f"PASSED evals/odd.eval.yaml::{name}\n" in printed
 
 
-def test_single_cases_are_run_by_their_ids(project):
+def test_single_cases_can_be_run_by_id(project):
     assert "1 passed" in run_pytest("--agentv-evals", "evals/echo.eval.yaml::good", code=0)
     assert "1 failed" in run_pytest("--agentv-evals", "-k", "bad", code=1)
 
 
-def test_only_what_was_chosen_is_asked(project):
+def test_only_selected_cases_are_run(project):
     project.write(
         ".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "python", "function": "t.py:answer"}]}
     )
@@ -166,7 +166,7 @@ def test_only_what_was_chosen_is_asked(project):
     assert asked.read_text() == "an a\n"
 
 
-def test_patterns_in_the_configuration_name_datasets(project):
+def test_patterns_in_the_configuration_select_datasets(project):
     project.write("pytest.ini", "[pytest]\nagentv_evals = data/*.jsonl\n")
     project.write("data/rows.jsonl", CASES[:1])
     project.write("data/rows.yaml", {"evaluators": CONTAINS})
@@ -181,7 +181,7 @@ def test_a_warning_about_a_dataset_points_at_the_dataset(project):
     assert "_pytest" not in printed
 
 
-def test_an_error_is_an_error_and_no_failure(project):
+def test_an_error_is_not_a_test_failure(project):
     project.write(
         ".agentv/targets.yaml",
         {"targets": [{"name": "default", "provider": "mock", "fault_rate": 1, "max_retries": 0}]},
@@ -192,13 +192,13 @@ def test_an_error_is_an_error_and_no_failure(project):
     assert (suite.errors, suite.failures, suite.tests) == (2, 0, 2)
 
 
-def test_an_error_of_all_cases_is_shown_once_for_each(project):
+def test_a_shared_error_is_shown_once_per_case(project):
     printed = run_pytest("--agentv-evals", "--agentv-target", "nope", code=1)
     assert "2 errors" in printed and "another exception" not in printed
     assert printed.count("Unknown target 'nope'\n  Targets in") == 2
 
 
-def test_junit_through_pytest_names_the_case_its_score_and_the_reason(project):
+def test_junit_output_has_the_case_score_and_reason(project):
     run_pytest("--agentv-evals", "--junitxml=out.xml", code=1)
     cases = {case.get("name"): case for case in ElementTree.parse("out.xml").iter("testcase")}
     assert list(cases) == ["good", "bad"]
@@ -206,13 +206,13 @@ def test_junit_through_pytest_names_the_case_its_score_and_the_reason(project):
     assert cases["good"].find("properties/property").get("value") == "1.000"
 
 
-def test_a_threshold_is_a_test_and_failures_below_it_are_expected(project):
+def test_a_threshold_is_a_test_and_single_failures_are_expected(project):
     assert "2 passed, 1 xfailed" in run_pytest("--agentv-evals", "--agentv-threshold", "0.5", code=0)
     printed = run_pytest("--agentv-evals", "--agentv-threshold", "0.6", code=1)
     assert "default: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.6" in printed
 
 
-def test_thresholds_of_the_file_hold(project):
+def test_thresholds_in_the_file_apply(project):
     data = {"evaluators": CONTAINS, "execution": {"thresholds": {"contains": 0.9}}, "evalcases": CASES}
     project.write("evals/echo.eval.yaml", data)
     printed = run_pytest("--agentv-evals", "-vv", code=1)
@@ -221,15 +221,15 @@ def test_thresholds_of_the_file_hold(project):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("--agentv-threshold", "80", "must be a number from 0 to 1, got '80'; write 0.8 for 80%"),
         ("--agentv-threshold", "nan", "must be a number from 0 to 1, got 'nan'"),
         ("--agentv-trials", "0", "must be a whole number of at least 1, got '0'"),
     ],
 )
-def test_options_are_held_to_what_the_command_allows(project, option, value, said):
-    assert said in run_pytest("--agentv-evals", option, value, code=4)
+def test_options_are_validated_like_command_line_options(project, option, value, message):
+    assert message in run_pytest("--agentv-evals", option, value, code=4)
 
 
 @pytest.mark.parametrize(
@@ -243,12 +243,12 @@ def test_under_xdist_every_case_runs_once_and_is_reported(project, workers, expe
     assert Path("out.csv").read_text().count("\n") == 3
 
 
-def test_a_threshold_under_xdist_wants_the_file_in_one_worker(project):
+def test_a_threshold_under_xdist_needs_the_file_in_one_worker(project):
     options = ("--agentv-evals", "--agentv-threshold", "0.5", "-n", "2", "--dist")
     assert "2 passed, 1 xfailed" in run_pytest(*options, "loadfile", code=0)
 
 
-def test_a_dataset_that_cannot_be_run_says_why(project):
+def test_a_dataset_that_cannot_run_is_explained(project):
     project.write(
         "evals/echo.eval.yaml", {"evaluators": CONTAINS, "execution": {"target": "nobody"}, "evalcases": CASES}
     )
@@ -256,7 +256,7 @@ def test_a_dataset_that_cannot_be_run_says_why(project):
     assert "nobody" in printed and "2 errors" in printed and "Traceback" not in printed
 
 
-def test_a_broken_dataset_is_an_error_of_collection(project):
+def test_a_broken_dataset_is_a_collection_error(project):
     project.write("evals/echo.eval.yaml", "evalcases: 1")
     assert "'evalcases' must be" in run_pytest("--agentv-evals", code=2)
 
@@ -269,7 +269,7 @@ def test_secrets_stay_out_of_the_run(project, monkeypatch):
     assert b"very-secret-value" not in b"".join(path.read_bytes() for path in run.iterdir())
 
 
-def test_unused_it_imports_next_to_nothing(project):
+def test_the_unused_plugin_imports_little(project):
     project.write(
         "test_plain.py", "import sys\n\ndef test_x():\n    print(*(m for m in sys.modules if m.startswith('agentv')))\n"
     )
@@ -278,7 +278,7 @@ def test_unused_it_imports_next_to_nothing(project):
     assert loaded <= {"agentv", "agentv.pytest_plugin", "agentv.pytest_plugin.plugin"}
 
 
-def test_a_report_of_an_unknown_kind_is_refused_at_once(project):
+def test_an_unknown_report_format_is_rejected_at_startup(project):
     plugin = [] if installed() else ["-p", "agentv.pytest_plugin.plugin"]
     command = [sys.executable, "-m", "pytest", *plugin, "--agentv-report-to", "out.pdf"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)

@@ -22,6 +22,7 @@ from agentv.settings.environment import (
     references,
 )
 from agentv.settings.settings_reader import read_settings
+from agentv.support.hashes import short
 from agentv.support.patterns import upward
 from agentv.support.user_code import import_reference
 from agentv.targets.target import MASK, Target, explicit_settings, mask_secrets
@@ -255,10 +256,7 @@ def no_targets_error(name: str | None = None) -> UsageError:
 
 def _in_folder(folder: str) -> str | None:
     path = next((path for name in FILE_NAMES if os.path.isfile(path := os.path.join(folder, name))), None)
-    if path is None:
-        return None
-    short = os.path.relpath(path)
-    return path if short.startswith(os.pardir) else short
+    return None if path is None else short(path)
 
 
 def _settings(kind: type[Target], data: dict[str, Any], entry: dict[str, Any], problems: Problems) -> Target | None:

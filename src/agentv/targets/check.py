@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -36,50 +37,41 @@ class TargetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 async def check_targets(targets: Targets, names: Iterable[str]) -> list[TargetCheck]:
     """Call each target once, concurrently, and return the checks in the order of the names."""
-    checks = await asyncio.gather(*(_check(targets, name) for name in names))
-    return [_redacted(check, targets.secrets) for check in checks]
+    return await asyncio.gather(*(_check(targets, name) for name in names))
 
 
 async def _check(targets: Targets, name: str) -> TargetCheck:
-    provider = str(targets.raw(name)["provider"])
+    outcome = await _outcome(targets, name)
+    texts = {key: redacted(outcome[key], targets.secrets) for key in ("answer", "message") if outcome.get(key)}
+    given = {"provider": str(targets.raw(name)["provider"])}
+    return TargetCheck(name=name, ok="error" not in outcome, **{**given, **outcome, **texts})
+
+
+async def _outcome(targets: Targets, name: str) -> dict[str, Any]:
     try:
         settings = targets.get(name)
         responder = settings.open(targets.home)
     except AgentvError as error:
-        what = [error.headline, error.detail]
-        if isinstance(error, TargetsError) and error.detail:  # the headline is only the place
-            what = [error.detail]
-        return _failed(name, provider, "settings", ". ".join(filter(None, (*what, error.hint))))
+        # The headline of a TargetsError is only its place.
+        headline = "" if isinstance(error, TargetsError) and error.detail else error.headline
+        return {"error": "settings", "message": ". ".join(filter(None, (headline, error.detail, error.hint)))}
     except NotImplementedError:
-        return _failed(name, provider, "settings", f"Targets of provider '{provider}' cannot be called")
+        message = f"Targets of provider '{targets.raw(name)['provider']}' cannot be called"
+        return {"error": "settings", "message": message}
+    known = {"provider": settings.provider, "note": settings.check_note(targets.home) or None}
     try:
-        check = await _call(settings, responder)
-        return msgspec.structs.replace(check, note=settings.check_note(targets.home) or None)
+        # A target that is not live has stored answers to certain cases; opening its file is enough.
+        return {**known, **await _call(settings, responder)} if settings.is_live else known
     finally:
         await responder.aclose()
 
 
-async def _call(settings: Target, responder: Responder) -> TargetCheck:
-    if not settings.is_live:
-        # It only has stored answers to certain cases; opening its file is enough.
-        return TargetCheck(name=settings.name, provider=settings.provider, ok=True)
+async def _call(settings: Target, responder: Responder) -> dict[str, Any]:
     timeout_s = min(settings.timeout_seconds or LONGEST_S, LONGEST_S)
     started = time.perf_counter()
     try:
         response = await responder.respond(SampleRequest(PROMPT, EvalCase("agentv-check", input=PROMPT), timeout_s))
+        outcome: dict[str, Any] = {"token_usage": response.usage, "answer": response.text}
     except TargetFailure as failure:
-        check = _failed(settings.name, settings.provider, failure.error_class, failure.message)
-    else:
-        check = TargetCheck(
-            name=settings.name, provider=settings.provider, ok=True, token_usage=response.usage, answer=response.text
-        )
-    return msgspec.structs.replace(check, duration_ms=round((time.perf_counter() - started) * 1000, 1))
-
-
-def _failed(name: str, provider: str, error: str, message: str) -> TargetCheck:
-    return TargetCheck(name=name, provider=provider, ok=False, error=error, message=message)
-
-
-def _redacted(check: TargetCheck, secrets: frozenset[str]) -> TargetCheck:
-    texts = {key: redacted(text, secrets) for key in ("answer", "message") if (text := getattr(check, key))}
-    return msgspec.structs.replace(check, **texts)
+        outcome = {"error": failure.error_class, "message": failure.message}
+    return {**outcome, "duration_ms": round((time.perf_counter() - started) * 1000, 1)}

@@ -47,24 +47,9 @@ def is_template(text: str) -> bool:
     return "{{" in text or "{%" in text
 
 
-def template_complaints(field: str, value: Any) -> list[str]:
-    """Return the problems in a setting's templates: invalid syntax and unknown variables."""
-    return [complaint for text in _texts(value) for complaint in _text_complaints(field, text)]
-
-
-def names_used(value: Any) -> frozenset[str]:
-    """Return the variables that a setting's templates use."""
-    return frozenset(name for text in _texts(value) for name in names_in(text))
-
-
 def render_text(template: str, names: Mapping[str, Any]) -> str:
     """Render a text. Null becomes empty, and data becomes compact JSON. Raises TemplateProblem."""
     return render(template, names) if is_template(template) else template
-
-
-def render_address(template: str, names: Mapping[str, Any]) -> str:
-    """Render an address with percent-encoded values, so that each stays within one path segment or query value."""
-    return render(template, names, _address_environment()) if is_template(template) else template
 
 
 def render_data(value: Any, names: Mapping[str, Any]) -> Any:
@@ -82,12 +67,13 @@ def render_data(value: Any, names: Mapping[str, Any]) -> Any:
     return [render_data(item, names) for item in value] if isinstance(value, list) else value
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _templates(value: Any) -> Iterator[str]:
     """Yield the strings of a setting that are templates, without environment variables."""
     return (text for _, written in iter_texts(value) if is_template(text := REFERENCE.sub("", written)))
 
 
 def _text_complaints(field: str, text: str) -> list[str]:
+    """Return the problem in a template: invalid syntax or an unknown variable."""
     try:
         unknown = sorted(names_in(text) - NAMES.keys())
     except TemplateProblem as error:
@@ -103,6 +89,7 @@ def _quoted(value: Any) -> Any:
 
 @cache
 def _address_environment() -> minijinja.Environment:
+    """Return an environment that percent-encodes values, so that each stays within a path segment or query value."""
     made = environment(_quoted)
     # All values are encoded anyway; encoding them twice would be wrong.
     made.add_filter("urlencode", lambda value: value)
@@ -145,7 +132,8 @@ class Http(Target, frozen=True, kw_only=True):
         except ValueError as error:
             complaints.append(f"'response_path': {error}")
         for field in ("url", "headers", "body"):
-            complaints += template_complaints(field, getattr(self, field))
+            for text in _templates(getattr(self, field)):
+                complaints += _text_complaints(field, text)
         return complaints
 
     def open(self, home: str) -> Responder:  # noqa: ARG002
@@ -165,10 +153,13 @@ class HttpResponder:
         parts = urlsplit(settings.url)
         self.endpoint = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._method, self._url = settings.method, settings.url
-        self._body = _body(settings)
+        self._body = settings.body
+        if self._body is None and settings.method not in ("GET", "DELETE") and not is_template(settings.url):
+            self._body = {"prompt": "{{ prompt }}"}
         self._path = settings.response_path
         self._rendered_headers = {name: value for name, value in settings.headers.items() if is_template(value)}
-        self._names = names_used([self._url, self._body, self._rendered_headers])
+        templates = _templates([self._url, self._body, self._rendered_headers])
+        self._names = frozenset(name for text in templates for name in names_in(text))
         fixed = {name: value for name, value in settings.headers.items() if name not in self._rendered_headers}
         is_typed = "content-type" in {name.lower() for name in settings.headers}
         if self._body is not None and not is_typed:
@@ -197,7 +188,7 @@ class HttpResponder:
     def _rendered(self, request: Request) -> tuple[str, dict[str, str], bytes | None]:
         names = {name: NAMES[name](request) for name in self._names}
         try:
-            url = render_address(self._url, names)
+            url = render(self._url, names, _address_environment()) if is_template(self._url) else self._url
             # A line break would start another header.
             headers = {
                 name: _CONTROL.sub(" ", render_text(text, names)) for name, text in self._rendered_headers.items()
@@ -209,7 +200,11 @@ class HttpResponder:
 
     def _answer(self, http_response: HttpResponse) -> Any:
         if self._path is None:
-            return _text(http_response)
+            charset = _CHARSET.search(http_response.headers.get("content-type", ""))
+            try:
+                return http_response.body.decode(charset[1] if charset else "utf-8", errors="replace")
+            except LookupError:
+                return http_response.body.decode(errors="replace")
         try:
             data = msgspec.json.decode(http_response.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -224,18 +219,3 @@ class HttpResponder:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
-
-
-def _body(settings: Http) -> str | dict[str, Any] | list[Any] | None:
-    """Return the configured body, else an object with the prompt, unless the address contains the prompt."""
-    if settings.body is not None or settings.method in ("GET", "DELETE") or is_template(settings.url):
-        return settings.body
-    return {"prompt": "{{ prompt }}"}
-
-
-def _text(http_response: HttpResponse) -> str:
-    charset = _CHARSET.search(http_response.headers.get("content-type", ""))
-    try:
-        return http_response.body.decode(charset[1] if charset else "utf-8", errors="replace")
-    except LookupError:
-        return http_response.body.decode(errors="replace")

@@ -31,14 +31,6 @@ USER = "user:"
 _MARKS = {"goal_met": "[[GOAL MET]]", "gave_up": "[[GIVE UP]]"}
 
 
-def simulated_user_job(request: Request) -> tuple[str, str, str] | None:
-    """Return the case, target and prompt of the job of a simulated user's call; None for other requests."""
-    if not request.case.id.startswith(USER):
-        return None
-    target, _, prompt = (request.prompt_id or "").partition("/")
-    return request.case.id.removeprefix(USER), target, prompt
-
-
 def response_from_record(record: Result, request: Request) -> Response:
     """Return the answer in a record; in a conversation, that of the request's turn or the simulated user's message."""
     response = _whole_response(record)
@@ -242,10 +234,11 @@ class RecordedResponder:
         return None if calls is None else calls.find(key, case.path)
 
     def _from_results(self, run: AnswerIndex, request: Request) -> Response:
-        case = request.case
-        own = (case.id, self._target, request.prompt_id or "")
-        id, target, prompt = simulated_user_job(request) or own
-        record = run.find(case.dataset, JobKey(case.path, id, target, prompt or None, request.trial))
+        case, target, prompt = request.case, self._target, request.prompt_id or ""
+        if case.id.startswith(USER):  # the prompt id of a simulated user is the target and prompt of its job
+            target, _, prompt = prompt.partition("/")
+        key = JobKey(case.path, case.id.removeprefix(USER), target, prompt or None, request.trial)
+        record = run.find(case.dataset, key)
         if record is None:
             raise self._missing(request)
         return response_from_record(record, request)
@@ -270,16 +263,6 @@ def is_recording(path: str) -> bool:
         return bool(_decode(first).request_digest)
     except (OSError, msgspec.DecodeError, RecursionError):
         return False
-
-
-def open_recording(source: str, name: str, home: str) -> RecordedResponder:
-    """Open a file as a target, with the answers of the target with this name or of the only one."""
-    recording = Recording(source, home)
-    try:
-        return RecordedResponder(recording, choose_target(recording, name), owns=True)
-    except BaseException:
-        recording.close()
-        raise
 
 
 def choose_target(recording: Recording, name: str) -> str:
@@ -321,7 +304,12 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
 
     def open(self, home: str) -> Responder:
         """Open the file and index it."""
-        return open_recording(self.source, self.name, home)
+        recording = Recording(self.source, home)
+        try:
+            return RecordedResponder(recording, choose_target(recording, self.name), owns=True)
+        except BaseException:
+            recording.close()
+            raise
 
     def open_embeddings(self, home: str) -> Responder:
         """Open the file, which may also contain embeddings."""

@@ -1,4 +1,4 @@
-"""A model server on loopback that fails as asked, and requests to send to targets. Imported on first use."""
+"""A local model server with simulated failures, and sample requests for targets. Modules are imported lazily."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
     if name == "SampleRequest":
         return import_module("agentv.model.response").SampleRequest
     if name in __all__:
-        for module in _MODULES:  # late: pytest imports this package wherever it is installed
+        for module in _MODULES:  # late: pytest imports this package in every session
             found = getattr(import_module(f"agentv_testing.{module}"), name, None)
             if found is not None:
                 return found

@@ -1,4 +1,4 @@
-"""Anthropic's messages as the model server speaks them, plain and streaming, and its counting of tokens."""
+"""Anthropic's Messages API for the model server, with and without streaming, and its token counting."""
 
 from __future__ import annotations
 
@@ -31,49 +31,49 @@ _TYPES = {
 }
 _SIGNATURE = "c2lnbmF0dXJl"
 _WITHOUT_SAMPLING = "2026-10-21"
-"""The version from which on the API refuses to be told how to sample."""
+"""The first version that rejects sampling parameters."""
 
 
 class AnthropicMessages:
-    """`…/messages` and `…/messages/count_tokens`, under any address."""
+    """`…/messages` and `…/messages/count_tokens`, with any prefix."""
 
     def serves(self, path: str) -> bool:
-        """Whether the path is that of messages."""
+        """Return whether the path is that of messages."""
         return path.endswith(("/messages", "/messages/count_tokens"))
 
-    def read(self, asked: ReceivedRequest) -> ReceivedRequest:
-        """Last question of the user, answers since, model; refuses what Anthropic would refuse."""
-        body = asked.json()
+    def read(self, received: ReceivedRequest) -> ReceivedRequest:
+        """Read the conversation; reject what Anthropic would reject."""
+        body = received.json()
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise NotUnderstood("messages: Field required")
         _check(messages)
-        if asked.headers.get("anthropic-version", "") >= _WITHOUT_SAMPLING:
+        if received.headers.get("anthropic-version", "") >= _WITHOUT_SAMPLING:
             for name in ("temperature", "top_p", "top_k"):
                 if name in body:
                     raise NotUnderstood(f"{name}: Extra inputs are not permitted")
-        counts = asked.path.endswith("/count_tokens")
+        counts = received.path.endswith("/count_tokens")
         if not counts:
             _check_limits(body)
         turns = [
             ("system", text_of(body.get("system"))),
             *((_role(each), text_of(each["content"])) for each in messages),
         ]
-        read = asked.understood(body, turns)
+        read = received.understood(body, turns)
         return replace(read, reply={"input_tokens": read.words}) if counts else read
 
-    def whole(self, asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
-        """One message."""
-        blocks = list(_blocks(asked, answer))
-        return {**_head(asked, answer), "content": blocks, **_end(answer), "usage": _usage(asked, answer)}
+    def whole(self, received: ReceivedRequest, answer: Answer) -> dict[str, Any]:
+        """Return one message."""
+        blocks = list(_blocks(received, answer))
+        return {**_head(received, answer), "content": blocks, **_end(answer), "usage": _usage(received, answer)}
 
-    def pieces(self, asked: ReceivedRequest, answer: Answer) -> Iterable[bytes]:
-        """The events of a stream: the message, each block from start to stop, the reason of the end."""
-        usage = _usage(asked, answer)
-        start = {**_head(asked, answer), "content": [], "stop_reason": None, "stop_sequence": None}
+    def pieces(self, received: ReceivedRequest, answer: Answer) -> Iterable[bytes]:
+        """Return the events of a stream: the message, each block from start to stop, and the stop reason."""
+        usage = _usage(received, answer)
+        start = {**_head(received, answer), "content": [], "stop_reason": None, "stop_sequence": None}
         yield _event("message_start", message={**start, "usage": {**usage, "output_tokens": 1}})
         yield _event("ping")
-        for index, block in enumerate(_blocks(asked, answer)):
+        for index, block in enumerate(_blocks(received, answer)):
             yield _event("content_block_start", index=index, content_block={**block, **_EMPTY[block["type"]]})
             for delta in _deltas(block):
                 yield _event("content_block_delta", index=index, delta=delta)
@@ -82,12 +82,12 @@ class AnthropicMessages:
         yield _event("message_stop")
 
     def error(self, status: int, message: str) -> dict[str, Any]:
-        """An error in Anthropic's form."""
+        """Return an error in Anthropic's format."""
         return {"type": "error", "error": {"type": _TYPES.get(status, "api_error"), "message": message}}
 
 
 def _check(messages: list[Any]) -> None:
-    """The order that Anthropic insists on: the message after a tool use has its result, and no other results."""
+    """Check that the message after a tool use has its result and no other results, as Anthropic requires."""
     waiting: set[str] = set()
     for index, message in enumerate((*messages, {"role": "user", "content": []})):
         if not isinstance(message, dict) or message.get("role") not in ("user", "assistant", "system"):
@@ -123,24 +123,29 @@ def _check_limits(body: dict[str, Any]) -> None:
 
 
 def _role(message: dict[str, Any]) -> str:
-    """The role of a message; results of tools come as messages of the user."""
+    """Return the role of a message; tool results are in user messages."""
     content = message["content"]
     has_results = isinstance(content, list) and any(block["type"] == "tool_result" for block in content)
     return "tool" if has_results else str(message["role"])
 
 
-def _head(asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
-    return {"id": f"msg_{asked.number}", "type": "message", "role": "assistant", "model": answer.model or asked.model}
+def _head(received: ReceivedRequest, answer: Answer) -> dict[str, Any]:
+    return {
+        "id": f"msg_{received.number}",
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model or received.model,
+    }
 
 
-def _blocks(asked: ReceivedRequest, answer: Answer) -> Iterator[dict[str, Any]]:
+def _blocks(received: ReceivedRequest, answer: Answer) -> Iterator[dict[str, Any]]:
     if answer.thinking is not None:
         yield {"type": "thinking", "thinking": answer.thinking, "signature": _SIGNATURE}
     text = answer.text if answer.refusal is None else answer.refusal
     if text:
         yield {"type": "text", "text": text}
     for index, call in enumerate(answer.tool_calls):
-        id = asked.id_of(call, index, "toolu")
+        id = received.id_of(call, index, "toolu")
         yield {"type": "tool_use", "id": id, "name": call.tool, "input": arguments_value(call)}
 
 
@@ -149,7 +154,7 @@ _EMPTY: dict[str, dict[str, Any]] = {
     "text": {"text": ""},
     "tool_use": {"input": {}},
 }
-"""Blocks as they start: their contents follow."""
+"""The fields of blocks that are empty in their start event."""
 
 
 def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -168,13 +173,13 @@ def _end(answer: Answer) -> dict[str, Any]:
     return {"stop_reason": reason, "stop_sequence": None}
 
 
-def _usage(asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
+def _usage(received: ReceivedRequest, answer: Answer) -> dict[str, Any]:
     if answer.wrong_usage:
         return {"input_tokens": "many", "output_tokens": -1}
-    tokens = answer.tokens(asked)
+    tokens = answer.tokens(received)
     cached, written = tokens.cached or 0, tokens.cache_write or 0
     return {
-        # Anthropic counts apart what it reads from its cache and what it writes there.
+        # Anthropic counts cache reads and writes separately.
         "input_tokens": tokens.input - cached - written,
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": cached,

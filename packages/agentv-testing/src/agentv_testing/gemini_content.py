@@ -1,4 +1,4 @@
-"""Gemini's generateContent as the model server speaks it, plain and streaming, and its counting of tokens."""
+"""Gemini's generateContent API for the model server, with and without streaming, and its token counting."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _STATUSES = {
 
 
 class GeminiContent:
-    """`…/models/MODEL:generateContent` and its neighbours, under any address, Vertex's too."""
+    """`…/models/MODEL:generateContent` and related methods, with any prefix, including that of Vertex AI."""
 
     def serves(self, path: str) -> bool:
-        """Whether the path asks a model to generate or to count."""
+        """Return whether the path is that of a model's method."""
         return _PATH.search(unquote(path)) is not None
 
-    def read(self, asked: ReceivedRequest) -> ReceivedRequest:
-        """Last question of the user, answers since, model; refuses what Gemini would refuse."""
-        found = _PATH.search(unquote(asked.path))
+    def read(self, received: ReceivedRequest) -> ReceivedRequest:
+        """Read the conversation; reject what Gemini would reject."""
+        found = _PATH.search(unquote(received.path))
         assert found is not None
-        body = asked.json()
-        # Some clients put what is to be counted into the request that it would be.
+        body = received.json()
+        # Some clients nest the request whose tokens are counted.
         asking_for = body.get("generateContentRequest", body)
         contents = asking_for.get("contents")
         if not isinstance(contents, list) or not contents:
@@ -47,34 +47,34 @@ class GeminiContent:
             ("system", text_of(system.get("parts"))),
             *((_role(each), text_of(each["parts"])) for each in contents),
         ]
-        # Without `alt=sse`, what would be streamed is one array.
-        streams = found["verb"] == "streamGenerateContent" and "sse" in parse_qs(asked.query).get("alt", ())
-        read = asked.understood(body, turns, model=found["model"], stream=streams)
+        # Without `alt=sse`, the stream is one JSON array.
+        streams = found["verb"] == "streamGenerateContent" and "sse" in parse_qs(received.query).get("alt", ())
+        read = received.understood(body, turns, model=found["model"], stream=streams)
         return replace(read, reply={"totalTokens": read.words}) if found["verb"] == "countTokens" else read
 
-    def whole(self, asked: ReceivedRequest, answer: Answer) -> Any:
-        """One candidate; for a stream that is none, in an array."""
-        made = {**_candidate(list(_parts(answer)), answer), **_tail(asked, answer)}
-        return [made] if asked.path.endswith("streamGenerateContent") else made
+    def whole(self, received: ReceivedRequest, answer: Answer) -> Any:
+        """Return one candidate, in an array if a stream without `alt=sse` was requested."""
+        made = {**_candidate(list(_parts(answer)), answer), **_tail(received, answer)}
+        return [made] if received.path.endswith("streamGenerateContent") else made
 
-    def pieces(self, asked: ReceivedRequest, answer: Answer) -> Iterable[bytes]:
-        """A chunk for each piece; the last has the reason of the end."""
+    def pieces(self, received: ReceivedRequest, answer: Answer) -> Iterable[bytes]:
+        """Return a chunk for each piece; the last one has the finish reason."""
         chunks = [
             {**part, **piece}
             for part in _parts(answer)
             for piece in ([{"text": text} for text in pieces_of(part["text"])] if "text" in part else [{}])
         ]
         for chunk in chunks[:-1]:
-            yield event({**_candidate([chunk], None), **_tail(asked, answer)})
-        yield event({**_candidate(chunks[-1:], answer), **_tail(asked, answer)})
+            yield event({**_candidate([chunk], None), **_tail(received, answer)})
+        yield event({**_candidate(chunks[-1:], answer), **_tail(received, answer)})
 
     def error(self, status: int, message: str) -> dict[str, Any]:
-        """An error in Google's form."""
+        """Return an error in Google's format."""
         return {"error": {"code": status, "message": message, "status": _STATUSES.get(status, "INTERNAL")}}
 
 
 def _check(contents: list[Any]) -> None:
-    """The order that Gemini insists on: as many function responses as there were calls right before them."""
+    """Check that function calls are followed by the same number of function responses, as Gemini requires."""
     calls = 0
     for content in contents:
         parts = content.get("parts") if isinstance(content, dict) else None
@@ -94,7 +94,7 @@ def _check(contents: list[Any]) -> None:
 
 
 def _role(content: dict[str, Any]) -> str:
-    """The role of a content; responses of functions come as the user's."""
+    """Return the role of a content; function responses are in user contents."""
     if any("functionResponse" in part for part in content["parts"]):
         return "tool"
     return "assistant" if content.get("role") == "model" else str(content.get("role", "user"))
@@ -111,7 +111,7 @@ def _parts(answer: Answer) -> Iterator[dict[str, Any]]:
 
 
 def _candidate(parts: list[dict[str, Any]], answer: Answer | None) -> dict[str, Any]:
-    """A candidate; with an answer, one that says why it ends."""
+    """Return a candidate, with the finish reason if an answer is given."""
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
     if answer is not None:
         refused = answer.refusal is not None
@@ -121,22 +121,22 @@ def _candidate(parts: list[dict[str, Any]], answer: Answer | None) -> dict[str, 
     return {"candidates": [candidate]}
 
 
-def _tail(asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
+def _tail(received: ReceivedRequest, answer: Answer) -> dict[str, Any]:
     return {
-        "usageMetadata": _usage(asked, answer),
-        "modelVersion": answer.model or asked.model,
-        "responseId": f"gemini-{asked.number}",
+        "usageMetadata": _usage(received, answer),
+        "modelVersion": answer.model or received.model,
+        "responseId": f"gemini-{received.number}",
     }
 
 
-def _usage(asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
+def _usage(received: ReceivedRequest, answer: Answer) -> dict[str, Any]:
     if answer.wrong_usage:
         return {"promptTokenCount": -1, "candidatesTokenCount": -1, "totalTokenCount": -2}
-    tokens = answer.tokens(asked)
+    tokens = answer.tokens(received)
     thought = tokens.reasoning or 0
     counts = {
         "promptTokenCount": tokens.input,
-        # Gemini counts thoughts apart from the answer.
+        # Gemini counts thoughts separately.
         "candidatesTokenCount": tokens.output - thought,
         "totalTokenCount": tokens.input + tokens.output,
         "cachedContentTokenCount": tokens.cached or 0,

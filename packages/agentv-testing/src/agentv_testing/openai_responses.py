@@ -1,4 +1,4 @@
-"""OpenAI's responses as the model server speaks them, plain and streaming."""
+"""OpenAI's Responses API for the model server, with and without streaming."""
 
 from __future__ import annotations
 
@@ -37,58 +37,58 @@ _DEFAULTS: dict[str, Any] = {
     "tools": [],
     "top_p": 1.0,
 }
-"""What a response repeats of its request, and what it says where the request is silent."""
+"""Fields that a response copies from its request, with their defaults."""
 
 
 class Responses(OpenAIFormat):
-    """`…/responses`, under any address. Every request must bring its whole conversation: nothing is stored."""
+    """`…/responses`, with any prefix. Requests must contain the whole conversation, because nothing is stored."""
 
     def serves(self, path: str) -> bool:
-        """Whether the path is that of responses."""
+        """Return whether the path is that of responses."""
         return path.endswith("/responses")
 
-    def read(self, asked: ReceivedRequest) -> ReceivedRequest:
-        """Read the conversation; refuse what OpenAI would refuse."""
-        body = asked.json()
+    def read(self, received: ReceivedRequest) -> ReceivedRequest:
+        """Read the conversation; reject what OpenAI would reject."""
+        body = received.json()
         items = body.get("input")
         if isinstance(items, str):
             items = [{"role": "user", "content": items}]
         if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
             raise NotUnderstood("'input' must be a text or a list with at least one item")
         _check(items)
-        return asked.understood(body, [*_turns(items), ("system", text_of(body.get("instructions")))])
+        return received.understood(body, [*_turns(items), ("system", text_of(body.get("instructions")))])
 
-    def whole(self, asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
-        """One response."""
+    def whole(self, received: ReceivedRequest, answer: Answer) -> dict[str, Any]:
+        """Return one response."""
         cut_off = _CUT_OFF.get(answer.stop_reason or "")
         return {
-            **_head(asked, answer, "incomplete" if cut_off else "completed"),
-            "output": list(_output(asked, answer)),
+            **_head(received, answer, "incomplete" if cut_off else "completed"),
+            "output": list(_output(received, answer)),
             "incomplete_details": {"reason": cut_off} if cut_off else None,
-            "usage": _usage(asked, answer),
+            "usage": _usage(received, answer),
         }
 
-    def pieces(self, asked: ReceivedRequest, answer: Answer) -> Iterable[bytes]:
-        """Numbered events: the response, each item with its parts from start to end, the response again."""
+    def pieces(self, received: ReceivedRequest, answer: Answer) -> Iterable[bytes]:
+        """Return numbered events: the response, each item with its parts from start to end, and the response again."""
         numbers = count()
-        for name, data in self._events(asked, answer):
+        for name, data in self._events(received, answer):
             yield event({"type": name, "sequence_number": next(numbers), **data}, name)
 
-    def _events(self, asked: ReceivedRequest, answer: Answer) -> Iterator[Event]:
-        started = {**_head(asked, answer, "in_progress"), "output": [], "usage": None}
+    def _events(self, received: ReceivedRequest, answer: Answer) -> Iterator[Event]:
+        started = {**_head(received, answer, "in_progress"), "output": [], "usage": None}
         yield "response.created", {"response": started}
         yield "response.in_progress", {"response": started}
-        for index, item in enumerate(_output(asked, answer)):
+        for index, item in enumerate(_output(received, answer)):
             yield "response.output_item.added", {"output_index": index, "item": _empty(item)}
             for name, data in _item_events(item):
                 yield name, {"item_id": item["id"], "output_index": index, **data}
             yield "response.output_item.done", {"output_index": index, "item": item}
-        ended = self.whole(asked, answer)
+        ended = self.whole(received, answer)
         yield f"response.{ended['status']}", {"response": ended}
 
 
 def _check(items: list[dict[str, Any]]) -> None:
-    """The order that OpenAI insists on: every output follows its call, and no call stays without one."""
+    """Check that every output follows its call and every call has an output, as OpenAI requires."""
     called: set[str] = set()
     for item in items:
         kind, id = str(item.get("type", "message")), str(item.get("call_id"))
@@ -103,7 +103,7 @@ def _check(items: list[dict[str, Any]]) -> None:
 
 
 def _turns(items: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The items with their roles; several in a row that the model made are one answer."""
+    """Return the items with their roles; consecutive items of the model are one answer."""
     answering = False
     for item in items:
         role = "tool" if str(item.get("type", "")).endswith("_output") else item.get("role", "assistant")
@@ -111,21 +111,21 @@ def _turns(items: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
         answering = role == "assistant"
 
 
-def _head(asked: ReceivedRequest, answer: Answer, status: str) -> dict[str, Any]:
+def _head(received: ReceivedRequest, answer: Answer, status: str) -> dict[str, Any]:
     return {
-        "id": f"resp_{asked.number}",
+        "id": f"resp_{received.number}",
         "object": "response",
         "created_at": int(time.time()),
         "status": status,
         "error": None,
         "incomplete_details": None,
-        "model": answer.model or asked.model,
-        **{name: asked.body.get(name, default) for name, default in _DEFAULTS.items()},
+        "model": answer.model or received.model,
+        **{name: received.body.get(name, default) for name, default in _DEFAULTS.items()},
     }
 
 
-def _output(asked: ReceivedRequest, answer: Answer) -> Iterator[dict[str, Any]]:
-    number = asked.number
+def _output(received: ReceivedRequest, answer: Answer) -> Iterator[dict[str, Any]]:
+    number = received.number
     if answer.thinking is not None:
         summary = [{"type": "summary_text", "text": answer.thinking}]
         yield {"id": f"rs_{number}", "type": "reasoning", "summary": summary, "encrypted_content": None}
@@ -135,21 +135,21 @@ def _output(asked: ReceivedRequest, answer: Answer) -> Iterator[dict[str, Any]]:
     if answer.refusal is not None or answer.text is not None:
         message = {"id": f"msg_{number}", "type": "message", "status": "completed", "role": "assistant"}
         yield {**message, "content": [part]}
-    free_form = {tool.get("name") for tool in asked.body.get("tools") or () if tool.get("type") == "custom"}
+    free_form = {tool.get("name") for tool in received.body.get("tools") or () if tool.get("type") == "custom"}
     for index, call in enumerate(answer.tool_calls):
         kind, prefix = ("custom_tool_call", "ctc") if call.tool in free_form else ("function_call", "fc")
         yield {
             "id": f"{prefix}_{number}_{index}",
             "type": kind,
             "status": "completed",
-            "call_id": asked.id_of(call, index),
+            "call_id": received.id_of(call, index),
             "name": call.tool,
             _CALLS[kind]: arguments_of(call),
         }
 
 
 def _empty(item: dict[str, Any]) -> dict[str, Any]:
-    """An item as it starts: its contents follow."""
+    """Return an item without its content, for its start event."""
     kind = item["type"]
     empty: dict[str, Any] = {"reasoning": {"summary": []}, "message": {"content": []}}.get(kind) or {_CALLS[kind]: ""}
     return {**item, **empty, **({"status": "in_progress"} if "status" in item else {})}
@@ -174,7 +174,7 @@ def _item_events(item: dict[str, Any]) -> Iterator[Event]:
 def _part_events(
     names: tuple[str, str], place: dict[str, Any], part: dict[str, Any], more: dict[str, Any]
 ) -> Iterator[Event]:
-    """The events of a part, named after the part and its text. `more` is in each event of the text."""
+    """Return the events of a part, named after the part and its text. `more` is added to each text event."""
     of_part, of_text = names
     field = "refusal" if part["type"] == "refusal" else "text"
     yield f"{of_part}.added", {**place, "part": {**part, field: ""}}
@@ -184,10 +184,10 @@ def _part_events(
     yield f"{of_part}.done", {**place, "part": part}
 
 
-def _usage(asked: ReceivedRequest, answer: Answer) -> dict[str, Any]:
+def _usage(received: ReceivedRequest, answer: Answer) -> dict[str, Any]:
     if answer.wrong_usage:
         return {"input_tokens": "many", "output_tokens": -1, "total_tokens": None}
-    tokens = answer.tokens(asked)
+    tokens = answer.tokens(received)
     return {
         "input_tokens": tokens.input,
         "input_tokens_details": {"cached_tokens": tokens.cached or 0},

@@ -1,4 +1,4 @@
-"""The pytest plug-in: the fixture `agentv_server`. Imports next to nothing: pytest loads it everywhere."""
+"""The pytest plugin with the fixture `agentv_server`. Imports little, because pytest loads it in every session."""
 
 from __future__ import annotations
 

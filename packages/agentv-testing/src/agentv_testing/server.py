@@ -1,4 +1,4 @@
-"""A model server on loopback that answers by script and fails as asked: for our tests and for users'."""
+"""A local model server with scripted answers and simulated failures."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from agentv_testing.wire import Answers, NotUnderstood, RawReply, ReceivedReques
 
 _PATIENCE_S = 10.0
 _BACKLOG = 4096
-"""Hundreds of callers connect at the same moment; one that does not fit in the queue would wait a second."""
+"""Large enough for hundreds of simultaneous connections; a client that does not fit waits a second."""
 
 
 @dataclass
 class ServerCounts:
-    """What the server has seen. `disconnected` are callers that left before their answer was out."""
+    """Counts of requests. `disconnected` clients left before their response was complete."""
 
     requests: int = 0
     by_status: Counter[int] = field(default_factory=Counter)
@@ -40,11 +40,11 @@ class ServerCounts:
 
 @dataclass(eq=False)
 class FaultyServer:
-    """`with FaultyServer(answers="Paris") as server:` serves at `server.url` from a thread of its own.
+    """`with FaultyServer(answers="Paris") as server:` serves at `server.url` from a thread.
 
-    `async with` serves from the loop that is running. `answers` and `faults` are described where their types are;
-    `latency_s` holds every answer back; `requests_per_s` caps requests, of which `burst` may come at once (by default
-    those of one second). `requests` keeps the last `keep` requests as they were understood, `counts` counts all.
+    `async with` serves from the running event loop. The types `Answers` and `Faults` describe `answers` and `faults`;
+    `latency_s` delays every response; `requests_per_s` limits requests, with bursts of up to `burst` (default: those of
+    one second). `requests` has the last `keep` requests; `counts` counts all.
     """
 
     answers: Answers = None
@@ -75,17 +75,17 @@ class FaultyServer:
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port."""
+        """The scheme, host and port."""
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self._port}"
 
     @property
     def url(self) -> str:
-        """The base address that OpenAI's clients take; Anthropic's and Google's take `origin`."""
+        """The base URL for OpenAI's clients; for Anthropic's and Google's, use `origin`."""
         return f"{self.origin}/v1"
 
     @property
     def connections(self) -> int:
-        """Connections that are open now, idle ones among them."""
+        """The number of open connections, including idle ones."""
         server = self._runner.server if self._runner else None
         return len(server.connections) if server else 0
 
@@ -130,7 +130,7 @@ class FaultyServer:
         try:
             return await self._reply(request, counts.requests)
         except ConnectionResetError:
-            # Noticed while an answer was written, and not by the loop: nobody is left to get another.
+            # Noticed while writing a response: the client is gone, so no response can be sent.
             counts.disconnected += 1
             return web.Response()
         except asyncio.CancelledError:
@@ -146,17 +146,17 @@ class FaultyServer:
             return self._error(self._formats[0], 404, f"Nothing is served at {request.path}")
         try:
             path, _, query = request.raw_path.partition("?")
-            asked = wire.read(ReceivedRequest(number, request.method, path, query, request.headers, raw))
+            received = wire.read(ReceivedRequest(number, request.method, path, query, request.headers, raw))
         except NotUnderstood as error:
             return self._error(wire, 400, str(error))
-        self.requests.append(asked)
-        if asked.reply is not None:
+        self.requests.append(received)
+        if received.reply is not None:
             self.counts.by_status[200] += 1
-            return await send_whole(request, msgspec.json.encode(asked.reply), None)
+            return await send_whole(request, msgspec.json.encode(received.reply), None)
         fault = self._next_fault(raw)
         if fault is not None and fault.status is not None:
-            return self._error(wire, fault.status, "This failure was asked for", fault.wait_headers())
-        return await self._answer(request, wire, asked, fault)
+            return self._error(wire, fault.status, "Simulated failure", fault.wait_headers())
+        return await self._answer(request, wire, received, fault)
 
     def _next_fault(self, raw: bytes) -> Fault | None:
         wait_s = self._cap.wait_s() if self._cap else 0.0
@@ -169,7 +169,7 @@ class FaultyServer:
         return fault
 
     async def _answer(
-        self, request: web.BaseRequest, wire: WireFormat, asked: ReceivedRequest, fault: Fault | None
+        self, request: web.BaseRequest, wire: WireFormat, received: ReceivedRequest, fault: Fault | None
     ) -> web.StreamResponse:
         kind = fault.kind if fault else None
         delay_s = self.latency_s + (fault.delay_s if fault and kind == "latency" else 0.0)
@@ -180,18 +180,18 @@ class FaultyServer:
         if kind == "reset":
             return reset(request)
         try:
-            answer = answer_to(asked, self.answers)
+            answer = answer_to(received, self.answers)
         except Exception as error:
-            return self._error(wire, 500, f"The script of answers failed: {error!r}")
+            return self._error(wire, 500, f"The answer script failed: {error!r}")
         if isinstance(answer, RawReply):
             self.counts.by_status[answer.status] += 1
             return web.Response(body=answer.body, status=answer.status, headers=answer.headers)
         if kind == "wrong_usage":
             answer = replace(answer, wrong_usage=True)
         self.counts.by_status[200] += 1
-        if asked.stream:
-            return await send_stream(request, list(wire.pieces(asked, answer)), fault)
-        response = await send_whole(request, msgspec.json.encode(wire.whole(asked, answer)), fault)
+        if received.stream:
+            return await send_stream(request, list(wire.pieces(received, answer)), fault)
+        response = await send_whole(request, msgspec.json.encode(wire.whole(received, answer)), fault)
         if self._cap and not response.prepared:
             response.headers.update(self._cap.headers())
         return response

@@ -1,4 +1,4 @@
-"""What a wire format is to the model server: how it reads a request and writes answers, whole, streamed and wrong."""
+"""The interface between the model server and wire formats: received requests, scripted answers, streams and errors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from agentv.model.result import TokenUsage
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """A request as it came, and what its format understood. `turn` counts answers since the user's last message.
+    """A request and its parsed content. `turn` is the number of answers since the last user message.
 
-    `reply` answers a request that does not call the model, such as one that counts tokens: no script, no fault.
+    `reply` is the response to a request that does not call the model, such as counting tokens.
     """
 
     number: int
@@ -42,7 +42,7 @@ class ReceivedRequest:
             raise NotUnderstood(f"The body is not a JSON object: {error}") from None
 
     def understood(self, body: dict[str, Any], turns: Sequence[tuple[str, str]], **known: Any) -> ReceivedRequest:
-        """Fill in a conversation: roles with texts, of which `user` asks and `assistant` answers."""
+        """Fill in the fields that follow from a conversation of roles and texts."""
         last = max((index for index, (role, _) in enumerate(turns) if role == "user"), default=-1)
         found = {
             "prompt": turns[last][1] if last >= 0 else "",
@@ -54,39 +54,39 @@ class ReceivedRequest:
         return replace(self, body=body, **{**found, **known})
 
     def id_of(self, call: ToolCall, index: int, prefix: str = "call") -> str:
-        """The scripted id of a call, else one that no other call of the server has."""
+        """Return the scripted id of a call, or a unique one."""
         return call.id or f"{prefix}_{self.number}_{index}"
 
 
 class NotUnderstood(Exception):
-    """A body that the format's own server would refuse."""
+    """A body that the real API would reject."""
 
 
 class WireFormat(Protocol):
-    """One API's format. A new one is a class with these five methods, passed to the server."""
+    """An API's format. To add one, pass an object with these five methods to the server."""
 
     def serves(self, path: str) -> bool:
-        """Whether requests to a path are in this format."""
+        """Return whether requests to a path are in this format."""
 
-    def read(self, asked: ReceivedRequest) -> ReceivedRequest:
-        """The request with what its body says filled in. Raises NotUnderstood."""
+    def read(self, received: ReceivedRequest) -> ReceivedRequest:
+        """Return the request with its parsed body. Raises NotUnderstood."""
 
-    def whole(self, asked: ReceivedRequest, answer: Answer) -> Any:
-        """The body of a plain answer."""
+    def whole(self, received: ReceivedRequest, answer: Answer) -> Any:
+        """Return the body of a response."""
 
-    def pieces(self, asked: ReceivedRequest, answer: Answer) -> Iterable[bytes]:
-        """The events of a streamed answer."""
+    def pieces(self, received: ReceivedRequest, answer: Answer) -> Iterable[bytes]:
+        """Return the events of a streamed response."""
 
     def error(self, status: int, message: str) -> dict[str, Any]:
-        """The body of an error."""
+        """Return the body of an error."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model says. Without `usage`, words are counted as tokens; `wrong_usage` writes nonsense instead.
+    """A scripted answer. Without `usage`, words are counted as tokens; with `wrong_usage`, the counts are invalid.
 
     `stop_reason` is one of OpenAI's (`stop`, `tool_calls`, `length`, `content_filter`); each format translates it.
-    `model` is the model that claims to have answered, where it is not the requested one.
+    `model` is the model in the response, if it is not the requested one.
     """
 
     text: str | None = None
@@ -99,21 +99,21 @@ class Answer:
     wrong_usage: bool = False
 
     def stop(self, names: Mapping[str, str]) -> str:
-        """Why the answer ends, translated by `names`; a word without a translation is sent as it is."""
+        """Return the stop reason, translated by `names`; unknown reasons are sent unchanged."""
         reason = self.stop_reason or ("tool_calls" if self.tool_calls else "stop")
         return names.get(reason, reason)
 
-    def tokens(self, asked: ReceivedRequest) -> TokenUsage:
-        """The scripted counts; without any, words are counted."""
+    def tokens(self, received: ReceivedRequest) -> TokenUsage:
+        """Return the scripted token counts, or count words."""
         if self.usage is not None:
             return self.usage
         thought = len((self.thinking or "").split())
-        return TokenUsage(asked.words, len((self.text or "").split()) + thought, reasoning=thought)
+        return TokenUsage(received.words, len((self.text or "").split()) + thought, reasoning=thought)
 
 
 @dataclass(frozen=True)
 class RawReply:
-    """An answer in no format at all: this body, this status, these headers."""
+    """A raw HTTP response: body, status and headers."""
 
     body: bytes
     status: int = 200
@@ -123,26 +123,26 @@ class RawReply:
 ScriptStep = str | Answer | RawReply
 Steps = ScriptStep | Sequence[ScriptStep]
 Answers = Steps | Mapping[str, Steps] | Callable[[ReceivedRequest], Steps] | None
-"""None echoes the user. A sequence is played step by step: a tool call, then, once its result is there, the text. A
-mapping goes by globs over the last message of the user, the first that matches; without a match it echoes."""
+"""None echoes the user. A sequence has one step per turn, e.g. a tool call and then, after its result, the text. A
+mapping selects by globs over the last user message; the first match wins, and without a match the message is echoed."""
 
 
-def answer_to(asked: ReceivedRequest, answers: Answers) -> Answer | RawReply:
-    """The scripted answer to a request. The turn selects the step, so that conversations do not disturb each other."""
+def answer_to(received: ReceivedRequest, answers: Answers) -> Answer | RawReply:
+    """Return the scripted answer. The turn selects the step, so that conversations are independent."""
     steps: Any = answers
     if callable(steps):
-        steps = steps(asked)
+        steps = steps(received)
     if isinstance(steps, Mapping):
-        steps = next((said for pattern, said in steps.items() if fnmatchcase(asked.prompt, pattern)), None)
+        steps = next((found for pattern, found in steps.items() if fnmatchcase(received.prompt, pattern)), None)
     if steps is None:
-        steps = asked.prompt
+        steps = received.prompt
     if isinstance(steps, Sequence) and not isinstance(steps, str):
-        steps = steps[min(asked.turn, len(steps) - 1)]
+        steps = steps[min(received.turn, len(steps) - 1)]
     return Answer(steps) if isinstance(steps, str) else steps
 
 
 def text_of(content: Any) -> str:
-    """The text of a content that is a string or a list of parts; other parts are ignored."""
+    """Return the text of a string or a list of parts; other parts are ignored."""
     if isinstance(content, list):
         parts = (part.get("text") for part in content if isinstance(part, dict))
         return "\n".join(text for text in parts if isinstance(text, str))
@@ -150,23 +150,23 @@ def text_of(content: Any) -> str:
 
 
 def pieces_of(text: str | None) -> list[str]:
-    """Cut a text after its spaces: joined, the pieces are the text."""
+    """Split a text after each space; joined, the pieces are the text."""
     words = text.split(" ") if text else []
     return [f"{word} " for word in words[:-1]] + words[-1:]
 
 
 def halves_of(text: str) -> tuple[str, str]:
-    """Cut a text in two."""
+    """Split a text in two."""
     return text[: len(text) // 2], text[len(text) // 2 :]
 
 
 def arguments_of(call: ToolCall) -> str:
-    """The arguments of a call as JSON; a text is sent as it is."""
+    """Return the arguments of a call as JSON; strings are returned unchanged."""
     return call.input if isinstance(call.input, str) else msgspec.json.encode(call.input or {}).decode()
 
 
 def arguments_value(call: ToolCall) -> Any:
-    """The arguments of a call as data; a text that is not JSON stays a text."""
+    """Return the arguments of a call as data; text that is not JSON is returned unchanged."""
     try:
         return msgspec.json.decode(arguments_of(call))
     except msgspec.DecodeError:
@@ -174,6 +174,6 @@ def arguments_value(call: ToolCall) -> Any:
 
 
 def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
-    """A server-sent event."""
+    """Return a server-sent event."""
     head = b"" if name is None else b"event: " + name.encode() + b"\n"
     return head + b"data: " + msgspec.json.encode(data) + b"\n\n"

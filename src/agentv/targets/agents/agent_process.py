@@ -13,25 +13,16 @@ from typing import Any
 
 import msgspec
 
-from agentv.model.response import Request, Response, TargetFailure
+from agentv.model.response import OpenLog, Request, Response, TargetFailure
 from agentv.settings.environment import child_environment, environment_of
 from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process, temporary_folder
-from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, Invocation, with_relative_paths
+from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, with_relative_paths
 from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, classify_failure
 
-_SESSION_VARIABLES = frozenset(
-    {
-        "CLAUDECODE",
-        "CLAUDE_CODE_ENTRYPOINT",
-        "CLAUDE_CODE_SSE_PORT",
-        "CLAUDE_CODE_SESSION_ID",
-        "CLAUDE_AGENT_SDK_VERSION",
-        "CODEX_SANDBOX",
-        "CODEX_SANDBOX_NETWORK_DISABLED",
-        "CODEX_THREAD_ID",
-        "GEMINI_CLI",
-        "OPENCODE",
-    }
+_SESSION_VARIABLES = (
+    *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"),
+    *("CLAUDE_AGENT_SDK_VERSION", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID"),
+    *("GEMINI_CLI", "OPENCODE"),
 )
 """Variables that agents set for their child processes; an agent started from another one must not inherit them."""
 
@@ -65,10 +56,17 @@ class AgentResponder:
             env = {**self._environment, **_home_variables(home, self._environment), **invocation.env}
             _write(home, invocation.files)
             started = time.perf_counter()
-            events, failure = await self._run(
-                [program, *invocation.arguments], invocation, cwd, {**env, **self._settings.env}, request
+            spec = ProcessSpec(
+                command=[program, *invocation.arguments],
+                cwd=cwd,
+                env={**env, **self._settings.env},
+                timeout_s=request.timeout_s,
+                stdin=invocation.stdin.encode(errors="replace"),
+                max_output_bytes=MAX_BYTES,
+                noun=f"The agent '{self._settings.executable}'",
+                leaves_nothing=True,
             )
-            response = self._answer(events, failure)
+            response = self._answer(*await self._run(spec, invocation.report, request.open_log))
             duration_ms = round((time.perf_counter() - started) * 1000, 3)
             if request.workspace is not None or self._settings.cwd is None:
                 response = with_relative_paths(response, cwd)
@@ -98,33 +96,21 @@ class AgentResponder:
         )
 
     async def _run(
-        self, command: list[str], invocation: Invocation, cwd: str, env: dict[str, str], request: Request
+        self, spec: ProcessSpec, report: str | None, open_log: OpenLog | None
     ) -> tuple[list[Event], ProcessFailure | None]:
         settings = self._settings
         extension = "jsonl" if settings.log_format == "json" else "log"
         folder = None if settings.log_dir is None else os.path.join(self._home, settings.log_dir)
-        log = None if request.open_log is None else request.open_log(folder, extension)
+        log = None if open_log is None else open_log(folder, extension)
         stream = EventStream(settings.ignored_prefixes, log, settings.log_format)
         failure = None
         try:
-            await run_process(
-                ProcessSpec(
-                    command=command,
-                    cwd=cwd,
-                    env=env,
-                    timeout_s=request.timeout_s,
-                    stdin=invocation.stdin.encode(errors="replace"),
-                    max_output_bytes=MAX_BYTES,
-                    noun=f"The agent '{settings.executable}'",
-                    take=stream.take,
-                    leaves_nothing=True,
-                )
-            )
+            await run_process(msgspec.structs.replace(spec, take=stream.take))
         except ProcessFailure as error:
             failure = error
         finally:
-            if invocation.report is not None:
-                stream.add(_report(invocation.report))
+            if report is not None:
+                stream.add(_report(report))
             if log is not None:
                 log.close()
         return list(stream.events()), failure

@@ -8,6 +8,7 @@ import msgspec
 
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Responder, Response, content_text
+from agentv.targets.apis import model_api as api
 from agentv.targets.apis.api_messages import (
     Media,
     ResponseFormat,
@@ -15,21 +16,6 @@ from agentv.targets.apis.api_messages import (
     attach_tool_results,
     parse_function,
     parse_response_format,
-)
-from agentv.targets.apis.model_api import (
-    AnswerError,
-    ApiAnswer,
-    UsageFields,
-    WireApi,
-    assistant_message,
-    decode_body,
-    drop_none,
-    find_api_key,
-    open_api,
-    read_usage,
-    split_reasoning,
-    system_texts,
-    wire_content,
 )
 from agentv.targets.target import Count, HostedApi, PriceKey
 
@@ -84,11 +70,11 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """Open the endpoint."""
-        key = find_api_key(self, home, "ANTHROPIC_API_KEY")
+        key = api.find_api_key(self, home, "ANTHROPIC_API_KEY")
         base, _, query = (self.base_url or ANTHROPIC_URL).partition("?")
         base = base.rstrip("/").removesuffix("/messages").removesuffix("/v1")
         url = f"{base}/v1/messages" + (f"?{query}" if query else "")
-        return open_api(self, url, {"x-api-key": key} if key else {}, messages_wire(self), base=base)
+        return api.open_api(self, url, {"x-api-key": key} if key else {}, messages_wire(self), base=base)
 
 
 class _Block(msgspec.Struct, gc=False):
@@ -103,14 +89,14 @@ class _Block(msgspec.Struct, gc=False):
     content: Any = None
 
 
-class _Answer(ApiAnswer, gc=False):
+class _Answer(api.ApiAnswer, gc=False):
     content: list[_Block] | None = None
     stop_reason: str | None = None
     stop_details: dict[str, Any] | None = None
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_USAGE = UsageFields(
+_USAGE = api.UsageFields(
     # Cache reads and writes count as input, as with other APIs.
     ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
     ("output_tokens",),
@@ -120,18 +106,18 @@ _USAGE = UsageFields(
 )
 
 
-def messages_wire(settings: Anthropic) -> WireApi:
+def messages_wire(settings: Anthropic) -> api.WireApi:
     """Return the Messages format with a target's settings."""
     constant = _constant_body(settings)
     version = settings.version or (VERSION if settings.temperature is None else VERSION_WITH_TEMPERATURE)
 
     def variable(request: Request) -> dict[str, Any]:
         fields: dict[str, Any] = {"messages": wire_messages(request.messages)}
-        if system := system_texts(settings, request.messages):
+        if system := api.system_texts(settings, request.messages):
             fields["system"] = "\n\n".join(system)
         return _cached({**constant, **fields}, settings.prompt_caching) if settings.prompt_caching else fields
 
-    return WireApi(constant, variable, read_answer, settings.extra_body, {"anthropic-version": version})
+    return api.WireApi(constant, variable, read_answer, settings.extra_body, {"anthropic-version": version})
 
 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
@@ -140,7 +126,7 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     for message in attach_tool_results(messages):
         if message.role == "system":
             continue
-        content = wire_content(message, _media)
+        content = api.wire_content(message, _media)
         if isinstance(content, list):
             content = [part for part in content if part.get("text") != ""]
         if message.tool_calls:
@@ -161,13 +147,13 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 def read_answer(body: bytes, _: Request) -> Response:
     """Read a response body. Raises AnswerError if it has no answer."""
-    answer = decode_body(_decode_answer, body, "a message")
+    answer = api.decode_body(_decode_answer, body, "a message")
     if answer.content is None:
-        raise AnswerError("The response has no content")
+        raise api.AnswerError("The response has no content")
     text = "".join(block.text or "" for block in answer.content if block.type == "text")
     if answer.stop_reason == "refusal":
         why = (answer.stop_details or {}).get("explanation") or text
-        raise AnswerError(f"The model refused: {why}" if why else "The model refused", refused=True)
+        raise api.AnswerError(f"The model refused: {why}" if why else "The model refused", refused=True)
     outputs = {block.tool_use_id: block.content for block in answer.content if block.tool_use_id}
     calls = tuple(
         ToolCall(block.name or "", block.input, outputs.get(block.id or ""), id=block.id)
@@ -175,8 +161,8 @@ def read_answer(body: bytes, _: Request) -> Response:
         if block.type in ("tool_use", "server_tool_use", "mcp_tool_use")
     )
     return Response(
-        messages=(assistant_message(text, calls),),
-        usage=read_usage(answer.usage, _USAGE),
+        messages=(api.assistant_message(text, calls),),
+        usage=api.read_usage(answer.usage, _USAGE),
         id=answer.id,
         model=answer.model,
         stop_reason=_STOP_REASONS.get(answer.stop_reason or "", answer.stop_reason),
@@ -185,18 +171,18 @@ def read_answer(body: bytes, _: Request) -> Response:
 
 def _constant_body(settings: Anthropic) -> dict[str, Any]:
     declared = parse_response_format(settings.response_format)
-    effort, thinking = split_reasoning(settings.reasoning)
+    effort, thinking = api.split_reasoning(settings.reasoning)
     if settings.thinking_budget:
         thinking = {**(thinking or {}), "type": "enabled", "budget_tokens": settings.thinking_budget}
     form = {"type": "json_schema", "schema": declared.schema} if isinstance(declared, ResponseFormat) else declared
-    return drop_none(
+    return api.drop_none(
         {
             "model": settings.model,
             "max_tokens": settings.max_output_tokens or OUTPUT_TOKENS + (settings.thinking_budget or 0),
             "temperature": settings.temperature,
             "thinking": thinking,
             "tools": [_tool(tool) for tool in settings.tools] or None,
-            "output_config": drop_none({"effort": effort, "format": form}) or None,
+            "output_config": api.drop_none({"effort": effort, "format": form}) or None,
         }
     )
 
@@ -207,7 +193,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     if function is None or "input_schema" in tool:
         return tool
     schema = function.parameters or {"type": "object", "properties": {}}
-    return drop_none(
+    return api.drop_none(
         {"name": function.name, "description": function.description, "input_schema": schema, "strict": function.strict}
     )
 

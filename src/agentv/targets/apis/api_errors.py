@@ -24,23 +24,15 @@ _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+
 _UNITS_S = (3600.0, 60.0, 1.0, 0.001)
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 
-_BUDGETS = (
-    ("x-ratelimit-{}-requests", False),
-    ("x-ratelimit-{}-tokens", True),
-    ("anthropic-ratelimit-requests-{}", False),
-    ("anthropic-ratelimit-tokens-{}", True),
-    ("anthropic-ratelimit-input-tokens-{}", True),
-    ("anthropic-ratelimit-output-tokens-{}", True),
-    ("x-ratelimit-{}", False),
-    ("ratelimit-{}", False),
+_LIMITS = (
+    *("x-ratelimit-{}-requests", "x-ratelimit-{}-tokens", "anthropic-ratelimit-requests-{}"),
+    *("anthropic-ratelimit-tokens-{}", "anthropic-ratelimit-input-tokens-{}", "anthropic-ratelimit-output-tokens-{}"),
+    *("x-ratelimit-{}", "ratelimit-{}"),
 )
-"""Rate limit headers of OpenAI, Anthropic, OpenRouter and the IETF draft, and whether they count tokens.
-
-Each has a `limit`, a `remaining` amount, and a `reset` time.
-"""
 _HEADERS = tuple(
-    (name.format("remaining"), name.format("limit"), name.format("reset"), of_tokens) for name, of_tokens in _BUDGETS
+    (name.format("remaining"), name.format("limit"), name.format("reset"), "tokens" in name) for name in _LIMITS
 )
+"""Rate limit headers of OpenAI, Anthropic, OpenRouter and the IETF draft, and whether they count tokens."""
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:

@@ -10,27 +10,8 @@ import msgspec
 
 from agentv.model.message import ImagePart, Message, ToolCall
 from agentv.model.response import Request, Responder, Response, content_text
-from agentv.targets.apis.api_messages import (
-    ResponseFormat,
-    arguments_object,
-    attach_tool_results,
-    media_of,
-    parse_function,
-    parse_response_format,
-)
-from agentv.targets.apis.model_api import (
-    AnswerError,
-    UsageFields,
-    WireApi,
-    assistant_message,
-    decode_body,
-    drop_none,
-    find_api_key,
-    open_api,
-    read_usage,
-    split_reasoning,
-    system_texts,
-)
+from agentv.targets.apis import api_messages
+from agentv.targets.apis import model_api as api
 from agentv.targets.target import Count, HostedApi
 
 GEMINI_URL = "https://generativelanguage.googleapis.com"
@@ -56,12 +37,12 @@ class Gemini(HostedApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """Open the endpoint."""
-        key = find_api_key(self, home, "GEMINI_API_KEY", "GOOGLE_API_KEY")
+        key = api.find_api_key(self, home, "GEMINI_API_KEY", "GOOGLE_API_KEY")
         base = (self.base_url or GEMINI_URL).rstrip("/")
         versioned = base if _VERSIONED.search(base) else f"{base}/v1"
         model = quote(str(self.model).removeprefix("models/"))
         url = f"{versioned}/models/{model}:generateContent"
-        return open_api(self, url, {"x-goog-api-key": key} if key else {}, content_wire(self), base=base)
+        return api.open_api(self, url, {"x-goog-api-key": key} if key else {}, content_wire(self), base=base)
 
 
 class _FunctionCall(msgspec.Struct, gc=False):
@@ -96,7 +77,7 @@ class _Answer(msgspec.Struct, gc=False, rename="camel"):
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_USAGE = UsageFields(
+_USAGE = api.UsageFields(
     ("promptTokenCount", "toolUsePromptTokenCount"),
     # Gemini counts thoughts separately; they are output, as with other APIs.
     ("candidatesTokenCount", "thoughtsTokenCount"),
@@ -105,18 +86,18 @@ _USAGE = UsageFields(
 )
 
 
-def content_wire(settings: Gemini) -> WireApi:
+def content_wire(settings: Gemini) -> api.WireApi:
     """Return the generateContent format with a target's settings."""
     constant = _constant_body(settings)
     signed = str(settings.model).removeprefix("models/").startswith("gemini-3")
 
     def variable(request: Request) -> dict[str, Any]:
         fields: dict[str, Any] = {"contents": wire_contents(request.messages, signed)}
-        if system := system_texts(settings, request.messages):
+        if system := api.system_texts(settings, request.messages):
             fields["systemInstruction"] = {"parts": [{"text": text} for text in system]}
         return fields
 
-    return WireApi(constant, variable, read_answer, settings.extra_body)
+    return api.WireApi(constant, variable, read_answer, settings.extra_body)
 
 
 def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[dict[str, Any]]:
@@ -125,7 +106,7 @@ def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[d
     With `signed`, calls get a placeholder where Gemini expects a thought signature.
     """
     wire: list[dict[str, Any]] = []
-    for message in attach_tool_results(messages):
+    for message in api_messages.attach_tool_results(messages):
         if message.role == "system":
             continue
         parts = _parts(message)
@@ -134,22 +115,28 @@ def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[d
                 wire.append({"role": "model" if message.role == "assistant" else "user", "parts": parts})
             continue
         calls: list[dict[str, Any]] = [
-            {"functionCall": {"name": call.tool, "args": arguments_object(call)}} for call in message.tool_calls
+            {"functionCall": {"name": call.tool, "args": api_messages.arguments_object(call)}}
+            for call in message.tool_calls
         ]
         if signed:
             calls[0]["thoughtSignature"] = _NO_SIGNATURE
         wire.append({"role": "model", "parts": [*parts, *calls]})
-        wire.append({"role": "user", "parts": [{"functionResponse": _result(call)} for call in message.tool_calls]})
+        wire.append({"role": "user", "parts": [_function_response(call) for call in message.tool_calls]})
     return wire
+
+
+def _function_response(call: ToolCall) -> dict[str, Any]:
+    output = call.output if isinstance(call.output, dict) else {"result": call.output}  # must be an object
+    return {"functionResponse": {"name": call.tool, "response": output}}
 
 
 def read_answer(body: bytes, _: Request) -> Response:
     """Read a response body. Raises AnswerError if it has no answer."""
-    answer = decode_body(_decode_answer, body, "generated content")
+    answer = api.decode_body(_decode_answer, body, "generated content")
     if blocked := (answer.prompt_feedback or {}).get("blockReason"):
-        raise AnswerError(f"A filter blocked the prompt: {blocked}", refused=True)
+        raise api.AnswerError(f"A filter blocked the prompt: {blocked}", refused=True)
     if not answer.candidates:
-        raise AnswerError("The response has no candidates")
+        raise api.AnswerError("The response has no candidates")
     candidate = answer.candidates[0]
     parts = (candidate.content and candidate.content.parts) or []
     calls = tuple(
@@ -159,8 +146,8 @@ def read_answer(body: bytes, _: Request) -> Response:
     )
     text = "".join(part.text or "" for part in parts if not part.thought)
     return Response(
-        messages=(assistant_message(text, calls),),
-        usage=read_usage(answer.usage_metadata, _USAGE),
+        messages=(api.assistant_message(text, calls),),
+        usage=api.read_usage(answer.usage_metadata, _USAGE),
         id=answer.response_id,
         model=answer.model_version,
         stop_reason=_stop_reason(candidate, bool(text or calls), bool(calls)),
@@ -168,13 +155,13 @@ def read_answer(body: bytes, _: Request) -> Response:
 
 
 def _constant_body(settings: Gemini) -> dict[str, Any]:
-    declared = parse_response_format(settings.response_format)
-    effort, thinking = split_reasoning(settings.reasoning)
-    thinking = {**(thinking or {}), **drop_none({"thinkingLevel": effort, "thinkingBudget": settings.thinking_budget})}
+    declared = api_messages.parse_response_format(settings.response_format)
+    effort, thinking = api.split_reasoning(settings.reasoning)
+    thinking = (thinking or {}) | api.drop_none({"thinkingLevel": effort, "thinkingBudget": settings.thinking_budget})
     # Fields that request JSON; an object in Gemini's own format is used unchanged.
     form = declared or {}
-    if isinstance(form, ResponseFormat):
-        form = drop_none({"responseMimeType": "application/json", "responseJsonSchema": form.schema})
+    if isinstance(form, api_messages.ResponseFormat):
+        form = api.drop_none({"responseMimeType": "application/json", "responseJsonSchema": form.schema})
     config = {
         "temperature": settings.temperature,
         "maxOutputTokens": settings.max_output_tokens,
@@ -182,14 +169,14 @@ def _constant_body(settings: Gemini) -> dict[str, Any]:
         "thinkingConfig": thinking or None,
         **form,
     }
-    return drop_none({"generationConfig": drop_none(config) or None, "tools": _tools(settings.tools) or None})
+    return api.drop_none({"generationConfig": api.drop_none(config) or None, "tools": _tools(settings.tools) or None})
 
 
 def _tools(tools: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
     """Return the functions in one declaration. Google's own tools are returned unchanged."""
-    functions = [(tool, parse_function(tool)) for tool in tools]
+    functions = [(tool, api_messages.parse_function(tool)) for tool in tools]
     declared = [
-        drop_none({"name": found.name, "description": found.description, "parametersJsonSchema": found.parameters})
+        api.drop_none({"name": found.name, "description": found.description, "parametersJsonSchema": found.parameters})
         for _, found in functions
         if found is not None
     ]
@@ -205,25 +192,19 @@ def _parts(message: Message) -> list[dict[str, Any]]:
 
 
 def _media(value: str) -> dict[str, Any]:
-    media = media_of(value)
+    media = api_messages.media_of(value)
     if media.data is not None:
         return {"inlineData": {"mimeType": media.media_type, "data": media.data}}
     return {"fileData": {"fileUri": media.address, "mimeType": media.media_type or "image/jpeg"}}
-
-
-def _result(call: ToolCall) -> dict[str, Any]:
-    """Return a function response. Outputs that are not objects are wrapped in one."""
-    output = call.output
-    return {"name": call.tool, "response": dict(output) if isinstance(output, dict) else {"result": output}}
 
 
 def _stop_reason(candidate: _Candidate, has_output: bool, has_calls: bool) -> str | None:
     reason = candidate.finish_reason
     why = f"{reason}: {candidate.finish_message}" if candidate.finish_message else str(reason)
     if reason and _REFUSED.fullmatch(reason):
-        raise AnswerError(f"A filter stopped the response: {why}", refused=True)
+        raise api.AnswerError(f"A filter stopped the response: {why}", refused=True)
     if reason not in (None, *_STOP_REASONS) and not has_output:
-        raise AnswerError(f"The model returned no answer: {why}")
+        raise api.AnswerError(f"The model returned no answer: {why}")
     if has_calls and reason == "STOP":
         return "tool_calls"
     return None if reason is None else _STOP_REASONS.get(reason, reason.lower())

@@ -207,12 +207,9 @@ def _ca_bundle() -> str | None:
 
 @cache  # reading a bundle takes tens of milliseconds
 def _tls_context(bundle: str | None) -> ssl.SSLContext:
-    if bundle is None:
-        return ssl.create_default_context()
+    is_folder = bundle is not None and Path(bundle).is_dir()
     try:
-        if Path(bundle).is_dir():
-            return ssl.create_default_context(capath=bundle)
-        return ssl.create_default_context(cafile=bundle)
+        return ssl.create_default_context(capath=bundle) if is_folder else ssl.create_default_context(cafile=bundle)
     except ssl.SSLError:
         raise UsageError(f"Cannot read certificates from {bundle}") from None
 

@@ -253,18 +253,12 @@ class _Vector(msgspec.Struct, gc=False):
     index: int = 0
 
 
-class _EmbeddingUsage(msgspec.Struct, gc=False):
-    prompt_tokens: int = 0
-    cost: float | None = None
-
-
-class _Embeddings(msgspec.Struct, gc=False):
+class _Embeddings(ApiAnswer, gc=False):
     data: list[_Vector]
-    model: str | None = None
-    usage: _EmbeddingUsage | None = None
 
 
 _decode_embeddings = msgspec.json.Decoder(_Embeddings).decode
+_EMBEDDING_USAGE = UsageFields(("prompt_tokens",), ("completion_tokens",))
 
 
 def embedding_texts(request: Request) -> list[str]:
@@ -291,10 +285,6 @@ def _read_embeddings(body: bytes, request: Request) -> Response:
     vectors = [item.embedding for item in sorted(read.data, key=lambda item: item.index)]
     if len(vectors) != len(request.messages):
         raise AnswerError(f"The response has {len(vectors)} embeddings for {len(request.messages)} texts")
-    usage = read.usage or _EmbeddingUsage()
-    return embedding_response(
-        vectors,
-        usage=None if read.usage is None else TokenUsage(usage.prompt_tokens, 0),
-        cost_usd=usage.cost,
-        model=read.model,
-    )
+    cost_usd = amount(read.usage.get("cost")) if isinstance(read.usage, dict) else None
+    usage = read_usage(read.usage, _EMBEDDING_USAGE)
+    return embedding_response(vectors, usage=usage, cost_usd=cost_usd, model=read.model)

@@ -94,13 +94,6 @@ _RESOURCE = re.compile(r"[\w-]+(?:\.[\w.-]+(?:[:/?]\S*)?)?")
 """A resource name, or its address without the scheme."""
 
 
-class _Place(NamedTuple):
-    """The scheme and host of an endpoint, and its API version; empty if it has none."""
-
-    base: str
-    version: str
-
-
 class Azure(ModelApi, frozen=True, kw_only=True):
     """Models deployed on Azure OpenAI.
 
@@ -139,7 +132,7 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """Open the deployment."""
-        version = self._place.version
+        _, version = self._location()
         # Old API versions accept only the old name of the token limit, new models only the new name.
         is_old = version[:1].isdigit() and version < _OLD_NAME_UNTIL
         dialect = Dialect(output_limit="max_tokens" if is_old else "max_completion_tokens")
@@ -149,13 +142,18 @@ class Azure(ModelApi, frozen=True, kw_only=True):
         """Open the deployment for embeddings."""
         return self._open_at(home, "/embeddings", embeddings_wire(self.model))
 
-    @property
-    def _place(self) -> _Place:
-        place = _place(str(self.endpoint))
-        return _Place(place.base, (self.version or place.version or "v1").removeprefix("api-version="))
+    def _location(self) -> tuple[str, str]:
+        """Return the base URL and the API version. The endpoint is a resource name, its address, or a full URL."""
+        endpoint = str(self.endpoint)
+        if not endpoint.startswith(("http://", "https://")):
+            endpoint = f"https://{endpoint}" + ("" if "." in endpoint else ".openai.azure.com")
+        address, _, query = endpoint.partition("?")
+        version = self.version or next(iter(parse_qs(query).get("api-version", ())), "v1")
+        base = re.split(r"/openai(?:/|$)", address.rstrip("/"), maxsplit=1)[0]
+        return base, version.removeprefix("api-version=")
 
     def _open_at(self, home: str, path: str, wire: WireApi) -> Responder:
-        base, version = self._place
+        base, version = self._location()
         if version in NEW_VERSIONS:
             url = f"{base}/openai/v1{path}" + ("?api-version=preview" if version == "preview" else "")
         else:
@@ -172,17 +170,6 @@ class Azure(ModelApi, frozen=True, kw_only=True):
             return {"Authorization": f"Bearer {token}"}
         hint = f"Set {_KEY}, or {_TOKEN} to a Microsoft Entra token, in the environment or in .env"
         raise UsageError(f"Target '{self.name}' has no 'api_key'", hint=hint)
-
-
-def _place(endpoint: str) -> _Place:
-    """Parse an endpoint: a resource name, its address, or a full URL with path and version."""
-    if not endpoint.startswith(("http://", "https://")):
-        if "." not in endpoint:
-            return _Place(f"https://{endpoint}.openai.azure.com", "")
-        endpoint = f"https://{endpoint}"
-    address, _, query = endpoint.partition("?")
-    base = re.split(r"/openai(?:/|$)", address.rstrip("/"), maxsplit=1)[0]
-    return _Place(base, next(iter(parse_qs(query).get("api-version", ())), ""))
 
 
 class ServicePreset(msgspec.Struct, frozen=True):

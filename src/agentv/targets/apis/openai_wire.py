@@ -10,6 +10,7 @@ import msgspec
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Response, content_text
 from agentv.model.values import to_json
+from agentv.targets.apis import model_api as api
 from agentv.targets.apis.api_messages import (
     Media,
     ResponseFormat,
@@ -18,38 +19,21 @@ from agentv.targets.apis.api_messages import (
     parse_response_format,
     read_arguments,
 )
-from agentv.targets.apis.model_api import (
-    AnswerError,
-    ApiAnswer,
-    UsageFields,
-    WireApi,
-    amount,
-    assistant_message,
-    decode_body,
-    drop_none,
-    read_usage,
-    split_reasoning,
-    wire_content,
-)
 from agentv.targets.target import ModelApi
 
 
 class _Function(msgspec.Struct, gc=False):
+    """The call of a function, or of a custom tool, which takes free text as `input`."""
+
     name: str
     arguments: Any = None
-
-
-class _Custom(msgspec.Struct, gc=False):
-    """A custom tool, which takes free text."""
-
-    name: str
     input: str = ""
 
 
 class _Call(msgspec.Struct, gc=False):
     id: str | None = None
     function: _Function | None = None
-    custom: _Custom | None = None
+    custom: _Function | None = None
 
 
 class _ChatMessage(msgspec.Struct, gc=False):
@@ -66,13 +50,13 @@ class _Choice(msgspec.Struct, gc=False):
     error: Any = None
 
 
-class _Completion(ApiAnswer, gc=False):
+class _Completion(api.ApiAnswer, gc=False):
     choices: list[_Choice] | None = None
 
 
 _decode_completion = msgspec.json.Decoder(_Completion).decode
 _DETAILS = "prompt_tokens_details.", "completion_tokens_details."
-_USAGE = UsageFields(
+_USAGE = api.UsageFields(
     ("prompt_tokens",),
     ("completion_tokens",),
     _DETAILS[0] + "cached_tokens",
@@ -89,11 +73,11 @@ class Dialect(msgspec.Struct, frozen=True):
     seed: str = "seed"
 
 
-def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None = None) -> WireApi:
+def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None = None) -> api.WireApi:
     """Return the Chat Completions format with a target's settings."""
     # OpenAI takes an effort; gateways take an object under another name.
-    effort, reasoning = split_reasoning(settings.reasoning)
-    constant = drop_none(
+    effort, reasoning = api.split_reasoning(settings.reasoning)
+    constant = api.drop_none(
         {
             "model": settings.model,
             "temperature": settings.temperature,
@@ -107,7 +91,7 @@ def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None 
         }
     )
     first = (Message("system", settings.system_prompt),) if settings.system_prompt else ()
-    return WireApi(
+    return api.WireApi(
         constant,
         lambda request: {"messages": wire_messages(first + request.messages)},
         read_completion,
@@ -123,8 +107,8 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
             {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments_text(call)}}
             for call in message.tool_calls
         ]
-        content = None if message.content is None and calls else wire_content(message, _media)
-        optional = drop_none({"name": message.name, "tool_calls": calls or None})
+        content = None if message.content is None and calls else api.wire_content(message, _media)
+        optional = api.drop_none({"name": message.name, "tool_calls": calls or None})
         wire.append({"role": message.role, "content": content, **optional})
         wire += [
             {"role": "tool", "tool_call_id": call.id, "content": content_text(call.output)}
@@ -135,26 +119,26 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 def read_completion(body: bytes, _: Request) -> Response:
     """Read a response body. Raises AnswerError if it has no answer."""
-    completion = decode_body(_decode_completion, body, "a chat completion")
+    completion = api.decode_body(_decode_completion, body, "a chat completion")
     if not completion.choices:
-        raise AnswerError("The response has no choices")
+        raise api.AnswerError("The response has no choices")
     choice = completion.choices[0]
     if choice.error is not None:
-        raise AnswerError("The response is an error", error=choice.error)
+        raise api.AnswerError("The response is an error", error=choice.error)
     message = choice.message
     if message is not None and message.refusal:
-        raise AnswerError(f"The model refused: {message.refusal}", refused=True)
+        raise api.AnswerError(f"The model refused: {message.refusal}", refused=True)
     if choice.finish_reason == "content_filter":
-        raise AnswerError("A content filter stopped the response", refused=True)
+        raise api.AnswerError("A content filter stopped the response", refused=True)
     if message is None:
-        raise AnswerError("The response has no message")
+        raise api.AnswerError("The response has no message")
     usage = completion.usage if isinstance(completion.usage, dict) else {}
     cost = usage.get("cost")
     return Response(
-        messages=(assistant_message(_text(message.content), tuple(_tool_calls(message))),),
-        usage=read_usage(usage, _USAGE if usage.get("prompt_tokens_details") else _USAGE_WITHOUT_DETAILS),
+        messages=(api.assistant_message(_text(message.content), tuple(_tool_calls(message))),),
+        usage=api.read_usage(usage, _USAGE if usage.get("prompt_tokens_details") else _USAGE_WITHOUT_DETAILS),
         # Some gateways itemize the cost and add the total.
-        cost_usd=amount(cost.get("total_cost") if isinstance(cost, dict) else cost),
+        cost_usd=api.amount(cost.get("total_cost") if isinstance(cost, dict) else cost),
         id=completion.id,
         model=completion.model,
         stop_reason=choice.finish_reason,
@@ -170,7 +154,7 @@ def _tool_calls(message: _ChatMessage) -> Iterator[ToolCall]:
         elif call.function is not None:
             yield ToolCall(call.function.name, read_arguments(call.function.arguments), id=call.id)
         else:
-            raise AnswerError("The response has a tool call without a function")
+            raise api.AnswerError("The response has a tool call without a function")
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
@@ -178,7 +162,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     function = parse_function(tool)
     if function is None or "function" in tool:
         return tool
-    return {"type": "function", "function": drop_none(msgspec.structs.asdict(function))}
+    return {"type": "function", "function": api.drop_none(msgspec.structs.asdict(function))}
 
 
 def _response_format(value: dict[str, Any] | str | None, *, boxed: bool = True) -> dict[str, Any] | None:
@@ -187,7 +171,7 @@ def _response_format(value: dict[str, Any] | str | None, *, boxed: bool = True) 
         return form
     if form.schema is None:
         return {"type": "json_object"}
-    schema = drop_none(msgspec.structs.asdict(form))
+    schema = api.drop_none(msgspec.structs.asdict(form))
     return {"type": "json_schema", **({"json_schema": schema} if boxed else schema)}
 
 
@@ -218,7 +202,7 @@ def _text(content: Any) -> str:
         return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     if content is None:
         return ""
-    raise AnswerError("The response is not a chat completion: its content is neither text nor a list of parts")
+    raise api.AnswerError("The response is not a chat completion: its content is neither text nor a list of parts")
 
 
 _CLIENT_CALLS = frozenset({"function_call", "custom_tool_call"})
@@ -251,14 +235,14 @@ class _OutputItem(msgspec.Struct, gc=False):
     results: Any = None
 
 
-class _ResponsesAnswer(ApiAnswer, gc=False):
+class _ResponsesAnswer(api.ApiAnswer, gc=False):
     output: list[_OutputItem] | None = None
     status: str | None = None
     incomplete_details: dict[str, Any] | None = None
 
 
 _decode_answer = msgspec.json.Decoder(_ResponsesAnswer).decode
-_RESPONSES_USAGE = UsageFields(
+_RESPONSES_USAGE = api.UsageFields(
     ("input_tokens",),
     ("output_tokens",),
     "input_tokens_details.cached_tokens",
@@ -266,10 +250,10 @@ _RESPONSES_USAGE = UsageFields(
 )
 
 
-def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> WireApi:
+def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> api.WireApi:
     """Return the Responses format with a target's settings."""
     form = _response_format(settings.response_format, boxed=False)
-    constant = drop_none(
+    constant = api.drop_none(
         {
             "model": settings.model,
             "instructions": settings.system_prompt,
@@ -282,7 +266,9 @@ def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> Wi
             **_logprobs(logprobs, {"include": ["message.output_text.logprobs"]}),
         }
     )
-    return WireApi(constant, lambda request: {"input": wire_items(request.messages)}, read_answer, settings.extra_body)
+    return api.WireApi(
+        constant, lambda request: {"input": wire_items(request.messages)}, read_answer, settings.extra_body
+    )
 
 
 def wire_items(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
@@ -291,7 +277,7 @@ def wire_items(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     for message in attach_tool_results(messages):
         # Assistant text is `output_text` even in the input.
         kind = "output_text" if message.role == "assistant" else "input_text"
-        content = wire_content(message, _responses_media, kind)
+        content = api.wire_content(message, _responses_media, kind)
         if content or not message.tool_calls:
             items.append({"role": message.role, "content": content})
         items += [
@@ -307,17 +293,17 @@ def wire_items(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 def read_answer(body: bytes, _: Request) -> Response:
     """Read a response body. Raises AnswerError if it has no answer."""
-    answer = decode_body(_decode_answer, body, "a Responses API object")
+    answer = api.decode_body(_decode_answer, body, "a Responses API object")
     if answer.output is None or answer.status not in (None, "completed", "incomplete"):
-        raise AnswerError(f"The response is not complete (status {answer.status})")
+        raise api.AnswerError(f"The response is not complete (status {answer.status})")
     parts = [part for item in answer.output if item.type == "message" for part in item.content or ()]
     refusal = next((part.refusal for part in parts if part.refusal), None)
     if refusal is not None:
-        raise AnswerError(f"The model refused: {refusal}", refused=True)
+        raise api.AnswerError(f"The model refused: {refusal}", refused=True)
     logprobs = [entry for part in parts for entry in part.logprobs or ()]
     return Response(
         messages=_output_messages(answer.output),
-        usage=read_usage(answer.usage, _RESPONSES_USAGE),
+        usage=api.read_usage(answer.usage, _RESPONSES_USAGE),
         id=answer.id,
         model=answer.model,
         stop_reason=_stop_reason(answer),
@@ -331,7 +317,7 @@ def _output_messages(output: list[_OutputItem]) -> tuple[Message, ...]:
     final = [item for item in messages if item.phase != "commentary"] or messages
     commentary = [Message("assistant", _item_text(item)) for item in messages if item not in final]
     calls = tuple(_tool_call(item) for item in output if item.type.endswith("_call"))
-    return *commentary, assistant_message("".join(map(_item_text, final)), calls)
+    return *commentary, api.assistant_message("".join(map(_item_text, final)), calls)
 
 
 def _item_text(item: _OutputItem) -> str:
@@ -344,7 +330,7 @@ def _responses_tool(tool: dict[str, Any]) -> dict[str, Any]:
     if function is None:
         return tool
     # This API treats schemas as strict unless told otherwise.
-    return {"type": "function", **drop_none(msgspec.structs.asdict(function)), "strict": bool(function.strict)}
+    return {"type": "function", **api.drop_none(msgspec.structs.asdict(function)), "strict": bool(function.strict)}
 
 
 def _responses_media(media: Media) -> dict[str, Any]:
@@ -363,7 +349,7 @@ def _tool_call(item: _OutputItem) -> ToolCall:
     elif item.input is not None or item.action is not None:
         given = item.action if item.input is None else item.input
     else:
-        given = drop_none({"code": item.code, "queries": item.queries}) or None
+        given = api.drop_none({"code": item.code, "queries": item.queries}) or None
     outputs = (item.output, item.outputs, item.results)
     output = next((value for value in outputs if value is not None), None)
     return ToolCall(tool, given, output, item.call_id or item.id)
@@ -374,5 +360,5 @@ def _stop_reason(answer: _ResponsesAnswer) -> str:
         return "tool_calls" if any(item.type in _CLIENT_CALLS for item in answer.output or ()) else "stop"
     reason = (answer.incomplete_details or {}).get("reason")
     if reason == "content_filter":
-        raise AnswerError("A content filter stopped the response", refused=True)
+        raise api.AnswerError("A content filter stopped the response", refused=True)
     return "length" if reason == "max_output_tokens" else str(reason or "incomplete")

@@ -14,16 +14,8 @@ from agentv.model.result import ErrorClass
 from agentv.model.values import digest
 from agentv.settings.environment import environment_of, redacted
 from agentv.support.json_values import json_or
+from agentv.targets.apis import api_messages
 from agentv.targets.apis.api_errors import reported_failure
-from agentv.targets.apis.api_messages import (
-    ResponseFormat,
-    arguments_object,
-    attach_tool_results,
-    media_of,
-    parse_function,
-    parse_response_format,
-    read_arguments,
-)
 from agentv.targets.apis.model_api import (
     UsageFields,
     assistant_message,
@@ -225,14 +217,17 @@ class _PydanticModel:
         wire: list[Any] = []
         if self._system_prompt:
             wire.append(parts.ModelRequest([parts.SystemPromptPart(self._system_prompt)]))
-        for message in attach_tool_results(request.messages):
+        for message in api_messages.attach_tool_results(request.messages):
             if message.role == "system":
                 wire.append(parts.ModelRequest([parts.SystemPromptPart(content_text(message.content))]))
             elif message.role == "user":
                 wire.append(parts.ModelRequest([parts.UserPromptPart(self._content(message))]))
             else:
                 text = [] if not message.content else [parts.TextPart(content_text(message.content))]
-                calls = [parts.ToolCallPart(call.tool, arguments_object(call), call.id) for call in message.tool_calls]
+                calls = [
+                    parts.ToolCallPart(call.tool, api_messages.arguments_object(call), call.id)
+                    for call in message.tool_calls
+                ]
                 wire.append(parts.ModelResponse([*text, *calls]))
                 results = [parts.ToolReturnPart(call.tool, call.output, call.id) for call in message.tool_calls]
                 wire += [parts.ModelRequest(results)] if results else []
@@ -244,7 +239,7 @@ class _PydanticModel:
         return [part.value if isinstance(part, TextPart) else self._media(part.value) for part in message.parts]
 
     def _media(self, value: str) -> Any:
-        media = media_of(value)
+        media = api_messages.media_of(value)
         if media.data is not None:
             return self._messages.BinaryContent.from_data_uri(media.address)
         return self._messages.ImageUrl(value) if media.is_image else self._messages.DocumentUrl(value)
@@ -276,7 +271,7 @@ def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
 
 def _parameters(settings: PydanticAi, model: Any) -> Any:
     tools = import_module("pydantic_ai.tools")
-    functions = [parse_function(tool) for tool in settings.tools]
+    functions = [api_messages.parse_function(tool) for tool in settings.tools]
     if None in functions:
         raise UsageError(f"Target '{settings.name}': a tool must be a function with 'name' and 'parameters'")
     names = {"name": "name", "description": "description", "parameters_json_schema": "parameters", "strict": "strict"}
@@ -284,13 +279,13 @@ def _parameters(settings: PydanticAi, model: Any) -> Any:
         tools.ToolDefinition(**drop_none({name: getattr(function, field) for name, field in names.items()}))
         for function in functions
     ]
-    form = _output(parse_response_format(settings.response_format), model)
+    form = _output(api_messages.parse_response_format(settings.response_format), model)
     return import_module("pydantic_ai.models").ModelRequestParameters(function_tools=defined, **form)
 
 
-def _output(form: ResponseFormat | dict[str, Any] | None, model: Any) -> dict[str, Any]:
+def _output(form: api_messages.ResponseFormat | dict[str, Any] | None, model: Any) -> dict[str, Any]:
     """Return the fields that request JSON: by the API's own means if the model has them, else in the prompt."""
-    if not isinstance(form, ResponseFormat):
+    if not isinstance(form, api_messages.ResponseFormat):
         return {}
     kind = import_module("pydantic_ai.output").OutputObjectDefinition
     schema = form.schema or {"type": "object"}
@@ -304,7 +299,7 @@ def _response(answer: Any) -> Response:
         raise TargetFailure("refused", "A content filter stopped the response")
     text = "".join(part.content for part in answer.parts if part.part_kind == "text")
     calls = tuple(
-        ToolCall(part.tool_name, read_arguments(part.args), id=part.tool_call_id)
+        ToolCall(part.tool_name, api_messages.read_arguments(part.args), id=part.tool_call_id)
         for part in answer.parts
         if part.part_kind == "tool-call"
     )
