@@ -181,7 +181,7 @@ def test_a_failing_script_is_a_server_error():
     with raised.value as reply:
         assert (reply.status, json.load(reply)["error"]["message"]) == (
             500,
-            "The script of answers failed: KeyError('missing')",
+            "The answer script failed: KeyError('missing')",
         )
 
 
