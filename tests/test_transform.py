@@ -3,7 +3,8 @@
 import pytest
 
 from agentv.model.values import freeze
-from agentv.support.transform import Transform, apply_transform, transform_complaints
+from agentv.settings.diagnostics import Problems
+from agentv.support.transform import Transform, apply_transform, check_transform
 
 THINKING, FENCES = {"strip": ["thinking"]}, {"strip": ["fences"]}
 
@@ -77,12 +78,18 @@ def test_a_malformed_transform_is_a_sentence(transform, message):
     with pytest.raises(ValueError) as raised:
         apply_transform("x", transform)
     assert message in str(raised.value)
-    assert transform_complaints(transform) == [str(raised.value)]
+    assert problems_of(transform) == [str(raised.value)]
 
 
-def test_a_transform_that_can_be_applied_has_no_complaints():
-    assert transform_complaints({"strip": ["fences"], "regex": "a", "json_path": "a", "function": "a.py:f"}) == []
-    assert transform_complaints(None) == []
+def problems_of(transform):
+    problems = Problems()
+    check_transform(transform, (), problems)
+    return [problem.message for problem in problems.errors]
+
+
+def test_a_valid_transform_has_no_problems():
+    assert problems_of({"strip": ["fences"], "regex": "a", "json_path": "a", "function": "a.py:f"}) == []
+    assert problems_of(None) == []
 
 
 def test_settings_of_a_target_are_applied_too():

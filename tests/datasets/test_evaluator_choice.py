@@ -232,11 +232,11 @@ class TestEntries:
             ({"type": 5}, "Field 'evaluators[0].type' must be a string, got integer", ""),
             (5, "Field 'evaluators[0]' must be an object or a string, got integer", ""),
             (None, "Field 'evaluators[0]' must be an object or a string, got null", ""),
-            ({"type": "is_json", "weight": -1}, "Field 'evaluators[0].weight' must not be negative, got -1", ""),
+            ({"type": "is_json", "weight": -1}, "Field 'evaluators[0].weight' must be a number of at least 0", ""),
             ({"type": "is_json", "weight": "1"}, "Field 'evaluators[0].weight' must be a number, got string", ""),
             (
                 {"type": "is_json", "required": 2},
-                "Field 'evaluators[0].required' must be true, false or a score from 0 to 1",
+                "Field 'evaluators[0].required' must be a number of at most 1",
                 "",
             ),
             ({"type": "is_json", "negate": "yes"}, "Field 'evaluators[0].negate' must be a boolean, got string", ""),

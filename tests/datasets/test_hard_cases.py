@@ -251,4 +251,4 @@ def test_integers_of_5000_digits_are_an_error_in_yaml(folder, digits):
 
 def test_a_weight_that_no_float_can_hold_is_an_error(folder):
     folder.write("big.jsonl", with_value("evaluators", '[{"type": "is_json", "weight": %s}]' % ("7" * 400)))
-    assert folder.error("big.jsonl").detail == "Field 'evaluators[0].weight' is too large"
+    assert folder.error("big.jsonl").detail == "Field 'evaluators[0].weight': number out of range"

@@ -93,4 +93,4 @@ def test_packed_ids_take_at_most_some_16_bytes_a_case():
     seen = PackedIds()
     for start in range(0, 200_000, 1000):
         seen.repeats([str(n) for n in range(start, start + 1000)])
-    assert len(seen._seen._slots) * seen._seen._slots.itemsize <= 24 * 200_000
+    assert len(seen._slots) * seen._slots.itemsize <= 24 * 200_000

@@ -7,7 +7,7 @@ import click
 from agentv.cli.options import AT_LEAST_0, AT_LEAST_1, PATH, SHARE, Arguments, Number, argument, declare, flag, option
 from agentv.settings.diagnostics import Range
 
-_FRACTION = Number(Range(0, 1, above=True, below=True))
+_FRACTION = Number(Range(0, 1, exclusive=True))
 
 
 class CompareArguments(Arguments):

@@ -62,7 +62,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 AT_LEAST_0 = Number(Range(0, whole=True))
 AT_LEAST_1 = Number(diagnostics.AT_LEAST_1)
-POSITIVE = Number(Range(0, above=True))
+POSITIVE = Number(Range(0, exclusive=True))
 SHARE = Number(diagnostics.SHARE)
 PATH = click.Path()
 FILE = click.Path(dir_okay=False)

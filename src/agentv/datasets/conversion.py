@@ -13,17 +13,8 @@ import msgspec
 from agentv.datasets.case.keys import CASE_LIST_KEYS, OUTCOME_KEYS
 from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.dataset import Dataset, Options
-from agentv.datasets.formats.dataset_format import (
-    SIDECAR_SUFFIXES,
-    Content,
-    DatasetFormat,
-    ReadOptions,
-    Source,
-    load_format,
-    source_of,
-    suggested,
-    unsupported,
-)
+from agentv.datasets.formats import dataset_format as formats
+from agentv.datasets.formats.dataset_format import Content, DatasetFormat, ReadOptions, Source
 from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.loader import CaseSource, StrictSink, ignore
 from agentv.datasets.selection import Selection
@@ -44,12 +35,16 @@ class Conversion:
     def __init__(self, source: Source, target: str, options: Options, *, overwrite: bool) -> None:
         self._source = source
         self._options = options
-        kinds = [name for name in suggested(target) if type(load_format(name)).write is not DatasetFormat.write]
+        kinds = [
+            name
+            for name in formats.suggested(target)
+            if type(formats.load_format(name)).write is not DatasetFormat.write
+        ]
         if not kinds:
-            raise unsupported(target)
-        self._target = source_of(target, kinds[0])
+            raise formats.unsupported(target)
+        self._target = formats.source_of(target, kinds[0])
         self._dataset = Dataset(source, options, StrictSink(ignore))
-        sidecar = (self._target.base + SIDECAR_SUFFIXES[0],) if self._target.format.has_sidecar else ()
+        sidecar = (self._target.base + formats.SIDECAR_SUFFIXES[0],) if self._target.format.has_sidecar else ()
         self._outputs = (target, *sidecar)
         self._check_outputs(overwrite)
 

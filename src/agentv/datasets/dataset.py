@@ -14,15 +14,8 @@ from agentv.datasets.case.header import Header, guideline_patterns, read_header
 from agentv.datasets.case.keys import CASE_LIST_KEYS, is_header
 from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.files import FileFinder, project_root
-from agentv.datasets.formats.dataset_format import (
-    SIDECAR_SUFFIXES,
-    BadRow,
-    Batch,
-    Document,
-    PlainRow,
-    ReadOptions,
-    Source,
-)
+from agentv.datasets.formats import dataset_format as formats
+from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Source
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import Map, locate
@@ -94,7 +87,7 @@ class Dataset:
             self.finder,
             is_agentmark=self.is_agentmark,
             outcome_optional=self.document.lists_tests,
-            settings_file=self.document.header_path or self.source.base + SIDECAR_SUFFIXES[0],
+            settings_file=self.document.header_path or self.source.base + formats.SIDECAR_SUFFIXES[0],
         )
         patterns = guideline_patterns(self.source.folder, self.root)
         folder = os.path.realpath(self.source.folder)
@@ -157,12 +150,12 @@ class Dataset:
         for problem in problems:
             mark = locate(data, problem.path)
             at, column = (line, None) if mark is None else mark
+            place: dict[str, Any] = {"path": path, "line": at, "column": column, "field": problem.field}
             if problem.severity == "warning":
-                self._warn(problem, path, at, column)
+                self._warn(problem, place)
                 continue
             in_header = data is self.document.header
             kind, noun = (InvalidDatasetError, "dataset") if in_header else (InvalidCaseError, "eval case")
-            place: dict[str, Any] = {"path": path, "line": at, "column": column, "field": problem.field}
             errors.append(kind(f"Invalid {noun} at line {at} in {path}", problem.message, problem.hint, **place))
         return errors
 
@@ -211,15 +204,15 @@ class Dataset:
             self._sink.bad_dataset(errors)
         return header
 
-    def _warn(self, problem: Problem, path: str, line: int, column: int | None) -> None:
+    def _warn(self, problem: Problem, place: dict[str, Any]) -> None:
         """Pass on a warning once per dataset, unless the sink wants all of them."""
         topic = problem.topic or ("" if self._sink.wants_all else problem.kind)
         if topic in self._warned:
             return
         if topic:
             self._warned.add(topic)
-        message = f"{path}, line {line}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
-        place: dict[str, Any] = {"path": path, "line": line, "column": column, "field": problem.field}
+        hint = f" ({problem.hint})" if problem.hint else ""
+        message = f"{place['path']}, line {place['line']}: {problem.message}{hint}"
         self._sink.warning(DatasetWarning(message, hint=problem.hint, **place))
 
     def _no_cases(self, bad: int) -> DatasetError:
@@ -257,7 +250,7 @@ def open_document(source: Source) -> Document:
     if path is None:
         if document.is_agentmark:
             return document
-        missing = source.base + SIDECAR_SUFFIXES[0]
+        missing = source.base + formats.SIDECAR_SUFFIXES[0]
         message = f"Sidecar metadata file not found: {missing}\n  Using defaults: target=default, evaluator=llm_judge"
         return msgspec.structs.replace(document, warnings=(MissingSidecarWarning(message, path=missing),))
     data = parse_yaml_file(path)

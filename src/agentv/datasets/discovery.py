@@ -7,20 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from agentv.datasets.formats.dataset_format import (
-    Source,
-    data_files,
-    dataset_base,
-    detect,
-    known_suffixes,
-    load_format,
-    may_have_sidecar,
-    shard_of,
-    source_of,
-    suffix_of,
-    suggested,
-    unsupported,
-)
+from agentv.datasets.formats import dataset_format as formats
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError
 from agentv.settings.diagnostics import nearest
 from agentv.support import patterns as globs
@@ -38,7 +25,7 @@ def _stop(error: DatasetError) -> None:
     raise error
 
 
-def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> list[Source]:
+def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> list[formats.Source]:
     """Return the datasets at `paths`. `note` receives each file of a folder or glob that is not a dataset.
 
     `fail` receives the error for a file that cannot be used; if it returns, the search continues without that file.
@@ -50,7 +37,7 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
     named: set[str] = set()
     for path in given:
         found: list[tuple[str, str]] = []
-        if os.path.isdir(path) and detect(path) is None:
+        if os.path.isdir(path) and formats.detect(path) is None:
             found = _files_in(path)
         elif globs.has_magic(path) and not os.path.exists(path):
             found = _in_glob(path)
@@ -62,8 +49,8 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
     skipped: list[str] = []
     by_base: dict[str, list[str]] = {}
     for path in kinds:
-        if may_have_sidecar(path):
-            by_base.setdefault(dataset_base(path), []).append(path)
+        if formats.may_have_sidecar(path):
+            by_base.setdefault(formats.dataset_base(path), []).append(path)
     kept = {
         path: kind
         for path, kind in kinds.items()
@@ -80,26 +67,28 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
 
 
 def _formats_hint() -> str:
-    return f"Datasets are files with cases: {', '.join(known_suffixes())}"
+    return f"Datasets are files with cases: {', '.join(formats.known_suffixes())}"
 
 
 def _existing(path: str) -> str:
     if os.path.exists(path):
-        if (kind := detect(path)) is None:
-            raise unsupported(path)
+        if (kind := formats.detect(path)) is None:
+            raise formats.unsupported(path)
         return kind
     folder = os.path.dirname(path) or "."
     names = os.listdir(folder) if os.path.isdir(folder) else []
     near = nearest(os.path.basename(path), names)
     hint = f"Did you mean '{os.path.join(os.path.dirname(path), near)}'?" if near else ""
-    raise DatasetNotFoundError(f"No such file{'' if suggested(path) else ' or folder'}: {path}", hint=hint, path=path)
+    raise DatasetNotFoundError(
+        f"No such file{'' if formats.suggested(path) else ' or folder'}: {path}", hint=hint, path=path
+    )
 
 
 def _files_in(folder: str) -> list[tuple[str, str]]:
     """Return the files and folders below a folder that may be datasets, with their formats, in path order."""
     found: list[tuple[str, str]] = []
     for parent in folders_in(folder):
-        if parent != folder and (kind := detect(parent)):
+        if parent != folder and (kind := formats.detect(parent)):
             found.append((parent, kind))
             continue
         paths = [os.path.join(parent, name) for name in os.listdir(parent) if not name.startswith(".")]
@@ -110,7 +99,7 @@ def _files_in(folder: str) -> list[tuple[str, str]]:
 def _candidates(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the files whose extension suggests a format, with that format. Other files are not opened."""
     for path in paths:
-        kind = detect(path, by_extension=True)
+        kind = formats.detect(path, by_extension=True)
         if kind is not None:
             yield path, kind
 
@@ -164,13 +153,13 @@ def _braces(pattern: str) -> Iterator[str]:
 def _is_dataset(path: str, kind: str, by_base: dict[str, list[str]], note: Note, fail: Fail) -> bool:
     """Whether a file found in a folder or by a glob is a dataset, not a sidecar, a settings or a results file."""
     try:
-        reason = load_format(kind).why_not(path)
+        reason = formats.load_format(kind).why_not(path)
         if reason is None:
-            _check_name(path, by_base.get(dataset_base(path), []))
+            _check_name(path, by_base.get(formats.dataset_base(path), []))
     except DatasetError as error:
         fail(error)
         return False
-    if reason is not None and not data_files(path):
+    if reason is not None and not formats.data_files(path):
         note(f"{path}: passed over, {reason}")
     return reason is None
 
@@ -178,42 +167,37 @@ def _is_dataset(path: str, kind: str, by_base: dict[str, list[str]], note: Note,
 def _check_name(path: str, same_base: list[str]) -> None:
     """Reject two datasets with the same name: one could be the other's sidecar."""
     for other in same_base:
-        if other != path and not (shard_of(path) and shard_of(other)):
+        if other != path and not (formats.shard_of(path) and formats.shard_of(other)):
             headline = f"Two datasets with the same name: {path} and {other}"
             hint = "Pass the file you want, or rename one of the two"
             raise InvalidDatasetError(headline, "Both contain cases", hint, path=path)
 
 
-def _joined(kinds: dict[str, str], named: set[str], warn: Warn, fail: Fail) -> Iterator[Source]:
+def _joined(kinds: dict[str, str], named: set[str], warn: Warn, fail: Fail) -> Iterator[formats.Source]:
     """Yield a source for each file, and one source for the shards of a dataset."""
-    groups: dict[tuple[str, int], list[str]] = {}
+    groups: dict[tuple[str, int], dict[str, int]] = {}
     for path in kinds:
-        shard = shard_of(path)
-        groups.setdefault((path, 0) if shard is None else (shard.base, shard.count), []).append(path)
-    for (base, count), paths in groups.items():
+        shard = formats.shard_of(path) or formats.Shard(path, 0, 0)
+        groups.setdefault((shard.base, shard.count), {})[path] = shard.index
+    for (base, count), indexes in groups.items():
         if not count:
-            yield source_of(base, kinds[base])
+            yield formats.source_of(base, kinds[base])
             continue
-        shards = sorted(paths, key=_shard_index)
         try:
-            _check_shards(base, count, shards, named, warn)
+            _check_shards(base, count, indexes, named, warn)
         except DatasetError as error:
             fail(error)
-        path = shards[0] if len(shards) == 1 else f"{base}-*{suffix_of(shards[0])}"
-        yield Source(tuple(shards), base, kinds[shards[0]], path)
+        shards = sorted(indexes, key=lambda path: indexes[path])
+        path = shards[0] if len(shards) == 1 else f"{base}-*{formats.suffix_of(shards[0])}"
+        yield formats.Source(tuple(shards), base, kinds[shards[0]], path)
 
 
-def _shard_index(path: str) -> int:
-    shard = shard_of(path)
-    return shard.index if shard else 0
-
-
-def _check_shards(base: str, count: int, shards: list[str], named: set[str], warn: Warn) -> None:
-    present = {_shard_index(path) for path in shards}
+def _check_shards(base: str, count: int, shards: dict[str, int], named: set[str], warn: Warn) -> None:
+    present = set(shards.values())
     missing = sorted(set(range(count)) - present)
     if len(present) != len(shards):
         headline = f"Two files for the same shard of {base}"
-        raise InvalidDatasetError(headline, ", ".join(shards), "Remove one of the two", path=base)
+        raise InvalidDatasetError(headline, ", ".join(sorted(shards)), "Remove one of the two", path=base)
     if not missing:
         return
     shown = ", ".join(f"{index:05d}" for index in missing[:5]) + (" …" if len(missing) > 5 else "")

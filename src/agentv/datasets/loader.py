@@ -208,9 +208,9 @@ class InMemoryCases:
         folder = os.getcwd()
         self._warn = warn or ignore
         self._warned: set[str] = set()
-        self._finder = FileFinder(folder, project_root(folder))
         self._place = Place(Origin(IN_MEMORY, "given", folder, project_root(folder)), 1)
-        self._builder = CaseBuilder(Header(dataset="given"), self._finder, outcome_optional=True)
+        finder = FileFinder(folder, project_root(folder))
+        self._builder = CaseBuilder(Header(dataset="given"), finder, outcome_optional=True)
         self._selection = selection
         self._cases = [self._case(case, index) for index, case in enumerate(cases)]
         self.sink = StrictSink(ignore)

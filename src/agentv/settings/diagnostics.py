@@ -92,13 +92,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 class Range(NamedTuple):
-    """A range of numbers; None means unbounded. `above` and `below` exclude the bounds."""
+    """A range of numbers. `whole`: integers only. `exclusive`: without the bounds."""
 
-    least: float | None = None
-    most: float | None = None
+    least: float = -math.inf
+    most: float = math.inf
     whole: bool = False
-    above: bool = False
-    below: bool = False
+    exclusive: bool = False
 
     def read(self, value: object) -> float:
         """Return the number of a value or its text. Raises ValueError with a message to put after a name."""
@@ -107,19 +106,18 @@ class Range(NamedTuple):
             number = value if type(value) is kind else kind(str(value))
         except ValueError:
             number = math.nan
-        too_low = self.least is not None and (number < self.least or (self.above and number == self.least))
-        too_high = self.most is not None and (number > self.most or (self.below and number == self.most))
-        if too_low or too_high or not math.isfinite(number):
+        is_bound = self.exclusive and number in (self.least, self.most)
+        if is_bound or not math.isfinite(number) or not self.least <= number <= self.most:
             raise ValueError(self._complaint(value))
         return number
 
     def _complaint(self, value: object) -> str:
         noun = "a whole number" if self.whole else "a number"
-        if self.least is not None and self.most is not None:
-            between, to = ("between", "and") if self.above and self.below else ("from", "to")
+        if self.most < math.inf:
+            between, to = ("between", "and") if self.exclusive else ("from", "to")
             noun += f" {between} {self.least:g} {to} {self.most:g}"
-        elif self.least is not None:
-            noun += f" above {self.least:g}" if self.above else f" of at least {self.least:g}"
+        else:
+            noun += f" above {self.least:g}" if self.exclusive else f" of at least {self.least:g}"
         return f"must be {noun}, got {str(value)!r}{self._instead(value)}"
 
     def _instead(self, value: object) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from agentv.errors import UsageError
 from agentv.model.evaluator import COMMON_KEYS, RUBRIC_TYPE, Evaluator, EvaluatorSpec
@@ -13,11 +14,19 @@ from agentv.model.values import FrozenDict, FrozenList, freeze
 from agentv.registry import EVALUATORS
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.settings.settings_reader import field_of, known_keys, read_settings, read_value
-from agentv.support.transform import transform_complaints
+from agentv.support.transform import check_transform
 from agentv.support.user_code import FunctionError, load
 
-_PLAIN_KEYS: dict[str, Any] = {"name": str, "negate": bool, "transform": dict[str, Any], "target": str | list[str]}
-_MAX_WEIGHT = 1e100
+_MinimumScore = bool | Annotated[float, Meta(ge=0, le=1)]
+_COMMON_TYPES: dict[str, Any] = {
+    "name": str,
+    "weight": Annotated[float, Meta(ge=0, le=1e100)],
+    "required": _MinimumScore,
+    "min_score": _MinimumScore,
+    "negate": bool,
+    "transform": dict[str, Any],
+    "target": str | tuple[str, ...],
+}
 
 
 def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[EvaluatorSpec, ...]:
@@ -58,14 +67,12 @@ def read_entry(
         own[kind.target_field] = freeze(entry["target"])  # not the name of a judge
         entry = {key: value for key, value in entry.items() if key != "target"}
     common = _read_common(entry, path, problems)
-    for complaint in transform_complaints(common.get("transform")):
-        problems.error((*path, "transform"), complaint)
+    check_transform(common.get("transform"), (*path, "transform"), problems)
     evaluator = None
     if kind is not None:
         own, evaluator = _read_own(kind, own, path, problems, places)
     if len(problems.errors) > before:
         return None
-    target = common.get("target")
     return EvaluatorSpec(
         type=type_,
         name=common["name"].strip(),
@@ -73,7 +80,7 @@ def read_entry(
         required=common.get("required", False),
         negate=bool(common.get("negate", False)) != negated,
         transform=freeze(common["transform"]) if "transform" in common else None,
-        target=tuple(target) if isinstance(target, list) else target,
+        target=common.get("target"),
         settings=freeze(own),
         evaluator=evaluator,
     )
@@ -202,42 +209,16 @@ def _read_common(entry: dict[str, Any], path: KeyPath, problems: Problems) -> di
     """Read the keys that all entries have in common."""
     given = {key: value for key, value in entry.items() if value is not None}
     given.setdefault("name", given.get("metric", ""))
-    values = {
-        key: read_value(type_, given[key], (*path, key), problems) for key, type_ in _PLAIN_KEYS.items() if key in given
-    }
-    if "weight" in given:
-        values["weight"] = _weight(given["weight"], (*path, "weight"), problems)
-    if "required" in given:
-        values["required"] = _required(given["required"], (*path, "required"), problems)
+    types = _COMMON_TYPES.items()
+    values = {key: read_value(type_, given[key], (*path, key), problems) for key, type_ in types if key in given}
     if "min_score" in given:
         # AgentV (TypeScript) has a separate key for the minimum score of a required evaluator.
-        minimum = _required(given["min_score"], (*path, "required"), problems)
         if given.get("required") is True:
-            values["required"] = minimum
+            values["required"] = values["min_score"]
         else:
             problems.warning((*path, "min_score"), "Field 'min_score' has no effect without 'required: true'")
             values["required"] = bool(given.get("required", False))
     return values
-
-
-def _weight(value: Any, path: KeyPath, problems: Problems) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        problems.wrong_type(path, "a number", value)
-        return 1.0
-    if value < 0:
-        problems.error(path, f"Field '{field_name(path)}' must not be negative, got {value}")
-    if value > _MAX_WEIGHT:
-        problems.error(path, f"Field '{field_name(path)}' is too large")
-    return float(min(value, _MAX_WEIGHT))
-
-
-def _required(value: Any, path: KeyPath, problems: Problems) -> bool | float:
-    if isinstance(value, bool):
-        return value
-    if not isinstance(value, int | float) or not 0 <= value <= 1:
-        problems.error(path, f"Field '{field_name(path)}' must be true, false or a score from 0 to 1")
-        return False
-    return float(value)
 
 
 def evaluator_of(spec: EvaluatorSpec, find_file: Callable[[str], str] = str) -> Evaluator:
@@ -250,8 +231,7 @@ def evaluator_of(spec: EvaluatorSpec, find_file: Callable[[str], str] = str) -> 
     problems = Problems()
     if ".py:" in spec.type:
         evaluator = build_evaluator(_load_kind(spec, find_file), spec.settings, problems, strict=True)
-        for complaint in transform_complaints(spec.transform):
-            problems.error((), complaint)
+        check_transform(spec.transform, (), problems)
     elif EVALUATORS.canonical(spec.type) is None:
         raise UsageError(f"Unknown evaluator type '{spec.type}'", hint=EVALUATORS.suggestion(spec.type))
     else:

@@ -192,13 +192,9 @@ class IdSet:
         """Do nothing: a set grows cheaply."""
 
 
-class PackedIds:
+class PackedIds(HashTable):
     """Hashes of the ids seen so far. Verify the repeats it reports: hashes can collide."""
-
-    def __init__(self) -> None:
-        self._seen = HashTable()
-        self.expect = self._seen.expect
 
     def repeats(self, ids: Sequence[str]) -> list[int]:
         """Add ids; return the positions of those that were seen before, also earlier in this batch."""
-        return self._seen.add(list(map(hash, ids)))
+        return self.add(list(map(hash, ids)))

@@ -12,6 +12,7 @@ import re
 import signal
 import threading
 from functools import lru_cache
+from pathlib import Path
 from types import FrameType
 
 _TOKEN = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[!?\]?[^\]]*\]|\{|\}|,|\\.|.", re.DOTALL)
@@ -62,10 +63,8 @@ def _set(inside: str) -> str:
 def upward(folder: str, root: str) -> list[str]:
     """Return a folder and its parents up to the root; only the folder if the root is not above it."""
     folder, root = os.path.realpath(folder), os.path.realpath(root)
-    found = [folder]
-    while found[-1] != root and os.path.dirname(found[-1]) != found[-1]:
-        found.append(os.path.dirname(found[-1]))
-    return found if found[-1] == root else [folder]
+    folders = [folder, *map(str, Path(folder).parents)]
+    return folders[: folders.index(root) + 1] if root in folders else [folder]
 
 
 LIMIT_SECONDS = 5.0

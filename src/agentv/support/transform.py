@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentv.settings.diagnostics import Problems
+from agentv.settings.diagnostics import KeyPath, Problems
 from agentv.settings.settings_reader import read_settings
 from agentv.support.json_values import MISSING, steps_of, value_at
 from agentv.support.patterns import search
@@ -52,14 +52,13 @@ def apply_transform(text: str, transform: Any, find_file: Callable[[str], str] =
     return text
 
 
-def transform_complaints(transform: Any) -> list[str]:
-    """Return the problems of a transform."""
+def check_transform(transform: Any, path: KeyPath, problems: Problems) -> None:
+    """Add an error for an invalid transform."""
     try:
         if transform is not None:
             _steps_of(transform)
     except ValueError as error:
-        return [str(error)]
-    return []
+        problems.error(path, str(error))
 
 
 def _steps_of(transform: Any) -> Transform:

@@ -7,18 +7,25 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.case.header import (
-    DEFAULT_CHOICE,
+from agentv.datasets.case.header import DEFAULT_CHOICE, Header, effective_evaluators, read_evaluators, read_rubrics
+from agentv.datasets.case.keys import (
     LIST_KEYS,
-    Header,
-    effective_evaluators,
-    read_evaluators,
-    read_execution,
-    read_rubrics,
+    OUTCOME_KEYS,
+    CaseKeys,
+    ExecutionKeys,
+    Memo,
+    UserKeys,
+    WorkspaceKeys,
 )
-from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
 from agentv.datasets.case.prompts import Prompt, read_prompt
-from agentv.datasets.case.shorthand import ItemNames, MessageReader, holds_variables, is_message
+from agentv.datasets.case.shorthand import (
+    ItemNames,
+    MessageReader,
+    holds_variables,
+    is_message,
+    is_result,
+    note_unknown,
+)
 from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.yaml_writer import WrittenInt
@@ -45,33 +52,23 @@ Input = tuple[Messages, FrozenDict | None, tuple[PromptInput, ...]]
 _DETAIL_KEYS = frozenset({"description", "context", "rubrics", "turns", "user", "workspace"})
 
 
-class CaseBuilder:
+class CaseBuilder(msgspec.Struct):
     """Builds the cases of one dataset.
 
     `outcome_optional`: an evaluator or an expected output may replace the expected outcome. `settings_file` is the file
     that messages name for the dataset's settings.
     """
 
-    def __init__(
-        self,
-        header: Header,
-        finder: FileFinder,
-        *,
-        is_agentmark: bool = False,
-        outcome_optional: bool = False,
-        settings_file: str = "",
-    ) -> None:
-        self._header = header
-        self._finder = finder
-        self._is_agentmark = is_agentmark
-        self._outcome_optional = outcome_optional
-        self._settings_file = settings_file
-        self._messages = MessageReader(finder)
-        self._names = ItemNames()
+    header: Header
+    finder: FileFinder
+    is_agentmark: bool = False
+    outcome_optional: bool = False
+    settings_file: str = ""
+    item_names: ItemNames = msgspec.field(default_factory=ItemNames)
 
     def add_plain(self, rows: list[Row], place: Place, start: int, cases: list[EvalCase]) -> int:
         """Add cases for plain rows from `start` on; return the offset of the first row that needs `build`."""
-        header = self._header
+        header = self.header
         shared_metadata, shared_tags = header.metadata, header.tags
         execution, specs = header.execution, header.evaluators.specs
         add = cases.append
@@ -97,7 +94,7 @@ class CaseBuilder:
 
     def _plain_values(self, row: PlainRow) -> tuple[str | tuple[Message, ...], FrozenDict, tuple[str, ...]] | None:
         """Return expected output, metadata and tags of a plain row; None if the row needs `build`."""
-        header, expected = self._header, row.expected_output
+        header, expected = self.header, row.expected_output
         if type(row.input) is not str and not _is_plain_text(row.input):
             return None
         try:
@@ -121,7 +118,7 @@ class CaseBuilder:
 
     def _build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
         self._check_keys(row, problems)
-        header = self._header
+        header = self.header
         execution = row.get("execution")
         execution_keys = None if execution is None else _read_execution(execution, ("execution",), problems)
         id = self._id(row, problems)
@@ -139,7 +136,7 @@ class CaseBuilder:
             _typed(row, "conversation_id", str, problems),
             header.metadata if metadata is None else header.with_metadata(row["metadata"]),
             header.tags if tags is None else header.with_tags(tags),
-            header.execution if execution_keys is None else read_execution(execution_keys).over(header.execution),
+            header.execution if execution_keys is None else execution_keys.to_execution().over(header.execution),
             specs,
             self._details(row, given, rubric, problems),
             place,
@@ -147,7 +144,7 @@ class CaseBuilder:
         )
 
     def _check_keys(self, row: dict[str, Any], problems: Problems) -> None:
-        if row.keys() <= _CASE_KEYS or _is_result(row):
+        if row.keys() <= _CASE_KEYS or is_result(row):
             return
         for key in row:
             if key in CaseKeys.unsupported:
@@ -167,8 +164,8 @@ class CaseBuilder:
             return id.written if isinstance(id, WrittenInt) else str(id)
         if id is not None:
             problems.wrong_type(("id",), "a string", id)
-        elif self._is_agentmark:
-            return self._names.name(row.get("input"))
+        elif self.is_agentmark:
+            return self.item_names.name(row.get("input"))
         else:
             problems.missing(("id",), self._required_fields(row))
         return ""
@@ -188,24 +185,24 @@ class CaseBuilder:
         return outcome
 
     def _may_lack_outcome(self, row: dict[str, Any]) -> bool:
-        if self._is_agentmark:
+        if self.is_agentmark:
             return True
-        if not self._outcome_optional:
+        if not self.outcome_optional:
             return False
         execution = row.get("execution")
         lists = isinstance(execution, dict) and execution.get("evaluators")
         keys = ("expected_output", "expected_messages", "evaluator", "rubrics", "turns", *LIST_KEYS)
-        return bool(lists) or any(row.get(key) for key in keys) or not self._header.evaluators.kind_only
+        return bool(lists) or any(row.get(key) for key in keys) or not self.header.evaluators.kind_only
 
     def _required_fields(self, row: dict[str, Any]) -> str:
-        if self._is_agentmark:
+        if self.is_agentmark:
             return "Required fields: input"
-        if self._outcome_optional:
+        if self.outcome_optional:
             return "Required fields: id, input, and one of criteria, expected_output, assertions"
         fields = "Required fields: id, expected_outcome, input"
         if "id" in row and holds_variables(row):
-            fields += f"\nAgentMark rows may omit it: set 'format: agentmark' in {self._settings_file}"
-        if _is_result(row):
+            fields += f"\nAgentMark rows may omit it: set 'format: agentmark' in {self.settings_file}"
+        if is_result(row):
             fields += "\nThis looks like a results file, not a dataset"
         return fields
 
@@ -230,16 +227,16 @@ class CaseBuilder:
             if len(problems.errors) == before:
                 problems.missing((key,), self._required_fields(row))
             return (), None, ()
-        prompts = self._header.prompts
+        prompts = self.header.prompts
         if row.get("prompt") is not None:
-            own = read_prompt(row["prompt"], ("prompt",), problems, self._finder)
+            own = read_prompt(row["prompt"], ("prompt",), problems, self.finder)
             prompts = () if own is None else (own,)
         if isinstance(value, dict) and not is_message(value):
             return self._render(value, prompts, problems)
         if prompts:
             message = "The prompt is ignored: it applies only if 'input' is an object of variables"
             problems.warning((key,), message, topic="prompt ignored")
-        return self._messages.input(value, (key,), problems), None, ()
+        return MessageReader(self.finder).input(value, (key,), problems), None, ()
 
     def _render(self, variables: dict[str, Any], prompts: tuple[Prompt, ...], problems: Problems) -> Input:
         frozen: FrozenDict = freeze(variables)
@@ -247,7 +244,7 @@ class CaseBuilder:
             return self._user_message(variables, problems), frozen, ()
         results = [(prompt.id, prompt.render(frozen, problems)) for prompt in prompts]
         rendered = [PromptInput(id, messages) for id, messages in results if messages is not None]
-        if len(rendered) == 1 and not self._header.several_prompts:
+        if len(rendered) == 1 and not self.header.several_prompts:
             return rendered[0].input, frozen, ()
         return (), frozen, tuple(rendered)
 
@@ -261,8 +258,8 @@ class CaseBuilder:
             role = variables["role"]
             message = f"Role {role!r} is not one of {', '.join(ROLES)}, so 'input' is read as variables"
             problems.error(("input",), message, did_you_mean(role, ROLES))
-        elif not problems.errors and not self._header.prompt_failed:
-            where = f" in {self._settings_file}" if self._settings_file else " for the dataset"
+        elif not problems.errors and not self.header.prompt_failed:
+            where = f" in {self.settings_file}" if self.settings_file else " for the dataset"
             hint = f"Add a string 'userMessage' to 'input', or set a 'prompt' that uses the variables{where}"
             problems.error(("input",), "Field 'input' contains variables, but there is no prompt to render them", hint)
         return ""
@@ -271,7 +268,8 @@ class CaseBuilder:
         key, value = self._new_or_old(row, "expected_output", "expected_messages", problems)
         if value is None:
             return ()
-        read = self._messages.messages if key == "expected_messages" else self._messages.expected_output
+        reader = MessageReader(self.finder)
+        read = reader.messages if key == "expected_messages" else reader.expected_output
         return read(value, (key,), problems)
 
     def _evaluators(
@@ -279,13 +277,13 @@ class CaseBuilder:
     ) -> tuple[tuple[Any, ...], Any]:
         rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
         own = read_evaluators(row, row.get("execution"), (), problems)
-        inherit = self._header.inherit_evaluators
+        inherit = self.header.inherit_evaluators
         if execution is not None and row["execution"].get("inherit_evaluators") is not None:
             inherit = execution.inherit_evaluators
-        specs = effective_evaluators(own, self._header.evaluators, rubric, inherit=inherit)
-        if self._is_agentmark and not has_reference:
+        specs = effective_evaluators(own, self.header.evaluators, rubric, inherit=inherit)
+        if self.is_agentmark and not has_reference:
             # Without a reference, keep only evaluators that were chosen explicitly and need none.
-            by_default = own is None and rubric is None and self._header.evaluators is DEFAULT_CHOICE
+            by_default = own is None and rubric is None and self.header.evaluators is DEFAULT_CHOICE
             named = () if by_default else specs
             specs = tuple(each for each in named if each.evaluator is None or not each.evaluator.needs.reference)
         return specs, rubric
@@ -295,12 +293,12 @@ class CaseBuilder:
         if variables is None and _DETAIL_KEYS.isdisjoint(row):
             return NO_DETAILS
         turns = _typed(row, "turns", list[Any], problems) or ()
-        context = _typed(row, "context", str | list[str], problems)
+        context = _typed(row, "context", str | tuple[str, ...], problems)
         user = _typed(row, "user", UserKeys, problems)
         workspace = _typed(row, "workspace", WorkspaceKeys, problems)
         details = CaseDetails(
             description=_typed(row, "description", str, problems),
-            context=(context,) if isinstance(context, str) else tuple(context or ()),
+            context=(context,) if isinstance(context, str) else context or (),
             rubrics=tuple(rubric.settings["rubrics"]) if rubric is not None else (),
             variables=variables,
             prompts=prompts,
@@ -314,31 +312,27 @@ class CaseBuilder:
         digest = path = ""
         if keys.template is not None:
             try:
-                path, digest = self._finder.find(keys.template, is_folder=True)
+                path, digest = self.finder.find(keys.template, is_folder=True)
             except FileError as error:
                 problems.error(("workspace", "template"), error.message, error.hint)
-        setup, teardown = (
-            tuple(commands) if isinstance(commands, list) else commands for commands in (keys.setup, keys.teardown)
-        )
-        return Workspace(keys.template, setup, teardown, keys.keep, digest, path)
+        return Workspace(keys.template, keys.setup, keys.teardown, keys.keep, digest, path)
 
     def _turn(self, data: Any, path: KeyPath, problems: Problems) -> Turn:
         if not isinstance(data, dict):
             problems.wrong_type(path, 'an object such as {"input": "…"}', data)
             return Turn(())
-        for key in data:
-            if key not in _TURN_KEYS:
-                problems.warning((*path, key), f"Unknown field '{key}' in a turn", did_you_mean(key, _TURN_KEYS))
+        note_unknown(data, "turn", _TURN_KEYS, path, problems)
         if data.get("input") is None:
             problems.missing((*path, "input"))
             return Turn(())
-        given = self._messages.input(data["input"], (*path, "input"), problems)
+        reader = MessageReader(self.finder)
+        given = reader.input(data["input"], (*path, "input"), problems)
         if not isinstance(given, str) and given and given[-1].role not in ("user", "tool"):
             message = f"Field '{field_name((*path, 'input'))}' must end with a user or tool message"
             problems.error((*path, "input"), message)
         expected: Any = ()
         if data.get("expected_output") is not None:
-            expected = self._messages.expected_output(data["expected_output"], (*path, "expected_output"), problems)
+            expected = reader.expected_output(data["expected_output"], (*path, "expected_output"), problems)
         chosen = read_evaluators(data, None, path, problems)
         return Turn(
             (Message("user", given),) if isinstance(given, str) else given,
@@ -350,10 +344,6 @@ class CaseBuilder:
 def _is_plain_text(messages: Any) -> bool:
     """Whether there are messages and all contain only text: nothing to resolve or freeze."""
     return bool(messages) and all(type(message.content) is str and not message.tool_calls for message in messages)
-
-
-def _is_result(row: dict[str, Any]) -> bool:
-    return "score" in row and ("eval_id" in row or "test_id" in row)
 
 
 @Memo

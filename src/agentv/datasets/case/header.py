@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.case.keys import ExecutionKeys, HeaderKeys, Memo
+from agentv.datasets.case.keys import LIST_KEYS, HeaderKeys, Memo
 from agentv.datasets.case.prompts import Prompt, read_prompt
 from agentv.datasets.files import CONFIG_FILE, FileFinder
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
@@ -22,7 +22,6 @@ from agentv.settings.evaluator_reader import named, read_entries, read_entry
 from agentv.settings.settings_reader import read_settings, read_value
 from agentv.support.patterns import upward
 
-LIST_KEYS = ("evaluators", "assertions", "assert")
 _FILES = (".yaml", ".yml", ".json")
 
 _read_entries = Memo(read_entries)
@@ -70,7 +69,7 @@ def read_header(data: dict[str, Any], default_name: str, finder: FileFinder, pro
             problems.warning((key,), f"Field '{key}' has no effect", "Put such notes under 'metadata'")
     data = {key: value for key, value in data.items() if key not in HeaderKeys.informational}
     keys = read_settings(HeaderKeys, data, (), problems) or HeaderKeys()
-    execution = read_execution(keys.execution)
+    execution = Execution() if keys.execution is None else keys.execution.to_execution()
     if execution.target is not None and keys.target is not None:
         problems.warning(("target",), "Field 'target' is ignored because 'execution.target' is set")
     elif not execution.targets and keys.target is not None:
@@ -89,14 +88,6 @@ def read_header(data: dict[str, Any], default_name: str, finder: FileFinder, pro
         metadata=freeze(keys.metadata or {}),
         tags=tuple(dict.fromkeys(keys.tags or ())),
     )
-
-
-def read_execution(keys: ExecutionKeys | None) -> Execution:
-    """Return the execution settings of a block, without its evaluators."""
-    if keys is None:
-        return Execution()
-    thresholds = None if keys.thresholds is None else freeze(keys.thresholds)
-    return Execution(keys.target, keys.targets, keys.trials, keys.timeout_seconds, keys.verdicts, thresholds)
 
 
 def _read_prompts(data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, problems: Problems) -> tuple[Prompt, ...]:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from agentv.model.evaluator import Verdicts
+from agentv.model.evaluator import Execution, Verdicts
+from agentv.model.values import freeze
 from agentv.settings.diagnostics import KeyPath, Problems
 from agentv.settings.settings_reader import aliases_of, known_keys
 
@@ -17,6 +18,9 @@ CASE_LIST_KEYS = ("evalcases", "tests", "eval_cases", "cases")
 
 OUTCOME_KEYS = ("expected_outcome", "outcome", "criteria")
 """Keys for the expected outcome; the first is canonical."""
+
+LIST_KEYS = ("evaluators", "assertions", "assert")
+"""Keys for the list of evaluators; the first is canonical."""
 
 JsonObject = dict[str, Any]
 
@@ -51,6 +55,11 @@ class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
     verdicts: Verdicts | None = None
     thresholds: dict[str, float] | None = None
+
+    def to_execution(self) -> Execution:
+        """Return the settings without the evaluators."""
+        thresholds = None if self.thresholds is None else freeze(self.thresholds)
+        return Execution(self.target, self.targets, self.trials, self.timeout_seconds, self.verdicts, thresholds)
 
 
 class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,8 +149,8 @@ class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     template: str | None = None
-    setup: str | list[str] | None = None
-    teardown: str | list[str] | None = None
+    setup: str | tuple[str, ...] | None = None
+    teardown: str | tuple[str, ...] | None = None
     keep: bool | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentv.datasets.case.keys import OUTCOME_KEYS
 from agentv.datasets.files import FileError, FileFinder, is_address
@@ -20,11 +20,10 @@ _ROLE_LIST = ", ".join(ROLES)
 _SHAPES = 'Write a string, or a list of messages such as [{"role": "user", "content": "…"}]'
 
 
-class MessageReader:
+class MessageReader(NamedTuple):
     """Reads messages for one dataset, and finds and hashes the files they name."""
 
-    def __init__(self, finder: FileFinder) -> None:
-        self._finder = finder
+    finder: FileFinder
 
     def expected_output(self, value: Any, path: KeyPath, problems: Problems) -> str | tuple[Message, ...]:
         """Read the reference: text, messages, or any other JSON value as the content of one assistant message."""
@@ -59,10 +58,14 @@ class MessageReader:
             problems.wrong_type(path, "a message", data, _SHAPES)
             return None
         role = data.get("role")
-        if role not in ROLES:
-            _note_role(data, path, problems)
+        if role is None:
+            problems.missing((*path, "role"), _SHAPES)
             return None
-        _note_unknown(data, "message", _MESSAGE_KEYS, path, problems)
+        if role not in ROLES:
+            found, hint = (repr(role), did_you_mean(role, ROLES)) if isinstance(role, str) else (type_word(role), "")
+            problems.error((*path, "role"), f"The role of a message must be one of {_ROLE_LIST}, got {found}", hint)
+            return None
+        note_unknown(data, "message", _MESSAGE_KEYS, path, problems)
         content, calls, name = data.get("content"), data.get("tool_calls"), data.get("name")
         if content is None and calls is None:
             problems.error(path, "A message needs 'content' or 'tool_calls'")
@@ -103,14 +106,14 @@ class MessageReader:
         if not isinstance(data["value"], str):
             problems.wrong_type((*path, "value"), "a string", data["value"])
             return None
-        _note_unknown(data, "part", _PART_KEYS, path, problems)
+        note_unknown(data, "part", _PART_KEYS, path, problems)
         return TextPart(data["value"]) if kind is TextPart else self._located(kind, data["value"], path, problems)
 
     def _located(self, kind: type[Part], value: str, path: KeyPath, problems: Problems) -> Part | None:
         if kind is ImagePart and is_address(value):
             return ImagePart(value)
         try:
-            found = self._finder.find(value)
+            found = self.finder.find(value)
         except FileError as error:
             problems.error((*path, "value"), error.message, error.hint)
             return None
@@ -142,20 +145,12 @@ def _tool_call(data: Any, path: KeyPath, problems: Problems) -> ToolCall | None:
     return read_settings(ToolCall, {key: freeze(value) for key, value in data.items()}, path, problems)
 
 
-def _note_unknown(data: dict[str, Any], noun: str, known: tuple[str, ...], path: KeyPath, problems: Problems) -> None:
+def note_unknown(data: dict[str, Any], noun: str, known: tuple[str, ...], path: KeyPath, problems: Problems) -> None:
+    """Warn about the unknown keys of a message, a part or a turn."""
     for key in data:
         if key not in known:
             hint = did_you_mean(key, known) or f"A {noun} has {', '.join(known)}"
             problems.warning((*path, key), f"Unknown field '{key}' in a {noun}", hint, topic=f"{noun}.{key}")
-
-
-def _note_role(data: dict[str, Any], path: KeyPath, problems: Problems) -> None:
-    role = data.get("role")
-    if role is None:
-        problems.missing((*path, "role"), _SHAPES)
-        return
-    found, hint = (repr(role), did_you_mean(role, ROLES)) if isinstance(role, str) else (type_word(role), "")
-    problems.error((*path, "role"), f"The role of a message must be one of {_ROLE_LIST}, got {found}", hint)
 
 
 AGENTMARK = "agentmark"
@@ -166,6 +161,11 @@ _OURS = ("id", *OUTCOME_KEYS)
 def is_agentmark_row(row: Any) -> bool:
     """Whether the first row of a JSONL file has the shape of an AgentMark row."""
     return holds_variables(row) and not any(key in row for key in _OURS)
+
+
+def is_result(row: Any) -> bool:
+    """Whether a row looks like a record of a run."""
+    return isinstance(row, dict) and "score" in row and ("eval_id" in row or "test_id" in row)
 
 
 def holds_variables(row: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.case.keys import CaseKeys
-from agentv.datasets.case.shorthand import AGENTMARK, is_agentmark_row, row_problems
+from agentv.datasets.case.shorthand import AGENTMARK, is_agentmark_row, is_result, row_problems
 from agentv.datasets.formats.dataset_format import (
     SIDECAR_SUFFIXES,
     BadRow,
@@ -175,8 +175,7 @@ class _Jsonl(DatasetFormat):
         return b"\n".join(_with_key(line, key, values) for line in data.split(b"\n"))
 
     def why_not(self, path: str) -> str | None:
-        row = first_row((path,))
-        if isinstance(row, dict) and "score" in row and ("eval_id" in row or "test_id" in row):
+        if is_result(first_row((path,))):
             return "a results file"
         folder, name = os.path.split(path)
         is_from_run = name == "cases.jsonl" and os.path.isfile(os.path.join(folder, "run.json"))

@@ -35,26 +35,6 @@ _ANCHOR_KEYS = ("expected_outcome", "outcome", "criteria", "input", "id")
 """A new key goes below the first of these whose value is written in the case itself and is not a block scalar."""
 
 
-def insert_key(data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
-    """Add `key` to each case that lacks it and whose id is in `values`. Raises ValueError."""
-    bom = _BOM if data.startswith(_BOM) else b""
-    try:
-        text = data[len(bom) :].decode("utf-8")
-    except UnicodeDecodeError:
-        raise ValueError("the file is not UTF-8 text") from None
-    new = text
-    for case in reversed(_cases(composed(text))):
-        own = {name.value: value for name, value in case.value}
-        id = own["id"].value if isinstance(own.get("id"), yaml.ScalarNode) else ""
-        if key not in own and values.get(id) is not None:
-            place, added = _insertion(text, case, key, values[id])
-            new = new[:place] + added + new[place:]
-    # Verify the edit: nothing but the new key may change in the user's file.
-    if new != text and _without(text, key) != _without(new, key):
-        raise ValueError("the edit would change other values in the file")
-    return bom + new.encode("utf-8")
-
-
 def _cases(root: Any) -> list[Any]:
     for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
         if key.value in CASE_LIST_KEYS and isinstance(value, yaml.SequenceNode):
@@ -134,7 +114,7 @@ class _Yaml(DatasetFormat):
         names = [name for name in data if name in CASE_LIST_KEYS]
         if len(names) > 1:
             what = f"The cases are listed twice, under '{names[0]}' and '{names[1]}'"
-            line = data.keys_at[names[1]].line + 1
+            line = data.marks[names[1]].line + 1
             raise InvalidDatasetError(headline, what, "Keep one list", path=path, line=line, field=names[1])
         if not isinstance(data[key], Seq):
             raise _wrong_list(path, data, key)
@@ -158,7 +138,23 @@ class _Yaml(DatasetFormat):
                 write_yaml({**content.header, CASE_LIST_KEYS[0]: (row for row, _ in content.rows)}, stream)
 
     def insert(self, data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
-        return insert_key(data, key, values)
+        """Add `key` to each case that lacks it and whose id is in `values`. Raises ValueError."""
+        bom = _BOM if data.startswith(_BOM) else b""
+        try:
+            text = data[len(bom) :].decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError("the file is not UTF-8 text") from None
+        new = text
+        for case in reversed(_cases(composed(text))):
+            own = {name.value: value for name, value in case.value}
+            id = own["id"].value if isinstance(own.get("id"), yaml.ScalarNode) else ""
+            if key not in own and values.get(id) is not None:
+                place, added = _insertion(text, case, key, values[id])
+                new = new[:place] + added + new[place:]
+        # Verify the edit: nothing but the new key may change in the user's file.
+        if new != text and _without(text, key) != _without(new, key):
+            raise ValueError("the edit would change other values in the file")
+        return bom + new.encode("utf-8")
 
     def why_not(self, path: str) -> str | None:
         """Reject files without a list of cases. A misspelt list key is accepted here and reported by the reader."""
@@ -231,7 +227,7 @@ def _with_name(document: Document, name: str) -> bytes | None:
     header: Any = document.header
     if any(isinstance(header.get(key), str) and header[key].strip() for key in ("dataset", "name")):
         return text
-    marks = header.keys_at.values()
+    marks = header.marks.values()
     if not marks or any(mark.column for mark in marks) or "dataset" in header:
         return None
     first = min(mark.line for mark in marks)
@@ -255,7 +251,7 @@ def _wrong_list(path: str, data: Map, key: str) -> InvalidDatasetError:
     value = data[key]
     is_text = isinstance(value, str)
     hint = "Cases cannot be included from another file: pass that file on the command line" if is_text else ""
-    line, column = data.keys_at[key].line + 1, data.keys_at[key].column + 1
+    line, column = data.marks[key].line + 1, data.marks[key].column + 1
     headline = f"Invalid dataset at line {line} in {path}"
     what = f"Field '{key}' must be an array, got {type_word(value)}"
     return InvalidDatasetError(headline, what, hint, path=path, line=line, column=column, field=key)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 
 from agentv.datasets.formats.yaml_writer import resolve
@@ -38,39 +40,35 @@ class Mark(NamedTuple):
 
 
 class Map(dict[str, Any]):
-    """A mapping with its position and the position of each key."""
+    """A mapping with its position and the positions of its keys, as PyYAML's marks."""
 
-    __slots__ = ("keys_at", "start")
+    __slots__ = ("marks", "start")
 
     start: Any
-    keys_at: dict[str, Any]
+    marks: dict[str, Any]
 
     def without(self, keys: Collection[str]) -> Map:
         """Return a copy without some keys; positions are kept."""
         rest = Map({key: value for key, value in self.items() if key not in keys})
-        rest.start, rest.keys_at = self.start, self.keys_at
+        rest.start, rest.marks = self.start, self.marks
         return rest
 
 
 class Seq(list[Any]):
-    """A sequence with its position and the position of each item."""
+    """A sequence with its position and the positions of its items, as PyYAML's marks."""
 
-    __slots__ = ("items_at", "start")
+    __slots__ = ("marks", "start")
 
     start: Any
-    items_at: list[Any]
+    marks: list[Any]
 
 
 def locate(node: Any, path: KeyPath) -> Mark | None:
     """Return the position of the value at `path`, or that of the last step that exists."""
     mark = getattr(node, "start", None)
-    for step in path:
-        if isinstance(node, Map) and step in node:
-            mark, node = node.keys_at[str(step)], node[str(step)]
-        elif isinstance(node, Seq) and isinstance(step, int) and step < len(node):
-            mark, node = node.items_at[step], node[step]
-        else:
-            break
+    with suppress(AttributeError, LookupError, TypeError):  # a step that does not exist
+        for step in path:
+            mark, node = node.marks[step], node[step]
     return None if mark is None else Mark(mark.line + 1, mark.column + 1)
 
 
@@ -104,18 +102,15 @@ def _without_breaks(text: str) -> tuple[str, dict[int, str]]:
     return text.translate(swap), {code: chr(char) for char, code in swap.items()}
 
 
-class _Frame:
+class _Frame(msgspec.Struct):
     """A container that is still open."""
 
-    __slots__ = ("anchor", "height", "key", "merges", "node", "nodes_before")
-
-    def __init__(self, node: Map | Seq, anchor: str | None, nodes_before: int) -> None:
-        self.node = node
-        self.anchor = anchor
-        self.nodes_before = nodes_before
-        self.height = 1
-        self.key: str | None = None
-        self.merges: list[tuple[Map, Any]] | None = None
+    node: Any
+    anchor: str | None
+    nodes_before: int
+    height: int = 1
+    key: str | None = None
+    merges: list[tuple[Map, Any]] | None = None
 
 
 class _Anchored(NamedTuple):
@@ -190,12 +185,12 @@ class _Builder:
 
     def _key(self, frame: _Frame, event: Any, key: str) -> None:
         """Add a key. Keys stay strings as written, even if they look like numbers, as in JSON."""
-        node: Map = frame.node  # type: ignore[assignment]
-        if key in node.keys_at:
-            first = node.keys_at[key].line + 1
+        marks = frame.node.marks
+        if key in marks:
+            first = marks[key].line + 1
             raise _error(event, f"found the key {key!r} a second time (first on line {first})", "Remove one of the two")
         frame.key = key
-        node.keys_at[key] = event.start_mark
+        marks[key] = event.start_mark
 
     def _open(self, event: Any, is_mapping: bool) -> None:
         if event.tag is not None and event.tag not in ("!", _MAP if is_mapping else _SEQ):
@@ -205,13 +200,8 @@ class _Builder:
         frame = self._stack[-1] if self._stack else None
         if frame is not None and frame.key is None and type(frame.node) is Map:
             raise _error(event, "found a mapping or list as a key", "Keys are plain text")
-        node: Map | Seq
-        if is_mapping:
-            node = Map()
-            node.keys_at = {}
-        else:
-            node = Seq()
-            node.items_at = []
+        node: Any = Map() if is_mapping else Seq()
+        node.marks = {} if is_mapping else []
         node.start = event.start_mark
         self._nodes += 1
         if event.anchor:
@@ -259,13 +249,13 @@ class _Builder:
         node = frame.node
         if type(node) is Seq:
             node.append(value)
-            node.items_at.append(mark)
+            node.marks.append(mark)
         elif frame.key == "<<" and frame.merges is not None:
             frame.merges.extend(_merge_sources(value, mark))
-            del node.keys_at["<<"]  # type: ignore[union-attr]
+            del node.marks["<<"]
             frame.key = None
         else:
-            node[frame.key] = value  # type: ignore[index,call-overload]
+            node[frame.key] = value
             frame.key = None
 
 
@@ -278,12 +268,11 @@ def _merge_sources(value: Any, mark: Any) -> list[tuple[Map, Any]]:
 
 
 def _merge(frame: _Frame) -> None:
-    node: Map = frame.node  # type: ignore[assignment]
     for source, mark in frame.merges or ():
         for key, value in source.items():
-            if key not in node:
-                node[key] = value
-                node.keys_at[key] = mark
+            if key not in frame.node:
+                frame.node[key] = value
+                frame.node.marks[key] = mark
 
 
 _STR = "tag:yaml.org,2002:str"
