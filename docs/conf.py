@@ -22,6 +22,7 @@ include_patterns = [
     "bench/README.md",
     "packages/*/README.md",
 ]
+exclude_patterns = [".*"]
 myst_heading_anchors = 4
 html_theme = "furo"
 html_title = "agentv"
