@@ -27,9 +27,10 @@ myst_heading_anchors = 4
 html_theme = "furo"
 html_title = "agentv"
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False
 
-_HEADING = re.compile(r"^## (?P<title>.*)$", re.MULTILINE)
+_HEADING = re.compile(r"^##+ (?P<title>.*)$", re.MULTILINE)
 _PAGE = re.compile(r"^\|[^|]*\]\((?P<page>[\w/-]+)\.md\)", re.MULTILINE)
 _DATA_LINK = re.compile(r"\[(?P<text>`[^`]+`)\]\((?!\.\./)[^)]+\.md\)")
 _PROJECT_PAGES = [
@@ -53,7 +54,7 @@ def _index_navigation(text: str) -> str:
     _, *parts = _HEADING.split(text)
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
     trees = [_toctree("", ["tutorial"])]
-    trees += [_toctree(title, _PAGE.findall(body)) for title, body in sections.items()]
+    trees += [_toctree(title, pages) for title, body in sections.items() if (pages := _PAGE.findall(body))]
     return "".join([*trees, _toctree("Project", [f"/{page}" for page in _PROJECT_PAGES])])
 
 
