@@ -173,7 +173,7 @@ REFUSED = {
         {"rubrics": [{"outcome": "x", "required_min_score": 7.5}]},
         "Field 'rubrics[0].required_min_score' must be an integer, got number",
     ),
-    "ranges that start late": ("rubric", {"rubrics": [{"score_ranges": {"1": "a"}}]}, "that start at 1 instead of 0"),
+    "ranges that start late": ("rubric", {"rubrics": [{"score_ranges": {"1": "a"}}]}, "that leave out 0"),
     "a range named by a word": (
         "rubric",
         {"rubrics": [{"score_ranges": {"low": "a"}}]},
@@ -190,7 +190,7 @@ REFUSED = {
         {"rubrics": [{"score_ranges": [{"score_range": [0, 3], "outcome": "a"}, RANGE_LIST[1]]}]},
         "that leave out 4",
     ),
-    "ranges that end early": ("rubric", {"rubrics": [{"score_ranges": RANGE_LIST[:1]}]}, "that end at 4 instead of 10"),
+    "ranges that end early": ("rubric", {"rubrics": [{"score_ranges": RANGE_LIST[:1]}]}, "that leave out 5"),
     "a range that runs backwards": (
         "rubric",
         {"rubrics": [{"score_ranges": [{"score_range": [10, 0], "outcome": "a"}]}]},

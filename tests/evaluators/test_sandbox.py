@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from agentv.evaluators.code.program import refusal_of
+from agentv.evaluators.code.code_judge import CodeJudge
 from agentv.model.response import answer
 from agentv.support import sandbox
 from agentv.support.sandbox import CannotIsolate
@@ -208,7 +208,7 @@ def test_details_that_are_no_object_stay_as_they_are(scoring, way):
 
 
 def test_the_default_requires_nothing():
-    assert refusal_of("limits") == refusal_of("preferred") == ""
+    assert CodeJudge(script="x").refusal == CodeJudge(script="x", sandbox="preferred").refusal == ""
 
 
 def test_memory_is_limited_at_every_level(scoring):

@@ -145,8 +145,7 @@ def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> 
         if len({each.label for each in known}) < 2:
             notes.append("Rogan-Gladen needs both answers labelled pass and answers labelled fail")
         elif corrected is None:
-            why = "it passes bad answers at least as often as good ones"
-            notes.append(f"Rogan-Gladen cannot correct this judge: {why}")
+            notes.append("Rogan-Gladen cannot correct this judge: it passes bad answers at least as often as good ones")
     mean = sum(each.score for each in judged) / len(judged) if judged else 0.0
     judged_keys = {each.key for each in judged}
     return Calibration(

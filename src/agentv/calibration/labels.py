@@ -184,12 +184,9 @@ def cards(results: Iterable[Result], count: int, order: Callable[[AnswerKey], by
 
 def with_cases(found: list[Card], cases: Iterable[EvalCase]) -> list[Card]:
     """Fill the cards from their cases. A card whose case is not found stays unchanged."""
-    wanted = {(card.key.dataset, card.key.eval_id) for card in found} | {("", card.key.eval_id) for card in found}
-    known: dict[tuple[str, str], EvalCase] = {}
-    for case in cases:
-        for name in (case.dataset, ""):
-            if (name, case.id) in wanted:
-                known[name, case.id] = case
+    wanted = {(card.key.dataset, card.key.eval_id) for card in found}
+    places = (((name, case.id), case) for case in cases for name in (case.dataset, ""))
+    known = {place: case for place, case in places if place in wanted}
     return [_filled(card, known.get((card.key.dataset, card.key.eval_id))) for card in found]
 
 

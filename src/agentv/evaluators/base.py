@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -120,6 +121,19 @@ class AgainstReference(Evaluator, frozen=True, kw_only=True, dict=True):
         """The expected output, unless `value` is set."""
         return Needs(reference=getattr(self, "value", None) is None)
 
+    def texts(self, judgement: Judgement) -> list[str]:
+        """Return the texts to compare with: those of `value`, or of the reference answer."""
+        return self._value_texts or _texts_of(reference_value(judgement))
+
+    @cached_property
+    def _value_texts(self) -> list[str]:
+        value = getattr(self, "value", None)
+        return [] if value is None else _texts_of(value)
+
+
+def _texts_of(value: Any) -> list[str]:
+    return [text_of(item) for item in value] if isinstance(value, list) else [text_of(value)]
+
 
 def text_of(value: Any) -> str:
     """Convert a value to the text it is compared as: strings are trimmed, booleans and data become JSON."""
@@ -142,12 +156,6 @@ def reference_value(judgement: Judgement) -> Any:
     text = reference_text(judgement)
     content = judgement.case.expected_output[-1].content
     return text if content is None or isinstance(content, str | tuple) else content
-
-
-def reference_texts(judgement: Judgement) -> list[str]:
-    """Return the reference answer as a list of texts: the items of a list, otherwise one text."""
-    reference = reference_value(judgement)
-    return [text_of(item) for item in reference] if isinstance(reference, list) else [text_of(reference)]
 
 
 LONGEST_SENTENCE = 200

@@ -172,9 +172,6 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         return [self.aggregation.weights.get(member.name, member.weight) for member in self.members]
 
 
-Results = Sequence[EvaluatorResult]
-
-
 class MemberScore(NamedTuple):
     """A member's result, its weight in the composite, whether it is required, and whether it misses a gate."""
 
@@ -189,7 +186,7 @@ class MemberScore(NamedTuple):
         return self.weight > 0 or self.required
 
 
-def refuse_failed(results: Results) -> None:
+def refuse_failed(results: Sequence[EvaluatorResult]) -> None:
     """Raise EvaluatorFailure if a result has no score, since the composite's score would be unknown."""
     failed = [result for result in results if result.score is None]
     if failed:
@@ -231,7 +228,7 @@ def threshold(members: Sequence[MemberScore], least: float) -> Score:
     )
 
 
-def results_data(results: Results) -> dict[str, Any]:
+def results_data(results: Sequence[EvaluatorResult]) -> dict[str, Any]:
     """Return the members' results by name, as programs and judges receive them."""
     keys = ("type", "score", "verdict", "weight", "hits", "misses", "reasoning", "details")
     return {

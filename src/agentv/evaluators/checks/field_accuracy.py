@@ -197,13 +197,8 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
 def _expected_data(judgement: Judgement) -> Any:
     """Return the data of the last assistant message that has any."""
     for message in reversed(judgement.case.expected_output):
-        if message.role != "assistant":
-            continue
-        content = message.content
-        if isinstance(content, dict | list):
-            return content
-        data = _json_in(content) if isinstance(content, str) else MISSING
-        if data is not MISSING:
+        data = _json_in(message.content) if isinstance(message.content, str) else message.content
+        if message.role == "assistant" and isinstance(data, dict | list):
             return data
     raise EvaluatorFailure("field_accuracy needs an expected_output that is JSON data")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from agentv.evaluators.base import Count, Evaluator, Limit, Share, cut, within
 from agentv.model.evaluator import EvaluatorFailure, Score
@@ -37,7 +37,7 @@ class Latency(_Limits, frozen=True, kw_only=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 within the limit, otherwise 0."""
-        return _score([_figure_check(judgement, "ms", self.threshold)])
+        return _score(_checks(judgement, {"ms": self.threshold}))
 
 
 class Cost(_Limits, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class Cost(_Limits, frozen=True, kw_only=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 within the limit, otherwise 0."""
-        return _score([_figure_check(judgement, "USD", self.budget)])
+        return _score(_checks(judgement, {"USD": self.budget}))
 
 
 class TokenLimits(_Limits, frozen=True, kw_only=True):
@@ -67,13 +67,8 @@ class TokenLimits(_Limits, frozen=True, kw_only=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if every limit holds, otherwise 0."""
-        usage = _tokens(judgement)
-        limits = (
-            ("tokens", usage.input + usage.output, self.max_total),
-            ("input tokens", usage.input, self.max_input),
-            ("output tokens", usage.output, self.max_output),
-        )
-        return _score([_check(name, value, limit) for name, value, limit in limits if limit is not None])
+        limits = {"tokens": self.max_total, "input tokens": self.max_input, "output tokens": self.max_output}
+        return _score(_checks(judgement, limits))
 
     def complaints(self) -> list[str]:
         """No limits."""
@@ -97,28 +92,22 @@ class ExecutionLimits(_Limits, frozen=True, kw_only=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Score the fraction of limits that hold."""
-        return _score(list(self._checks(judgement)), partial=True)
+        limits = {
+            "tool calls": self.max_tool_calls,
+            "model calls": self.max_llm_calls,
+            "tokens": self.max_tokens,
+            "USD": self.max_cost_usd,
+            "ms": self.max_duration_ms,
+        }
+        checks = _checks(judgement, limits)
+        if self.target_exploration_ratio is not None:
+            tools = [call.tool for call in tool_calls_in(_messages(judgement))]
+            checks.append(self._exploration(tools, self.target_exploration_ratio))
+        return _score(checks, partial=True)
 
     def complaints(self) -> list[str]:
         """No limits."""
         return _no_limit(self, tuple(name for name in self.__struct_fields__ if name != "exploration_tolerance"))
-
-    def _checks(self, judgement: Judgement) -> Iterable[LimitCheck]:
-        if self.max_tool_calls is not None:
-            yield _check("tool calls", len(_tool_names(judgement)), self.max_tool_calls)
-        if self.max_llm_calls is not None:
-            # Each assistant message is one model call.
-            calls = sum(message.role == "assistant" for message in _messages(judgement))
-            yield _check("model calls", calls, self.max_llm_calls)
-        if self.max_tokens is not None:
-            usage = _tokens(judgement)
-            yield _check("tokens", usage.input + usage.output, self.max_tokens)
-        if self.max_cost_usd is not None:
-            yield _figure_check(judgement, "USD", self.max_cost_usd)
-        if self.max_duration_ms is not None:
-            yield _figure_check(judgement, "ms", self.max_duration_ms)
-        if self.target_exploration_ratio is not None:
-            yield self._exploration(_tool_names(judgement), self.target_exploration_ratio)
 
     def _exploration(self, tools: list[str], target: float) -> LimitCheck:
         if not tools:
@@ -129,15 +118,14 @@ class ExecutionLimits(_Limits, frozen=True, kw_only=True):
         return holds, f"exploration ratio {ratio:.3g} (target {target:.3g} ± {self.exploration_tolerance:.3g})"
 
 
-def _figure_check(judgement: Judgement, unit: Literal["ms", "USD"], limit: float) -> LimitCheck:
-    """Check a figure measured by the run or, failing that, reported by the target."""
-    name = "duration_ms" if unit == "ms" else "cost_usd"
+def _figure(judgement: Judgement, name: str) -> float:
+    """Return a figure measured by the run or, failing that, reported by the target."""
     figures = (getattr(source, name, None) for source in (judgement.execution_metrics, judgement.response))
     value = next((figure for figure in figures if figure is not None), None)
     if value is None or not math.isfinite(value):
-        what = "duration" if unit == "ms" else "cost"
+        what = name.partition("_")[0]
         raise EvaluatorFailure(f"The {what} of the answer is unknown: the target did not report '{name}'")
-    return _check(unit, float(value), limit)
+    return float(value)
 
 
 def _tokens(judgement: Judgement) -> TokenUsage:
@@ -153,14 +141,28 @@ def _messages(judgement: Judgement) -> tuple[Any, ...]:
     return judgement.response.messages
 
 
-def _tool_names(judgement: Judgement) -> list[str]:
-    return [call.tool for call in tool_calls_in(_messages(judgement))]
+_MEASURES: dict[str, Callable[[Judgement], float]] = {
+    "tool calls": lambda judgement: len(tool_calls_in(_messages(judgement))),
+    # Each assistant message is one model call.
+    "model calls": lambda judgement: sum(message.role == "assistant" for message in _messages(judgement)),
+    "tokens": lambda judgement: _tokens(judgement).input + _tokens(judgement).output,
+    "input tokens": lambda judgement: _tokens(judgement).input,
+    "output tokens": lambda judgement: _tokens(judgement).output,
+    "USD": lambda judgement: _figure(judgement, "cost_usd"),
+    "ms": lambda judgement: _figure(judgement, "duration_ms"),
+}
 
 
-def _check(name: str, value: float, limit: float) -> LimitCheck:
-    holds = within(value, limit)
-    shown, most = (f"{each:.0f}" if float(each).is_integer() else f"{each:.6g}" for each in (value, limit))
-    return holds, f"{shown} {name}, {'within' if holds else 'over'} the limit of {most}"
+def _checks(judgement: Judgement, limits: Mapping[str, float | None]) -> list[LimitCheck]:
+    """Check the limits that are set, each named by its unit."""
+    checks = []
+    for unit, limit in limits.items():
+        if limit is not None:
+            value = _MEASURES[unit](judgement)
+            holds = within(value, limit)
+            shown, most = (f"{each:.0f}" if float(each).is_integer() else f"{each:.6g}" for each in (value, limit))
+            checks.append((holds, f"{shown} {unit}, {'within' if holds else 'over'} the limit of {most}"))
+    return checks
 
 
 def _score(checks: list[LimitCheck], *, partial: bool = False) -> Score:

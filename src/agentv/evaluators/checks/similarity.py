@@ -11,6 +11,7 @@ from rapidfuzz import fuzz
 from rapidfuzz.distance.Indel import normalized_similarity
 from rapidfuzz.distance.Levenshtein import distance
 
+from agentv.errors import plural
 from agentv.evaluators.base import (
     OTHER_TOOLS,
     AgainstReference,
@@ -22,7 +23,6 @@ from agentv.evaluators.base import (
     pass_if,
     quoted,
     reference_text,
-    reference_texts,
     similarity_score,
     text_of,
 )
@@ -67,7 +67,7 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
     def score(self, judgement: Judgement) -> Score:
         """Compare characters or words."""
         answer = judgement.candidate_answer.strip()
-        return self._best([(_ratio(self.method, answer, text), text) for text in self._texts(judgement)])
+        return self._best([(_ratio(self.method, answer, text), text) for text in self.texts(judgement)])
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Compare by any method. `embedding` makes one call for all texts."""
@@ -76,17 +76,12 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
         if judgement.embed is None:
             raise EvaluatorFailure("No embedding target is configured")
         answer = judgement.candidate_answer.strip()
-        texts = self._texts(judgement)
+        texts = self.texts(judgement)
         if not answer:
             return self._best([(0.0, text) for text in texts])
         response = await judgement.embed((answer, *texts))
         own, *others = _vectors(response, len(texts) + 1)
         return self._best([(cosine(own, vector), text) for vector, text in zip(others, texts, strict=True)])
-
-    def _texts(self, judgement: Judgement) -> list[str]:
-        if self.value is None:
-            return reference_texts(judgement)
-        return [text_of(item) for item in self.value] if isinstance(self.value, list) else [text_of(self.value)]
 
     def _best(self, similarities: Sequence[tuple[float, str]]) -> Score:
         similarity, text = max(similarities)
@@ -135,8 +130,7 @@ class Levenshtein(AgainstReference, frozen=True, kw_only=True, dict=True):
         answer = judgement.candidate_answer.strip()
         edits = distance(answer, wanted)
         similarity = 1.0 - edits / max(len(answer), len(wanted), 1)
-        noun = "edit" if edits == 1 else "edits"
-        sentence = f"{edits} {noun} away from {quoted(wanted)}, similarity {similarity:.3g}"
+        sentence = f"{plural(edits, 'edit')} away from {quoted(wanted)}, similarity {similarity:.3g}"
         if self.max_distance is not None:
             return pass_if(edits <= self.max_distance, f"{sentence}; required: at most {self.max_distance}")
         return similarity_score(similarity, self.threshold, sentence)

@@ -20,7 +20,6 @@ from agentv.evaluators.base import (
     passed,
     quoted,
     reference_text,
-    reference_texts,
     reference_value,
     text_of,
 )
@@ -78,13 +77,9 @@ class _ListCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
         """A blank text."""
         return [f"'value[{index}]' {BLANK}" for index, item in enumerate(self.value or ()) if not text_of(item)]
 
-    @cached_property
-    def _given(self) -> list[str] | None:
-        return None if self.value is None else [text_of(item) for item in self.value]
-
     def _found(self, judgement: Judgement) -> list[tuple[str, bool]]:
         """Return each text, and whether the answer contains it."""
-        texts = reference_texts(judgement) if self._given is None else self._given
+        texts = self.texts(judgement)
         if not texts or not all(texts):
             raise EvaluatorFailure(f"A text to look for {BLANK}")
         fold: Callable[[str], str] = str.casefold if self.ignores_case else str

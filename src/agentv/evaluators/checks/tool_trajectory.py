@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -194,26 +194,17 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
 
     def _side_by_side(self, expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) -> list[str]:
         """Return expected and actual calls as the lines of a diff."""
+        number_at = {at: number for number, at in aligned}
+        found = set(number_at.values())
+        missing = deque(number for number in range(len(expected)) if number not in found and self.mode != "subset")
+        other = "+" if self.mode in ("exact", "subset") else "~"
         lines: list[str] = []
-        if self.mode in ("in_order", "exact"):
-            upcoming = 0
-            number_at = {at: number for number, at in aligned}
-            other = "+" if self.mode == "exact" else "~"
-            for at, call in enumerate(calls):
-                if at not in number_at:
-                    lines.append(f"{other} {_call(call)}")
-                    continue
-                lines += [f"- {_expected(item)}" for item in expected[upcoming : number_at[at]]]
-                lines.append(f"= {_call(call)}")
-                upcoming = number_at[at] + 1
-            lines += [f"- {_expected(item)}" for item in expected[upcoming:]]
-        else:
-            made = {at for _, at in aligned}
-            found = {number for number, _ in aligned}
-            other = "+" if self.mode == "subset" else "~"
-            lines = [f"{'=' if at in made else other} {_call(call)}" for at, call in enumerate(calls)]
-            missing = [item for number, item in enumerate(expected) if number not in found]
-            lines += [f"- {_expected(item)}" for item in missing if self.mode == "superset"]
+        for at, call in enumerate(calls):
+            # In order, a missing call is listed where it was expected; otherwise after all calls.
+            while self.mode in ("in_order", "exact") and missing and missing[0] < number_at.get(at, 0):
+                lines.append(f"- {_expected(expected[missing.popleft()])}")
+            lines.append(f"{'=' if at in number_at else other} {_call(call)}")
+        lines += [f"- {_expected(expected[number])}" for number in missing]
         return lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], f"… {len(lines) - _MOST_LINES} more"]
 
     def _instead(self, item: ExpectedCall, calls: list[ToolCall]) -> str:

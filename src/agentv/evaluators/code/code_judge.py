@@ -18,7 +18,6 @@ from agentv.evaluators.code.program import (
     Megabytes,
     Program,
     Sandbox,
-    refusal_of,
     script_problems,
     warm_script,
     way_for,
@@ -47,7 +46,11 @@ class _CodeEvaluator(Evaluator, frozen=True, kw_only=True):
     @property
     def refusal(self) -> str:
         """Why this machine cannot provide the required isolation."""
-        return refusal_of(self.sandbox, bool(getattr(self, "target_proxy", False)))
+        try:
+            way_for(self.sandbox, bool(getattr(self, "target_proxy", False)))
+        except EvaluatorFailure as failure:
+            return str(failure)
+        return ""
 
 
 class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):

@@ -64,10 +64,7 @@ class Channel:
     def receive(self) -> bytes | None:
         """Return the next message; None when the run has ended."""
         head = self._reader.read(LENGTH_BYTES)
-        if len(head) < LENGTH_BYTES:
-            return None
-        body: bytes = self._reader.read(length_of(head))
-        return body
+        return bytes(self._reader.read(length_of(head))) if len(head) == LENGTH_BYTES else None
 
     def send(self, message: Any) -> None:
         """Send a message."""
@@ -106,10 +103,9 @@ class Context:
     def __init__(self, payload: dict[str, Any], channel: Channel) -> None:
         self.__dict__.update(payload)
         self._channel = channel
-        if payload["trace_summary"] is not None:
-            self.trace_summary = msgspec.convert(payload["trace_summary"], TraceSummary)
-        if payload["execution_metrics"] is not None:
-            self.execution_metrics = msgspec.convert(payload["execution_metrics"], ExecutionMetrics)
+        for name, kind in (("trace_summary", TraceSummary), ("execution_metrics", ExecutionMetrics)):
+            if payload[name] is not None:
+                setattr(self, name, msgspec.convert(payload[name], kind))
 
     @property
     def case(self) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agentv.model.job import Judgement
@@ -59,8 +59,5 @@ async def host_of(judgement: Judgement) -> AsyncIterator[JudgeHost]:
     if isinstance(judgement.host, JudgeHost):
         yield judgement.host
         return
-    host = JudgeHost(judgement.environment)
-    try:
+    async with aclosing(JudgeHost(judgement.environment)) as host:
         yield host
-    finally:
-        await host.aclose()

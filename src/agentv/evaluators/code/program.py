@@ -7,8 +7,8 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,16 +33,6 @@ Megabytes = Annotated[int, Meta(ge=1)]
 MAX_FILE_BYTES = 1024 * 1024 * 1024
 
 
-def refusal_of(sandbox: Sandbox, with_proxy: bool = False) -> str:
-    """Return why this machine cannot provide the required isolation; empty if it can or need not."""
-    if sandbox == "required":
-        try:
-            way_for(sandbox, with_proxy)
-        except EvaluatorFailure as failure:
-            return str(failure)
-    return ""
-
-
 def way_for(sandbox: Sandbox, with_proxy: bool = False) -> Way:
     """Return how to isolate a process. Raises EvaluatorFailure if isolation is required but not available."""
     if sandbox == "limits":
@@ -64,14 +54,9 @@ def prefix(way: Way, scratch: str, cwd: str, port: int | None) -> list[str]:
     return sandbox_tools.bubblewrap_command([scratch], cwd)
 
 
-@contextmanager
-def scratch_folder(way: Way) -> Iterator[str]:
+def scratch_folder(way: Way) -> AbstractContextManager[str]:
     """Create a temporary folder that an isolated process may write to; empty for others."""
-    if way == "limits":
-        yield ""
-    else:
-        with temporary_folder("agentv-judge-") as folder:
-            yield folder
+    return nullcontext("") if way == "limits" else temporary_folder("agentv-judge-")
 
 
 def limit_process(pid: int, memory_mb: int) -> None:

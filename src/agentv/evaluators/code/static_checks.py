@@ -66,13 +66,11 @@ def _defined(path: str, _stamp: tuple[int, int]) -> dict[str, str] | None:
     for node in _outside_functions(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             names[node.name] = "" if node.name in names or node.decorator_list else _needs(node.args)
-        elif isinstance(node, ast.ClassDef):
-            names[node.name] = ""
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names.update(dict.fromkeys((alias.asname or alias.name.split(".")[0] for alias in node.names), ""))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names[node.id] = ""
-        elif isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name:
+        elif isinstance(node, ast.ClassDef | ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name:
             names[node.name] = ""
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     made = any(isinstance(node, ast.Global) for node in ast.walk(tree))

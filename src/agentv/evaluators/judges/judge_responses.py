@@ -227,16 +227,14 @@ async def call_for_format(
     raise EvaluatorFailure(f"{who} gave no usable {form.noun} in two attempts: {reason}")
 
 
-def mean(values: Sequence[float]) -> float:
-    """Return the mean, exact to the last bit and never outside the range of the values."""
+def combine_votes(values: Sequence[float], combine: str) -> float:
+    """Return the `mean` or the `majority` of votes. If several values are equally frequent, that is their mean."""
+    if combine == "majority":
+        counts = Counter(values)
+        most = max(counts.values())
+        values = [value for value, count in counts.items() if count == most]
+    # Rounding must not push the mean outside the range of the values.
     return min(max(values), max(min(values), math.fsum(values) / len(values)))
-
-
-def majority(values: Sequence[float]) -> float:
-    """Return the most frequent value, or the mean of several that are equally frequent."""
-    counts = Counter(values)
-    most = max(counts.values())
-    return mean([value for value, count in counts.items() if count == most])
 
 
 def vote_details(votes: list[dict[str, Any]], combine: str) -> dict[str, Any]:

@@ -7,14 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agentv.evaluators.base import (
-    NEEDS_CONTEXT,
-    Judge,
-    bounded,
-    checked_score,
-    checked_sentences,
-    has_context,
-)
+from agentv.evaluators.base import NEEDS_CONTEXT, Judge, bounded, checked_score, checked_sentences, has_context
 from agentv.evaluators.judges.judge_prompt import (
     JudgePrompt,
     Material,
@@ -27,8 +20,7 @@ from agentv.evaluators.judges.judge_responses import (
     ResponseFormat,
     UnusableResponse,
     call_judges,
-    majority,
-    mean,
+    combine_votes,
     object_schema,
     read_text,
     vote_details,
@@ -141,7 +133,7 @@ class ContextRecall(ReferenceJudge, frozen=True, kw_only=True):
 async def verdict(settings: Judge, judgement: Judgement, prompt: JudgePrompt) -> Score:
     """Call the judges and combine their verdicts into one score."""
     form = ResponseFormat(SCHEMA, read_verdict, quoted=prompt.quoted)
-    return combined(await call_judges(settings, judgement, prompt.messages, form), settings.combine)
+    return combined(await call_judges(settings, judgement, prompt.messages, form), settings.combine or "mean")
 
 
 def read_verdict(data: dict[str, Any]) -> Score:
@@ -160,13 +152,12 @@ def read_verdict(data: dict[str, Any]) -> Score:
     return Score(score, bounded(hits), bounded(misses), read_text(data, "reasoning"), extra or None)
 
 
-def combined(votes: Sequence[tuple[str, Score]], combine: str | None = None) -> Score:
+def combined(votes: Sequence[tuple[str, Score]], combine: str) -> Score:
     """Combine votes into their mean or majority score. Hits, misses and reasoning are those of the nearest vote."""
-    scores = [vote.score for _, vote in votes]
-    score = majority(scores) if combine == "majority" else mean(scores)
+    score = combine_votes([vote.score for _, vote in votes], combine)
     nearest = min((vote for _, vote in votes), key=lambda vote: abs(vote.score - score))
     details = nearest.details
     if len(votes) > 1:
         shown = [{"judge": judge, "score": vote.score, "reasoning": vote.reasoning} for judge, vote in votes]
-        details = {**(details or {}), **vote_details(shown, combine or "mean")}
+        details = {**(details or {}), **vote_details(shown, combine)}
     return msgspec.structs.replace(nearest, score=score, details=details)

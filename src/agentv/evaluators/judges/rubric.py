@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -16,8 +16,7 @@ from agentv.evaluators.judges.judge_responses import (
     ResponseFormat,
     UnusableResponse,
     call_judges,
-    majority,
-    mean,
+    combine_votes,
     object_schema,
     read_text,
     vote_details,
@@ -182,15 +181,10 @@ def _range_complaints(ranges: list[ScoreRange] | dict[str, str]) -> list[str]:
     for low, high in bounds:
         if not 0 <= low <= high <= TOP_SCORE:
             return [f"has the range {low} to {high} in 'score_ranges', which is not within 0 to 10"]
-    if bounds[0][0] != 0:
-        return [f"has 'score_ranges' that start at {bounds[0][0]} instead of 0"]
-    for (_, before), (after, _) in pairwise(bounds):
-        if after <= before:
-            return [f"has 'score_ranges' that overlap at {after}"]
-        if after > before + 1:
-            return [f"has 'score_ranges' that leave out {before + 1}"]
-    if bounds[-1][1] != TOP_SCORE:
-        return [f"has 'score_ranges' that end at {bounds[-1][1]} instead of {TOP_SCORE}"]
+    ranges_of = Counter(points for low, high in bounds for points in range(low, high + 1))
+    for points in range(TOP_SCORE + 1):
+        if ranges_of[points] != 1:
+            return [f"has 'score_ranges' that {'overlap at' if ranges_of[points] else 'leave out'} {points}"]
     return []
 
 
@@ -269,6 +263,7 @@ def read_checks(data: dict[str, Any], items: Sequence[RubricItem]) -> Checks:
 def rubric_score(items: Sequence[RubricItem], votes: Sequence[tuple[str, Checks]], combine: str | None = None) -> Score:
     """Score the weighted mean of all items. Missing items get no points. A missed gate fails the rubric."""
     points = has_points(items)
+    combine = combine or ("mean" if points else "majority")
     checks = [vote for _, vote in votes]
     outcomes = [_outcome(item, checks, points, combine) for item in items]
     details: dict[str, Any] = {"checks": [_detail(outcome, points) for outcome in outcomes]}
@@ -278,7 +273,7 @@ def rubric_score(items: Sequence[RubricItem], votes: Sequence[tuple[str, Checks]
     if len(votes) > 1:
         scores = [weighted([_outcome(item, [vote], points, combine) for item in items]) for vote in checks]
         shown = [{"judge": judge, "score": score} for (judge, _), score in zip(votes, scores, strict=True)]
-        details |= vote_details(shown, combine or ("mean" if points else "majority"))
+        details |= vote_details(shown, combine)
     return Score(
         weighted(outcomes),
         hits=tuple(_sentence(outcome, points) for outcome in outcomes if _is_hit(outcome, points)),
@@ -296,11 +291,10 @@ def weighted(outcomes: Sequence[ItemScore]) -> float:
     return min(1.0, reached / total)
 
 
-def _outcome(item: RubricItem, votes: Sequence[Checks], points: bool, combine: str | None) -> ItemScore:
+def _outcome(item: RubricItem, votes: Sequence[Checks], points: bool, combine: str) -> ItemScore:
     checks = [vote.by_id.get(str(item.id)) or ItemCheck(0, _LEFT_OUT) for vote in votes]
-    given = [float(check.points) for check in checks]
-    value = mean(given) if combine == "mean" or (combine is None and points) else majority(given)
-    if not points and combine != "mean":
+    value = combine_votes([float(check.points) for check in checks], combine)
+    if not points and combine == "majority":
         # Half of the votes is not a majority.
         value = float(TOP_SCORE) if value > TOP_SCORE / 2 else 0.0
     least = least_points(item, points)
