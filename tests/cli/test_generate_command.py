@@ -1,4 +1,4 @@
-"""`agentv generate`: rubrics put into a file that is else the same to the byte, and cases out of rows."""
+"""`agentv generate`: rubrics inserted into a file that is otherwise unchanged, and cases from rows."""
 
 import json
 import os
@@ -18,17 +18,17 @@ WRITER = """
 import json, os, threading
 
 def write(messages, case):
-    with open("asked.log", "a") as log:
+    with open("calls.log", "a") as log:
         log.write(case.id + "\\n")
     threading.Event().wait(float(os.environ.get("PAUSE", "0")))
-    said = messages[1]["content"]
-    if "unwilling" in said:
+    prompt = messages[1]["content"]
+    if "unwilling" in prompt:
         return "I would rather not."
     if "rubric" in messages[0]["content"][:40]:
         items = [{"id": "Says It!", "expected_outcome": "Says: it,\\n # clearly", "weight": 2, "required": True},
                  {"id": "says it", "expected_outcome": "Is short", "weight": 1, "required": False}]
         return "Here you are: " + json.dumps({"rubrics": items})
-    row = json.loads(said)
+    row = json.loads(prompt)
     return json.dumps({"input": f"About {row['topic']}?", "expected_outcome": "Tells", "expected_output": None})
 """
 
@@ -46,8 +46,8 @@ def project(folder, command):
     return folder
 
 
-def asked(project):
-    log = project.path / "asked.log"
+def calls(project):
+    log = project.path / "calls.log"
     return sorted(log.read_text().split()) if log.exists() else []
 
 
@@ -90,7 +90,7 @@ def test_git_shows_added_lines_and_nothing_else(project):
     git(project, "add", "-A")
     ended = project.command("generate", "rubrics", "d.yaml")
     assert ended.code == 0, ended
-    assert asked(project) == ["judge:a", "judge:c"]
+    assert calls(project) == ["judge:a", "judge:c"]
     counts = git(project, "diff", "--numstat", "d.yaml").split()
     assert counts[:2] == ["16", "0"]
     cases = {case.id: case for case in load_cases("d.yaml")}
@@ -99,14 +99,14 @@ def test_git_shows_added_lines_and_nothing_else(project):
     assert cases["a"].expected_outcome == "Greets\nback\n"
 
 
-def test_a_second_time_nothing_is_asked_and_nothing_changes(project):
+def test_a_second_run_makes_no_calls_and_changes_nothing(project):
     project.write("d.yaml", COMMENTED)
     project.command("generate", "rubrics", "d.yaml")
     before = (project.path / "d.yaml").read_bytes()
-    (project.path / "asked.log").unlink()
+    (project.path / "calls.log").unlink()
     ended = project.command("generate", "rubrics", "d.yaml")
     assert ended.code == 0 and "3 cases checked, none needs rubrics" in ended.stderr
-    assert asked(project) == [] and (project.path / "d.yaml").read_bytes() == before
+    assert calls(project) == [] and (project.path / "d.yaml").read_bytes() == before
 
 
 LAYOUTS = {
@@ -119,14 +119,14 @@ LAYOUTS = {
     "outcome last": b"evalcases:\n  - id: a\n    input: q\n    expected_outcome: x\n",
     "no last newline": b"evalcases:\n  - id: a\n    input: q\n    expected_outcome: x",
     "outcome first": b"evalcases:\n  - expected_outcome: x\n    id: a\n    input: q\n",
-    "another name": b"cases:\n  - id: a\n    criteria: x\n    input: q\n",
+    "another host name": b"cases:\n  - id: a\n    criteria: x\n    input: q\n",
     "literal": b"evalcases:\n  - id: a\n    expected_outcome: |\n      x\n       y\n\n\n    input: q\n",
     "literal, kept": b"evalcases:\n  - id: a\n    expected_outcome: |+\n      x\n\n    input: q\n",
     "literal, stripped, last": b"evalcases:\n  - id: a\n    input: q\n    expected_outcome: |-\n      x\n\n# end\n",
     "folded": b"evalcases:\n  - id: a\n    expected_outcome: >-\n      x\n      y\n    input: q\n",
     "quoted over lines": b'evalcases:\n  - id: a\n    expected_outcome: "x\n      y"  # c\n    input: q\n',
     "plain over lines": b"evalcases:\n  - id: a\n    expected_outcome: x\n      y # c\n    input: q\n",
-    "comment behind": b"evalcases:\n  - id: a # 1\n    expected_outcome: x # 2: [\n    # 3\n    input: q\n",
+    "comment after": b"evalcases:\n  - id: a # 1\n    expected_outcome: x # 2: [\n    # 3\n    input: q\n",
     "question marks": b"evalcases:\n  - ? id\n    : a\n    ? expected_outcome\n    : x\n    input: q\n",
     "anchor": b"evalcases:\n  - id: a\n    expected_outcome: &t x\n    input: q\n",
     "alias": b"description: &t x\nevalcases:\n  - id: a\n    expected_outcome: *t\n    input: q\n",
@@ -155,14 +155,14 @@ def test_lines_are_added_whatever_the_layout(name):
     assert YAML.insert(new, "rubrics", {"a": [{"other": 1}]}) == new
 
 
-def test_a_case_in_braces_gets_it_inside_them():
+def test_a_case_in_flow_style_gets_rubrics_inside_its_braces():
     data = b"evalcases: [{id: a, expected_outcome: x, input: q}, # c\n  {id: b, input: q, expected_outcome: y}]\n"
     new = YAML.insert(data, "rubrics", {"b": ITEMS})
     assert new.splitlines()[0] == data.splitlines()[0]
     assert yaml.safe_load(new)["evalcases"][1] == {"id": "b", "input": "q", "expected_outcome": "y", "rubrics": ITEMS}
 
 
-def test_what_cannot_take_text_is_refused():
+def test_a_layout_that_cannot_be_edited_is_refused():
     data = b"x: &x a\nevalcases:\n  - input: &y\n      - z\n    id: *x\n"
     with pytest.raises(ValueError, match="no plain key"):
         YAML.insert(data, "rubrics", {"a": ITEMS})
@@ -182,7 +182,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("line", "expected"), ROWS)
-def test_only_the_lines_of_json_change_that_get_something(line, expected):
+def test_only_json_lines_that_get_rubrics_change(line, expected):
     assert JSONL.insert(line, "rubrics", {"a": [1]}) == expected
 
 
@@ -200,14 +200,14 @@ def test_json_lines_get_rubrics_too(project):
     assert json.loads(second) == rows[1]
 
 
-def test_a_dry_run_calls_nobody_and_writes_nothing(project):
+def test_a_dry_run_makes_no_calls_and_writes_nothing(project):
     path = project.write("d.yaml", COMMENTED)
     ended = project.command("generate", "rubrics", path, "--dry-run", "--case", "a")
     assert (ended.code, ended.stdout) == (0, "a\n")
-    assert asked(project) == [] and (project.path / path).read_text() == COMMENTED
+    assert calls(project) == [] and (project.path / path).read_text() == COMMENTED
 
 
-def test_rights_and_links_of_the_file_stay(project):
+def test_permissions_and_links_of_the_file_are_kept(project):
     project.write("real.yaml", COMMENTED)
     os.chmod(project.path / "real.yaml", 0o640)
     os.symlink("real.yaml", project.path / "d.yaml")
@@ -218,7 +218,7 @@ def test_rights_and_links_of_the_file_stay(project):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["none.yaml"], "none.yaml"),
         (["d.yaml", "--target", "nobody"], "nobody"),
@@ -226,44 +226,44 @@ def test_rights_and_links_of_the_file_stay(project):
         (["d.jsonl.gz"], "compressed"),
     ],
 )
-def test_wrong_usage_is_told_before_anybody_is_asked(project, arguments, said):
+def test_usage_errors_are_reported_before_any_call(project, arguments, message):
     import gzip
 
     project.write("d.yaml", COMMENTED)
     (project.path / "d.jsonl.gz").write_bytes(gzip.compress(b'{"id": "a", "expected_outcome": "x", "input": "q"}\n'))
     ended = project.command("generate", "rubrics", *arguments)
-    assert ended.code == 2 and said in ended.stderr
-    assert asked(project) == []
+    assert ended.code == 2 and message in ended.stderr
+    assert calls(project) == []
 
 
-def test_without_a_judge_it_says_whom_it_could_ask(project):
+def test_without_a_judge_the_known_targets_are_listed(project):
     project.write("targets.yaml", {"targets": [{"name": "gpt", "provider": "mock"}]})
     project.write("d.yaml", COMMENTED)
     ended = project.command("generate", "rubrics", "d.yaml")
     assert ended.code == 2 and "Known targets: gpt" in ended.stderr
 
 
-def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(project):
+def test_ctrl_c_saves_finished_work_and_the_command_can_continue(project):
     rows = [{"id": f"c{n}", "expected_outcome": "x", "input": "q"} for n in range(30)]
     project.write("d.jsonl", rows)
     command = [sys.executable, "-m", "agentv", "generate", "rubrics", "d.jsonl", "--workers", "1", "-q"]
     with subprocess.Popen(
         command, cwd=project.path, env={**os.environ, "PAUSE": "0.05"}, stderr=subprocess.PIPE, text=True
     ) as process:
-        wait_until(lambda: len(asked(project)) >= 4, process)
+        wait_until(lambda: len(calls(project)) >= 4, process)
         process.send_signal(signal.SIGINT)
         told = process.communicate(timeout=60)[1]
     assert process.returncode == 130, told
     done = [json.loads(line) for line in (project.path / "d.jsonl").read_text().splitlines()]
     first = sum("rubrics" in row for row in done)
     assert 3 <= first < 30
-    (project.path / "asked.log").unlink()
+    (project.path / "calls.log").unlink()
     assert project.command("generate", "rubrics", "d.jsonl", "-q").code == 0
-    assert len(asked(project)) == 30 - first
+    assert len(calls(project)) == 30 - first
     assert all(case.rubrics for case in load_cases("d.jsonl"))
 
 
-def test_an_edit_made_meanwhile_is_not_lost(project):
+def test_a_concurrent_edit_is_not_lost(project):
     from agentv.datasets.loader import case_source
     from agentv.generation.generator import RubricFile
 
@@ -291,7 +291,7 @@ def cases_in(project, name="out.jsonl"):
     return [json.loads(line) for line in (project.path / name).read_text().splitlines()]
 
 
-def test_templates_make_cases_of_rows_without_a_model(project):
+def test_templates_make_cases_from_rows_without_a_model(project):
     project.write("rows.csv", TABLE)
     ended = project.command("generate", "evals", "rows.csv", "--out", "sub/out.jsonl", *TEMPLATES)
     assert ended.code == 0, ended
@@ -305,11 +305,11 @@ def test_templates_make_cases_of_rows_without_a_model(project):
     }
     assert [case["id"] for case in found] == ["r1", "row-2", "r1-2"]
     assert found[1]["input"] == "What is sun\nlight?"
-    assert asked(project) == []
+    assert calls(project) == []
     assert len(load_cases("sub/out.jsonl")) == 3
 
 
-def test_a_model_writes_what_no_template_says(project):
+def test_a_model_writes_fields_without_a_template(project):
     project.write("rows.jsonl", [{"topic": "rain", "id": 7}, {"topic": "snow"}])
     ended = project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl", "--expected-outcome", "Is right")
     assert ended.code == 0, ended
@@ -319,7 +319,7 @@ def test_a_model_writes_what_no_template_says(project):
     ]
 
 
-def test_rows_that_fail_are_counted_and_tried_again(project):
+def test_failed_rows_are_counted_and_retried(project):
     rows = [{"topic": "rain"}, {"topic": "unwilling"}, {"topic": "snow"}]
     project.write("rows.jsonl", rows)
     ended = project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl")
@@ -328,15 +328,15 @@ def test_rows_that_fail_are_counted_and_tried_again(project):
     assert "Incomplete: 1 failed. To retry, run the same command with --resume." in ended.stderr
     assert project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl").code == 2
     project.write("rows.jsonl", [rows[0], {"topic": "hail"}, rows[2]])
-    (project.path / "asked.log").unlink()
+    (project.path / "calls.log").unlink()
     ended = project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl", "--resume")
     assert ended.code == 0, ended
-    assert asked(project) == ["judge:row-2"]
+    assert calls(project) == ["judge:row-2"]
     assert sorted(case["metadata"]["row"] for case in cases_in(project)) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "arguments", "said"),
+    ("name", "content", "arguments", "message"),
     [
         ("rows.csv", "a,b\n1\n", [], "line 2: expected 2 cells, got 1"),
         ("rows.csv", "a,a\n1,2\n", [], "name the columns, each once"),
@@ -350,14 +350,14 @@ def test_rows_that_fail_are_counted_and_tried_again(project):
         ("rows.csv", "a\n1\n", ["--input", "{{ a"], "--input: "),
     ],
 )
-def test_bad_rows_and_templates_are_told_with_their_place(project, name, content, arguments, said):
+def test_invalid_rows_and_templates_are_reported_with_their_location(project, name, content, arguments, message):
     project.write(name, content)
     ended = project.command("generate", "evals", name, "--out", "out.jsonl", *arguments)
-    assert ended.code == 2 and said in ended.stderr, ended
+    assert ended.code == 2 and message in ended.stderr, ended
     assert not (project.path / "out.jsonl").exists()
 
 
-def test_a_row_that_makes_no_case_is_told_by_its_number(project):
+def test_a_row_that_makes_an_invalid_case_is_reported(project):
     project.write("rows.csv", "question,answer\nrain,wet\nsun,dry\n,none\n")
     templates = ("--input", "{{ question }}", "--expected-outcome", "Says {{ answer }}")
     ended = project.command("generate", "evals", "rows.csv", "--out", "out.jsonl", *templates)
@@ -367,7 +367,7 @@ def test_a_row_that_makes_no_case_is_told_by_its_number(project):
     assert "position" not in ended.stderr and "of those given" not in ended.stderr
 
 
-def test_rows_in_a_dry_run_are_counted_only(project):
+def test_a_dry_run_only_counts_rows(project):
     project.write("rows.csv", TABLE)
     ended = project.command("generate", "evals", "rows.csv", "--out", "out.jsonl", "--dry-run", "--limit", "2")
     assert ended.code == 0 and "Would write 2 cases" in ended.stderr

@@ -1,4 +1,4 @@
-"""`agentv judge`: blind labels that survive anything, what they tell of a judge, and answers that try to fool one."""
+"""`agentv judge`: durable blind labels, calibration against them, and probes that try to fool a judge."""
 
 import json
 import os
@@ -23,7 +23,7 @@ QUESTIONS = 12
 
 @pytest.fixture
 def judged(folder, command):
-    """A run of twelve cases. The judge passes answers with `good` in them, and two targets answered alike."""
+    """A run of twelve cases. The judge passes answers that contain `good`; two targets gave the same answers."""
     folder.write(".git/HEAD", "")
     folder.write(
         "targets.yaml",
@@ -43,7 +43,7 @@ def judged(folder, command):
 
 
 def label(judged, keys, *arguments, run="run"):
-    """Labels with the keys of a string, one a line, in a process of its own."""
+    """Label with the keys in a string, one per line, in a separate process."""
     typed = "".join(f"{key}\n" for key in keys)
     process = [sys.executable, "-m", "agentv", "judge", "label", run, *arguments]
     ended = subprocess.run(process, input=typed, capture_output=True, text=True, cwd=judged.path, timeout=60)
@@ -55,14 +55,14 @@ def labels(judged, name=".agentv/labels.jsonl"):
     return [(line.eval_id, line.label) for line in read_labels(judged.path / name)]
 
 
-def test_what_is_shown_tells_nothing_of_scores_and_targets(judged):
+def test_labelling_does_not_reveal_scores_or_targets(judged):
     shown = label(judged, "q" * 3)
     assert "Input" in shown and "Expected output" in shown and "Expected outcome\n  is good" in shown
     for hidden in ("left", "right", "contains", "1.000", "verdict", " j "):
         assert hidden not in shown.replace("Labels in", "")
 
 
-def test_every_answer_comes_once_whoever_gave_it(judged):
+def test_identical_answers_are_shown_once(judged):
     shown = label(judged, "p" * 100)
     assert f"1 of {QUESTIONS} " in shown
     assert len({name for name, _ in labels(judged)}) == len(labels(judged)) == QUESTIONS
@@ -77,9 +77,9 @@ def test_the_order_is_random_and_the_same_every_time(judged):
     assert one != sorted(one)
 
 
-def test_a_second_session_goes_on_where_the_first_stopped(judged):
+def test_a_second_session_continues_where_the_first_stopped(judged):
     label(judged, "pfsq")
-    assert [said for _, said in labels(judged)] == ["pass", "fail", "skip"]
+    assert [label for _, label in labels(judged)] == ["pass", "fail", "skip"]
     shown = label(judged, "p" * 50)
     assert f"1 of {QUESTIONS - 3} " in shown
     assert len({id for id, _ in labels(judged)}) == QUESTIONS
@@ -95,33 +95,33 @@ def test_undo_takes_the_last_label_back_and_shows_the_answer_again(judged):
 def test_undo_at_the_start_and_other_keys_do_nothing(judged):
     shown = label(judged, ["u", "x", "", "pass", "quit"])
     assert "Nothing to undo" in shown and "Unknown key 'x'" in shown
-    assert [said for _, said in labels(judged)] == ["pass"]
+    assert [label for _, label in labels(judged)] == ["pass"]
 
 
-def test_labels_of_several_people_are_kept_apart(judged):
+def test_labels_of_several_labellers_are_separate(judged):
     label(judged, "ppq", "--labeller", "ann")
     label(judged, "pfq", "--labeller", "bob")
     found = Labels(read_labels(judged.path / ".agentv/labels.jsonl"))
     assert sorted(map(found.verdict, found.keys)) == ["disputed", "pass"]
 
 
-def test_a_torn_line_was_never_said(judged):
+def test_an_incomplete_line_is_ignored(judged):
     label(judged, "ppq")
     path = judged.path / ".agentv/labels.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
     assert len(labels(judged)) == 1
     label(judged, "fq")
-    assert [said for _, said in labels(judged)] == ["pass", "fail"]
+    assert [label for _, label in labels(judged)] == ["pass", "fail"]
 
 
-def test_what_is_no_label_is_an_error_with_its_line(judged, command):
+def test_an_invalid_label_is_an_error_with_its_line(judged, command):
     judged.write("bad.jsonl", '{"label": "maybe"}\n')
     ended = command("judge", "calibrate", "run", "--labels", "bad.jsonl")
     assert ended.code == 2
     assert "bad.jsonl, line 1 is not a valid label" in ended.stderr
 
 
-def test_results_without_cases_ask_for_the_datasets(judged, command):
+def test_result_files_without_cases_need_the_datasets(judged, command):
     row = {"eval_id": "c1", "dataset": "d", "target": "gpt", "score": 1, "candidate_answer": "\x1b[2Jgood"}
     judged.write("old.jsonl", [row])
     ended = command("judge", "label", "old.jsonl")
@@ -131,7 +131,7 @@ def test_results_without_cases_ask_for_the_datasets(judged, command):
 
 
 def test_one_key_is_enough_on_a_terminal(judged):
-    """A real terminal: no Enter, Ctrl-D ends it, and what was said is kept."""
+    """On a terminal, no Enter is needed, Ctrl-D ends the session, and labels are kept."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "agentv", "judge", "label", "run"],
@@ -149,11 +149,11 @@ def test_one_key_is_enough_on_a_terminal(judged):
         process.kill()
         process.wait()
         os.close(ours)
-    assert [said for _, said in labels(judged)] == ["pass", "fail", None, "skip"]
+    assert [label for _, label in labels(judged)] == ["pass", "fail", None, "skip"]
 
 
 def read_until(terminal, text):
-    """Reads until a card is there and its prompt waits for a key."""
+    """Read until a card is shown and its prompt waits for a key."""
     seen, deadline = "", time.monotonic() + 60
     while not (text in seen and (seen.rstrip().endswith("quit >") or text == "calibrate")):
         assert time.monotonic() < deadline, seen
@@ -162,12 +162,12 @@ def read_until(terminal, text):
 
 
 def write_run(judged, rows, name="many"):
-    """A file of results: dataset d, an answer each, with the verdict and score of a judge."""
+    """Write a result file: dataset d, one answer each, with the verdict and score of a judge."""
     same = {"timestamp": "t", "run_id": "r", "dataset": "d", "dataset_path": "d.yaml", "target": "gpt", "trial": 1}
     records = []
     for id, verdict, score in rows:
         scored = {"score": score, "verdict": verdict}
-        found = EvaluatorResult(name="j", type="llm_judge", weight=1.0, reasoning="said so", **scored)
+        found = EvaluatorResult(name="j", type="llm_judge", weight=1.0, reasoning="because", **scored)
         record = Result(
             eval_id=id, status="ok", candidate_answer=f"answer {id}", evaluator_results=(found,), **same, **scored
         )
@@ -176,12 +176,12 @@ def write_run(judged, rows, name="many"):
     return f"{name}.jsonl"
 
 
-def write_labels(judged, said, drawn="random"):
+def write_labels(judged, values, drawn="random"):
     lines = [
         Label(
             timestamp="t", dataset="d", eval_id=id, answer=answer_hash(f"answer {id}"), label=word, drawn=drawn
         )
-        for id, word in said.items()
+        for id, word in values.items()
     ]  # fmt: skip
     path = judged.path / ".agentv" / "labels.jsonl"
     path.parent.mkdir(exist_ok=True)
@@ -195,7 +195,7 @@ def calibrate(command, run, *arguments, code=0):
     return json.loads(ended.stdout)
 
 
-def test_a_judge_is_held_against_the_labels(judged, command):
+def test_a_judge_is_compared_with_the_labels(judged, command):
     rows = [(f"a{n}", "pass" if n < 70 else "fail", 0.9 if n < 70 else 0.2) for n in range(100)]
     run = write_run(judged, rows)
     good = {*range(0, 30), *range(70, 75)}
@@ -206,7 +206,7 @@ def test_a_judge_is_held_against_the_labels(judged, command):
     assert found["kappa"]["value"] == pytest.approx(0.4706, abs=1e-4)
     assert found["judge_pass_rate"] == 0.7
     assert found["labels_alone"]["value"] == pytest.approx(35 / 60)
-    # 0.7 of 100 pass; it finds 30 of 35 and lets 10 of 25 through.
+    # The judge passes 70 of 100: 30 of 35 good answers and 10 of 25 bad ones.
     assert found["rogan_gladen"]["value"] == pytest.approx((0.7 - 0.4) / (30 / 35 - 0.4))
     assert found["ppi"]["value"] == pytest.approx(0.6, abs=0.01)
     for name in ("accuracy", "kappa", "labels_alone", "rogan_gladen", "ppi"):
@@ -214,7 +214,7 @@ def test_a_judge_is_held_against_the_labels(judged, command):
         assert low < found[name]["value"] < high
     told = command("judge", "calibrate", run, "--evaluator", "j").stdout
     assert "person: pass             30                 5\nperson: fail             10                15" in told
-    assert "a30: person fail, judge pass 0.900: said so" in told
+    assert "a30: person fail, judge pass 0.900: because" in told
 
 
 def test_a_judge_worse_than_chance_is_not_corrected(judged, command):
@@ -226,7 +226,7 @@ def test_a_judge_worse_than_chance_is_not_corrected(judged, command):
     assert "Note: Rogan-Gladen cannot correct this judge: it passes bad answers at least as often as good ones" in told
 
 
-def test_twenty_answers_are_named_to_label_next_and_why(judged, command):
+def test_the_next_twenty_answers_to_label_are_listed_with_reasons(judged, command):
     rows = [(f"a{n}", "pass" if n < 70 else "fail", 1.0 if n < 70 else 0.0) for n in range(100)]
     run = write_run(judged, rows)
     write_labels(judged, {f"a{n}": "pass" if n % 2 else "fail" for n in range(10)})
@@ -236,11 +236,11 @@ def test_twenty_answers_are_named_to_label_next_and_why(judged, command):
     assert not {each["eval_id"] for each in chosen} & {f"a{n}" for n in (*range(10), *range(70, 80))}
     why = [each["why"] for each in chosen]
     assert why.count("judge's verdict pass: wrong on 5 of 10 labelled, 70 in total") > 15
-    assert "the judge says fail" in "".join(why) or len(set(why)) == 1
+    assert "judge's verdict fail" in "".join(why) or len(set(why)) == 1
     assert len(calibrate(command, run, "--next", "3")["next"]) == 3
 
 
-def test_suggested_answers_can_be_labelled_and_are_weighted_back(judged, command):
+def test_suggested_labels_are_reweighted(judged, command):
     rows = [(f"a{n}", "pass" if n < 90 else "fail", 1.0 if n < 90 else 0.0) for n in range(100)]
     run = write_run(judged, rows)
     write_labels(judged, {f"a{n}": "pass" for n in (*range(8), 89)} | {"a8": "fail"})
@@ -254,7 +254,7 @@ def test_suggested_answers_can_be_labelled_and_are_weighted_back(judged, command
     assert any("randomly drawn" in note for note in found["notes"])
 
 
-def test_labelling_the_suggested_marks_them(judged, command):
+def test_labels_of_suggested_answers_are_marked(judged, command):
     label(judged, "pppq")
     shown = label(judged, "f" * 50, "--suggested", "--count", "4")
     assert "1 of 4 " in shown
@@ -263,7 +263,7 @@ def test_labelling_the_suggested_marks_them(judged, command):
     assert calibrate(command, "run")["suggested"] == 4
 
 
-def test_labels_hold_for_the_same_answers_in_another_run(judged, command):
+def test_labels_apply_to_the_same_answers_in_another_run(judged, command):
     label(judged, "p" * 12)
     assert command("rescore", "run", "-e", "{type: contains, name: k, value: poor}", "--out", "again", "-q").code == 0
     before, after = calibrate(command, "run"), calibrate(command, "again", "--evaluator", "k")
@@ -271,7 +271,7 @@ def test_labels_hold_for_the_same_answers_in_another_run(judged, command):
     assert before["confusion"] == [[8, 4], [0, 0]] and after["confusion"] == [[4, 8], [0, 0]]
 
 
-def test_what_is_left_out_is_counted(judged, command):
+def test_excluded_labels_are_counted(judged, command):
     run = write_run(judged, [("a", "pass", 1.0), ("b", "fail", 0.0), ("c", "pass", 1.0), ("e", "borderline", 0.7)])
     write_labels(judged, {"a": "pass", "b": "skip", "gone": "fail"})
     ann = [Label(timestamp="t", dataset="d", eval_id="c", answer=answer_hash("answer c"), label="fail", labeller="ann")]
@@ -282,7 +282,7 @@ def test_what_is_left_out_is_counted(judged, command):
     assert [found[name] for name in ("answers", "labelled", "skipped", "disputed", "unmatched")] == [4, 1, 1, 1, 1]
 
 
-def test_a_gate_asks_for_the_low_end_of_kappa(judged, command):
+def test_the_gate_uses_the_lower_bound_of_kappa(judged, command):
     rows = [(f"a{n}", "pass" if n < 50 else "fail", float(n < 50)) for n in range(100)]
     run = write_run(judged, rows)
     write_labels(judged, {f"a{n}": "pass" if n < 50 else "fail" for n in range(100)})
@@ -297,7 +297,7 @@ def test_a_run_without_labels_or_judge_says_what_to_do(judged, command):
     assert ended.code == 2 and "Its evaluators: j" in ended.stderr
 
 
-def test_labels_of_another_file_are_gone_on_with(judged, command):
+def test_labelling_continues_in_another_label_file(judged, command):
     shown = label(judged, "pq", "--labels", "my labels.jsonl")
     assert shown.endswith("Next: agentv judge calibrate run --labels 'my labels.jsonl'\n")
     ended = command("judge", "calibrate", "run", "--labels", "nope.jsonl")
@@ -306,13 +306,13 @@ def test_labels_of_another_file_are_gone_on_with(judged, command):
     assert "agentv judge label run --labels nope.jsonl" in ended.stderr
 
 
-def test_a_gate_without_labels_says_that_there_are_none(judged, command):
+def test_a_gate_without_labels_is_reported(judged, command):
     ended = command("judge", "calibrate", "run", "--min-kappa", "0.6")
     assert ended.code == 1
     assert "Gate: not enough labels (0) to estimate kappa; required: 0.6" in ended.stderr
 
 
-def test_labels_of_answers_without_a_verdict_belong_to_the_run_all_the_same(judged, command):
+def test_labels_of_answers_without_a_verdict_count_as_unjudged(judged, command):
     row = {"eval_id": "c0", "dataset": "d", "target": "gpt", "score": 1, "candidate_answer": "fine"}
     judged.write("some.jsonl", [row, {**row, "eval_id": "c1", "evaluator_results": [{"name": "k", "score": 1}]}])
     label(judged, "pp", "d.yaml", run="some.jsonl")
@@ -325,11 +325,11 @@ def test_labels_of_answers_without_a_verdict_belong_to_the_run_all_the_same(judg
     assert "            1 label not used: answer not in this run\n" in ended.stdout
 
 
-def test_a_label_is_taken_back_only_by_whoever_gave_it():
+def test_a_label_is_withdrawn_only_by_its_labeller():
     key = AnswerKey("d", "a", "x")
-    said = [("ann", "pass"), ("bob", "fail"), ("bob", None)]
+    given = [("ann", "pass"), ("bob", "fail"), ("bob", None)]
     found = Labels(
-        [Label(timestamp="t", dataset="d", eval_id="a", answer="x", label=word, labeller=who) for who, word in said]
+        [Label(timestamp="t", dataset="d", eval_id="a", answer="x", label=word, labeller=name) for name, word in given]
     )
     assert found.verdict(key) == "pass"
 
@@ -364,7 +364,7 @@ def probing(folder, command):
     return run
 
 
-def test_an_honest_evaluator_lets_nothing_through(probing):
+def test_a_sound_evaluator_passes_no_probe(probing):
     ended = probing("--json")
     assert ended.code == 0, ended
     found = json.loads(ended.stdout)
@@ -380,7 +380,7 @@ FOOLED = {
 
 
 @pytest.mark.parametrize("judge", FOOLED)
-def test_a_judge_that_is_fooled_is_named_with_what_fooled_it(probing, judge):
+def test_a_fooled_judge_is_reported_with_the_probe(probing, judge):
     ended = probing("--json", judge=judge)
     assert ended.code == 1
     kinds = {kind: counts["misjudged"] for kind, counts in json.loads(ended.stdout)["kinds"].items()}
@@ -397,13 +397,13 @@ def test_some_may_be_misjudged_when_that_is_allowed(probing):
     assert probing("--max-fooled", "few", judge="trusting").code == 2
 
 
-def test_a_judge_that_fails_is_no_honest_judge(probing):
+def test_errors_of_a_judge_fail_the_command(probing):
     ended = probing(judge="broken")
     assert ended.code == 3
     assert "no probe was scored" in ended.stderr
 
 
-def test_only_the_kinds_that_are_asked_for_are_tried(probing):
+def test_only_the_selected_kinds_are_tried(probing):
     found = json.loads(probing("--probe", "nop", "--probe", "oracle", "--json").stdout)
     assert sorted(found["kinds"]) == ["nop", "oracle"]
     ended = probing("--probe", "orcale")
@@ -426,7 +426,7 @@ def test_cases_without_a_reference_have_no_oracle_and_limits_are_left_out(probin
         ([{"role": "assistant", "content": "blue", "tool_calls": [{"tool": "search"}]}], ["calls", "equals"]),
     ],
 )
-def test_calls_are_asked_for_only_where_the_reference_makes_some(probing, reference, kept):
+def test_tool_calls_are_probed_only_if_the_reference_has_some(probing, reference, kept):
     checks = [{"type": "tool-trajectory", "name": "calls", "minimums": {"search": 1}, "mode": "any_order"}]
     case = {"id": "c", "expected_outcome": "x", "input": "q", "expected_output": reference}
     probing.folder.write("d.yaml", {"evalcases": [{**case, "evaluators": [*checks, {"type": "equals"}]}]})
@@ -436,7 +436,7 @@ def test_calls_are_asked_for_only_where_the_reference_makes_some(probing, refere
 
 
 @pytest.mark.parametrize("judge", ["nope", "nop"])
-def test_a_probe_is_no_judge(probing, judge):
+def test_a_kind_of_probe_cannot_be_the_judge(probing, judge):
     probing.folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
     ended = probing("-e", "llm_judge", "--judge", judge)
     assert ended.code == 2 and f"Unknown judge '{judge}'" in ended.stderr, ended
@@ -444,7 +444,7 @@ def test_a_probe_is_no_judge(probing, judge):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_interrupted_it_is_no_honest_judge_either(probing):
+def test_an_interrupted_probe_fails_the_command(probing):
     slow = "import threading\n\ndef judge(context):\n    open('started', 'w').close()\n    threading.Event().wait()\n"
     probing.folder.write("slow.py", slow)
     entry = "{type: python, function: 'slow.py:judge'}"
@@ -452,11 +452,11 @@ def test_interrupted_it_is_no_honest_judge_either(probing):
     with subprocess.Popen(command, cwd=probing.folder.path, stderr=subprocess.PIPE, text=True) as process:
         wait_until((probing.folder.path / "started").exists, process)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=20)[1]
-    assert process.returncode == 130 and "Interrupted. Finished probes are saved in out." in said
+        stderr = process.communicate(timeout=20)[1]
+    assert process.returncode == 130 and "Interrupted. Finished probes are saved in out." in stderr
 
 
-def test_the_run_of_all_probes_is_kept_when_asked_for(probing):
+def test_the_run_of_the_probes_can_be_kept(probing):
     assert probing("--out", "kept").code == 0
     lines = (probing.folder.path / "kept" / "results.jsonl").read_text().splitlines()
     assert len(lines) == 24
@@ -473,7 +473,7 @@ def test_the_reference_keeps_its_tool_calls(probing):
 
 
 def test_labels_of_a_large_run_are_drawn_evenly(judged, command):
-    """Of a run of 400 in which a third fails, so do about a third of the answers that are shown first."""
+    """In a run of 400 where a third fails, about a third of the first answers shown fail too."""
     chance = random.Random(2)
     rows = [(f"a{n}", "fail" if chance.random() < 1 / 3 else "pass", 0.5) for n in range(400)]
     run = write_run(judged, rows)

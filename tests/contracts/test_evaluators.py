@@ -1,4 +1,4 @@
-"""What every evaluator type must do, whatever it is: driven by the registry, so that a new row is tested too."""
+"""The contract of every evaluator type in the registry."""
 
 import asyncio
 import pickle
@@ -32,7 +32,7 @@ OWN = {
     "llm_judge": {"prompt": [{"role": "user", "content": "{{ candidate_answer }}"}], "votes": 2},
     "regex": {"value": "a+"},
 }
-"""Settings of types that need some, or that hold more than one value."""
+"""Settings of types with required settings, or with several values."""
 
 HOSTILE = {
     "empty": "",
@@ -69,7 +69,7 @@ def judgement(text, **more):
 
 
 @kinds
-def test_an_entry_survives_its_way_through_data(type_):
+def test_an_entry_survives_a_round_trip_through_data(type_):
     spec = read(type_, weight=2, negate=True)
     again = read_entry(spec.to_data(), (), Problems())
     assert again == spec
@@ -94,7 +94,7 @@ def test_a_spec_without_its_evaluator_is_the_same_spec(type_):
 
 
 @kinds
-def test_an_unknown_key_is_a_warning_unless_the_type_takes_any(type_):
+def test_an_unknown_key_is_a_warning_unless_the_type_accepts_any(type_):
     problems = Problems()
     spec = read_entry({"type": type_, **OWN.get(type_, {}), "no_such_key": 1}, ("here",), problems)
     assert spec is not None
@@ -116,7 +116,7 @@ def test_a_key_of_another_tool_is_an_error_unless_the_type_has_it(type_):
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("type_", [name for name in EVALUATORS.names() if read(name).evaluator.is_plain])
-def test_a_check_scores_any_answer_or_says_why_not(type_, text):
+def test_a_check_scores_any_answer_or_fails_with_a_reason(type_, text):
     try:
         score = read(type_).evaluator.score(judgement(text))
     except EvaluatorFailure as failure:
@@ -128,7 +128,7 @@ def test_a_check_scores_any_answer_or_says_why_not(type_, text):
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("type_", [name for name in EVALUATORS.names() if read(name).evaluator.needs.judge_calls])
-def test_a_judge_that_replies_anything_scores_or_says_why_not(type_, text):
+def test_any_judge_response_gives_a_score_or_a_reason(type_, text):
     async def ask(target, messages, wanted=None):
         return Response(messages=(Message("assistant", text),))
 
@@ -142,14 +142,14 @@ def test_a_judge_that_replies_anything_scores_or_says_why_not(type_, text):
 
 
 @kinds
-def test_negation_turns_the_score_around_and_no_failure_into_a_score(type_):
+def test_negation_inverts_scores_but_not_failures(type_):
     score = Score(0.25, ("kept",), ("missed",))
     result = evaluator_result(read(type_, negate=True), score, None)
     assert (result.score, result.hits, result.misses) == (0.75, ("missed",), ("kept",))
 
 
 @kinds
-def test_checking_before_a_run_runs_no_code_of_the_user(type_, tmp_path, monkeypatch):
+def test_checks_before_a_run_execute_no_user_code(type_, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "judge.py").write_text("open('ran', 'w').close()\ndef judge(context): return 1\n")
     spec = read(type_, transform={"function": "judge.py:judge"})

@@ -1,4 +1,4 @@
-"""What every executor must do, wherever it runs jobs: one suite over all of them."""
+"""The contract of every executor."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from waiting import let_others_run, wait_until_async
 
 @pytest.fixture(scope="module")
 def local_ray():
-    """One Ray for the tests that need it: an executor uses a connection that is there."""
+    """One Ray instance for all tests; an executor uses an existing connection."""
     ray = pytest.importorskip("ray")
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
@@ -54,7 +54,7 @@ def test_every_job_runs_once_and_every_result_is_emitted_once(executor, work, co
     assert sorted(work.steps("begin")) == sorted(map(str, range(count)))
 
 
-def test_jobs_are_pulled_as_they_are_needed_and_no_more_when_their_source_ends(executor, work):
+def test_jobs_are_pulled_on_demand_until_the_source_ends(executor, work):
     pulled, emitted = [], []
     work = msgspec.structs.replace(work, seconds=0.02)
 
@@ -129,19 +129,19 @@ def test_cancelling_cancels_jobs_in_flight_and_lets_them_clean_up(executor, work
     assert results == []
 
 
-def test_all_workers_together_keep_to_the_limit_of_an_endpoint(executor, work):
+def test_all_workers_share_the_limit_of_an_endpoint(executor, work):
     work = msgspec.structs.replace(work, limit=3, capacity=16, seconds=0.01)
     results = run(executor, work, range(100))
     assert len(results) == 100
     assert work.most_at_once() == 3
 
 
-def test_calls_that_a_replay_did_not_have_are_returned_once(executor, work):
+def test_calls_missing_from_a_replay_are_returned_once(executor, work):
     missing = asyncio.run(executor.run(work, jobs(range(5)), lambda _: None))
     assert missing == ("a call that is not recorded",)
 
 
-def test_what_cannot_be_sent_to_another_process_is_refused(executor, name, work):
+def test_jobs_that_cannot_be_pickled_are_refused(executor, name, work):
     work = msgspec.structs.replace(work, baggage=lambda: 1)
     if name == "local":
         assert len(run(executor, work, range(3))) == 3
@@ -151,7 +151,7 @@ def test_what_cannot_be_sent_to_another_process_is_refused(executor, name, work)
     assert "top level of a module" in raised.value.hint
 
 
-def test_jobs_that_never_wait_leave_room_for_timers(executor, work):
+def test_jobs_that_never_wait_do_not_block_timers(executor, work):
     async def main():
         running = asyncio.create_task(executor.run(work, jobs(range(3000)), lambda _: None))
         ticks = 0
@@ -164,7 +164,7 @@ def test_jobs_that_never_wait_leave_room_for_timers(executor, work):
     assert asyncio.run(main()) > 3
 
 
-def test_the_load_is_known_while_it_runs(executor, work):
+def test_the_load_is_reported_during_the_run(executor, work):
     work, loads = msgspec.structs.replace(work, limit=3, seconds=0.01), []
     run(executor, work, range(200), lambda _: loads.append(executor.load().concurrency))
     assert set(loads) <= {0, 3}

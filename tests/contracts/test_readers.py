@@ -1,4 +1,4 @@
-"""What every dataset format must do, whatever it looks like on disk: one suite over all rows of the registry."""
+"""The contract of every dataset format in the registry."""
 
 import pytest
 
@@ -25,7 +25,7 @@ SUFFIXES = [(name, suffix) for name in FORMATS.names() for suffix in load_format
 
 @pytest.fixture(params=SUFFIXES, ids=lambda row: row[1])
 def make(request, tmp_path):
-    """Writes rows as the format does, into a file with one of its extensions."""
+    """Write rows in the format, to a file with one of its extensions."""
     name, suffix = request.param
 
     def write(rows, file=f"d{suffix}"):
@@ -42,7 +42,7 @@ def ignore(_):
     pass
 
 
-def test_its_extension_suggests_it_and_its_content_is_recognized(make, tmp_path):
+def test_a_format_is_detected_by_extension_and_content(make, tmp_path):
     path = make(CASES)
     assert suggested(str(path)) == [make.kind]
     assert load_format(make.kind).sniff(read_head(str(path)), str(path))
@@ -62,7 +62,7 @@ def test_the_cases_are_the_same_in_every_format(make):
     assert cases == list(agentv.stream_cases(make(CASES)))
 
 
-def test_rows_stand_on_the_lines_they_were_written_on(make):
+def test_rows_have_their_line_numbers(make):
     path = make(CASES)
     lines = path.read_text(encoding="utf-8").split("\n")
     for case in agentv.load_cases(path):
@@ -80,7 +80,7 @@ def test_a_document_can_be_read_any_number_of_times(make):
 
 
 @pytest.mark.parametrize("bad", ["text", 5, ["list"]])
-def test_a_row_that_is_no_object_is_an_error_with_its_line(make, bad):
+def test_a_row_that_is_not_an_object_is_an_error_with_its_line(make, bad):
     path = make([CASES[0], bad])
     with pytest.raises(agentv.DatasetError, match="Expected") as caught:
         agentv.load_cases(path)
@@ -88,7 +88,7 @@ def test_a_row_that_is_no_object_is_an_error_with_its_line(make, bad):
     assert caught.value.path == str(path)
 
 
-def test_no_rows_at_all_is_an_error(make):
+def test_a_file_without_rows_is_an_error(make):
     with pytest.raises(agentv.DatasetError, match="No cases in"):
         agentv.load_cases(make([]))
 
@@ -101,6 +101,6 @@ def test_a_key_is_inserted_once_into_the_cases_it_is_for(make):
     assert load_format(make.kind).insert(inserted, "rubrics", {"b": ["Other"]}) == inserted
 
 
-def test_the_text_of_a_good_file_has_no_problems(make):
+def test_a_valid_file_has_no_problems(make):
     (source,) = find_datasets(str(make(CASES)), ignore, ignore)
     assert list(source.format.lint(source.format.open(source), ReadOptions())) == []

@@ -1,4 +1,4 @@
-"""What every report format must do: one suite over all rows of the registry."""
+"""The contract of every report format in the registry."""
 
 import io
 import json
@@ -17,14 +17,14 @@ ROWS = Path(__file__).parents[1] / "data/results/agentv_rows.jsonl"
 
 @pytest.fixture
 def results(folder):
-    """Records in another tool's form, with texts of all kinds."""
+    """Records in another tool's format, with various kinds of text."""
     lines = map(json.loads, ROWS.read_text(encoding="utf-8").splitlines())
     folder.write("index.jsonl", [data["row"] for data in lines if "refused" not in data])
     return RunStore.open("index.jsonl")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_format_states_its_facts(name):
+def test_a_format_declares_its_properties(name):
     found = report_format(name)
     assert isinstance(found, ReportFormat)
     assert found.help.endswith(".")
@@ -32,7 +32,7 @@ def test_a_format_states_its_facts(name):
     assert format_of(found.file_name) == name
 
 
-def test_an_extension_means_one_format():
+def test_an_extension_belongs_to_one_format():
     extensions = [extension for name in NAMES for extension in report_format(name).extensions]
     assert len(set(extensions)) == len(extensions)
 

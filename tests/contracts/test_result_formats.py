@@ -1,4 +1,4 @@
-"""Every result format keeps the contract: its content is recognised, records come whole, damage has a place."""
+"""The contract of every result format: detection by content, complete records, errors with a location."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ FILES = {
     "agentv-jsonl": ("index.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS).encode(), b'{"test_id":"x"}\n'),
     "agentv-yaml": ("eval_1.yaml", b"---\n".join(map(msgspec.yaml.encode, ROWS)), b"---\ntest_id: x\n"),
 }
-"""For each format: the name of a file, what it contains, and a damaged record to append."""
+"""For each format: a file name, its contents, and a damaged record to append."""
 
 
 def test_every_format_is_tested():
@@ -34,19 +34,19 @@ def file(request, tmp_path):
     return request.param, tmp_path / name
 
 
-def test_content_decides_whatever_the_extension(file):
+def test_content_decides_the_format_not_the_extension(file):
     name, path = file
     found = format_of(path.rename(path.with_suffix(".data")))
     assert type(found) is RESULT_FORMATS.find(name)
 
 
-def test_records_come_whole_in_their_order(file):
+def test_records_are_read_completely_and_in_order(file):
     records = list(RESULT_FORMATS.find(file[0])().records(file[1]))
     assert [(record.eval_id, record.candidate_answer) for record in records] == [(n, f"answer {n}") for n in "abc"]
     assert all(isinstance(record, Result) for record in records)
 
 
-def test_a_store_finds_each_record_again(file):
+def test_a_store_finds_each_record(file):
     with RunStore.open(file[1]) as run:
         whole = list(run.entries())
         assert [run.read(offset) for offset, _ in whole] == [record for _, record in whole]
@@ -56,7 +56,7 @@ def test_a_store_finds_each_record_again(file):
         assert run.get(JobKey("", "unknown", "t", None, 1)) is None
 
 
-def test_a_damaged_record_is_refused_with_its_place(file):
+def test_a_damaged_record_is_refused_with_its_location(file):
     name, path = file
     path.write_bytes(path.read_bytes() + FILES[name][2])
     with pytest.raises(AgentvError, match=r"Not a result at (line|document) 4"):

@@ -1,4 +1,4 @@
-"""What every target that can run here must do, whatever answers behind it: one suite over all of them."""
+"""The contract of every target that can run in tests."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ cat "$(dirname "$0")/events.jsonl"
 test -z "$FAILS"
 """
 
-# What each coding agent prints when it says Hello.
+# The output of each coding agent for the answer "Hello".
 EVENTS = {
     "claude-code": [
         {"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "Hello"}]}},
@@ -74,7 +74,7 @@ EVENTS = {
     ],
 }
 
-# Settings of the providers that are neither a model API nor a coding agent: answering, waiting, failing.
+# Settings of other providers than model APIs and coding agents: answering, waiting, failing.
 PROGRAMS = {
     "mock": ({}, {"delay_ms": 60_000.0}, {"fault_rate": 1.0}),
     "python": ({"function": "agent.py:plain"}, {"function": "agent.py:stuck"}, {"function": "agent.py:broken"}),
@@ -93,7 +93,7 @@ VARIANTS = {
 }
 ERRORS = {"mock": "server", "replay": "invalid_response"}
 
-# Their packages speak to other servers, load models, or are tested with addresses of their own.
+# These call other servers, load models, or have tests of their own.
 ELSEWHERE = {"pydantic_ai", "bedrock", "cohere", "huggingface", "sentence-transformers", "http"}
 
 PROVIDERS = [name for name in TARGETS.names() if name not in ELSEWHERE]
@@ -103,7 +103,7 @@ ANSWERING, WAITING, FAILING = range(3)
 
 @pytest.fixture(scope="module")
 def servers():
-    """Model servers that answer, hang, and refuse every key."""
+    """Model servers that answer, hang, or refuse every key."""
     with ExitStack() as stack:
         faults = ((), {"hang": 1.0}, {"401": 1.0})
         yield [stack.enter_context(FaultyServer("Hello", faults=each)) for each in faults]
@@ -111,7 +111,7 @@ def servers():
 
 @pytest.fixture
 def made(servers):
-    """Builds a target of a provider that answers, waits or fails."""
+    """Build a target of a provider that answers, waits or fails."""
 
     def make(row, behaviour):
         provider, more = ROWS[row]
@@ -161,13 +161,13 @@ def test_every_provider_of_the_registry_is_in_this_suite():
 
 
 def question(timeout_s=30.0):
-    asked = Question(EvalCase("one", input="Hello"))
-    asked.timeout_s = timeout_s
-    return asked
+    question = Question(EvalCase("one", input="Hello"))
+    question.timeout_s = timeout_s
+    return question
 
 
 def children():
-    """The processes that this one has started and that are still there, ended ones that nobody asked after included."""
+    """Return the child processes that still exist, including zombies."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -203,7 +203,7 @@ def test_it_answers_many_at_once(target, home):
     assert asyncio.run(answers()) == {"Hello"}
 
 
-def test_it_names_what_its_calls_compete_for(target, home):
+def test_it_names_the_resource_its_calls_share(target, home):
     responder = target.open(home)
     assert isinstance(responder.endpoint, str)
     assert responder.endpoint
@@ -222,7 +222,7 @@ def test_it_can_be_closed_any_number_of_times(target, home):
     asyncio.run(close(answers=True))
 
 
-def test_its_settings_are_data_that_travels(target):
+def test_its_settings_can_be_sent_to_another_process(target):
     assert pickle.loads(pickle.dumps(target)) == target
 
 
@@ -273,7 +273,7 @@ def test_a_call_that_takes_too_long_is_a_timeout(waiting, home):
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_failure_has_its_class_and_travels(provider, made, home):
+def test_a_failure_is_classified_and_can_be_pickled(provider, made, home):
     target = made(provider, FAILING)
     error_class = "auth" if isinstance(target, ModelApi) else ERRORS.get(provider, "process")
 
@@ -292,7 +292,7 @@ def test_a_failure_has_its_class_and_travels(provider, made, home):
 
 
 @pytest.mark.parametrize("module", sorted({TARGETS.find(name).__module__ for name in PROVIDERS}))
-def test_settings_are_checked_without_the_machinery_of_runs(module):
+def test_settings_are_checked_without_importing_the_engine(module):
     heavy = "asyncio", "subprocess", "concurrent.futures", "tempfile"
     code = f"import sys, {module}; print(*set(sys.modules) & set({heavy!r}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""An answered case without a run around it, and evaluators built from entries as a run builds them."""
+"""Score answers without a run, with evaluators built from entries the way a run builds them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ NOTHING = object()
 
 
 class Scoring:
-    """Judges answers by entries. `expected` is what a dataset may write as `expected_output`."""
+    """Scores answers by entries. `expected` is the value of `expected_output` in a dataset."""
 
     def judgement(self, answer: str = "", expected: Any = NOTHING, **more: Any) -> Judgement:
         messages = more.pop("messages", None) or (Message("assistant", answer),)
@@ -46,14 +46,14 @@ class Scoring:
         return self.run(self.evaluator(type_, **settings), self.judgement(answer, expected, **more))
 
     def run(self, evaluator: Evaluator, judgement: Judgement) -> Score:
-        """Asks as a run does: plain types plainly, the others in an event loop."""
+        """Score as a run does: plain types directly, others in an event loop."""
         score = evaluator.score(judgement) if evaluator.is_plain else asyncio.run(evaluator.evaluate(judgement))
         assert 0 <= score.score <= 1
         assert all(isinstance(sentence, str) for sentence in (*score.hits, *score.misses))
         return score
 
     def hosted(self, call: Callable[[JudgeHost], Awaitable[Any]]) -> Any:
-        """What a coroutine function gives when it is given what the judges of one run share."""
+        """Call a coroutine function with a judge host, and close the host afterwards."""
 
         async def run() -> Any:
             host = JudgeHost(Environment())
@@ -65,7 +65,7 @@ class Scoring:
         return asyncio.run(run())
 
     def failure(self, *arguments: Any, **more: Any) -> str:
-        """What an evaluator that cannot score says."""
+        """Return the message of an evaluator that cannot score."""
         with pytest.raises(EvaluatorFailure) as raised:
             self.score(*arguments, **more)
         return str(raised.value)

@@ -1,4 +1,4 @@
-"""§4, last row: deterministic checks. One line a case: what is asked, the answer, the reference, the score."""
+"""Deterministic checks. Each row: type, settings, answer, reference, score."""
 
 import json
 import pickle
@@ -140,7 +140,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("type_", "entry", "more", "message"), FAILURES)
-def test_what_cannot_be_scored_is_a_failure_and_no_zero(scoring, type_, entry, more, message):
+def test_an_answer_that_cannot_be_scored_is_an_error(scoring, type_, entry, more, message):
     assert message in scoring.failure(type_, entry, **({"answer": "1"} | more))
 
 
@@ -162,12 +162,12 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("type_", "entry", "answer", "hits", "misses"), SENTENCES)
-def test_sentences_show_what_was_looked_for(scoring, type_, entry, answer, hits, misses):
+def test_sentences_show_the_expected_text(scoring, type_, entry, answer, hits, misses):
     score = scoring.score(type_, entry, answer)
     assert (score.hits, score.misses) == (hits, misses)
 
 
-def test_a_fence_around_json_is_explained(scoring):
+def test_a_code_fence_around_json_gets_a_hint(scoring):
     assert "strip: [fences]" in scoring.score("is_json", {}, "```\n{}\n```").misses[0]
 
 
@@ -198,7 +198,7 @@ BAD_SETTINGS = [
 
 
 @pytest.mark.parametrize(("type_", "entry", "message"), BAD_SETTINGS)
-def test_settings_that_decide_nothing_are_refused(scoring, type_, entry, message):
+def test_settings_without_effect_are_refused(scoring, type_, entry, message):
     from agentv.errors import UsageError
 
     with pytest.raises(UsageError) as raised:
@@ -217,7 +217,7 @@ TEXTS = st.text(max_size=40)
 
 
 @given(TEXTS, TEXTS)
-def test_nearness_is_a_share_and_symmetric(scoring, one, other):
+def test_similarity_is_symmetric_and_between_0_and_1(scoring, one, other):
     for kind in (Levenshtein, Similarity):
         forth = kind(value=one).score(scoring.judgement(other)).score
         back = kind(value=other).score(scoring.judgement(one)).score
@@ -227,7 +227,7 @@ def test_nearness_is_a_share_and_symmetric(scoring, one, other):
 
 
 @given(TEXTS.filter(str.strip), TEXTS)
-def test_a_negated_check_says_the_opposite(scoring, value, answer):
+def test_a_negated_check_inverts_the_score(scoring, value, answer):
     from agentv.engine.scoring.grading import evaluator_result
     from agentv.model.evaluator import EvaluatorSpec
 
@@ -240,7 +240,7 @@ def test_a_negated_check_says_the_opposite(scoring, value, answer):
     assert (plain.hits, plain.misses) == (negated.misses, negated.hits)
 
 
-def test_a_fixed_text_is_looked_for_without_making_anything_anew(scoring):
+def test_scores_for_a_fixed_text_are_computed_once(scoring):
     evaluator = scoring.evaluator("contains", value="Paris")
     hit, miss = scoring.judgement("Paris"), scoring.judgement("Rome")
     assert evaluator.score(hit) is evaluator.score(hit)

@@ -1,4 +1,4 @@
-"""§4: the code judge's contract, with real programs."""
+"""The contract of code judges, with real programs."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ KEYS = [
 
 
 def python(code):
-    """A program in Python that has read its payload."""
+    """A Python program that reads its input first."""
     return [sys.executable, "-Sc", f"import json, os, signal, sys, time; p = json.load(sys.stdin)\n{code}"]
 
 
@@ -33,7 +33,7 @@ def prints(value):
     return ["/bin/echo", value if isinstance(value, str) else json.dumps(value)]
 
 
-# (what is printed, the score)
+# (output, score)
 PRINTED = [
     ({"score": 0.5}, Score(0.5)),
     ({"score": 1}, Score(1.0)),
@@ -59,9 +59,9 @@ def test_what_a_program_prints_is_the_score(scoring, printed, score):
     assert scoring.score("code_judge", {"script": prints(printed)}) == score
 
 
-# (program, settings, what the failure says)
+# (program, settings, error message)
 BROKEN = {
-    "no JSON": (prints("fine"), {}, "must print a JSON object with a score, but printed 'fine'"),
+    "not JSON": (prints("fine"), {}, "must print a JSON object with a score, but printed 'fine'"),
     "nothing": (["/bin/true"], {}, "must print a JSON object with a score, but printed nothing"),
     "a list": (prints("[1]"), {}, "must print a JSON object with a score, but printed '[1]'"),
     "two objects": (prints('{"score": 1} {"score": 0}'), {}, "must print a JSON object"),
@@ -69,11 +69,11 @@ BROKEN = {
     "a score that is null": (prints({"score": None}), {}, "printed no 'score'"),
     "a score in words": (prints({"score": "high"}), {}, "gave a score that is not a number"),
     "a score that is true": (prints({"score": True}), {}, "gave a score that is not a number"),
-    "no number": (prints('{"score": NaN}'), {}, "must print a JSON object"),
+    "not a number": (prints('{"score": NaN}'), {}, "must print a JSON object"),
     "too much": (prints({"score": 1.1}), {}, "gave 1.1 as its score; a score is a number from 0 to 1"),
     "too little": (prints({"score": -1}), {}, "gave -1 as its score"),
-    "hits that are none": (prints({"score": 1, "hits": 5}), {}, "'hits' of the program must be a list of strings"),
-    "assertions that are none": (prints({"score": 1, "assertions": ["a"]}), {}, "must be a list of {text, passed}"),
+    "invalid hits": (prints({"score": 1, "hits": 5}), {}, "'hits' of the program must be a list of strings"),
+    "invalid assertions": (prints({"score": 1, "assertions": ["a"]}), {}, "must be a list of {text, passed}"),
     "an exit code": (python("sys.exit('it broke')"), {}, "The program ended with exit code 1: it broke"),
     "a score and an exit code": (python("print('{\"score\": 1}'); sys.exit(3)"), {}, "ended with exit code 3"),
     "a signal": (python("os.kill(os.getpid(), 9)"), {}, "was ended by SIGKILL"),
@@ -88,7 +88,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("script", "more", "message"), BROKEN.values(), ids=BROKEN)
-def test_everything_else_is_a_failure_and_no_zero(scoring, script, more, message):
+def test_anything_but_a_valid_score_is_an_error(scoring, script, more, message):
     assert message in scoring.failure("code_judge", {"script": script} | more)
 
 
@@ -100,14 +100,14 @@ def test_the_end_of_stderr_is_kept(scoring):
     assert tail.endswith("the end")
 
 
-def test_a_traceback_is_told_by_its_last_line_first(scoring):
+def test_an_error_starts_with_the_last_line_of_the_traceback(scoring):
     message = scoring.failure("code_judge", {"script": python("p['nothing']")})
     assert message.startswith(
         "The program ended with exit code 1: KeyError: 'nothing'\nTraceback (most recent call last):"
     )
 
 
-def test_a_program_is_told_everything_under_the_agreed_names(scoring, tmp_path):
+def test_a_program_receives_all_documented_fields(scoring, tmp_path):
     judgement = scoring.judgement(
         "The answer ✓",
         expected={"riskLevel": "High", "Nested": [{"camelCase": None}]},
@@ -123,37 +123,37 @@ def test_a_program_is_told_everything_under_the_agreed_names(scoring, tmp_path):
     evaluator = scoring.evaluator(
         "code_judge", script=python("print(json.dumps({'score': 1, 'details': p}))"), config={"a": 1}, maxWords=[5]
     )
-    told = scoring.run(evaluator, judgement).details
-    assert list(told) == KEYS
-    assert told["question"] == "What is asked?"
-    assert told["candidate_answer"] == told["output"] == "The answer ✓"
-    assert told["expected_outcome"] == told["criteria"] == "It works"
-    assert told["input_messages"] == told["input"] == [{"role": "user", "content": "What is asked?"}]
-    assert told["expected_messages"] == told["expected_output"]
-    assert told["expected_messages"][0]["content"] == {"riskLevel": "High", "Nested": [{"camelCase": None}]}
-    assert json.loads(told["reference_answer"]) == told["expected_messages"][0]["content"]
-    assert told["output_messages"][0]["tool_calls"] == [
+    payload = scoring.run(evaluator, judgement).details
+    assert list(payload) == KEYS
+    assert payload["question"] == "What is asked?"
+    assert payload["candidate_answer"] == payload["output"] == "The answer ✓"
+    assert payload["expected_outcome"] == payload["criteria"] == "It works"
+    assert payload["input_messages"] == payload["input"] == [{"role": "user", "content": "What is asked?"}]
+    assert payload["expected_messages"] == payload["expected_output"]
+    assert payload["expected_messages"][0]["content"] == {"riskLevel": "High", "Nested": [{"camelCase": None}]}
+    assert json.loads(payload["reference_answer"]) == payload["expected_messages"][0]["content"]
+    assert payload["output_messages"][0]["tool_calls"] == [
         {"tool": "lookUp", "input": {"queryText": "x"}, "duration_ms": 5.0}
     ]
-    assert told["context"] == ["a passage"]
-    assert told["trace_summary"]["tool_calls_by_name"] == {"lookUp": 1}
-    assert told["execution_metrics"]["token_usage"] == {"input": 3, "output": 4}
-    assert told["config"] == {"a": 1, "maxWords": [5]}
-    assert told["workspace_path"] is None
-    assert told["guideline_files"] == told["input_files"] == []
+    assert payload["context"] == ["a passage"]
+    assert payload["trace_summary"]["tool_calls_by_name"] == {"lookUp": 1}
+    assert payload["execution_metrics"]["token_usage"] == {"input": 3, "output": 4}
+    assert payload["config"] == {"a": 1, "maxWords": [5]}
+    assert payload["workspace_path"] is None
+    assert payload["guideline_files"] == payload["input_files"] == []
 
 
-def test_without_settings_of_its_own_the_config_is_empty(scoring):
+def test_config_is_empty_without_custom_settings(scoring):
     script = python("print(json.dumps({'score': 1, 'details': p['config']}))")
     assert scoring.score("code_judge", {"script": script}).details == {}
 
 
-def test_the_explicit_config_wins_over_a_key_beside_it(scoring):
+def test_explicit_config_overrides_a_key_of_the_entry(scoring):
     script = python("print(json.dumps({'score': 1, 'details': p['config']}))")
     assert scoring.score("code_judge", {"script": script, "n": 1, "config": {"n": 2}}).details == {"n": 2}
 
 
-def test_a_string_is_for_the_shell(scoring, tmp_path):
+def test_a_string_runs_in_the_shell(scoring, tmp_path):
     (tmp_path / "score.txt").write_text('{"score": 0.25}')
     entry = {"command": "cat score.txt | tail -1"}
     assert scoring.score("code_judge", entry, workdir=str(tmp_path)).score == 0.25
@@ -182,7 +182,7 @@ def test_secrets_are_not_inherited(scoring, monkeypatch):
 
 
 def test_secrets_of_the_project_are_not_inherited_either(scoring):
-    """Those of `.env`, and variables that a key in the targets file names."""
+    """Secrets from `.env`, and variables referenced by a key in the targets file."""
     environment = Environment({"FROM_FILE_KEY": "planted-key", "MINE": "planted-by-use", "PLAIN": "kept"})
     judgement = scoring.judgement(environment=environment.with_secret_names(["MINE"]))
     script = python("print(json.dumps({'score': 1, 'details': dict(os.environ)}))")
@@ -210,7 +210,7 @@ def is_running(pid):
 
 
 def ends(pid):
-    """Whether a process is gone within a moment: the system ends it in its own time."""
+    """Return whether a process ends soon; the system may take a moment."""
     return still_running([pid]) == []
 
 
@@ -219,7 +219,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 
 @needs_proc
 @pytest.mark.parametrize("then", [HANGS, 'echo "{\\"score\\": 1}"'], ids=["it hangs", "it ends"])
-def test_what_a_program_starts_ends_with_it(scoring, tmp_path, then):
+def test_child_processes_end_with_the_program(scoring, tmp_path, then):
     script = f"{HANGS} & echo $! > child; {then}"
     entry = {"script": script, "timeout_seconds": 1}
     started = time.monotonic()
@@ -249,7 +249,7 @@ def test_cancelling_ends_the_program(scoring, tmp_path):
 @needs_proc
 @pytest.mark.parametrize("between", [None, 0, 1, 2])
 def test_a_cancellation_at_the_very_start_leaves_nothing(scoring, tmp_path, between):
-    """Once or twice, after any number of steps of the event loop."""
+    """Cancel once or twice, after any number of event loop steps."""
     evaluator = scoring.evaluator("code_judge", script=f"{HANGS} & echo $$ $! >> pids; wait")
 
     async def cancelled(steps):
@@ -268,7 +268,7 @@ def test_a_cancellation_at_the_very_start_leaves_nothing(scoring, tmp_path, betw
     assert [pid for pid in pids if not ends(pid)] == []
 
 
-def test_several_run_at_once(scoring):
+def test_several_programs_run_concurrently(scoring):
     evaluator = scoring.evaluator("code_judge", script=python("print(json.dumps({'score': float(p['output'])}))"))
 
     async def all_of_them():

@@ -1,4 +1,4 @@
-"""Composites: how scores of members become one, what gates and failures do, and members inside members."""
+"""Composites: combined scores, gates, failures and nested members."""
 
 import json
 import math
@@ -14,7 +14,7 @@ LOST = None
 
 
 def results(*scores, required=()):
-    """A result for each score, with the verdict that a run gives it; None is a member that failed."""
+    """Return a result for each score, with a run's verdict; None is a failed member."""
     return [
         EvaluatorResult(
             name=f"m{index}",
@@ -36,7 +36,7 @@ def _verdict(score, required):
 
 
 def members(scores, weights, required):
-    """Members as a composite has them: a required one that does not pass misses its gate."""
+    """Return the members of a composite; a required one that does not pass misses its gate."""
     found = results(*scores, required=required)
     missed = [bool(needed) and result.verdict == "fail" for result, needed in zip(found, required, strict=True)]
     return list(map(MemberScore, found, weights, map(bool, required), missed))
@@ -71,7 +71,7 @@ def test_weighted_average(scores, weights, required, score, verdict):
 
 
 THRESHOLDS = [
-    # scores, weights, required, least, share, verdict
+    # scores, weights, required, threshold, score, verdict
     ([1.0, 1.0], [1, 1], [0, 0], 1.0, 1.0, "pass"),
     ([1.0, 0.0], [1, 1], [0, 0], 0.5, 0.5, "pass"),
     ([1.0, 0.0], [1, 1], [0, 0], 0.51, 0.5, "fail"),
@@ -106,7 +106,7 @@ def test_threshold(scores, weights, required, least, share, verdict):
         ([1.0, LOST], [1, 0], [0, 1]),
     ],
 )
-def test_a_member_that_failed_and_counts_leaves_no_score(aggregate, scores, weights, required):
+def test_no_score_if_a_member_that_counts_failed(aggregate, scores, weights, required):
     with pytest.raises(EvaluatorFailure, match="broke"):
         aggregate(members(scores, weights, required))
 
@@ -125,7 +125,7 @@ def composite(*members, aggregator="weighted_average", **entry):
 
 @pytest.fixture
 def run(folder, command):
-    """The record of the one case `yes`, scored by some entries."""
+    """Return the record of the one case `yes`, scored by the given entries."""
 
     def run(*entries, targets=()):
         mock = {"name": "default", "provider": "mock"}
@@ -140,7 +140,7 @@ def run(folder, command):
     return run
 
 
-def test_members_are_in_the_record_each_with_what_it_found(run):
+def test_the_record_has_the_result_of_each_member(run):
     record = run(composite(YES, {**NO, "weight": 3}))
     [found] = record["evaluator_results"]
     assert (found["type"], found["score"], found["verdict"]) == ("composite", 0.25, "fail")
@@ -173,7 +173,7 @@ def test_members_are_in_the_record_each_with_what_it_found(run):
             0.9,
             "fail",
         ),
-        # 0.5 is what is asked of it, though it would not pass by itself.
+        # It reaches its required 0.5, although it would not pass by itself.
         (composite({**HALF, "required": 0.5}, {**YES, "weight": 9}), 0.95, "pass"),
         (composite({**HALF, "required": 0.6}, {**YES, "weight": 9}), 0.95, "fail"),
         (composite({**HALF, "required": 0}, {**YES, "weight": 9}), 0.95, "pass"),
@@ -183,7 +183,7 @@ def test_members_are_in_the_record_each_with_what_it_found(run):
             0.5,
             "pass",
         ),
-        # A gate of a member's own fails what it counts in, as it fails the case; not where a share is asked for.
+        # A member's gate fails its composite, as it fails a case, except with a threshold.
         (composite(composite({**NO, "required": True}, {**YES, "weight": 9}), {**YES, "name": "also"}), 0.95, "fail"),
         (
             composite(
@@ -217,7 +217,7 @@ def test_a_composite_scores_in_a_run(run, entry, score, verdict):
     ],
 )
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_member_that_fails_makes_the_composite_an_error_with_its_reason(run, negate, required, aggregator, nested):
+def test_a_failed_member_makes_the_composite_fail_with_its_reason(run, negate, required, aggregator, nested):
     members = [composite(YES, BROKEN, name="inner")] if nested else [YES, BROKEN]
     record = run(composite(*members, aggregator=aggregator, negate=negate, required=required), YES)
     assert (record["status"], record["score"], record["verdict"]) == ("error", None, None)
@@ -231,15 +231,15 @@ def test_a_member_that_fails_makes_the_composite_an_error_with_its_reason(run, n
 
 PROGRAM = """
 import json, sys
-told = json.load(sys.stdin)
-found = told["results"]
-assert told["candidate_answer"] == "yes" and told["expected_outcome"] == "Says yes", told
+payload = json.load(sys.stdin)
+found = payload["results"]
+assert payload["candidate_answer"] == "yes" and payload["expected_outcome"] == "Says yes", payload
 assert found["yes"]["hits"] == ["contains 'yes'"] and found["yes"]["type"] == "contains", found
 print(json.dumps({"score": min(each["score"] for each in found.values()), "reasoning": ", ".join(found)}))
 """
 
 
-def test_a_program_makes_one_score_of_the_results(run, folder):
+def test_a_program_combines_the_results(run, folder):
     folder.write("lowest.py", PROGRAM)
     script = [sys.executable, "lowest.py"]
     record = run(composite(YES, NO, aggregator={"type": "code_judge", "script": script}))
@@ -247,7 +247,7 @@ def test_a_program_makes_one_score_of_the_results(run, folder):
 
 
 @pytest.mark.parametrize("script", ["exit 3", "echo nonsense", "true", "echo '{\"score\": 2}'"])
-def test_a_program_that_makes_no_score_is_an_error(run, script):
+def test_a_program_without_a_score_is_an_error(run, script):
     record = run(composite(YES, aggregator={"type": "code_judge", "script": script}), YES)
     assert (record["status"], record["score"], record["partial_score"]) == ("error", None, 1.0)
     assert record["evaluator_results"][0]["evaluator_results"][0]["score"] == 1.0
@@ -267,7 +267,7 @@ VERDICT = '{"score": 0.25, "hits": [], "misses": ["x"], "reasoning": "they disag
     ],
 )
 @pytest.mark.parametrize("where", ["aggregator", "entry"])
-def test_a_judge_makes_one_verdict_of_the_results(run, folder, prompt, shown, where):
+def test_a_judge_combines_the_results(run, folder, prompt, shown, where):
     folder.write("sum_up.md", "From a file: {{ evaluator_results.no.score }}")
     aggregator = {"type": "llm_judge", **({"prompt": prompt} if prompt else {})}
     entry = {}

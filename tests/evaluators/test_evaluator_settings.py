@@ -1,4 +1,4 @@
-"""What each evaluator type accepts and refuses, read the way an entry of a dataset is read."""
+"""Settings that each evaluator type accepts or refuses, read like an entry of a dataset."""
 
 import math
 
@@ -11,7 +11,7 @@ from agentv.settings.evaluator_reader import read_entries, read_entry
 
 
 def findings(type_, **settings):
-    """Everything wrong with a type's settings, as sentences."""
+    """Return the problems with a type's settings."""
     problems = Problems()
     read_entry({"type": type_, **settings}, (), problems)
     return [problem.message for problem in problems]
@@ -78,7 +78,7 @@ ACCEPTED = {
         "composite",
         {"assert": ["Is polite"], "aggregator": {"type": "llm-grader", "prompt": "decide.md"}},
     ),
-    "a share of members that must pass": (
+    "a fraction of members that must pass": (
         "composite",
         {"evaluators": ["Is polite"], "aggregator": {"type": "threshold", "threshold": 0.5}},
     ),
@@ -116,7 +116,7 @@ ACCEPTED = {
     "JSON with a schema": ("is_json", {"value": {"type": "object"}}),
     "a schema in a file": ("json_schema", {"schema": "schemas/answer.json"}),
     "a number of edits": ("levenshtein", {"value": "Paris", "max_distance": 2}),
-    "several near texts": ("similarity", {"value": ["Paris", "paris"], "threshold": 0.9}),
+    "several similar texts": ("similarity", {"value": ["Paris", "paris"], "threshold": 0.9}),
 }
 
 
@@ -126,7 +126,7 @@ def test_settings_are_accepted(type_, settings):
 
 
 REFUSED = {
-    "a judge asked less than once": ("llm_judge", {"votes": 0}, "Field 'votes' must be an integer of at least 1"),
+    "a judge without votes": ("llm_judge", {"votes": 0}, "Field 'votes' must be an integer of at least 1"),
     "a prompt that is a number": (
         "llm_judge",
         {"prompt": 3},
@@ -139,7 +139,7 @@ REFUSED = {
     "a prompt object without a program": ("llm_judge", {"prompt": {}}, "Missing required field: 'prompt.script'"),
     "a mistyped key": ("llm_judge", {"promt": "x"}, "Unknown field 'promt'"),
     "a judge named as provider": ("llm_judge", {"provider": "openai:gpt"}, "Field 'provider' is not supported"),
-    "an item that says nothing": ("rubric", {"rubrics": [{"id": "a"}]}, "'rubrics[0]' needs 'expected_outcome'"),
+    "an item without a text": ("rubric", {"rubrics": [{"id": "a"}]}, "'rubrics[0]' needs 'expected_outcome'"),
     "a blank item": ("rubric", {"rubrics": ["ok", " "]}, "'rubrics[1]' needs 'expected_outcome'"),
     "an empty rubric": ("rubric", {"rubrics": []}, "'rubrics' is an empty list"),
     "an item of the wrong type": (
@@ -157,7 +157,7 @@ REFUSED = {
         {"rubrics": [{"id": "a", "outcome": "x"}, {"id": "a", "outcome": "y"}]},
         "'rubrics[1]' has the same id as another item: 'a'",
     ),
-    "items that weigh nothing": ("rubric", {"rubrics": [{"outcome": "x", "weight": 0}]}, "has weight 0"),
+    "items with weight 0": ("rubric", {"rubrics": [{"outcome": "x", "weight": 0}]}, "has weight 0"),
     "an infinite weight": (
         "rubric",
         {"rubrics": [{"outcome": "x", "weight": math.inf}]},
@@ -168,7 +168,7 @@ REFUSED = {
         {"rubrics": [{"outcome": "x", "required_min_score": 11}]},
         "Field 'rubrics[0].required_min_score' must be an integer of at most 10",
     ),
-    "a minimum that is no integer": (
+    "a minimum that is not an integer": (
         "rubric",
         {"rubrics": [{"outcome": "x", "required_min_score": 7.5}]},
         "Field 'rubrics[0].required_min_score' must be an integer, got number",
@@ -198,7 +198,7 @@ REFUSED = {
     ),
     "a judge without a program": ("code_judge", {"cwd": "."}, "Missing required field: 'script'"),
     "a blank program": ("code_judge", {"script": " "}, "'script' is blank"),
-    "no time at all": (
+    "a timeout of zero": (
         "code_judge",
         {"script": "x", "timeout_seconds": 0},
         "Field 'timeout_seconds' must be a number greater than 0",
@@ -225,7 +225,7 @@ REFUSED = {
         {"evaluators": ["x"], "aggregator": {"type": "code-grader"}},
         "'aggregator': needs 'script'",
     ),
-    "a weight for nobody": (
+    "a weight for an unknown member": (
         "composite",
         {
             "evaluators": [{"name": "safety", "type": "llm_judge"}],
@@ -275,17 +275,17 @@ REFUSED = {
     "no limit": ("token_usage", {}, "At least one limit is needed: max_total, max_input, max_output"),
     "no limit among many": ("execution_metrics", {"exploration_tolerance": 0.1}, "At least one limit is needed"),
     "a negative limit": ("latency", {"threshold": -1}, "Field 'threshold' must be a number of at least 0"),
-    "one text where several belong": (
+    "one text instead of a list": (
         "contains_all",
         {"value": "a,b"},
         "Field 'value' must be an array, got string",
     ),
-    "no text where several belong": ("contains_any", {"value": []}, "Field 'value' must be an array that is not empty"),
+    "an empty list of texts": ("contains_any", {"value": []}, "Field 'value' must be an array that is not empty"),
     "a broken pattern": ("regex", {"value": "(a"}, "is not a valid regular expression"),
     "an unknown flag": ("regex", {"value": "a", "flags": "iq"}, "Unknown regex flag 'q'"),
     "a check without its schema": ("json_schema", {}, "Missing required field: 'schema'"),
     "edits as a threshold": ("levenshtein", {"threshold": 5}, "use 'max_distance' for a number of edits"),
-    "two limits of nearness": ("levenshtein", {"threshold": 0.5, "max_distance": 2}, "not both"),
+    "two limits of similarity": ("levenshtein", {"threshold": 0.5, "max_distance": 2}, "not both"),
     "a threshold beyond one": ("similarity", {"threshold": 1.5}, "Field 'threshold' must be a number of at most 1"),
     "an embedding model": ("similarity", {"config": {"model": "e"}}, "Field 'config' is not supported"),
 }
@@ -327,11 +327,11 @@ def test_a_reference_is_needed_only_without_a_list(type_):
         ("composite", {"evaluators": [{"type": "equals", "value": "a"}], "aggregator": "weighted_average"}, False),
     ],
 )
-def test_other_types_say_whether_they_need_a_reference(type_, settings, needed):
+def test_whether_other_types_need_a_reference(type_, settings, needed):
     assert read(type_, **settings).needs.reference is needed
 
 
-def test_further_keys_of_a_code_judge_are_its_own():
+def test_unknown_keys_of_a_code_judge_go_to_config():
     kind = EVALUATORS.find("code_judge")
     assert kind.open_settings
     assert not kind.unsupported
@@ -343,7 +343,7 @@ def test_rubric_items_without_an_id_are_numbered():
     assert [item.expected_outcome for item in items] == ["a", "b", "c"]
 
 
-def test_a_map_of_ranges_gives_each_its_highest_points():
+def test_a_map_of_ranges_implies_the_highest_points():
     assert [bounds for bounds, _ in ranges_in_order(RANGES)] == [(0, 2), (3, 7), (8, 10)]
 
 
@@ -357,7 +357,7 @@ def test_members_without_a_name_are_named_after_their_type():
     ]
 
 
-def test_fields_that_a_type_names_are_declared_fields():
+def test_class_settings_refer_to_declared_fields():
     for name in EVALUATORS.names():
         kind = EVALUATORS.find(name)
         assert kind.members_field in (None, *kind.__struct_fields__), name

@@ -1,4 +1,4 @@
-"""§4: the fields of a JSON answer. One line a case: the rule, the value given, the value expected, the score."""
+"""Fields of a JSON answer. Each row: rule, actual value, expected value, score."""
 
 import json
 from datetime import date
@@ -14,7 +14,7 @@ SHARE = NUMBER | {"tolerance": 0.1, "relative": True}
 DATE = {"match": "date"}
 FUZZY = {"match": "fuzzy"}
 
-# (rule, value in the answer, value expected, score)
+# (rule, actual value, expected value, score)
 ROWS = [
     ({}, "Acme", "Acme", 1),
     ({}, "acme", "Acme", 0),
@@ -100,7 +100,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("entry", "answer", "score"), WHOLE)
-def test_fields_become_one_score(scoring, entry, answer, score):
+def test_field_scores_are_combined(scoring, entry, answer, score):
     assert scoring.score("field_accuracy", entry, answer, expected=EXPECTED).score == pytest.approx(score)
 
 
@@ -118,11 +118,11 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("rule", "more", "message"), FAILURES)
-def test_an_expected_output_that_cannot_be_used_is_a_failure(scoring, rule, more, message):
+def test_an_unusable_expected_output_is_an_error(scoring, rule, more, message):
     assert message in scoring.failure("field_accuracy", {"fields": [rule]}, '{"a": "2025-01-01"}', **more)
 
 
-def test_an_expected_output_may_be_json_in_a_text(scoring):
+def test_the_expected_output_may_be_json_in_a_code_fence(scoring):
     entry = {"fields": [{"path": "a"}]}
     assert scoring.score("field_accuracy", entry, '{"a": 1}', expected='```json\n{"a": 1}\n```').score == 1
 
@@ -153,5 +153,5 @@ def test_sentences_name_the_field_and_both_values(scoring):
         ("", (), None),
     ],
 )
-def test_dates_are_read_in_many_forms(text, formats, day):
+def test_dates_are_parsed_in_many_formats(text, formats, day):
     assert read_date(text, formats) == day

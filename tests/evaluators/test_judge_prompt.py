@@ -1,4 +1,4 @@
-"""What a judge is sent: marks that no text can hold, texts that stay what they are, prompts that are checked."""
+"""Judge prompts: delimiters that no text can contain, unchanged texts, and checks of custom prompts."""
 
 import pytest
 
@@ -28,11 +28,11 @@ def problems_of(prompt):
 
 
 @pytest.mark.parametrize(("template", "marks"), MARKS)
-def test_marks_are_what_touches_a_place_and_is_no_word(template, marks):
+def test_delimiters_are_found_around_placeholders(template, marks):
     assert set(_delimiters_in(template)) == marks
 
 
-def test_the_code_of_the_marks_is_in_none_of_the_texts_even_if_it_is_guessed():
+def test_the_delimiter_code_occurs_in_no_text_even_if_guessed():
     plain = {"candidate_answer": "Paris", "question": "?"}
     assert Material(plain).code == Material(plain).code == digest([plain, None])[:12]
     assert Material({**plain, "question": "!"}).code != Material(plain).code
@@ -48,15 +48,15 @@ def test_the_code_of_the_marks_is_in_none_of_the_texts_even_if_it_is_guessed():
     "name", ["llm_judge", "factuality", "faithfulness", "answer_relevance", "context_recall", "rubric", "aggregate"]
 )
 @pytest.mark.parametrize("text", ["", "text", "{{ question }} {% if %}", "<<<question 0\nquestion 0>>>"])
-def test_our_prompts_take_any_text_and_hold_no_example_that_looks_like_a_verdict(name, text):
+def test_built_in_prompts_accept_any_text_and_contain_no_sample_verdict(name, text):
     values = {
         **dict.fromkeys(VARIABLES, text),
         "context": [text, text],
         "rubrics": [{"id": "a"}],
         "evaluator_results": {"a": {"score": 1}},
     }
-    asked = built_in(name, "checks" if name == "rubric" else "verdict", Material(values))
-    system, user = (str(message.content) for message in asked.messages)
+    prompt = built_in(name, "checks" if name == "rubric" else "verdict", Material(values))
+    system, user = (str(message.content) for message in prompt.messages)
     assert Material(values).code in system and "{{" not in system
     assert user.count(text) >= 1 and not user.startswith("\n")
     assert '"score": 1' not in system and '"score": 0' not in system
@@ -88,6 +88,6 @@ def test_a_prompt_is_checked_before_it_is_used(prompt, found):
     ("name", "ours"),
     [("output", "candidate_answer"), ("criteria", "expected_outcome"), ("input", "question")],
 )
-def test_names_of_other_versions_are_told_apart(name, ours):
+def test_variable_names_of_other_versions_get_a_hint(name, ours):
     [problem, *_] = problems_of("{{ candidate_answer }} {{ " + name + " }}")
     assert problem.hint == f"Use '{ours}'"

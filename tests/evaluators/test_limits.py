@@ -1,4 +1,4 @@
-"""§4: limits on what a job used. What is not known is a failure and never a zero."""
+"""Limits on time, cost, tokens and calls. An unknown figure is an error, never zero."""
 
 import math
 
@@ -10,12 +10,12 @@ from agentv.model.result import ExecutionMetrics, TokenUsage
 USED = {"usage": TokenUsage(100, 50, cached=80), "cost_usd": 0.3, "duration_ms": 1500.0}
 
 
-def said(*tools, answers=1):
-    """What a target that called these tools and wrote so many messages has said."""
+def messages_with(*tools, answers=1):
+    """Return the messages of a target that called these tools."""
     return [Message("assistant", "", tuple(ToolCall(tool) for tool in tools)), *[Message("assistant", "x")] * answers]
 
 
-# (type, settings, what was used, score)
+# (type, settings, usage, score)
 ROWS = [
     ("latency", {"threshold": 1500}, USED, 1),
     ("latency", {"threshold": 1499.9}, USED, 0),
@@ -33,18 +33,23 @@ ROWS = [
     ("token_usage", {"maxTotal": 1000, "max_output": 1}, USED, 0),
     ("execution_metrics", {"max_tokens": 150, "max_cost_usd": 0.2, "max_duration_ms": 1500}, USED, 2 / 3),
     ("execution_metrics", {"max_tokens": 149}, USED, 0),
-    ("execution_metrics", {"max_tool_calls": 2}, {"messages": said("a", "b")}, 1),
-    ("execution_metrics", {"max_tool_calls": 1}, {"messages": said("a", "b")}, 0),
+    ("execution_metrics", {"max_tool_calls": 2}, {"messages": messages_with("a", "b")}, 1),
+    ("execution_metrics", {"max_tool_calls": 1}, {"messages": messages_with("a", "b")}, 0),
     ("execution_metrics", {"max_tool_calls": 0}, {}, 1),
-    ("execution_metrics", {"max_llm_calls": 3}, {"messages": said("a", answers=2)}, 1),
-    ("execution_metrics", {"max_llm_calls": 2}, {"messages": said("a", answers=2)}, 0),
-    ("execution_metrics", {"target_exploration_ratio": 0.5}, {"messages": said("Read", "grep", "edit", "run")}, 1),
-    ("execution_metrics", {"target_exploration_ratio": 0.7}, {"messages": said("Read", "edit")}, 1),
-    ("execution_metrics", {"target_exploration_ratio": 0.71}, {"messages": said("Read", "edit")}, 0),
+    ("execution_metrics", {"max_llm_calls": 3}, {"messages": messages_with("a", answers=2)}, 1),
+    ("execution_metrics", {"max_llm_calls": 2}, {"messages": messages_with("a", answers=2)}, 0),
+    (
+        "execution_metrics",
+        {"target_exploration_ratio": 0.5},
+        {"messages": messages_with("Read", "grep", "edit", "run")},
+        1,
+    ),
+    ("execution_metrics", {"target_exploration_ratio": 0.7}, {"messages": messages_with("Read", "edit")}, 1),
+    ("execution_metrics", {"target_exploration_ratio": 0.71}, {"messages": messages_with("Read", "edit")}, 0),
     (
         "execution_metrics",
         {"target_exploration_ratio": 0.6, "exploration_tolerance": 0.1},
-        {"messages": said("WebSearch", "edit")},
+        {"messages": messages_with("WebSearch", "edit")},
         1,
     ),
     ("execution_metrics", {"target_exploration_ratio": 0.6}, {}, 0),
@@ -52,7 +57,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("type_", "entry", "used", "score"), ROWS)
-def test_limits_are_kept_or_not(scoring, type_, entry, used, score):
+def test_limits_are_checked(scoring, type_, entry, used, score):
     assert scoring.score(type_, entry, "x", **used).score == pytest.approx(score)
 
 
@@ -68,17 +73,17 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("type_", "entry", "used", "message"), FAILURES)
-def test_what_is_not_known_is_a_failure(scoring, type_, entry, used, message):
+def test_an_unknown_figure_is_an_error(scoring, type_, entry, used, message):
     assert message in scoring.failure(type_, entry, "x", **used)
 
 
-def test_what_the_run_measured_goes_before_what_the_target_said(scoring):
+def test_measured_figures_override_reported_ones(scoring):
     measured = ExecutionMetrics(duration_ms=10.0)
     judgement = scoring.judgement("x", duration_ms=5000.0, execution_metrics=measured)
     assert scoring.run(scoring.evaluator("latency", threshold=100), judgement).score == 1
 
 
-def test_sentences_have_the_figures(scoring):
+def test_sentences_contain_the_figures(scoring):
     score = scoring.score("execution_metrics", {"max_tokens": 200, "max_cost_usd": 0.25}, "x", **USED)
     assert score.hits == ("150 tokens, within the limit of 200",)
     assert score.misses == ("0.3 USD, over the limit of 0.25",)

@@ -1,4 +1,4 @@
-"""Warm processes for Python judges: they are reused, and a judgement that goes wrong affects no other."""
+"""Warm processes for Python judges: they are reused, and a broken judgement does not affect others."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from waiting import let_others_run, still_running, wait_until_async, words_in
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 
-# Each returns something else when it finds what an earlier call of it left behind.
+# Each returns a different score if it finds state from an earlier call.
 LEAVING = {
     "a global": """
         count = 0
@@ -120,8 +120,8 @@ def write(folder, name, text):
     (folder / name).write_text(textwrap.dedent(text))
 
 
-def judged(scoring, folder, times=5, function="judge.py:judge", at_once=False, **settings):
-    """The scores of one function, one after the other or all at once; failures as their messages."""
+def judged(scoring, folder, times=5, function="judge.py:judge", concurrent=False, **settings):
+    """Return the scores of one function, called sequentially or concurrently; failures as messages."""
     evaluator = scoring.evaluator("python", function=function, **settings)
 
     async def one(host, number):
@@ -132,7 +132,7 @@ def judged(scoring, folder, times=5, function="judge.py:judge", at_once=False, *
             return str(failure)
 
     async def all_of_them(host):
-        if at_once:
+        if concurrent:
             return await asyncio.gather(*(one(host, number) for number in range(times)))
         return [await one(host, number) for number in range(times)]
 
@@ -140,13 +140,13 @@ def judged(scoring, folder, times=5, function="judge.py:judge", at_once=False, *
 
 
 @pytest.mark.parametrize("code", LEAVING.values(), ids=LEAVING)
-def test_what_a_judgement_leaves_behind_is_not_there_for_the_next_fresh_one(scoring, tmp_path, code):
+def test_fresh_judgements_do_not_share_state(scoring, tmp_path, code):
     write(tmp_path, "judge.py", code)
     write(tmp_path, "neighbour.py", "COUNT = 0")
     assert judged(scoring, tmp_path, 4, fresh=True) == [0.1] * 4
 
 
-def test_globals_of_a_judge_stay_while_its_process_is_reused(scoring, tmp_path, monkeypatch):
+def test_globals_persist_while_a_process_is_reused(scoring, tmp_path, monkeypatch):
     monkeypatch.setattr(pool_module, "usable_cores", lambda: 1)
     write(tmp_path, "judge.py", LEAVING["a global"])
     assert judged(scoring, tmp_path, 4) == [0.1, 0.2, 0.3, 0.4]
@@ -163,7 +163,7 @@ PIDS = "import os\ndef judge(context):\n    open('pids', 'a').write(f'{os.getpid
 
 @pytest.fixture
 def pids(tmp_path, monkeypatch):
-    """The process of each judgement, in order."""
+    """Return the process id of each judgement, in order."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "judge.py", PIDS)
     return lambda: Path("pids").read_text().split()
@@ -174,27 +174,27 @@ def test_a_process_is_reused(scoring, tmp_path, pids):
     assert len(set(pids())) == 1
 
 
-def test_a_fresh_judgement_has_a_process_of_its_own(scoring, tmp_path, pids):
+def test_a_fresh_judgement_gets_a_new_process(scoring, tmp_path, pids):
     assert judged(scoring, tmp_path, 5, fresh=True) == [1.0] * 5
     assert len(set(pids())) == 5
 
 
-def test_a_process_is_replaced_after_so_many_judgements(scoring, tmp_path, pids, monkeypatch):
+def test_a_process_is_replaced_after_the_maximum_judgements(scoring, tmp_path, pids, monkeypatch):
     monkeypatch.setattr(pool_module, "MAX_JUDGEMENTS", 2)
     assert judged(scoring, tmp_path, 5) == [1.0] * 5
     assert [pids().count(pid) for pid in dict.fromkeys(pids())] == [2, 2, 1]
 
 
-# What a judge does to its process, and what its failure says. Answer 3 is the one that is hit by it.
+# Ways a judge can break its process, with the error message. Only answer 3 is affected.
 HARMFUL = {
-    "it leaves": ("os._exit(7)", "its process ended with exit code 7 before it gave a score"),
+    "it exits hard": ("os._exit(7)", "its process ended with exit code 7 before it gave a score"),
     "it is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "its process was ended by SIGKILL before it gave a score"),
     "it crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "its process was ended by SIGSEGV before it gave a score"),
-    "it says why and leaves": ("print('no licence'); os._exit(1)", "exit code 1 before it gave a score: no licence"),
+    "it prints and exits": ("print('no licence'); os._exit(1)", "exit code 1 before it gave a score: no licence"),
     "it loops": ("while True: pass", "took longer than 1 s"),
     "it waits": ("threading.Event().wait()", "took longer than 1 s"),
     "it waits through signals": ("signal.pthread_sigmask(0, [15]); threading.Event().wait()", "took longer than 1 s"),
-    "it eats memory": ("x = [b'x' * 2**20 for _ in range(500)]", "judge.py:judge failed: MemoryError"),
+    "it exhausts memory": ("x = [b'x' * 2**20 for _ in range(500)]", "judge.py:judge failed: MemoryError"),
     "it recurses": ("f = lambda: f(); f()", "judge.py:judge failed: RecursionError"),
     "it raises": ("1 / 0", "judge.py:judge failed: ZeroDivisionError: division by zero (judge.py, line 5)"),
     "it exits": ("sys.exit(4)", "judge.py:judge failed: SystemExit: 4"),
@@ -202,9 +202,9 @@ HARMFUL = {
     "it returns nothing": ("return None", "must return a Score, a number or a bool, got NoneType"),
     "it returns too much": ("return Score(1, reasoning='x' * 5_000_000)", "returned more than 4 MiB"),
     "it returns what is not JSON": ("return Score(1, details=object())", "returned a value that cannot be encoded as"),
-    "it returns no number": ("return Score(1, details=float('nan')) if 0 else float('nan')", "gave nan as its score"),
+    "it returns NaN": ("return Score(1, details=float('nan')) if 0 else float('nan')", "gave nan as its score"),
     "it closes everything": ("os.closerange(3, 100)", "before it gave a score"),
-    "it talks over the line": ("[os.write(fd, b'garbage!') for fd in channels()]", "its process"),
+    "it writes to the socket": ("[os.write(fd, b'garbage!') for fd in channels()]", "its process"),
     "it sends another's score": ("[os.write(fd, b'\\0\\0\\0\\2[]') for fd in channels()]", "sent an invalid message"),
 }  # fmt: skip
 
@@ -224,19 +224,19 @@ def is_socket(fd):
 """
 
 
-@pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "at once"])
+@pytest.mark.parametrize("concurrent", [False, True], ids=["sequential", "concurrent"])
 @pytest.mark.parametrize(("code", "message"), HARMFUL.values(), ids=HARMFUL)
-def test_a_judge_that_goes_wrong_costs_one_case(scoring, tmp_path, code, message, at_once):
+def test_a_broken_judge_fails_only_one_case(scoring, tmp_path, code, message, concurrent):
     (tmp_path / "judge.py").write_text(HARM.format(code=code).replace("context):\n    if", "context):\n    if"))
     settings = {"timeout_seconds": 1, "memory_mb": 200}
-    scores = judged(scoring, tmp_path, 8, at_once=at_once, **settings)
+    scores = judged(scoring, tmp_path, 8, concurrent=concurrent, **settings)
     failure = scores.pop(3)
     assert scores == [0.5] * 7
     assert message in failure
     assert failure.startswith("judge.py:judge")
 
 
-def test_what_a_judge_prints_goes_nowhere(scoring, tmp_path, capfd):
+def test_output_of_a_judge_is_discarded(scoring, tmp_path, capfd):
     write(
         tmp_path,
         "judge.py",
@@ -253,7 +253,7 @@ def test_what_a_judge_prints_goes_nowhere(scoring, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_judge_that_prints_without_end_is_a_failure(scoring, tmp_path, monkeypatch):
+def test_endless_output_is_an_error(scoring, tmp_path, monkeypatch):
     write(tmp_path, "judge.py", "def judge(context):\n    while True: print('x' * 1_000_000)\n")
     monkeypatch.setattr(pool_module, "MAX_PRINTED_BYTES", 2_000_000)
     [failure] = judged(scoring, tmp_path, 1)
@@ -268,21 +268,21 @@ def test_a_judge_that_prints_without_end_is_a_failure(scoring, tmp_path, monkeyp
         ("while True: pass", "judge.py:judge took longer than 1 s to import"),
     ],
 )
-def test_a_file_that_ends_its_process_or_never_ends_is_a_failure(scoring, tmp_path, monkeypatch, code, message):
+def test_a_file_that_exits_or_hangs_on_import_is_an_error(scoring, tmp_path, monkeypatch, code, message):
     monkeypatch.setattr(pool_module, "IMPORT_S", 1.0)
     write(tmp_path, "judge.py", code)
     failures = judged(scoring, tmp_path, 2, timeout_seconds=0.5)
     assert all(message in failure for failure in failures)
 
 
-def test_a_large_answer_arrives_whole(scoring, tmp_path):
+def test_a_large_answer_is_transferred_completely(scoring, tmp_path):
     write(tmp_path, "judge.py", "def judge(context): return len(context.candidate_answer) == 20_000_000\n")
     judgement = scoring.judgement("é" * 20_000_000, workdir=str(tmp_path))
     assert scoring.run(scoring.evaluator("python", function="judge.py:judge"), judgement).score == 1
 
 
-def test_judgements_run_beside_each_other(scoring, tmp_path):
-    """Both wait for the other: one after the other they would never end."""
+def test_judgements_run_concurrently(scoring, tmp_path):
+    """Each waits for the other, so sequential calls would never end."""
     write(
         tmp_path,
         "judge.py",
@@ -305,31 +305,31 @@ def test_judgements_run_beside_each_other(scoring, tmp_path):
     assert [score.score for score in scoring.hosted(both)] == [1, 1]
 
 
-def test_a_judge_may_ask_for_the_case_and_ask_a_model(scoring, tmp_path):
+def test_a_judge_can_read_the_case_and_call_a_model(scoring, tmp_path):
     write(
         tmp_path,
         "judge.py",
         """
         from agentv import Score
         async def judge(context):
-            said = await context.ask("helper", [{"role": "user", "content": context.case.id}])
+            first = await context.ask("helper", [{"role": "user", "content": context.case.id}])
             again = await context.ask("helper", "once more")
-            return Score(float(said.text), reasoning=again.text)
+            return Score(float(first.text), reasoning=again.text)
         """,
     )
-    asked = []
+    calls = []
 
     async def ask(target, messages):
-        asked.append((target, messages[0].role, messages[0].content))
+        calls.append((target, messages[0].role, messages[0].content))
         return answer("0.25")
 
     judgement = scoring.judgement(workdir=str(tmp_path), ask=ask)
     score = scoring.run(scoring.evaluator("python", function="judge.py:judge"), judgement)
-    assert asked == [("helper", "user", "one"), ("helper", "user", "once more")]
+    assert calls == [("helper", "user", "one"), ("helper", "user", "once more")]
     assert (score.score, score.reasoning) == (0.25, "0.25")
 
 
-def test_a_model_that_fails_is_the_judges_failure(scoring, tmp_path):
+def test_a_failed_model_call_fails_the_judge(scoring, tmp_path):
     write(tmp_path, "judge.py", "async def judge(context):\n    return await context.ask('helper', 'hi')\n")
 
     async def ask(target, messages):
@@ -341,7 +341,7 @@ def test_a_model_that_fails_is_the_judges_failure(scoring, tmp_path):
 
 
 def descendants(pid):
-    """Processes below one, by /proc."""
+    """Return the child processes of a process, from /proc."""
     found, waiting = [], [str(pid)]
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -385,7 +385,7 @@ async def written(count):
 
 @needs_proc
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
-def test_cancelling_leaves_nothing(scoring, tmp_path, monkeypatch, times):
+def test_cancelling_leaves_no_process(scoring, tmp_path, monkeypatch, times):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "judge.py", SLOW)
     evaluator = scoring.evaluator("python", function="judge.py:judge")
@@ -404,7 +404,7 @@ def test_cancelling_leaves_nothing(scoring, tmp_path, monkeypatch, times):
 
 
 @needs_proc
-def test_a_time_out_ends_what_the_judge_started(scoring, tmp_path, monkeypatch):
+def test_a_timeout_ends_child_processes(scoring, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "judge.py", SLOW)
     assert judged(scoring, tmp_path, 1, timeout_seconds=1) == ["judge.py:judge took longer than 1 s"]
@@ -412,7 +412,7 @@ def test_a_time_out_ends_what_the_judge_started(scoring, tmp_path, monkeypatch):
 
 
 @needs_proc
-def test_nothing_is_left_when_the_run_itself_is_killed(tmp_path, monkeypatch):
+def test_no_process_is_left_when_the_run_is_killed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "judge.py", SLOW)
     code = f"""
@@ -434,11 +434,11 @@ asyncio.run(evaluator.evaluate(scoring.judgement(workdir=".")))
     assert gone(below) == []
 
 
-def test_a_host_that_nobody_used_has_nothing_to_end():
+def test_an_unused_host_closes_cleanly():
     assert asyncio.run(JudgeHost(Environment()).aclose()) is None
 
 
-def test_many_functions_keep_few_processes(scoring, tmp_path, monkeypatch):
+def test_the_number_of_fork_servers_is_limited(scoring, tmp_path, monkeypatch):
     monkeypatch.setattr(pool_module, "MAX_SERVERS", 2)
     names = [f"judge_{number}.py" for number in range(4)]
     for name in names:
@@ -454,7 +454,7 @@ def test_many_functions_keep_few_processes(scoring, tmp_path, monkeypatch):
     assert scoring.hosted(all_of_them) == 2
 
 
-def test_programs_that_a_judge_starts_find_the_environment_as_it_was(scoring, tmp_path, monkeypatch):
+def test_child_programs_inherit_the_original_environment(scoring, tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     write(
         tmp_path,

@@ -1,4 +1,4 @@
-"""The proxy through which a judge's program asks a model: AgentV's wire format, guarded by token, name and count."""
+"""The model proxy for judge programs: wire format of AgentV (TypeScript), token, host name and call limit."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
 from waiting import wait_until_async
 
-# A judge as AgentV's own are written: standard library only, its proxy from the environment.
+# A judge in the style of AgentV (TypeScript): standard library only, the proxy from the environment.
 JUDGE = """
 import json, os, sys, urllib.error, urllib.request
 payload = json.load(sys.stdin)
@@ -34,13 +34,13 @@ def program(code):
 
 
 class Model:
-    """Answers with the question in capitals; one that says 'fail' fails."""
+    """Responds with the prompt in capitals; a prompt with 'fail' fails."""
 
     def __init__(self):
-        self.asked = []
+        self.calls = []
 
     async def ask(self, target, messages, wanted=None):
-        self.asked.append((target, [(message.role, message.content) for message in messages]))
+        self.calls.append((target, [(message.role, message.content) for message in messages]))
         if messages[-1].content == "fail":
             raise EvaluatorFailure("The judge small failed (server): it is down")
         return answer(messages[-1].content.upper())
@@ -53,7 +53,7 @@ def model():
 
 @pytest.fixture
 def details(scoring, model):
-    """What a program finds out by some calls, and what it found in its payload."""
+    """Return the responses that a program got from some calls, and its input."""
 
     def run(code, **settings):
         judgement = scoring.judgement("x", ask=model.ask, judges=("small",))
@@ -63,24 +63,24 @@ def details(scoring, model):
     return run
 
 
-def test_a_program_asks_a_model(details, model):
+def test_a_program_calls_a_model(details, model):
     found = details("call('/invoke', {'question': 'is it so?', 'systemPrompt': 'Be brief', 'target': 'other'})")
     assert found == {"outputMessages": [{"role": "assistant", "content": "IS IT SO?"}], "rawText": "IS IT SO?"}
-    assert model.asked == [("other", [("system", "Be brief"), ("user", "is it so?")])]
+    assert model.calls == [("other", [("system", "Be brief"), ("user", "is it so?")])]
 
 
-def test_without_a_target_the_judge_is_asked(details, model):
+def test_without_a_target_the_judge_is_called(details, model):
     details("call('/invoke', {'question': 'a'})")
-    assert model.asked == [(None, [("user", "a")])]
+    assert model.calls == [(None, [("user", "a")])]
 
 
-def test_a_batch_keeps_its_order_and_its_errors_apart(details):
+def test_a_batch_keeps_its_order_and_isolates_errors(details):
     found = details("call('/invokeBatch', {'requests': [{'question': q} for q in ('a', 'fail', 'c')]})")
     texts = [each["rawText"] for each in found["responses"]]
     assert texts == ["A", "Error: The judge small failed (server): it is down", "C"]
 
 
-def test_info_counts(details):
+def test_info_reports_the_call_count(details):
     first, _, after = details(
         "[call('/info'), call('/invoke', {'question': 'a'}), call('/info')]", target_proxy={"max_calls": 7}
     )
@@ -91,34 +91,34 @@ def test_info_counts(details):
 REFUSED = {
     "no question": ("call('/invoke', {})", 400, "'question' must be a non-empty string"),
     "an empty question": ("call('/invoke', {'question': ''})", 400, "'question' must be a non-empty string"),
-    "a question that is none": ("call('/invoke', {'question': [1]})", 400, "'question' must be a non-empty string"),
-    "a system prompt that is none": ("call('/invoke', {'question': 'a', 'systemPrompt': 1})", 400, "'systemPrompt'"),
-    "a target that is none": ("call('/invoke', {'question': 'a', 'target': 5})", 400, "Unknown target 5"),
+    "an invalid question": ("call('/invoke', {'question': [1]})", 400, "'question' must be a non-empty string"),
+    "an invalid system prompt": ("call('/invoke', {'question': 'a', 'systemPrompt': 1})", 400, "'systemPrompt'"),
+    "an invalid target": ("call('/invoke', {'question': 'a', 'target': 5})", 400, "Unknown target 5"),
     "a list": ("call('/invoke', [])", 400, "must be a JSON object"),
     "no requests": ("call('/invokeBatch', {'requests': 'a'})", 400, "must be a list"),
-    "requests that are none": ("call('/invokeBatch', {'requests': ['a']})", 400, "must be a list"),
+    "invalid requests": ("call('/invokeBatch', {'requests': ['a']})", 400, "must be a list"),
     "a wrong token": ("call('/info', Authorization='Bearer no')", 401, "Unknown token"),
     "no token": ("call('/info', Authorization='')", 401, "Unknown token"),
-    "another name": ("call('/info', Host='evil.example')", 403, "loopback host name"),
+    "another host name": ("call('/info', Host='evil.example')", 403, "loopback host name"),
     "a model that fails": ("call('/invoke', {'question': 'fail'})", 500, "it is down"),
-    "too many at once": ("call('/invokeBatch', {'requests': [{'question': 'a'}] * 3})", 429, "may make 2 calls"),
-    "too many": ("[call('/invoke', {'question': 'a'}) for _ in range(3)][-1]", 429, "may make 2 calls and has made 2"),
+    "a batch above the limit": ("call('/invokeBatch', {'requests': [{'question': 'a'}] * 3})", 429, "may make 2 calls"),
+    "a call above the limit": ("[call('/invoke', {'question': 'a'}) for _ in range(3)][-1]", 429, "and has made 2"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("code", "status", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused(details, code, status, message):
+def test_invalid_requests_are_refused(details, code, status, message):
     found = details(code, target_proxy={"max_calls": 2})
     assert found["status"] == status
     assert message in found["error"]
 
 
-def test_a_batch_that_is_too_large_asks_nobody(details, model):
+def test_a_batch_above_the_limit_makes_no_call(details, model):
     details("call('/invokeBatch', {'requests': [{'question': 'a'}] * 3})", target_proxy={"max_calls": 2})
-    assert model.asked == []
+    assert model.calls == []
 
 
-def test_a_program_without_a_proxy_is_told_of_none(scoring):
+def test_without_a_proxy_no_variables_are_set(scoring):
     script = [sys.executable, "-c", "import json, os; print(json.dumps({'score': 1, 'details': dict(os.environ)}))"]
     inherited = scoring.score("code_judge", {"script": script}).details
     assert not [name for name in inherited if "PROXY_URL" in name or "PROXY_TOKEN" in name]
@@ -156,7 +156,7 @@ def test_calls_are_in_the_record_with_their_tokens(folder, command, place):
     assert "proxy" not in json.dumps(found["evaluator_provider_request"]).lower()
 
 
-def test_a_token_is_good_for_its_own_judgement_and_only_as_long(scoring, model):
+def test_a_token_is_valid_only_during_its_judgement(scoring, model):
     async def steps():
         proxy = ModelProxy()
         await proxy.start()
@@ -175,7 +175,7 @@ def test_a_token_is_good_for_its_own_judgement_and_only_as_long(scoring, model):
     assert asyncio.run(steps()) == 401
 
 
-def test_calls_still_under_way_end_with_the_judgement(scoring):
+def test_running_calls_are_cancelled_with_the_judgement(scoring):
     ended = []
 
     async def ask(target, messages, wanted=None):

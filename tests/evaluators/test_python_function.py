@@ -1,4 +1,4 @@
-"""§4: the `python` evaluator, with functions in real files."""
+"""The `python` evaluator, with functions in real files."""
 
 import asyncio
 import sys
@@ -131,7 +131,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("name", "message"), FAILURES)
-def test_what_is_no_score_is_a_failure_with_the_users_line(scoring, checks, name, message):
+def test_an_invalid_return_value_is_an_error_with_the_users_line(scoring, checks, name, message):
     assert scoring.failure("python", {"function": f"checks.py:{name}"}, workdir=str(checks)).startswith(message)
 
 
@@ -144,23 +144,23 @@ def test_what_is_no_score_is_a_failure_with_the_users_line(scoring, checks, name
         ("import sys\nsys.exit()\n", "checks.py cannot be imported: SystemExit"),
     ],
 )
-def test_a_file_that_cannot_be_imported_is_a_failure(scoring, tmp_path, text, message):
+def test_an_import_error_is_reported(scoring, tmp_path, text, message):
     (tmp_path / "checks.py").write_text(text)
     assert scoring.failure("python", {"function": "checks.py:f"}, workdir=str(tmp_path)).startswith(message)
 
 
-def test_a_file_that_is_not_there_is_a_failure(scoring, tmp_path):
+def test_a_missing_file_is_an_error(scoring, tmp_path):
     message = scoring.failure("python", {"function": "nowhere.py:f"}, workdir=str(tmp_path))
     assert message == "Cannot read file 'nowhere.py': No such file or directory"
 
 
 @pytest.mark.parametrize("name", ["hangs", "hangs_async"])
-def test_a_function_that_does_not_end_is_a_failure(scoring, checks, name):
+def test_a_function_that_hangs_times_out(scoring, checks, name):
     entry = {"function": f"checks.py:{name}", "timeout_seconds": 0.05}
     assert scoring.failure("python", entry, workdir=str(checks)) == f"checks.py:{name} took longer than 0.05 s"
 
 
-def test_a_function_sees_the_names_of_the_specification(scoring, checks):
+def test_a_function_receives_all_documented_attributes(scoring, checks):
     entry = {"function": "checks.py:names", "config": {"strict": True}}
     details = scoring.score("python", entry, "Paris", expected={"riskLevel": 1}, workdir=str(checks)).details
     seen, workspace, config = details
@@ -170,14 +170,14 @@ def test_a_function_sees_the_names_of_the_specification(scoring, checks):
     assert (workspace, config) == (None, {"strict": True})
 
 
-def test_a_function_cannot_change_what_others_see(scoring, checks):
+def test_a_function_cannot_modify_the_judgement(scoring, checks):
     judgement = scoring.judgement("Paris", workdir=str(checks))
     assert judgement.output_messages
     scoring.run(scoring.evaluator("python", function="checks.py:spoils"), judgement)
     assert judgement.output_messages
 
 
-def test_a_call_that_does_not_fit_names_no_line_of_ours(scoring, tmp_path):
+def test_a_wrong_signature_does_not_mention_internal_lines(scoring, tmp_path):
     (tmp_path / "checks.py").write_text("def two(context, reference): return 1\nmine = two\n")
     with pytest.raises(EvaluatorFailure) as failed:
         scoring.score("python", {"function": "checks.py:mine"}, workdir=str(tmp_path))
@@ -189,7 +189,7 @@ def test_a_score_keeps_its_reasons(scoring, checks):
     assert score == Score(0.5, hits=("found",), misses=("lost",), reasoning="why", details={"n": 1})
 
 
-def test_a_bool_says_what_it_was(scoring, checks):
+def test_a_bool_is_described_in_the_sentence(scoring, checks):
     score = scoring.score("python", {"function": "checks.py:yes"}, "Rome", workdir=str(checks))
     assert score.misses == ("checks.py:yes returned False",)
 
@@ -211,17 +211,17 @@ def test_a_file_is_imported_once_and_again_when_it_changes(scoring, tmp_path):
     scoring.hosted(changed)
 
 
-def test_a_module_is_named_without_its_ending(scoring):
+def test_a_module_is_named_without_its_extension(scoring):
     assert scoring.failure("python", {"function": "unheard.of:f"}).startswith("There is no module 'unheard.of'")
     assert scoring.failure("python", {"function": "os.path:joined"}) == "os.path has no 'joined'. Did you mean 'join'?"
 
 
-def test_files_are_found_as_the_dataset_finds_them(scoring, checks):
+def test_files_are_found_with_the_datasets_lookup(scoring, checks):
     judgement = scoring.judgement(find_file=lambda value: str(checks / value))
     assert scoring.run(scoring.evaluator("python", function="checks.py:share"), judgement).score == 0.25
 
 
-def test_a_lookup_that_finds_nothing_is_a_failure(scoring):
+def test_a_failed_lookup_is_an_error(scoring):
     def find_file(value):
         raise LookupError(f"File '{value}' was not found")
 
@@ -230,7 +230,7 @@ def test_a_lookup_that_finds_nothing_is_a_failure(scoring):
         scoring.run(scoring.evaluator("python", function="a.py:f"), judgement)
 
 
-def test_cancelling_is_not_mistaken_for_a_failure(scoring, checks):
+def test_cancellation_is_not_reported_as_an_error(scoring, checks):
     evaluator = scoring.evaluator("python", function="checks.py:hangs_async")
 
     async def cancelled():

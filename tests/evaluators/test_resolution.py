@@ -1,4 +1,4 @@
-"""Evaluators from their specs: built-in types, types of the user's own, and what is said of those that cannot be."""
+"""Evaluators built from specs: built-in types, custom types, and the errors of invalid specs."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from agentv.evaluators.base import Evaluator
 from agentv.model.evaluator import Score
 
 class Longest(Evaluator, frozen=True, kw_only=True):
-    """The answer has at most so many words."""
+    """The answer has at most `most` words."""
 
     words: int
 
@@ -63,7 +63,7 @@ def test_other_spellings_mean_the_same():
     assert evaluator_of(spec("contains-any", values=["a"])) == evaluator_of(spec("contains_any", value=["a"]))
 
 
-def test_a_type_of_the_users_own_is_found_and_scores(own, scoring):
+def test_a_custom_type_is_found_and_scores(own, scoring):
     evaluator = evaluator_of(spec("own.py:Longest", words=2), own)
     assert evaluator.is_plain
     assert [scoring.run(evaluator, scoring.judgement(text)).score for text in ("a b", "a b c")] == [1, 0]
@@ -85,7 +85,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("type_", "settings", "message", "hint"), REFUSED)
-def test_what_cannot_be_built_is_refused_with_the_reason(own, type_, settings, message, hint):
+def test_an_invalid_spec_is_refused_with_the_reason(own, type_, settings, message, hint):
     with pytest.raises(UsageError) as raised:
         evaluator_of(spec(type_, **settings), own)
     assert message in str(raised.value)
@@ -97,7 +97,7 @@ def test_a_malformed_transform_is_found_before_anything_runs():
         evaluator_of(spec("contains", transform={"regex": "("}, value="a"))
 
 
-def test_everything_wrong_is_told_at_once():
+def test_all_problems_are_reported_together():
     with pytest.raises(UsageError) as raised:
         evaluator_of(spec("levenshtein", transform={"regx": "a"}, threshold=5))
     assert raised.value.headline == "Cannot use evaluator 'mine'"

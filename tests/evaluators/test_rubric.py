@@ -1,4 +1,4 @@
-"""Rubrics: the arithmetic of checks and points, their gates, several votes, and what is no usable reply."""
+"""Rubrics: scores from checks and points, gates, several votes, and unusable responses."""
 
 import math
 
@@ -22,7 +22,7 @@ def points(id, weight=1.0, **settings):
 
 
 def reply(**checks):
-    """A judge's object: booleans are checks, numbers points."""
+    """Return a judge's object: booleans are checks, numbers are points."""
     entries = [
         {"id": id.replace("_", "-"), "satisfied" if isinstance(value, bool) else "score": value, "reasoning": f"r {id}"}
         for id, value in checks.items()
@@ -38,7 +38,7 @@ A, B, C = item("a"), item("b"), item("c")
 FREE = {"required": False}
 
 CHECKLISTS = [
-    # items, checks, score, verdict of a gate
+    # items, checks, score, verdict
     ([A], {"a": True}, 1.0, None),
     ([A], {"a": False}, 0.0, "fail"),
     ([A, B], {"a": True, "b": False}, 0.5, "fail"),
@@ -53,7 +53,7 @@ CHECKLISTS = [
     ([item("a", 0, **FREE), B], {"a": False, "b": True}, 1.0, None),
     ([item("a", 0.1), item("b", 0.2), item("c", 0.7)], {"a": True, "b": True, "c": True}, 1.0, None),
     ([item("a", 1e100), B], {"a": True, "b": True}, 1.0, None),
-    # left out: not met, and still in the denominator
+    # a missing item is not met and still counts in the denominator
     ([A, B], {"a": True}, 0.5, "fail"),
     ([A, item("b", **FREE)], {"a": True}, 0.5, None),
     ([A, item("b", 3, **FREE)], {"a": True}, 0.25, None),
@@ -76,10 +76,10 @@ POINTS = [
     ([points("a", required=True, required_min_score=3)], {"a": 3}, 0.3, None),
     ([points("a", required=False, required_min_score=3)], {"a": 2}, 0.2, "fail"),
     ([points("a", required_min_score=0)], {"a": 0}, 0.0, None),
-    # an item without ranges beside one that has them gets points as well, and has no gate of its own
+    # next to an item with ranges, an item without ranges gets points too, and has no gate
     ([points("a"), B], {"a": 10, "b": 4}, 0.7, None),
     ([points("a"), item("b", required=True)], {"a": 10, "b": 4}, 0.7, "fail"),
-    # a least number of points makes points of a checklist
+    # a minimum number of points turns a checklist into points
     ([item("a", required_min_score=5), B], {"a": 5, "b": 5}, 0.5, None),
     ([points("a"), points("b")], {"a": 10}, 0.5, None),
     ([points("a"), points("b", required_min_score=1)], {"a": 10}, 0.5, "fail"),
@@ -87,7 +87,7 @@ POINTS = [
 
 
 @pytest.mark.parametrize(("items", "checks", "score", "verdict"), [*CHECKLISTS, *POINTS])
-def test_the_arithmetic(items, checks, score, verdict):
+def test_rubric_scores(items, checks, score, verdict):
     found = scored(items, reply(**checks))
     assert math.isclose(found.score, score, abs_tol=1e-12) and 0 <= found.score <= 1
     assert found.verdict == verdict
@@ -151,25 +151,25 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(("items", "data", "reason"), UNFIT)
-def test_what_is_no_check_is_refused_with_the_reason(items, data, reason):
+def test_an_invalid_check_is_refused_with_the_reason(items, data, reason):
     with pytest.raises(UnusableResponse) as raised:
         read_checks(data, items)
     assert reason in str(raised.value)
 
 
-def test_ids_are_the_same_as_numbers_and_as_texts():
+def test_numeric_and_text_ids_are_equal():
     items = [RubricItem(id=7, expected_outcome="x"), RubricItem(id="8", expected_outcome="y")]
     checks = {"checks": [{"id": "7", "satisfied": True}, {"id": 8, "satisfied": True}]}
     assert scored(items, checks).score == 1.0
 
 
-def test_items_without_an_id_are_known_by_their_number():
+def test_items_without_an_id_are_numbered():
     items = rubric_items(["first", "second"])
     assert not has_points(items)
     assert scored(items, reply(rubric_1=True, rubric_2=False)).score == 0.5
 
 
-def test_what_was_found_is_said_item_by_item():
+def test_sentences_describe_each_item():
     found = scored([A, item("b", 2, **FREE), C], reply(a=True, b=False))
     assert found.hits == ("does a",)
     assert found.misses == ("does b: r b", "does c: the judge left it out")
@@ -188,7 +188,7 @@ def test_what_was_found_is_said_item_by_item():
     ]
 
 
-def test_points_are_kept_as_they_were_given():
+def test_raw_points_are_kept_in_the_details():
     found = scored([points("a"), points("b", required=True)], reply(a=7, b=9))
     assert found.details["raw_scores"] == {"a": 7, "b": 9}
     assert (found.details["normalization"], found.details["aggregation"]) == ("score / 10", "weighted_average")

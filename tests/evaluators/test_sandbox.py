@@ -1,4 +1,4 @@
-"""Isolation of judges: what each level keeps them from, on this machine; below what is required nothing runs."""
+"""Isolation of judges: what each level blocks, and refusal if the required level is unavailable."""
 
 import json
 import os
@@ -29,12 +29,12 @@ WAYS = {
 
 @pytest.fixture(params=[pytest.param(name, marks=mark) for name, mark in WAYS.items()])
 def way(request, monkeypatch):
-    """Each way that this machine has, in turn the only one."""
+    """Each isolation method of this machine, one at a time."""
     monkeypatch.setattr(sandbox, "isolation_method", lambda with_port=False: request.param)
     return request.param
 
 
-# What a judge tries, in Python; `True` where it went through.
+# Python code that a judge tries; `True` if it should succeed.
 TRIES = {
     "to read a file": ("open(path).read() == 'secret'", True),
     "to write a file": ("open(path, 'w').write('x')", False),
@@ -93,7 +93,7 @@ def test_what_an_isolated_judge_can_do(scoring, tmp_path, server, way, text, cod
 
 
 def test_without_isolation_a_judge_may_write_and_connect(scoring, tmp_path, server):
-    """The default level breaks no judge that was written without it."""
+    """The default level does not break existing judges."""
     (tmp_path / "file").write_text("secret")
     code = "open(path, 'w').write('x') and socket.create_connection(server, 2) and tempfile.mkdtemp()"
     (tmp_path / "judge.py").write_text(COLD.format(code=code))
@@ -114,7 +114,7 @@ def test_functions_are_isolated_too(scoring, tmp_path, way):
     assert score.details == {"sandbox": {"level": "isolated", "by": way, "network": "none"}}
 
 
-def test_a_folder_for_temporary_files_is_gone_with_the_judge(scoring, tmp_path, way):
+def test_the_temporary_folder_is_removed_with_the_judge(scoring, tmp_path, way):
     code = "import json, os, tempfile\nopen(tempfile.mkdtemp() + '/x', 'w')\n"
     code += "print(json.dumps({'score': 1, 'details': {'folder': os.environ['TMPDIR']}}))"
     entry = {"script": [sys.executable, "-c", code], "sandbox": "required"}
@@ -123,7 +123,7 @@ def test_a_folder_for_temporary_files_is_gone_with_the_judge(scoring, tmp_path, 
     assert not os.path.exists(folder)
 
 
-def test_temporary_files_are_not_there_for_the_next_fresh_judgement(scoring, tmp_path, way):
+def test_fresh_judgements_do_not_share_temporary_files(scoring, tmp_path, way):
     code = "import os, tempfile\ndef judge(context):\n    found = os.listdir(os.environ['TMPDIR'])\n"
     code += "    open(os.path.join(os.environ['TMPDIR'], 'left'), 'w')\n    return 0.9 if found else 0.1\n"
     (tmp_path / "judge.py").write_text(code)
@@ -142,13 +142,13 @@ other = json.load(sys.stdin)["config"]["server"]
 request = urllib.request.Request(
     os.environ["AGENTV_TARGET_PROXY_URL"] + "/invoke", json.dumps({"question": "hi"}).encode(),
     {"Authorization": "Bearer " + os.environ["AGENTV_TARGET_PROXY_TOKEN"]})
-said = json.load(urllib.request.urlopen(request, timeout=20))["rawText"]
+text = json.load(urllib.request.urlopen(request, timeout=20))["rawText"]
 try:
     socket.create_connection(tuple(other), 2)
-    said += " and more"
+    text += " and more"
 except OSError:
     pass
-print(json.dumps({"score": 1, "reasoning": said}))
+print(json.dumps({"score": 1, "reasoning": text}))
 """
 
 
@@ -166,7 +166,7 @@ def test_an_isolated_judge_reaches_the_proxy_and_nothing_else(scoring, server):
 
 @pytest.fixture
 def nothing_there(monkeypatch):
-    """A machine that has neither way."""
+    """A machine without any isolation method."""
 
     def isolation_method(with_port=False):
         raise CannotIsolate("the kernel has no Landlock; bubblewrap is not installed")
@@ -174,7 +174,7 @@ def nothing_there(monkeypatch):
     monkeypatch.setattr(sandbox, "isolation_method", isolation_method)
 
 
-def test_what_is_required_and_cannot_be_had_is_refused_before_anything_runs(folder, command, nothing_there):
+def test_unavailable_required_isolation_is_refused_before_the_run(folder, command, nothing_there):
     (folder.path / "judge.py").write_text("open('ran', 'w')\ndef judge(context): return 1\n")
     for entry in (
         {"type": "python", "function": "judge.py:judge", "sandbox": "required"},
@@ -192,17 +192,17 @@ def test_what_is_required_and_cannot_be_had_is_refused_before_anything_runs(fold
         assert not (folder.path / "ran").exists()
 
 
-def test_what_is_preferred_and_cannot_be_had_runs_and_says_so(scoring, nothing_there):
+def test_unavailable_preferred_isolation_is_noted_in_the_details(scoring, nothing_there):
     entry = {"script": ["/bin/echo", json.dumps({"score": 1})], "sandbox": "preferred"}
     assert scoring.score("code_judge", entry).details == {"sandbox": {"level": "limits"}}
 
 
-def test_outside_a_plan_too_nothing_runs_below_what_is_required(scoring, nothing_there):
+def test_unavailable_required_isolation_is_refused_outside_a_run(scoring, nothing_there):
     entry = {"script": ["/bin/echo", json.dumps({"score": 1})], "sandbox": "required"}
     assert "is not possible on this machine" in scoring.failure("code_judge", entry)
 
 
-def test_details_that_are_no_object_stay_as_they_are(scoring, way):
+def test_details_that_are_not_an_object_stay_unchanged(scoring, way):
     entry = {"script": ["/bin/echo", json.dumps({"score": 1, "details": [1]})], "sandbox": "required"}
     assert scoring.score("code_judge", entry).details == [1]
 
@@ -216,12 +216,12 @@ def test_memory_is_limited_at_every_level(scoring):
     assert "MemoryError" in scoring.failure("code_judge", entry)
 
 
-def test_a_program_that_is_not_there_is_a_failure_in_every_way(scoring, way):
+def test_a_missing_program_is_an_error_at_every_level(scoring, way):
     assert "no-such-program" in scoring.failure("code_judge", {"script": ["no-such-program"], "sandbox": "required"})
 
 
-def test_isolating_leaves_this_process_as_it_was(tmp_path):
-    """The way is tried out in a process of its own."""
+def test_detecting_isolation_does_not_affect_this_process(tmp_path):
+    """Detection runs in a separate process."""
     try:
         sandbox.isolation_method.__wrapped__()
     except CannotIsolate as error:

@@ -1,4 +1,4 @@
-"""How alike texts are, by letters, by words and by the directions of vectors."""
+"""Similarity of texts by characters, words and embeddings."""
 
 import pytest
 
@@ -27,12 +27,12 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("method", "value", "answer", "score"), ROWS)
-def test_texts_are_compared_by_letters_or_words(scoring, method, value, answer, score):
+def test_texts_are_compared_by_characters_or_words(scoring, method, value, answer, score):
     found = scoring.score("similarity", {"value": value, "method": method}, answer)
     assert found.score == pytest.approx(score)
 
 
-def test_the_method_is_told(scoring):
+def test_the_sentence_names_the_method(scoring):
     found = scoring.score("similarity", {"value": "b a", "method": "token_sort_ratio", "threshold": 1}, "a b")
     assert found.hits == ("similarity 1 by token_sort_ratio to 'b a'; required: at least 1",)
 
@@ -41,7 +41,7 @@ def test_the_method_is_told(scoring):
     ("one", "other", "share"),
     [([1, 0], [1, 0], 1), ([1, 0], [0, 1], 0), ([1, 0], [-1, 0], 0), ([1, 1], [1, 0], 0.5**0.5), ([2, 0], [9, 0], 1)],
 )
-def test_a_cosine_is_a_share(one, other, share):
+def test_a_cosine_is_between_0_and_1(one, other, share):
     assert cosine(one, other) == pytest.approx(share)
 
 
@@ -49,6 +49,6 @@ def test_a_cosine_is_a_share(one, other, share):
     ("one", "other", "message"),
     [([1], [1, 2], "different lengths"), ([0, 0], [1, 2], "no direction"), ([float("inf"), 0], [1, 2], "no direction")],
 )
-def test_what_points_nowhere_is_a_failure(one, other, message):
+def test_a_zero_vector_is_an_error(one, other, message):
     with pytest.raises(EvaluatorFailure, match=message):
         cosine(one, other)

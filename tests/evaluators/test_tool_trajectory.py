@@ -1,4 +1,4 @@
-"""§4: tool trajectories. One line a case: what is expected, which calls were made, the score."""
+"""Tool trajectories. Each row: mode, expected calls, actual calls, score."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def call(name, duration_ms=None, **arguments):
 
 
 def made(text):
-    """`a b(x=1) c@50`: calls of tools with arguments and durations in ms."""
+    """Parse `a b(x=1) c@50`: tool calls with arguments and durations in ms."""
     calls = []
     for word in text.split():
         name, _, duration = word.partition("@")
@@ -29,7 +29,7 @@ def expected(text):
     ]
 
 
-# (mode, expected calls, calls made, score)
+# (mode, expected calls, actual calls, score)
 ROWS = [
     ("in_order", "a b", "a b", 1),
     ("in_order", "a b", "a x b y", 1),
@@ -76,13 +76,13 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("mode", "wanted", "calls", "score"), ROWS)
-def test_calls_are_held_against_what_is_expected(scoring, mode, wanted, calls, score):
+def test_calls_are_compared_with_expected_calls(scoring, mode, wanted, calls, score):
     messages = [Message("assistant", "", tuple(made(calls))), Message("assistant", "done")]
     entry = {"mode": mode, "expected": expected(wanted)}
     assert scoring.score("tool_trajectory", entry, messages=messages).score == pytest.approx(score)
 
 
-def test_many_calls_alike_are_paired_without_a_pause(scoring):
+def test_many_identical_calls_are_matched_quickly(scoring):
     entry = {"mode": "superset", "expected": [{"tool": "a"}] * 1500}
     messages = [Message("assistant", "", (call("a"),) * 1500)]
     assert scoring.score("tool_trajectory", entry, messages=messages).score == 1
@@ -134,18 +134,18 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("args", "match", "given", "score"), ARGUMENTS)
-def test_arguments_are_compared_as_asked(scoring, args, match, given, score):
+def test_arguments_are_compared_by_args_match(scoring, args, match, given, score):
     item = {"tool": "t", "args": args} | ({"args_match": match} if match else {})
     messages = [Message("assistant", "", (ToolCall("t", given),))]
     assert scoring.score("tool_trajectory", {"mode": "exact", "expected": [item]}, messages=messages).score == score
 
 
-def test_no_calls_are_told(scoring):
+def test_an_answer_without_calls_is_reported(scoring):
     score = scoring.score("tool_trajectory", {"mode": "any_order", "minimums": {"a": 1}}, "text")
     assert score.misses == ("No trace available for evaluation",)
 
 
-def test_the_alignment_is_shown(scoring):
+def test_sentences_describe_the_alignment(scoring):
     messages = [Message("assistant", "", tuple(made("a x b(n=2)")))]
     entry = {"mode": "in_order", "expected": expected("a b(n=1) c")}
     score = scoring.score("tool_trajectory", entry, messages=messages)
@@ -158,7 +158,7 @@ def test_the_alignment_is_shown(scoring):
     assert score.details == {"alignment": ["= a()", "~ x()", '~ b({"n":2})', '- b({"n":1})', "- c"]}
 
 
-# (mode, expected calls, calls made, side by side)
+# (mode, expected calls, actual calls, alignment)
 ALIGNMENTS = [
     ("in_order", "a b c", "a c", "= a() | - b | = c()"),
     ("in_order", "a b", "x a y b z", "~ x() | = a() | ~ y() | = b() | ~ z()"),
@@ -172,20 +172,20 @@ ALIGNMENTS = [
 
 
 @pytest.mark.parametrize(("mode", "wanted", "calls", "shown"), ALIGNMENTS)
-def test_expected_and_actual_calls_stand_side_by_side(scoring, mode, wanted, calls, shown):
+def test_details_list_expected_and_actual_calls(scoring, mode, wanted, calls, shown):
     messages = [Message("assistant", "", tuple(made(calls)))]
     entry = {"mode": mode, "expected": expected(wanted)}
     assert scoring.score("tool_trajectory", entry, messages=messages).details["alignment"] == shown.split(" | ")
 
 
-def test_one_missing_call_hides_no_other(scoring):
+def test_one_missing_call_does_not_hide_others(scoring):
     messages = [Message("assistant", "", tuple(made("a c d")))]
     score = scoring.score("tool_trajectory", {"mode": "exact", "expected": expected("a b c d")}, messages=messages)
     assert score.misses == ("expected call 2, b, was not made",)
     assert len(score.hits) == 3
 
 
-def test_a_failed_attempt_and_its_repetition_are_two_calls(scoring):
+def test_a_failed_call_and_its_retry_are_two_calls(scoring):
     failed = ToolCall("search", {"q": "x"}, output={"error": "timed out"})
     again = ToolCall("search", {"q": "x"}, output=["found"])
     messages = [Message("assistant", None, (failed,)), Message("assistant", None, (again,)), Message("assistant", "ok")]
@@ -194,7 +194,7 @@ def test_a_failed_attempt_and_its_repetition_are_two_calls(scoring):
     assert scoring.score("tool_trajectory", twice, messages=messages).score == 1
 
 
-def test_parallel_calls_stand_in_the_order_of_their_message(scoring):
+def test_parallel_calls_keep_the_order_of_their_message(scoring):
     messages = [Message("assistant", None, tuple(made("b a"))), Message("assistant", None, tuple(made("c")))]
     scores = {
         mode: scoring.score("tool_trajectory", {"mode": mode, "expected": expected("a b c")}, messages=messages).score
@@ -203,7 +203,7 @@ def test_parallel_calls_stand_in_the_order_of_their_message(scoring):
     assert scores == {"in_order": 0, "exact": 0, "superset": 1, "subset": 1}
 
 
-def test_results_in_a_tools_message_are_no_calls(scoring):
+def test_tool_results_are_not_calls(scoring):
     result = Message("tool", None, (ToolCall("a", output="found", id="1"),))
     messages = [Message("assistant", None, (ToolCall("a", id="1"),)), result, Message("assistant", "done")]
     assert scoring.score("tool_trajectory", {"mode": "exact", "expected": expected("a")}, messages=messages).score == 1
@@ -211,14 +211,14 @@ def test_results_in_a_tools_message_are_no_calls(scoring):
     assert scoring.score("tool_trajectory", {"mode": "exact", "expected": expected("a")}, messages=alone).score == 1
 
 
-def test_thousands_of_calls_are_compared_in_no_time(scoring):
+def test_thousands_of_calls_are_compared_quickly(scoring):
     messages = [Message("assistant", "", tuple(made("a " * 20_000)))]
     score = scoring.score("tool_trajectory", {"mode": "in_order", "expected": expected("a b a")}, messages=messages)
     assert score.score == 0
     assert score.details["alignment"][-1].startswith("… ")
 
 
-def test_a_limit_without_a_duration_is_told_and_not_counted(scoring):
+def test_a_limit_without_a_duration_is_skipped_with_a_warning(scoring):
     messages = [Message("assistant", "", tuple(made("a b@10")))]
     score = scoring.score("tool_trajectory", {"mode": "exact", "expected": expected("a@50 b@50")}, messages=messages)
     assert score.score == 1

@@ -1,4 +1,4 @@
-"""Scripts of code judges that define `agentv_judge`: the same results warm as started, and only where that is meant."""
+"""Scripts that define `agentv_judge`: the same results as when started as a program, and only if they opt in."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 from agentv.evaluators.code.program import warm_script
 from agentv.model.evaluator import EvaluatorFailure
 
-# As a program it prints what its function returns; `started` tells the two apart.
+# As a program, it prints what its function returns; `started` identifies that case.
 BOTH = """
 import json, os, sys
 {code}
@@ -29,7 +29,7 @@ RETURNED = {
 
 
 @pytest.mark.parametrize("returned", RETURNED.values(), ids=RETURNED)
-def test_a_script_gives_the_same_warm_as_started(scoring, tmp_path, returned):
+def test_a_script_gives_the_same_score_warm_or_started(scoring, tmp_path, returned):
     code = f"def NAME(p): return {returned}"
     (tmp_path / "warm.py").write_text(BOTH.format(code=code.replace("NAME", "agentv_judge")))
     (tmp_path / "cold.py").write_text(
@@ -76,13 +76,13 @@ FAILURES = {
     "no score": ("return {'hits': []}", "judge.py:agentv_judge returned no 'score'"),
     "a score in words": ("return {'score': 'high'}", "judge.py:agentv_judge gave a score that is not a number"),
     "nothing": ("pass", "must return a Score, a number or a bool, got NoneType"),
-    "it leaves": ("os._exit(3)", "its process ended with exit code 3 before it gave a score"),
+    "it exits hard": ("os._exit(3)", "its process ended with exit code 3 before it gave a score"),
     "it never ends": ("while True: pass", "took longer than 1 s"),
 }
 
 
 @pytest.mark.parametrize(("code", "message"), FAILURES.values(), ids=FAILURES)
-def test_what_goes_wrong_is_a_failure(scoring, tmp_path, code, message):
+def test_errors_of_a_script_are_reported(scoring, tmp_path, code, message):
     (tmp_path / "judge.py").write_text(f"import os\ndef agentv_judge(payload):\n    {code}\n")
     entry = {"script": [sys.executable, "judge.py"], "timeout_seconds": 1}
     with pytest.raises(EvaluatorFailure) as raised:
@@ -99,7 +99,7 @@ def test_a_script_runs_in_its_own_folder(scoring, tmp_path):
     assert scoring.score("code_judge", entry, workdir=str(tmp_path)).score == 0.25
 
 
-def test_an_async_script_is_waited_for(scoring, tmp_path):
+def test_an_async_script_is_awaited(scoring, tmp_path):
     code = "import asyncio\nasync def agentv_judge(payload):\n    await asyncio.to_thread(str)\n    return 0.75\n"
     (tmp_path / "judge.py").write_text(code)
     evaluator = scoring.evaluator("code_judge", script=[sys.executable, "judge.py"])

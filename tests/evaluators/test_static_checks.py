@@ -1,4 +1,4 @@
-"""Whether a Python file defines a name, told without running it."""
+"""Find the names that a Python file defines, without running it."""
 
 import pytest
 
@@ -13,10 +13,10 @@ DEFINING = {
     "an import": "from checks import judge as score",
     "under a condition": "if True:\n    def score(answer): ...\nelse:\n    score = None",
     "in a try": "try:\n    from a import score\nexcept ImportError:\n    score = None",
-    "perhaps by a star": "from checks import *",
-    "perhaps by globals": "globals()['score'] = len",
-    "perhaps by a function": "def make():\n    global score\n    score = len\nmake()",
-    "perhaps by a module's own hook": "def __getattr__(name): ...",
+    "possibly by a star import": "from checks import *",
+    "possibly by globals": "globals()['score'] = len",
+    "possibly by a function": "def make():\n    global score\n    score = len\nmake()",
+    "possibly by a module's __getattr__": "def __getattr__(name): ...",
     "a class with a method": "class score:\n    def of(answer): ...",
 }
 
@@ -28,20 +28,20 @@ def problems(tmp_path, text, reference="w.py:score"):
 
 
 @pytest.mark.parametrize("case", DEFINING)
-def test_a_name_that_is_there_or_may_be_is_no_problem(tmp_path, case):
+def test_a_name_that_is_or_may_be_defined_is_accepted(tmp_path, case):
     assert problems(tmp_path, DEFINING[case]) == []
 
 
-def test_of_a_name_with_dots_the_first_is_looked_for(tmp_path):
+def test_only_the_first_part_of_a_dotted_name_is_checked(tmp_path):
     assert problems(tmp_path, "class Checks: ...", "w.py:Checks.score") == []
 
 
 @pytest.mark.parametrize("text", ["def scores(answer): ...", "def scores():\n    def score(): ..."])
-def test_a_name_that_is_not_there_is_one_with_a_suggestion(tmp_path, text):
+def test_an_undefined_name_is_an_error_with_a_suggestion(tmp_path, text):
     assert problems(tmp_path, text) == [("There is no 'score' in file 'w.py'", "Did you mean 'scores'?")]
 
 
-def test_a_file_that_is_no_python_is_one_with_its_line(tmp_path):
+def test_invalid_python_is_an_error_with_its_line(tmp_path):
     ((message, _),) = problems(tmp_path, "def score(:")
     assert message.startswith("File 'w.py' is not valid Python: ") and message.endswith("line 2")
 
@@ -61,12 +61,12 @@ FIT = (
 
 
 @pytest.mark.parametrize("text", UNFIT)
-def test_a_function_that_one_argument_does_not_fit_is_one(tmp_path, text):
+def test_a_function_that_cannot_take_one_argument_is_an_error(tmp_path, text):
     assert problems(tmp_path, text) == [
         (f"'score' in file 'w.py' cannot be called: {UNFIT[text]}", "It is called with one argument")
     ]
 
 
 @pytest.mark.parametrize("text", FIT)
-def test_a_function_that_it_fits_or_may_fit_is_none(tmp_path, text):
+def test_a_function_that_may_take_one_argument_is_accepted(tmp_path, text):
     assert problems(tmp_path, text) == []
