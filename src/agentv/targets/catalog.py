@@ -61,14 +61,9 @@ class Targets:
         self.path = path
         self.names = tuple(entries)
         self.warnings: tuple[str, ...] = ()
-        self.environment = environment.with_secret_names(
-            {
-                reference.variable
-                for _, entry in entries.values()
-                for reference in references(entry)
-                if is_secret_field(reference.path)
-            }
-        )
+        used = [reference for _, entry in entries.values() for reference in references(entry)]
+        secret_names = {reference.variable for reference in used if is_secret_field(reference.path)}
+        self.environment = environment.with_secret_names(secret_names)
         folder = os.path.dirname(os.path.abspath(path)) if path is not None else os.getcwd()
         home = os.path.dirname(folder) if os.path.basename(folder) == PROJECT_FOLDER else folder
         self.home = Home(home, self.environment)
@@ -170,11 +165,9 @@ class Targets:
             raise self._error(problems.errors, index)
         return settings
 
-    def _parse(
-        self, name: str, entry: dict[str, Any], variables: Mapping[str, str], problems: Problems
-    ) -> Target | None:
-        """Return the settings in an entry, or None after noting an error."""
-        data = interpolate(entry, variables, (), problems, f"Target '{name}'")
+    def _parse(self, name: str, entry: dict[str, Any], values: Mapping[str, str], problems: Problems) -> Target | None:
+        """Return the settings in an entry with the values of variables, or None after noting an error."""
+        data = interpolate(entry, values, (), problems, f"Target '{name}'")
         if problems.errors:
             return None
         data["name"], data["provider"] = name, TARGETS.canonical(data["provider"]) or data["provider"]

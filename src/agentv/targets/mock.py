@@ -1,4 +1,4 @@
-"""The mock target: canned responses for trials without a model."""
+"""The mock target: canned responses, for testing without a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GLOB = frozenset("*?[")
 
 
 class Mock(Target, frozen=True, kw_only=True):
-    """Canned responses, for trials without a model.
+    """Canned responses, for testing without a model.
 
     `response` is for all cases (default: echo the last user message); `responses` are by case id, with globs. A list
     has a text for each turn of a conversation; the last one is repeated. `delay_ms` is a number or a range

@@ -37,6 +37,7 @@ _ALWAYS = {name: get for name, get in KNOWN.items() if name != "texts"}
 """The arguments of a function with `**kwargs`. `texts` is only for embeddings."""
 
 Getter = Callable[[Request], Any]
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class FunctionResponder:
@@ -163,11 +164,7 @@ def _arguments(call: Callable[..., Any], label: str) -> tuple[list[Getter], dict
         parameters = list(inspect.signature(call).parameters.values())
     except (TypeError, ValueError):
         return [KNOWN["prompt"]], {}  # built-in functions may have no signature
-    unknown = [
-        each
-        for each in parameters
-        if each.name not in KNOWN and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
-    ]
+    unknown = [each for each in parameters if each.name not in KNOWN and each.kind not in _VARIADIC]
     required = [each.name for each in unknown if each.default is each.empty]
     if len(required) > 1:
         hint = f"A function may have the parameters {', '.join(KNOWN)}, and one other"

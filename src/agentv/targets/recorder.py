@@ -113,11 +113,11 @@ class RecordedCall(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_def
 class RecordingResponder(ResponderWrapper):
     """Records a target's calls, including failures, which a replay must reproduce."""
 
-    def __init__(self, inner: Responder, target: str, write: Write, variant: OverrideKey = NO_OVERRIDES) -> None:
+    def __init__(self, inner: Responder, target: str, write: Write, overrides: OverrideKey = NO_OVERRIDES) -> None:
         super().__init__(inner)
         self._target = target
         self._write = write
-        self._variant = variant.key
+        self._overrides = overrides.key
 
     async def respond(self, request: Request) -> Response:
         """Call the target, and write the outcome to disk before it is used."""
@@ -127,15 +127,13 @@ class RecordingResponder(ResponderWrapper):
             failed = RecordedFailure(failure.error_class, failure.message, failure.status)
             self._write(_line(self._call(request, failure=failed)))
             raise
-        self._write(self._answered(request, response))
-        return response
-
-    def _answered(self, request: Request, response: Response) -> bytes:
         try:
-            return _line(self._call(request, response=stored(response), cached=response.cached))
+            line = _line(self._call(request, response=stored(response), cached=response.cached))
         except (TypeError, ValueError, OverflowError, RecursionError):
             # Data that JSON cannot represent must not make the call fail.
-            return _line(self._call(request, response=stored(text_only(response))))
+            line = _line(self._call(request, response=stored(text_only(response))))
+        self._write(line)
+        return response
 
     def _call(self, request: Request, **known: Any) -> RecordedCall:
         return RecordedCall(
@@ -147,7 +145,7 @@ class RecordingResponder(ResponderWrapper):
             trial=request.trial,
             attempt=request.attempt,
             repeat=request.repeat,
-            variant=self._variant,
+            variant=self._overrides,
             request_digest=request_digest_of(request),
             request=[message_to_data(message) for message in request.messages],
             **known,

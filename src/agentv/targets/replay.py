@@ -55,13 +55,13 @@ def _turn_response(whole: Response, id: str, turn: int) -> Response:
     return Response(messages=turns[turn], usage=usage, cost_usd=cost_usd, duration_ms=0.0)
 
 
-def _user_message(messages: tuple[Message, ...], mark: str, said: int) -> str:
-    """Return the user's message number `said`, with the end mark, which is not stored, after the last one."""
+def _user_message(messages: tuple[Message, ...], mark: str, turn: int) -> str:
+    """Return the user's message in a turn. The end mark, which is not stored, is added to the last one."""
     places = [place for place, message in enumerate(messages) if message.role == "user"]
-    if said >= len(places):
+    if turn >= len(places):
         return mark
-    text = content_text(messages[places[said]].content)
-    return f"{text}\n{mark}" if places[said] == len(messages) - 1 else text
+    text = content_text(messages[places[turn]].content)
+    return f"{text}\n{mark}" if places[turn] == len(messages) - 1 else text
 
 
 def _whole_response(record: Result) -> Response:
@@ -195,22 +195,22 @@ class RecordedResponder:
     """Answers calls to one target, which is named `target` in the file."""
 
     def __init__(
-        self, recording: Recording, target: str, variant: OverrideKey = NO_OVERRIDES, *, owns: bool = False
+        self, recording: Recording, target: str, overrides: OverrideKey = NO_OVERRIDES, *, owns: bool = False
     ) -> None:
         self.endpoint = f"replay:{recording.path}"
         self._recording = recording
         self._target = target
-        self._variant = variant
+        self._overrides = overrides
         self._owns = owns
 
     async def respond(self, request: Request) -> Response:
         """Return the recorded response, or raise the recorded failure."""
         if self._recording.run is not None:
             return self._from_results(self._recording.run, request)
-        call = self._recorded(request, self._variant.key)
+        call = self._recorded(request, self._overrides.key)
         if call is None and request.attempt > 1:
             # More attempts than were recorded: assume that the call fails in the same way.
-            call = self._recorded(request, self._variant.key, attempt=1)
+            call = self._recorded(request, self._overrides.key, attempt=1)
         if call is None:
             raise self._missing(request)
         if call.failure is not None:
@@ -244,9 +244,9 @@ class RecordedResponder:
         return response_from_record(record, request)
 
     def _missing(self, request: Request) -> TargetFailure:
-        recording, variant = self._recording, self._variant
-        without_form = msgspec.structs.replace(variant, form=None).key
-        if variant.form is not None and self._recorded(request, without_form) is not None:
+        recording, overrides = self._recording, self._overrides
+        without_form = msgspec.structs.replace(overrides, form=None).key
+        if overrides.form is not None and self._recorded(request, without_form) is not None:
             # When this was recorded, the target was already known not to support response formats.
             return TargetFailure("invalid_response", "Recorded without a response format", status=_BAD_REQUEST)
         missing = f"{recording.path} has no answer to '{request.case.id}' by {self._target} (trial {request.trial})"

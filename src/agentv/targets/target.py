@@ -143,7 +143,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """Return the problems in the settings that their types do not exclude, one sentence each."""
         return []
 
-    def with_overrides(self, wanted: CallOverrides) -> Target:  # noqa: ARG002
+    def with_overrides(self, overrides: CallOverrides) -> Target:  # noqa: ARG002
         """Return the target with overrides for a call; unchanged if its provider has no such settings."""
         return self
 
@@ -181,11 +181,11 @@ class ModelApi(Target, frozen=True, kw_only=True):
         """The price key of the model at its provider."""
         return None if self.price_list_name is None else PriceKey(self.model or "", self.price_list_name)
 
-    def with_overrides(self, wanted: CallOverrides) -> Target:
+    def with_overrides(self, overrides: CallOverrides) -> Target:
         """Return the target with another model or temperature, and the schema unless a response format is set."""
-        changes: dict[str, Any] = {"model": wanted.model, "temperature": wanted.temperature}
+        changes: dict[str, Any] = {"model": overrides.model, "temperature": overrides.temperature}
         if self.response_format is None and "response_format" not in self.extra_body:
-            changes["response_format"] = wanted.schema
+            changes["response_format"] = overrides.schema
         changes = {name: value for name, value in changes.items() if value is not None}
         return msgspec.structs.replace(self, **changes) if changes else self
 
@@ -214,10 +214,10 @@ class HostedApi(ModelApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """Check the model and the address."""
-        return missing_settings(self, "model") + address_complaints("base_url", self.base_url)
+        return missing_keys(self, "model") + address_complaints("base_url", self.base_url)
 
 
-def missing_settings(target: Target, *names: str) -> list[str]:
+def missing_keys(target: Target, *names: str) -> list[str]:
     """Return a complaint for each required setting that is missing or blank."""
     return [
         f"Provider '{target.provider}' needs '{name}'" for name in names if not str(getattr(target, name) or "").strip()

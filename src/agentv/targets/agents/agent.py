@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -12,7 +12,7 @@ from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response
 from agentv.model.values import MAX_DEPTH
 from agentv.support.hashes import words_in
-from agentv.targets.agents.events import Event
+from agentv.targets.agents.events import Event, LogFormat
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target
 
 GIT_CONFIG = "[user]\n\tname = agentv\n\temail = agentv@localhost\n"
@@ -83,7 +83,7 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     home_template: str | None = None
     user_settings: bool = False
     log_dir: str | None = None
-    log_format: Literal["summary", "json"] = "summary"
+    log_format: LogFormat = "summary"
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the home template, the program if it is given as a path, and files in arguments and variables."""

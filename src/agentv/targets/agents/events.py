@@ -203,6 +203,7 @@ def _class_by(phrases: dict[ErrorClass, str], message: str) -> ErrorClass | None
 MAX_BYTES = 64 * 1024 * 1024
 """The maximum output of an agent, without ignored lines. Normal output is far smaller."""
 
+LogFormat = Literal["summary", "json"]
 _LONGEST_SUMMARY = 300
 _SUMMARY_KEYS = (
     *("type", "subtype", "role", "name", "tool_name", "toolName", "tool", "text", "content", "message", "command"),
@@ -214,12 +215,10 @@ _NESTED = ("message", "item", "part", "data", "state", "content", "error", "resu
 class EventStream:
     """The output lines of one call. Lines with an ignored prefix are neither kept nor logged."""
 
-    def __init__(
-        self, ignored_prefixes: tuple[bytes, ...], log: StreamLog | None, log_format: Literal["summary", "json"]
-    ) -> None:
-        self._passed_over = ignored_prefixes
+    def __init__(self, ignored_prefixes: tuple[bytes, ...], log: StreamLog | None, log_format: LogFormat) -> None:
+        self._ignored_prefixes = ignored_prefixes
         self._log = log
-        self._summarised = log_format == "summary"
+        self._is_summary = log_format == "summary"
         self._started = time.perf_counter()
         self._lines: list[tuple[bytes, float]] = []
         self._rest = bytearray()
@@ -250,13 +249,13 @@ class EventStream:
                 yield Event(data, at_ms)
 
     def _keep(self, line: bytes) -> None:
-        if not line.strip() or line.startswith(self._passed_over):
+        if not line.strip() or line.startswith(self._ignored_prefixes):
             return
         at_ms = (time.perf_counter() - self._started) * 1000
         self._lines.append((line, at_ms))
         self._bytes += len(line)
         if self._log is not None:
-            self._log.write(summary_of(line, at_ms).encode() if self._summarised else line)
+            self._log.write(summary_of(line, at_ms).encode() if self._is_summary else line)
 
 
 def summary_of(line: bytes, at_ms: float) -> str:

@@ -188,10 +188,8 @@ def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
     made = {name: value.strip() for name, value in headers.items()}
     for name, value in made.items():
         if not _HEADER_NAME.fullmatch(name) or _CONTROL.search(value):
-            raise UsageError(
-                f"The header {name!a} cannot be sent",
-                hint="Header names must not contain spaces; names and values must not contain control characters",
-            )
+            hint = "Header names must not contain spaces; names and values must not contain control characters"
+            raise UsageError(f"The header {name!a} cannot be sent", hint=hint)
     return made
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 Read = TypeVar("Read")
+WirePart = dict[str, Any]
 
 _MOST_TOKENS = 2**53
 """Larger counts are wrong, and not every JSON parser can represent them."""
@@ -236,14 +237,12 @@ def split_reasoning(reasoning: dict[str, Any] | str | None) -> tuple[str | None,
     return (reasoning["effort"] if isinstance(reasoning, dict) else reasoning), None
 
 
-def wire_content(
-    message: Message, media: Callable[[Media], dict[str, Any]], text_type: str = "text"
-) -> str | list[dict[str, Any]]:
+def wire_content(message: Message, media: Callable[[Media], WirePart], kind: str = "text") -> str | list[WirePart]:
     """Return a message's content: parts in the API's format if it has an image, else text, which all servers accept."""
     if not any(isinstance(part, ImagePart) for part in message.parts):
         return "" if message.content is None else content_text(message.content)
     return [
-        media(media_of(part.value)) if isinstance(part, ImagePart) else {"type": text_type, "text": part.value}
+        media(media_of(part.value)) if isinstance(part, ImagePart) else {"type": kind, "text": part.value}
         for part in message.parts
     ]
 

@@ -15,15 +15,7 @@ from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.model_api import WireApi, embeddings_wire, find_api_key, open_api
 from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
-from agentv.targets.target import (
-    HostedApi,
-    ModelApi,
-    PriceKey,
-    Target,
-    address_complaints,
-    is_loopback,
-    missing_settings,
-)
+from agentv.targets.target import HostedApi, ModelApi, PriceKey, Target, address_complaints, is_loopback, missing_keys
 
 OPENAI_URL = "https://api.openai.com/v1"
 PATHS = {"chat": "/chat/completions", "responses": "/responses"}
@@ -122,7 +114,7 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """Check that the endpoint and the model are set and that the endpoint is an address or a resource name."""
-        found = missing_settings(self, "endpoint", "model")
+        found = missing_keys(self, "endpoint", "model")
         endpoint = self.endpoint or ""
         if endpoint.startswith(("http://", "https://")):
             return found + address_complaints("endpoint", endpoint)
@@ -250,10 +242,10 @@ class Compatible(OpenAI, frozen=True, kw_only=True):
         key = self.api_key or None if variable is None else find_api_key(self, home, variable)
         return Address(self.base_url or self.preset.base_url, key)
 
-    def with_overrides(self, wanted: CallOverrides) -> Target:
+    def with_overrides(self, overrides: CallOverrides) -> Target:
         """Apply overrides, without the schema if the service does not support schemas."""
         return super().with_overrides(
-            wanted if self.preset.takes_schemas else msgspec.structs.replace(wanted, schema=None)
+            overrides if self.preset.takes_schemas else msgspec.structs.replace(overrides, schema=None)
         )
 
     def dialect(self, address: Address) -> Dialect:  # noqa: ARG002

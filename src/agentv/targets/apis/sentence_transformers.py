@@ -10,7 +10,7 @@ from typing import Any
 from agentv.errors import UsageError
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.targets.apis.model_api import embedding_response, embedding_texts
-from agentv.targets.target import Target, missing_settings
+from agentv.targets.target import Target, missing_keys
 
 INSTALL = "pip install 'agentv[embeddings]'"
 
@@ -23,14 +23,12 @@ class SentenceTransformers(Target, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """Check that the model is set."""
-        return missing_settings(self, "model")
+        return missing_keys(self, "model")
 
     def open(self, home: str) -> Responder:  # noqa: ARG002
         """Raise UsageError: the provider only computes embeddings."""
-        raise UsageError(
-            f"Target '{self.name}': provider '{self.provider}' computes embeddings and cannot answer prompts",
-            hint="Name it in `target` of a `similarity` evaluator with `method: embedding`",
-        )
+        message = f"Target '{self.name}': provider '{self.provider}' computes embeddings and cannot answer prompts"
+        raise UsageError(message, hint="Use it as the `target` of a `similarity` evaluator with `method: embedding`")
 
     def open_embeddings(self, home: str) -> Responder:
         """Load the model, which takes seconds."""
