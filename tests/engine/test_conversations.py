@@ -299,7 +299,7 @@ REFUSED = [
     (
         {"turns": [{"input": [{"role": "assistant", "content": "a"}]}]},
         [mock("default", "x")],
-        "must end with a message of the user",
+        "must end with a user or tool message",
     ),
 ]
 
@@ -349,7 +349,7 @@ def test_a_dry_run_counts_the_calls_that_are_known(project):
     project.dataset({"input": "Hi", "turns": TURNS}, {"input": "Hi", "user": GOAL | {"max_turns": 5}})
     ended = project.eval("--target", "default", "--dry-run")
     assert "default: 2 jobs (mock), at most 9 calls, about" in ended.stdout
-    assert "replies and simulated users add to it" in ended.stdout
+    assert "responses and simulated users add to these prompt tokens" in ended.stdout
 
 
 TALKER = """

@@ -336,7 +336,7 @@ def test_a_score_stands_as_long_as_its_judge_is_the_same(answered):
     answered.targets(target, {**judge, "function": "judge.py:other"}, {**judge, "name": "other"})
     assert rescore(answered, run="judged", out="d")[1]["c0"] == "runs asks (its judge judge changed)"
     answered.targets({**target, "judge_target": "other"}, judge, {**judge, "name": "other"})
-    assert rescore(answered, run="judged", out="e")[1]["c0"] == "runs asks (has another judge)"
+    assert rescore(answered, run="judged", out="e")[1]["c0"] == "runs asks (has a different judge)"
     assert log.read_text() == "xxxx"
 
 

@@ -264,7 +264,7 @@ def catch_up(summary: RunSummary, stopping: EarlyStopping, rescored: RescoredAns
     return msgspec.structs.replace(summary, targets=targets)
 
 
-Sums = dict[tuple[int, str], tuple[float, int]]
+Sums = dict[tuple[int, str], _Unit]
 _Intervals = dict[tuple[str, str], Interval]
 
 
@@ -325,9 +325,7 @@ def _intervals(stopping: EarlyStopping, folder: Path) -> _Intervals:
     sums: dict[tuple[str, str], Sums] = {}
 
     def add(target: str, measure: str, unit: tuple[int, str], value: float) -> None:
-        known = sums.setdefault((target, measure), {})
-        total, count = known.get(unit, (0.0, 0))
-        known[unit] = total + value, count + 1
+        sums.setdefault((target, measure), {}).setdefault(unit, _Unit(unit[1])).add(value)
 
     for record in RunStore.open(folder).records(ScoreRecord):
         if record.status == "error":
@@ -347,7 +345,7 @@ def _intervals(stopping: EarlyStopping, folder: Path) -> _Intervals:
 
 def _interval(sums: Sums, largest: int) -> Interval:
     # A case may have several evaluators with the same name, and then more scores than jobs.
-    mean = BettingMean(largest=max(largest, *(count for _, count in sums.values())))
-    for unit in sorted(sums):
-        mean.add(*sums[unit])
+    mean = BettingMean(largest=max(largest, *(unit.count for unit in sums.values())))
+    for key in sorted(sums):
+        mean.add(sums[key].total, sums[key].count)
     return mean.interval

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -42,15 +42,12 @@ class Report(msgspec.Struct):
     findings: list[Finding] = []
     notes: list[str] = []
 
-    def add(self, findings: Iterable[Finding]) -> None:
+    def add(self, findings: list[Finding]) -> None:
         """Add the findings of one file."""
-        for position, finding in enumerate(findings):
-            if finding.severity == "error":
-                self.errors += 1
-            else:
-                self.warnings += 1
-            if position < MAX_PER_FILE:
-                self.findings.append(finding)
+        errors = sum(finding.severity == "error" for finding in findings)
+        self.errors += errors
+        self.warnings += len(findings) - errors
+        self.findings += findings[:MAX_PER_FILE]
 
 
 def from_error(error: DatasetError) -> Finding:

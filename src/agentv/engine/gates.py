@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from agentv.engine.run_options import Gates
-from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED
+from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED, plural
 from agentv.model.manifest import RunSummary, TargetSummary
 
 Stop = Literal["auth", "budget", "decided", "fail_fast", "interrupted"]
@@ -35,7 +35,7 @@ def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresh
     if jobs and errors == jobs:
         return Verdict(EXIT_ERRORS, ("Every job errored",))
     if errors > gates.errors_allowed(jobs, other_gates=bool(thresholds)):
-        return Verdict(EXIT_ERRORS, (f"{errors} of {jobs} jobs errored, more than allowed",))
+        return Verdict(EXIT_ERRORS, (f"{errors} of {plural(jobs, 'job')} errored, more than allowed",))
     missed = tuple(_missed(summary, gates, thresholds))
     if stopped == "fail_fast":
         return Verdict(EXIT_FINDINGS, ("Stopped at the first failure", *missed))
@@ -77,8 +77,8 @@ def _below(what: str, value: float | None, of: str, least: float) -> str:
 def _of(scored: int, target: TargetSummary) -> str:
     """Describe the sample of a figure: how many jobs were scored, and how many errored."""
     jobs = target.scored + target.errors + target.unscored
-    errors = f", {target.errors} error{'s' * (target.errors != 1)}" if target.errors else ""
-    return f"{scored} of {jobs} job{'s' * (jobs != 1)} scored{errors}"
+    errors = f", {plural(target.errors, 'error')}" if target.errors else ""
+    return f"{scored} of {plural(jobs, 'job')} scored{errors}"
 
 
 def _shown(value: float, least: float) -> str:

@@ -55,10 +55,11 @@ class JobSource(Protocol):
 
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]: ...
 
-    def fingerprints(self, case: EvalCase) -> Fingerprints: ...
+    def fingerprints(self, case: EvalCase) -> Fingerprints:
+        return case.fingerprints
 
 
-class LiveJobs:
+class LiveJobs(JobSource):
     """Cases × targets × prompts × trials; every job calls a target. Options of the command override the files."""
 
     def __init__(self, options: EvalOptions, project: Project) -> None:
@@ -88,9 +89,6 @@ class LiveJobs:
             for prompt in prompts
             for trial in range(1, trials + 1)
         ]
-
-    def fingerprints(self, case: EvalCase) -> Fingerprints:
-        return case.fingerprints
 
     def _trials_of(self, case: EvalCase) -> int:
         return self._trials or case.execution.trials or self._default_trials

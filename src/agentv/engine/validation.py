@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, product
 from typing import Any
 
@@ -257,7 +257,7 @@ def _parsed_or_none(path: str) -> Any:
         return None
 
 
-def _check_settings(path: str, kind: str) -> Iterable[Finding]:
+def _check_settings(path: str, kind: str) -> list[Finding]:
     try:
         document = parse_yaml_file(path)
     except DatasetError as error:

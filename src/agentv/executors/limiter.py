@@ -41,8 +41,8 @@ class Limiter:
     def __init__(self, start: int, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._limit = float(start)
-        self._most = max(start, most)
-        self._in_flight = 0
+        self.most = max(start, most)
+        self.in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closed_until = 0.0
         self._halved_at = float("-inf")
@@ -53,16 +53,6 @@ class Limiter:
     def limit(self) -> int:
         """Calls that may be in flight now."""
         return int(self._limit)
-
-    @property
-    def most(self) -> int:
-        """Calls that may ever be in flight."""
-        return self._most
-
-    @property
-    def in_flight(self) -> int:
-        """Calls that are in flight now."""
-        return self._in_flight
 
     @property
     def closed_for_s(self) -> float:
@@ -79,19 +69,19 @@ class Limiter:
         now = self._clock() if calls else 0.0
         for _ in range(calls):
             self._pace.started(now)
-            if self._in_flight + 1 >= self.limit and self._limit < self._most:
-                self._limit = min(self._most, self._limit + 1.0)
+            if self.in_flight + 1 >= self.limit and self._limit < self.most:
+                self._limit = min(self.most, self._limit + 1.0)
         if self._waiting:
             self._wake()
 
     def try_enter(self) -> bool:
         """Take a place if one is free, without waiting."""
-        if self._waiting or self._in_flight + 1 > self._limit:
+        if self._waiting or self.in_flight + 1 > self._limit:
             return False
         now = self._clock()
         if (self._closed_until or self._pace.is_limited) and self._delay_s(now) > 0:
             return False
-        self._in_flight += 1
+        self.in_flight += 1
         self._pace.started(now)
         return True
 
@@ -106,21 +96,21 @@ class Limiter:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self._in_flight -= 1
+                self.in_flight -= 1
             self._wake()
             raise
 
     def leave(self, report: CallReport = ANSWERED) -> None:
         """Give a place back and adapt the limits to how the call ended."""
-        self._in_flight -= 1
+        self.in_flight -= 1
         if report.refused or report.overloaded:
             self._back_off(self._clock(), report.refused, report.retry_after_s or 0.0)
         elif report.retry_after_s:
             # Answered, but the next call has to wait: the rate limit is used up, the concurrency is fine.
             self._closed_until = max(self._closed_until, self._clock() + report.retry_after_s)
-        elif report.ok and self._in_flight + 2 >= self.limit and self._limit < self._most:
+        elif report.ok and self.in_flight + 2 >= self.limit and self._limit < self.most:
             # One more per answer doubles the limit with every round trip.
-            self._limit = min(self._most, self._limit + 1.0)
+            self._limit = min(self.most, self._limit + 1.0)
         if self._waiting:
             self._wake()
 
@@ -138,7 +128,7 @@ class Limiter:
 
     def _wake(self) -> None:
         """Start waiting calls that have a place, and set a timer if the others only wait for time to pass."""
-        while self._waiting and self._in_flight < self.limit:
+        while self._waiting and self.in_flight < self.limit:
             now = self._clock()
             delay_s = self._delay_s(now)
             if delay_s > 0:
@@ -146,7 +136,7 @@ class Limiter:
                 return
             place = self._waiting.popleft()
             if not place.done():
-                self._in_flight += 1
+                self.in_flight += 1
                 self._pace.started(now)
                 place.set_result(None)
 

@@ -60,7 +60,8 @@ class AnswerSource(Protocol):
 
     def decide(self, job: Job) -> Decision: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        return
 
 
 _NO_FILE = Environment()

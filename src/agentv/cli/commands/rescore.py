@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import closing
 
 import click
 
@@ -32,7 +33,7 @@ def rescore(args: RescoreArguments) -> None:
     if args.quiet and args.verbose:
         raise UsageError("--quiet and --verbose cannot be combined")
     options, folder = _chosen(args)
-    with StoredAnswers(options.run) as answers:
+    with closing(StoredAnswers(options.run)) as answers:
         plan = _prepared(options, answers, args)
         left_out = answers.records.jobs - plan.checked.total
         _, note = output.listeners(args.quiet)

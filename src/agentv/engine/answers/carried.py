@@ -72,25 +72,17 @@ class CarriedAnswers:
         before = self._evaluators.get((job.case.path, job.case.id))
         if before != self._evaluators_fingerprint(job):
             return "its evaluators changed"
-        called = CalledTargets.by(record.evaluator_results)
-        if called.judges and self._other_judge:
+        called, judges = called_targets(record.evaluator_results)
+        if judges and self._other_judge:
             return "the command names a different judge"
-        changed = sorted(called.all & self._other_judges)
+        changed = sorted(called & self._other_judges)
         return f"the judge {changed[0]} changed" if changed else ""
 
 
-class CalledTargets(msgspec.Struct, frozen=True):
-    """The targets that evaluators called, according to their records: all of them, and the judges."""
-
-    all: frozenset[str]
-    judges: frozenset[str]
-
-    @classmethod
-    def by(cls, results: tuple[EvaluatorResult, ...]) -> CalledTargets:
-        """Collect the targets called by evaluators and their members."""
-        calls = [call for call in _calls_in(results) if isinstance(call.get("target"), str)]
-        judging = [call for call in calls if "embeddings" not in call]
-        return cls(frozenset(call["target"] for call in calls), frozenset(call["target"] for call in judging))
+def called_targets(results: tuple[EvaluatorResult, ...]) -> tuple[set[str], set[str]]:
+    """Return all targets called by evaluators and their members, and those called as judges."""
+    calls = [call for call in _calls_in(results) if isinstance(call.get("target"), str)]
+    return {call["target"] for call in calls}, {call["target"] for call in calls if "embeddings" not in call}
 
 
 def _calls_in(results: tuple[EvaluatorResult, ...]) -> Iterator[dict[str, Any]]:

@@ -9,18 +9,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentv.datasets.formats.dataset_format import Source
-from agentv.datasets.loader import StrictSink
 from agentv.engine.answers.rescored import MAX_CONCURRENT_SCORES
 from agentv.engine.job.request import Question
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.prepare import Evaluators, checked_plan
 from agentv.engine.run_options import EvalOptions
-from agentv.engine.run_plan import Cases, Fingerprints, RunPlan
+from agentv.engine.run_plan import Cases, JobSource, RunPlan
 from agentv.engine.run_project import Project
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
-from agentv.model.job import Decision, GivenAnswer, Job
+from agentv.model.job import AnswerSource, Decision, GivenAnswer, Job
 from agentv.model.manifest import TargetEntry
 from agentv.model.message import tool_calls_in
 from agentv.model.response import Response, answer, content_text
@@ -66,14 +64,7 @@ class ProbeCases:
 
     def __init__(self, cases: Cases) -> None:
         self._cases = cases
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        return self._cases.sources
-
-    @property
-    def sink(self) -> StrictSink:
-        return self._cases.sink
+        self.sources, self.sink = cases.sources, cases.sink
 
     def stream(self) -> Iterator[EvalCase]:
         """Yield the cases, checked."""
@@ -84,7 +75,7 @@ class ProbeCases:
         return map(_about_content, self._cases.stream_again())
 
 
-class ProbeJobs:
+class ProbeJobs(JobSource):
     """Cases × kinds of probes; the reference only for cases that have one."""
 
     def __init__(self, kinds: tuple[str, ...]) -> None:
@@ -98,11 +89,8 @@ class ProbeJobs:
         prompts: list[str | None] = [prompt.id for prompt in case.prompts] or [None]
         return [Job(case, kind, prompt, 1, fingerprint) for kind in self.counts(case) for prompt in prompts]
 
-    def fingerprints(self, case: EvalCase) -> Fingerprints:
-        return case.fingerprints
 
-
-class CannedAnswers:
+class CannedAnswers(AnswerSource):
     """Provides the answer of each kind of probe. References of other cases serve as wrong answers."""
 
     def __init__(self, cases: Cases) -> None:
@@ -113,9 +101,6 @@ class CannedAnswers:
         response = self.answer(job.target, job.case)
         given = GivenAnswer(response=response, text=response.text)
         return Decision("a probe", msgspec.structs.replace(job, answer=given))
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
     def answer(self, kind: str, case: EvalCase) -> Response:
         """Return the answer of one kind of probe to a case."""
@@ -138,14 +123,8 @@ class CannedAnswers:
 def probe_targets(project: Project, cases: Cases, kinds: tuple[str, ...]) -> tuple[Target, ...]:
     """Return a target for each kind of probe, with the judge of the first case's target."""
     first = next(cases.stream_again(), None)
-    name = first.execution.target if first is not None else None
-    file = project.file
-    judge: str | None = None
-    for each in (name, "default", file.names[0] if len(file.names) == 1 else None):
-        if each is not None and each in file.names:
-            named = file.raw(each).get("judge_target", file.raw(each).get("judgeTarget"))
-            judge = named if isinstance(named, str) else None
-            break
+    name = (first.execution.target if first is not None else None) or project.default_target
+    judge = project.file.unresolved(name).judge_target if name in project.file.names else None
     return tuple(Target(name=kind, provider="probe", judge_target=judge) for kind in kinds)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.engine.answers.carried import CalledTargets
+from agentv.engine.answers.carried import called_targets
 from agentv.engine.answers.stored import StoredAnswer, StoredAnswers
 from agentv.engine.calls.open_targets import concurrency_of
 from agentv.engine.cost import evaluator_cost
@@ -20,14 +20,14 @@ from agentv.engine.job.request import Question
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.prepare import Evaluators, checked_plan
 from agentv.engine.run_options import RescoreOptions
-from agentv.engine.run_plan import Cases, Fingerprints, RunPlan, named_evaluators
+from agentv.engine.run_plan import Cases, Fingerprints, JobSource, RunPlan, named_evaluators
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.engine.scoring.grading import regraded
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import Verdicts
-from agentv.model.job import Decision, GivenAnswer, Job
+from agentv.model.job import AnswerSource, Decision, GivenAnswer, Job
 from agentv.model.manifest import TargetEntry
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult, Result
@@ -39,7 +39,7 @@ MAX_CONCURRENT_SCORES = 64
 """Provided answers that are scored concurrently."""
 
 
-class StoredJobs:
+class StoredJobs(JobSource):
     """The jobs recorded in an earlier run. With `from_folder`, the cases come from its run folder as well."""
 
     def __init__(self, answers: StoredAnswers, *, from_folder: bool) -> None:
@@ -58,7 +58,7 @@ class StoredJobs:
         return case.fingerprints if kept is None else (kept.input_fingerprint, kept.fingerprint)
 
 
-class RescoredAnswers:
+class RescoredAnswers(AnswerSource):
     """Decides for each stored answer whether its record is still valid, and which evaluators run again."""
 
     def __init__(self, options: RescoreOptions, project: Project, jobs: StoredJobs, evaluators: Evaluators) -> None:
@@ -90,13 +90,11 @@ class RescoredAnswers:
 
     def judge_target(self, name: str) -> str | None:
         """Return the judge currently named by a target."""
-        settings = self.settings(name)
-        return settings.judge_target if settings is not None else None
+        return getattr(self.settings(name), "judge_target", None)
 
     def transform(self, name: str) -> Any:
         """Return the current `transform` of a target."""
-        settings = self.settings(name)
-        return settings.transform if settings is not None else None
+        return getattr(self.settings(name), "transform", None)
 
     def decide(self, job: Job) -> Decision:
         """Decide whether to keep the record of a stored answer or to run some of its evaluators."""
@@ -118,9 +116,6 @@ class RescoredAnswers:
             return self._kept_whole(job, stored.record, why)
         given = GivenAnswer(response=response, text=text, kept=kept, record=stored.record, has_trace=stored.has_trace)
         return Decision(why, msgspec.structs.replace(job, answer=given))
-
-    def close(self) -> None:
-        """Do nothing: the caller closes the earlier run."""
 
     def cost_of(self, result: Result) -> float:
         """Return the cost of this run only: reused answers and evaluator results were paid for earlier."""
@@ -202,16 +197,14 @@ class RescoredAnswers:
             return "errored"
         if not same:
             return "changed"
-        called, judge = CalledTargets.by((result,)), self._options.judge
-        if called.judges and judge is not None and called.judges != {judge}:
-            return f"was judged by {', '.join(sorted(called.judges))}"
-        if (
-            called.judges
-            and judge is None
-            and self.entry(target).settings.get("judge_target") != self.judge_target(target)
-        ):
-            return "has another judge"
-        for name in sorted(called.all):
+        called, judges = called_targets((result,))
+        judge = self._options.judge
+        if judges and judge is not None and judges != {judge}:
+            return f"was judged by {', '.join(sorted(judges))}"
+        named = self.entry(target).settings.get("judge_target")
+        if judges and judge is None and named != self.judge_target(target):
+            return "has a different judge"
+        for name in sorted(called):
             then = self._judges.get(name)
             if then is None or self._project.change(then):
                 return f"its judge {name} changed"

@@ -104,12 +104,6 @@ class StoredAnswers:
         """Close the run's files."""
         self.store.close()
 
-    def __enter__(self) -> StoredAnswers:
-        return self
-
-    def __exit__(self, *ended: object) -> None:
-        self.close()
-
 
 def _messages(record: Result) -> Iterator[Message]:
     for index, data in enumerate(record.output_messages):

@@ -17,7 +17,7 @@ from agentv.engine.run_options import first_given
 from agentv.errors import UsageError
 from agentv.executors.executor import EndpointLimit, Limits
 from agentv.model.job import NO_OVERRIDES, CallOverrides, OverrideKey
-from agentv.model.response import Request, Responder, Response, TargetFailure
+from agentv.model.response import Responder
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:
@@ -27,28 +27,12 @@ API_START, API_MOST = 10, 200
 API_TIMEOUT_S, PROCESS_TIMEOUT_S = 300.0, 1800.0
 
 
-class CallOutcome(msgspec.Struct, frozen=True, gc=False):
-    """The response or failure of a call, and the number of attempts."""
-
-    response: Response | None
-    failure: TargetFailure | None
-    attempts: int
-
-
 class OpenTarget(msgspec.Struct, frozen=True, gc=False):
     """A target that can be called. `responder` has all wrappers; `most` is the useful number of concurrent calls."""
 
     settings: Target
     responder: Responder
     most: int
-
-    async def call(self, request: Request) -> CallOutcome:
-        """Call the target; return the response, or the failure of the last attempt."""
-        try:
-            response = await self.responder.respond(request)
-        except TargetFailure as failure:
-            return CallOutcome(None, failure, request.attempt)
-        return CallOutcome(response, None, request.attempt)
 
 
 class OpenTargets:

@@ -200,13 +200,14 @@ class Conversation:
             request = TurnRequest(self._first, self._messages, len(self._replies))
         self._before_call(request)
         self._turns += 1
-        outcome = await self._target.call(request)
-        self._retries += outcome.attempts - 1
-        if outcome.response is None:
-            assert outcome.failure is not None
-            raise self._located(outcome.failure, "")
-        self._replies.append(Reply(request, outcome.response, turn))
-        self._messages += map(_without_files, outcome.response.messages)
+        try:
+            response = await self._target.responder.respond(request)
+        except TargetFailure as failure:
+            raise self._located(failure, "") from None
+        finally:
+            self._retries += request.attempt - 1
+        self._replies.append(Reply(request, response, turn))
+        self._messages += map(_without_files, response.messages)
 
     async def _play_user(self, user: SimulatedUser, target: OpenTarget) -> Ending:
         for _ in range(user.max_turns or MAX_TURNS):
@@ -229,12 +230,12 @@ class Conversation:
         request = Question(case, prompt_id="/".join(filter(None, (job.target, job.prompt))), trial=job.trial)
         request.turn = len(self._user_responses)
         request.user_turn = sum(message.role == "user" for message in self._messages)
-        outcome = await target.call(request)
-        if outcome.response is None:
-            assert outcome.failure is not None
-            raise self._located(outcome.failure, target.settings.name)
-        self._user_responses.append(outcome.response)
-        return outcome.response.text
+        try:
+            response = await target.responder.respond(request)
+        except TargetFailure as failure:
+            raise self._located(failure, target.settings.name) from None
+        self._user_responses.append(response)
+        return response.text
 
     def _located(self, failure: TargetFailure, user: str) -> TargetFailure:
         """Add to a failure where in the conversation it happened."""

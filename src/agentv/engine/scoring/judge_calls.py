@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from agentv.engine.calls.open_targets import CallOutcome, OpenTargets
+from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
 from agentv.engine.job.request import Question
 from agentv.engine.preflight import judges_of
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure, Verdicts
 from agentv.model.job import CallOverrides
 from agentv.model.message import Message, message_to_data
-from agentv.model.response import Responder, Response
+from agentv.model.response import Responder, Response, TargetFailure
 from agentv.model.result import TokenUsage, sum_usage
 from agentv.targets.target import ModelApi, Target
 
@@ -64,29 +64,26 @@ class Judging:
         of_target = None if settings is None else settings.judge_target
         return judges_of(self.judge, own, of_target, self.targets.names)
 
-    async def call(self, call: JudgeCall, request: Question, wanted: CallOverrides) -> CallOutcome:
+    async def call(self, call: JudgeCall, request: Question, wanted: CallOverrides) -> None:
         """Call a judge with an answer schema; if its endpoint rejects that, call it without, now and later."""
         model = (call.target, wanted.model)
         if model in self._without_schema:
             wanted = msgspec.structs.replace(wanted, schema=None)
-        outcome = await self._call(call, request, wanted)
-        failure = outcome.failure
+        failure = await self._call(call, request, wanted)
         if failure is None or call.schema is None or failure.status not in _SCHEMA_REJECTED:
-            return outcome
-        outcome = await self._call(call, request, msgspec.structs.replace(wanted, schema=None))
-        if outcome.failure is None and not self.targets.is_replaying:
+            return
+        failure = await self._call(call, request, msgspec.structs.replace(wanted, schema=None))
+        if failure is None and not self.targets.is_replaying:
             # A replay must repeat every call of the recorded run, so it does not skip the rejected ones.
             self._without_schema.add(model)
-        return outcome
 
-    async def _call(self, call: JudgeCall, request: Question, wanted: CallOverrides) -> CallOutcome:
+    async def _call(self, call: JudgeCall, request: Question, wanted: CallOverrides) -> TargetFailure | None:
         live = self.targets.variant(call.target, wanted)
         if call.keep is not None:
             call.keep(request, live.responder)
-        call.settings = live.settings
         has_schema = getattr(live.settings, "response_format", None) == wanted.schema
         call.schema = wanted.form if has_schema else None
-        return await live.call(request)
+        return await call.send(live, request)
 
 
 class JudgeCall(msgspec.Struct, eq=False):
@@ -98,12 +95,20 @@ class JudgeCall(msgspec.Struct, eq=False):
     keep: Callable[[Question, Responder], None] | None = None
     settings: Target | None = None
     schema: str | None = None
-    outcome: CallOutcome | None = None
+    response: Response | None = None
+    failure: TargetFailure | None = None
+    attempts: int = 0
     texts: int = 0
 
-    @property
-    def response(self) -> Response | None:
-        return self.outcome.response if self.outcome is not None else None
+    async def send(self, target: OpenTarget, request: Question) -> TargetFailure | None:
+        """Call a target, and keep its response or failure; return the failure."""
+        self.settings, self.failure = target.settings, None
+        try:
+            self.response = await target.responder.respond(request)
+        except TargetFailure as failure:
+            self.failure = failure
+        self.attempts = request.attempt
+        return self.failure
 
     def extends(self, other: JudgeCall) -> bool:
         """Whether its messages begin with those of another call."""
@@ -138,11 +143,10 @@ class JudgeCall(msgspec.Struct, eq=False):
             data |= {"model": response.model} if response.model is not None else {}
             data |= {"cached": True} if response.cached else {}
             data["reply"] = f"{self.texts} vectors" if self.texts else shortened(response.text)
-        elif self.outcome is not None and self.outcome.failure is not None:
-            failure = self.outcome.failure
-            data["error"] = {"class": failure.error_class, "message": shortened(failure.message)}
-        if self.outcome is not None and self.outcome.attempts > 1:
-            data["attempts"] = self.outcome.attempts
+        elif self.failure is not None:
+            data["error"] = {"class": self.failure.error_class, "message": shortened(self.failure.message)}
+        if self.attempts > 1:
+            data["attempts"] = self.attempts
         return data
 
 
@@ -178,9 +182,9 @@ class JudgeCalls:
         case = EvalCase(f"judge:{self._case.id}", input=messages, place=self._case.place)
         request = Question(case, prompt_id=self._prompt_id, trial=wanted.sample)
         request.repeat = sum(each.repeats(call) for each in self._calls[:-1])
-        call.outcome = await self._judging.call(call, request, wanted)
+        await self._judging.call(call, request, wanted)
         if call.response is None:
-            failure = call.outcome.failure
+            failure = call.failure
             assert failure is not None
             raise EvaluatorFailure(f"The {self._judging.noun} '{name}' failed ({failure.error_class}): {failure}")
         return msgspec.structs.replace(call.response, cost_usd=call.cost_usd)
@@ -189,11 +193,11 @@ class JudgeCalls:
         """Return embeddings of texts from a target. Raises EvaluatorFailure if the call fails."""
         messages = tuple(Message("user", text) for text in texts)
         live = self._judging.targets.get(target, embeddings=True)
-        call = JudgeCall(str(target), messages, settings=live.settings, texts=len(texts))
+        call = JudgeCall(str(target), messages, texts=len(texts))
         self._calls.append(call)
-        call.outcome = await live.call(Question(EvalCase("embeddings", input=messages)))
+        await call.send(live, Question(EvalCase("embeddings", input=messages)))
         if call.response is None:
-            raise EvaluatorFailure(f"Target '{target}' returned no embeddings: {call.outcome.failure}")
+            raise EvaluatorFailure(f"Target '{target}' returned no embeddings: {call.failure}")
         return call.response
 
     @property
