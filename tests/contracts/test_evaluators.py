@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.engine.preflight import Preflight, ProjectFacts
 from agentv.engine.scoring.grading import evaluator_result
 from agentv.model.case import CaseDetails, EvalCase, Origin, Place
@@ -65,7 +65,7 @@ def judgement(text, **more):
         expected_output=(Message("assistant", {"a": {"b": "c"}}),),
         details=CaseDetails(context=("a passage",)),
     )
-    return Judgement(Question(case), Response(messages=(Message("assistant", text),)), candidate_answer=text, **more)
+    return Judgement(CaseRequest(case), Response(messages=(Message("assistant", text),)), candidate_answer=text, **more)
 
 
 @kinds

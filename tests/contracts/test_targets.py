@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.model.case import EvalCase
 from agentv.model.response import Response, TargetFailure
 from agentv.registry import TARGETS
@@ -161,7 +161,7 @@ def test_every_provider_of_the_registry_is_in_this_suite():
 
 
 def question(timeout_s=30.0):
-    question = Question(EvalCase("one", input="Hello"))
+    question = CaseRequest(EvalCase("one", input="Hello"))
     question.timeout_s = timeout_s
     return question
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentv.engine.calls.open_targets import API_TIMEOUT_S, PROCESS_TIMEOUT_S, OpenTargets, concurrency_of
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_options import default_target, first_given, load_defaults
 from agentv.errors import AgentvError, UsageError
@@ -113,7 +113,7 @@ def timeout_of_a_call(settings, case_timeout=None, **options):
     """The limit that a request carries once its target was called."""
     spec = RunSpec(run_id="r", targets=(settings,), **options)
     case = EvalCase("one", input="Hello", execution=Execution(timeout_seconds=case_timeout))
-    request = Question(case)
+    request = CaseRequest(case)
 
     async def main():
         targets = OpenTargets(spec, LocalLimits())

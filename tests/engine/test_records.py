@@ -277,7 +277,7 @@ def test_a_dataset_that_changes_while_it_runs_does_not_end_as_if_complete(projec
     project.dataset(*(["yes"] * 90), name="b.yaml")
     ended = project.eval("a.yaml", "b.yaml", "--out", "out")
     assert ended.code == 2
-    assert "The datasets changed while they were run" in ended.stderr and "--resume" in ended.stderr
+    assert "The datasets changed during the run" in ended.stderr and "--resume" in ended.stderr
     assert "finished_at" not in project.manifest()
     assert len(project.records()) == 140
 

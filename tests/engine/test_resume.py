@@ -100,7 +100,7 @@ def test_a_torn_last_line_is_healed_and_its_job_run_again(project, cut):
     os.truncate(results, results.stat().st_size - cut)
     ended = project.eval("--resume", "--out", "out")
     assert ended.code == 0
-    assert "The last record was not written whole and its job is run again" in ended.stderr
+    assert "The last record is incomplete; its job runs again." in ended.stderr
     check_complete(project, 10)
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from agentv.engine.calls.open_targets import OpenTargets
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.engine.job.spec import RunSpec
 from agentv.executors.executor import LocalLimits
 from agentv.model.case import EvalCase
@@ -83,7 +83,7 @@ def test_an_overload_slows_calls_down(reply, slower):
         target = targets.get("t")
         before = limits.load().concurrency
         with suppress(TargetFailure):
-            await target.responder.respond(Question(EvalCase("one", input="Hello")))
+            await target.responder.respond(CaseRequest(EvalCase("one", input="Hello")))
         await targets.aclose()
         return before, limits.load().concurrency
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.model.case import EvalCase
@@ -35,7 +35,7 @@ class Scoring:
             details=more.pop("details", EvalCase("x").details),
         )
         response = Response(messages=tuple(messages), **figures)
-        return Judgement(Question(case), response, candidate_answer=answer, **more)
+        return Judgement(CaseRequest(case), response, candidate_answer=answer, **more)
 
     def evaluator(self, type_: str, **settings: Any) -> Evaluator:
         return evaluator_of(EvaluatorSpec(type=type_, name=type_, settings=freeze(settings)))

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 import waiting
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.model.case import EvalCase, Origin, Place
 
 
 def make_question(id="one", text="Hello", *, trial=1, attempt=1, timeout_s=10.0, folder="", dataset="", **case):
     place = Place(Origin(base_dir=str(folder), dataset=dataset, path=case.pop("path", "")), 1)
-    question = Question(EvalCase(id, input=text, place=place, **case), trial=trial)
+    question = CaseRequest(EvalCase(id, input=text, place=place, **case), trial=trial)
     question.attempt, question.timeout_s = attempt, timeout_s
     return question
 

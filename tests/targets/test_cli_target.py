@@ -268,10 +268,10 @@ def test_a_command_gets_the_environment_without_secrets(ask, tmp_path, monkeypat
     target = cli("echo $A_KEY,$B_KEY,$MINE,$PLAIN,$C_KEY,$FILE,$SET", pass_env=("B_KEY", "C_KEY"), env={"SET": "set"})
 
     async def answer():
-        from agentv.engine.job.request import Question
+        from agentv.engine.job.request import CaseRequest
         from agentv.model.case import EvalCase
 
-        return (await target.open(home).respond(Question(EvalCase("one", input="x")))).text
+        return (await target.open(home).respond(CaseRequest(EvalCase("one", input="x")))).text
 
     assert asyncio.run(answer()) == ",secret-B_KEY,,plain,secret-in-file,file,set"
 

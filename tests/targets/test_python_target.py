@@ -322,13 +322,13 @@ def test_a_slow_function_is_a_timeout(ask, kind):
 def test_a_hanging_function_does_not_prevent_exit(tmp_path):
     code = """
 import asyncio, threading
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.model.case import EvalCase
 from agentv.targets.python import FunctionTarget
 
 async def main():
     responder = FunctionTarget(name="p", provider="python", call=lambda: threading.Event().wait()).open(".")
-    question = Question(EvalCase("one", input="Hello"))
+    question = CaseRequest(EvalCase("one", input="Hello"))
     question.timeout_s = 0.02
     try:
         await responder.respond(question)

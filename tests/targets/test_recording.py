@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.model.case import EvalCase
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Response, answer
@@ -235,7 +235,7 @@ class Answering:
 
 @pytest.mark.parametrize("response", RESPONSES.values(), ids=RESPONSES)
 def test_a_response_is_restored_without_loss(tmp_path, response):
-    request = Question(EvalCase("one", input="Hello"))
+    request = CaseRequest(EvalCase("one", input="Hello"))
 
     async def there_and_back():
         with (tmp_path / "calls.jsonl").open("wb") as stream:
@@ -252,5 +252,5 @@ def test_data_that_is_not_json_is_recorded_as_text(tmp_path):
     lines = []
     odd = Response(messages=(Message("tool", {"a": object()}), Message("assistant", "the answer")))
     recording = RecordingResponder(Answering(odd), "t", lines.append)
-    assert asyncio.run(recording.respond(Question(EvalCase("one", input="Hello")))) is odd
+    assert asyncio.run(recording.respond(CaseRequest(EvalCase("one", input="Hello")))) is odd
     assert json.loads(lines[0])["response"]["messages"] == [{"role": "assistant", "content": "the answer"}]

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from agentv.engine.answers.stored import StoredCases
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.errors import AgentvError, file_errors
 from agentv.model.case import EvalCase
 from agentv.model.job import Judgement
@@ -199,7 +199,7 @@ def stored_cases(run: RunStore) -> StoredCases:
 def _filled(card: Card, case: EvalCase | None) -> Card:
     if case is None:
         return card
-    question = Question(case, prompt_id=case.prompts[0].id if case.prompts else None)
+    question = CaseRequest(case, prompt_id=case.prompts[0].id if case.prompts else None)
     return msgspec.structs.replace(
         card,
         question=question.prompt,

@@ -12,7 +12,7 @@ from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.calls.prices import price_of
 from agentv.engine.job.artifacts import JobFiles
 from agentv.engine.job.conversation import prompt_lengths
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError, plural
@@ -72,7 +72,7 @@ def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, CostE
     for job in jobs:
         entry = found[job.target]
         entry.jobs += 1
-        lengths = prompt_lengths(Question(job.case, prompt_id=job.prompt))
+        lengths = prompt_lengths(CaseRequest(job.case, prompt_id=job.prompt))
         entry.calls += len(lengths)
         entry.characters += sum(lengths)
     return found
@@ -118,7 +118,7 @@ def _dump_prompts(plan: RunPlan) -> Iterator[Job]:
     targets = OpenTargets(RunSpec(run_id="", targets=answering, home=project.home), LocalLimits())
     try:
         for job in plan.jobs():
-            question = Question(job.case, prompt_id=job.prompt, trial=job.trial)
+            question = CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial)
             prompts.write_prompt(job, question, targets.get(job.target).responder)
             yield job
     finally:

@@ -1,4 +1,4 @@
-"""Run a plan into its folder: every record is written the moment it exists, then the figures are summed up."""
+"""Run a plan: write every record as soon as it exists, then the summary and the manifest."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
 from agentv.support.hashes import HashTable
 
-REFUSED_AT_FIRST = 20
+MAX_FIRST_AUTH_ERRORS = 20
 """Stop if the first 20 jobs all fail authentication; the rest would fail the same way."""
 _CHUNK = 64
-"""Cases that are written together, before the first of them is run."""
+"""Cases written together, before the first of them runs."""
 _LARGE_BYTES = 16 * 1024
 
 
@@ -50,17 +50,17 @@ class Observer:
         return nullcontext()
 
     def result(self, result: Result) -> None:
-        """Receive a record that is on disk."""
+        """Receive a record after it was written."""
 
     def note(self, text: str) -> None:
-        """Receive a line for the user."""
+        """Receive a message for the user."""
 
     def decided(self, job: Job, why: str) -> None:
-        """Receive why a job is run, or why an earlier record of it is kept."""
+        """Receive why a job runs, or why its earlier record is kept."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that ended, whichever way."""
+    """The outcome of a run."""
 
     folder: Path
     summary: RunSummary
@@ -73,7 +73,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False) -> RunStore:
-    """Open the folder of a run: the one to resume, the one that is named, else a new one of the project."""
+    """Open the run folder: the one to resume, the named one, or a new one in the project."""
     redact = Redactor(plan.project.secrets).redact_line
     if resume and out is not None and RunFolder(out).manifest_path.is_file():
         return RunStore(RunFolder.open(out, redact))
@@ -82,7 +82,7 @@ def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False) -
 
 
 def open_executor(plan: RunPlan) -> Executor:
-    """Return the executor that the options name."""
+    """Return the executor named by the options."""
     options = plan.options
     kind = EXECUTORS.find(options.executor or "local")
     executor: Executor = kind(ExecutorOptions(processes=options.processes, ray_address=options.ray_address))
@@ -90,7 +90,7 @@ def open_executor(plan: RunPlan) -> Executor:
 
 
 def run(plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) -> Outcome:
-    """Run every job of a plan that is not done yet, write its records, and sum up."""
+    """Run every job of a plan that is not done yet; write its records and summary."""
     started, folder = time.perf_counter(), store.folder
     try:
         with folder.lock():
@@ -100,20 +100,20 @@ def run(plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) 
                     missing = running.loop.run(executor.run(running.spec, running.jobs(), running.emit))
             except (CostUnknown, BaseExceptionGroup) as raised:
                 error = _first(raised)
-                if isinstance(error, CostUnknown):  # resuming the run would find the same
+                if isinstance(error, CostUnknown):  # resuming the run would fail in the same way
                     folder.write_manifest(msgspec.structs.replace(running.manifest, exit_code=error.exit_code))
                 raise error from None
             finally:
                 running.close()
             return _finish(plan, running, missing or (), started)
     finally:
-        if not folder.manifest_path.is_file():  # nothing has begun: the folder that was made for it goes again
+        if not folder.manifest_path.is_file():  # nothing was started: remove the new folder
             with suppress(OSError):
                 folder.path.rmdir()
 
 
 class RunInProgress:
-    """The state of a run while it executes. Its methods are called in one event loop, unless they say otherwise."""
+    """The state of a run while it executes. Used in one event loop, except where noted."""
 
     def __init__(self, plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) -> None:
         begun = store.manifest
@@ -139,7 +139,7 @@ class RunInProgress:
 
     @property
     def stopped(self) -> Stop | None:
-        """Return why the run ends before its last job; None as long as it does not."""
+        """The reason the run stopped before its last job; None if it did not."""
         return "interrupted" if self.loop.interrupted else self._stopped
 
     def snapshot(self) -> Snapshot:
@@ -148,11 +148,11 @@ class RunInProgress:
         return self.summary.snapshot(self.plan.checked.total, load.concurrency, load.waits_s)
 
     def interrupt(self) -> None:
-        """Stop the run, from any thread: what is in flight is cancelled, what is done is kept."""
+        """Stop the run, from any thread: cancel jobs in flight, keep completed ones."""
         self.loop.interrupt()
 
     def jobs(self) -> Iterator[Job]:
-        """Yield what is left to run. The first pull opens the files: by then the executor has opened its targets."""
+        """Yield the jobs left to run. The first pull opens the files; by then the executor has opened its targets."""
         self._begin()
         early_stop, cases = self.plan.early_stop, self.plan.cases
         if early_stop is None or self.plan.rescored is not None:
@@ -179,13 +179,13 @@ class RunInProgress:
             self._stopped = self._stopped or "decided"
 
     def emit(self, result: Result) -> None:
-        """Keep the record of a job that was run, and check whether the run has to stop."""
+        """Write the record of a job that ran, and check whether the run has to stop."""
         result = self._keep(result)
         self._observer.result(result)
         options = self.plan.options
         if self._refused is not None:
             self._refused = self._refused + 1 if result.error and result.error.error_class == "auth" else None
-            if self._refused == REFUSED_AT_FIRST:
+            if self._refused == MAX_FIRST_AUTH_ERRORS:
                 self._stopped = self._stopped or "auth"
         if options.fail_fast and (result.verdict == "fail" or result.status == "error"):
             self._stopped = self._stopped or "fail_fast"
@@ -193,17 +193,17 @@ class RunInProgress:
             self._spend(result)
 
     def close(self) -> None:
-        """Close the files; every record is on disk for good."""
+        """Close the files, so that every record is on disk."""
         if self.plan.answers is not None:
             self.plan.answers.close()
         self.store.close()
 
     def _begin(self) -> None:
-        """Write the manifest, open the files, and count what an earlier process of this run has done."""
+        """Write the manifest, open the files, and add the results from before the run was resumed."""
         store, self.has_begun = self.store, True
         store.folder.write_manifest(self.manifest)
         if store.start_writing(self.loop.call_soon):
-            self._observer.note("The last record was not written whole and its job is run again")
+            self._observer.note("The last record is incomplete; its job runs again.")
         for case in store.cases():
             self._written.add([hash((case.dataset_path, case.id))])
         if store.folder.results_path.stat().st_size == 0:
@@ -218,7 +218,7 @@ class RunInProgress:
             self._observer.note("All jobs in this run are already complete.")
 
     def _open_jobs(self, cases: list[EvalCase]) -> list[Job]:
-        """Return the jobs of some cases that are not done. The cases are on disk first, with one write for many."""
+        """Return the jobs of some cases that are not done, after writing these cases to disk together."""
         jobs: list[Job] = []
         lines: list[bytes] = []
         plan, has_done = self.plan, len(self._done) > 0
@@ -235,7 +235,7 @@ class RunInProgress:
             jobs += found
             if not self._written or hash((case.path, case.id)) not in self._written:
                 lines.append(self._case_line(case, fingerprints))
-                if len(lines[-1]) > _LARGE_BYTES:  # it has files in it
+                if len(lines[-1]) > _LARGE_BYTES:  # it contains files
                     self.store.append_cases(lines)
                     lines.clear()
         if lines:
@@ -253,7 +253,7 @@ class RunInProgress:
         return b'%b,"dataset_path":%b,%b"input_fingerprint":"%b","fingerprint":"%b",%b\n' % (written[:-1], *ours)
 
     def _evaluators_json(self, case: EvalCase) -> bytes:
-        """Return what a case line says of evaluators, made once for neighbours that share them."""
+        """Return the evaluator part of a case line; computed once for consecutive cases that share evaluators."""
         given, files = self.plan.evaluators, self._evaluator_files
         known, folder, made = self._last_evaluators
         if known is case.evaluators and folder == case.place.origin.base_dir and not case.turns:
@@ -270,7 +270,7 @@ class RunInProgress:
         return made
 
     def _keep(self, result: Result) -> Result:
-        """Write a record. Return it as it was written, with secrets removed."""
+        """Write a record; return it as written, without secrets."""
         if self.plan.early_stop is not None and self.plan.rescored is None:
             self.plan.early_stop.result(result)
         result = self.store.append(result)
@@ -278,7 +278,7 @@ class RunInProgress:
         return result
 
     def _spend(self, result: Result) -> None:
-        """Count the cost of a job against the budget. What an earlier run answered was paid there."""
+        """Count the cost of a job against the budget, unless an earlier run paid for it."""
         budget_usd = self.plan.options.budget_usd
         if budget_usd is None or result.carried_from is not None:
             return
@@ -290,13 +290,13 @@ class RunInProgress:
 
 
 def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], started: float) -> Outcome:
-    """Sum up a run that ended, and write its summary and manifest."""
+    """Write the summary and manifest of a run that ended."""
     folder, checked, stopped = running.store.folder, plan.checked, running.stopped
     early_stop, manifest = plan.early_stop, running.manifest
     summary, details = running.summary.build(checked.jobs, checked.cases_by_target), running.summary.details()
     if stopped is None and _has_missing_jobs(plan, summary):
-        hint = "Put the files back and go on with --resume, or start a new run"
-        raise AgentvError("The datasets changed while they were run", f"Done so far is in {folder.path}", hint)
+        hint = "Restore the files and use --resume, or start a new run"
+        raise AgentvError("The datasets changed during the run", f"Completed jobs are in {folder.path}", hint)
     if early_stop is not None:
         from agentv.engine.early_stop import catch_up, label  # late: few runs stop early
 
@@ -331,7 +331,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
 
 
 def _has_missing_jobs(plan: RunPlan, summary: RunSummary) -> bool:
-    """Whether jobs were not run that early stopping does not explain."""
+    """Whether jobs are missing for another reason than early stopping."""
     stop = plan.early_stop
     return any(
         target.skipped and not (stop is not None and name in stop.bets and stop.side(name) is not None)
@@ -375,7 +375,7 @@ def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:
 
 
 def _first(found: BaseException) -> BaseException:
-    """Return the exception that ended a group of tasks: they all end for the same reason."""
+    """Return the first exception of a group: its tasks end for the same reason."""
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return found

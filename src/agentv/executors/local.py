@@ -11,7 +11,7 @@ from agentv.model.job import Job
 
 
 class LocalExecutor:
-    """Emits a result from the task that made it, before that task takes its next job."""
+    """Runs jobs concurrently in one event loop. A task emits its result before it takes the next job."""
 
     is_remote = False
 
@@ -35,7 +35,7 @@ class LocalExecutor:
 
 
 async def pull(worker: Worker, jobs: Iterator[Job], emit: Emit) -> None:
-    """Run one job after the other until there are none left."""
+    """Run jobs one after another until none are left."""
     resumed = time.monotonic()
     for job in jobs:
         emit(await worker.run(job))

@@ -21,7 +21,7 @@ from agentv.datasets.formats.dataset_format import TABLES, Source
 from agentv.datasets.loader import case_source
 from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.interrupts import interruptible
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.engine.job.spec import RunFiles, RunSpec
 from agentv.engine.preflight import FALLBACK_JUDGE
 from agentv.engine.run_project import CACHE, open_targets
@@ -269,7 +269,7 @@ def one_dataset(path: str, note: Callable[[str], None]) -> tuple[Source, list[Ev
 
 
 def _case_text(case: EvalCase) -> str:
-    question = Question(case, prompt_id=case.prompts[0].id if case.prompts else None)
+    question = CaseRequest(case, prompt_id=case.prompts[0].id if case.prompts else None)
     reference = Judgement(question, answer(""), candidate_answer="").reference_answer
     text = f"What was asked:\n{question.prompt}\n\nWhat a good answer does:\n{case.expected_outcome}"
     return f"{text}\n\nA reference answer:\n{reference}" if reference else text

@@ -9,7 +9,7 @@ import msgspec
 
 from agentv.engine.calls.open_targets import OpenTarget
 from agentv.engine.job.answer import Answer, Reply, answer_to
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.model.case import USER_TARGET
 from agentv.model.job import GivenAnswer, Job
 from agentv.model.response import TargetFailure
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agentv.engine.job.run_job import JobContext
 
 
-async def live_answer(job: Job, request: Question, target: OpenTarget, context: JobContext) -> Answer:
+async def live_answer(job: Job, request: CaseRequest, target: OpenTarget, context: JobContext) -> Answer:
     """Call the target of a job. Changes in its workspace are collected before evaluators run."""
     if job.case.is_conversation:
         from agentv.engine.job.conversation import Conversation  # late: few cases are conversations
@@ -37,7 +37,7 @@ async def live_answer(job: Job, request: Question, target: OpenTarget, context: 
     return answer
 
 
-def given_answer(job: Job, given: GivenAnswer, request: Question) -> Answer:
+def given_answer(job: Job, given: GivenAnswer, request: CaseRequest) -> Answer:
     """Return the provided answer; a failure if a stored conversation does not match the turns of the case."""
     replies: tuple[Reply, ...] = ()
     if job.case.is_conversation:

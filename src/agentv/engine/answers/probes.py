@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.engine.answers.rescored import MAX_CONCURRENT_SCORES
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.prepare import Evaluators, checked_plan
 from agentv.engine.run_options import EvalOptions
@@ -134,7 +134,7 @@ def _text(name: str) -> str:
 
 
 def _prompt(case: EvalCase) -> str:
-    prompt = Question(case, prompt_id=case.prompts[0].id if case.prompts else None).prompt
+    prompt = CaseRequest(case, prompt_id=case.prompts[0].id if case.prompts else None).prompt
     return prompt if len(prompt) <= _MAX_PROMPT else prompt[:_MAX_PROMPT] + "…"
 
 

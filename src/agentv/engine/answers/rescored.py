@@ -16,7 +16,7 @@ from agentv.engine.calls.open_targets import concurrency_of
 from agentv.engine.cost import evaluator_cost
 from agentv.engine.early_stop import EarlyStopping, StopRule, parse_rule
 from agentv.engine.job.answer import Answer, failed, make_record
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.prepare import Evaluators, checked_plan
 from agentv.engine.run_options import RescoreOptions
@@ -135,7 +135,7 @@ class RescoredAnswers(AnswerSource):
     def _unscored(self, job: Job, message: str) -> Result:
         """Return an error record for a stored answer that cannot be scored."""
         failure = TargetFailure("invalid_response", message)
-        answer = Answer(request=Question(job.case), response=None, attempts=0)
+        answer = Answer(request=CaseRequest(job.case), response=None, attempts=0)
         return make_record(job, failed(answer, failure), "")
 
     def _input_change(self, job: Job) -> str:

@@ -1,4 +1,4 @@
-"""The answer to a job, wherever it comes from, and the record that is made of it."""
+"""The answer to a job, and the record made from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.engine.scoring.grading import Grade
 from agentv.model.case import Turn
 from agentv.model.job import Job
@@ -29,7 +29,7 @@ from agentv.model.result import (
 
 
 def summarise_trace(messages: Sequence[Message], errors: int = 0) -> TraceSummary | None:
-    """The tool calls of an answer by name, `errors` of which failed; None when it made none."""
+    """Count the tool calls of an answer by name; `errors` of them failed. None if there are none."""
     if _is_one_text(messages) or not any(message.tool_calls for message in messages):
         return None
     counts = Counter(call.tool for call in tool_calls_in(messages))
@@ -38,7 +38,7 @@ def summarise_trace(messages: Sequence[Message], errors: int = 0) -> TraceSummar
 
 
 def tool_durations(messages: Sequence[Message]) -> dict[str, list[float]]:
-    """How long each call of each tool took, as far as the target said so, in milliseconds."""
+    """Return the durations of tool calls by tool, in milliseconds, if the target reports them."""
     durations: dict[str, list[float]] = {}
     if _is_one_text(messages):
         return durations
@@ -49,7 +49,6 @@ def tool_durations(messages: Sequence[Message]) -> dict[str, list[float]]:
 
 
 def _is_one_text(messages: Sequence[Message]) -> bool:
-    """As most answers are; they need no second look."""
     return len(messages) == 1 and not messages[0].tool_calls
 
 
@@ -58,20 +57,20 @@ _NOTHING_KEPT: dict[str, EvaluatorResult] = {}
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """One reply of the target in a conversation, and the turn of the case that it answers, if it was one."""
+    """A reply of the target in a conversation, and the turn of the case it answers, if any."""
 
-    question: Question
+    request: CaseRequest
     response: Response
     turn: Turn | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What was answered, or why there is no answer: then `response` is what was said before the failure.
+    """The answer to a job, or the failure to get one; then `response` has the messages before the failure.
 
-    `text` is the answer after its transform, where that is known already; `kept` are evaluator results that still hold.
+    `text` is the answer after its transform, if already known; `kept` are evaluator results that are still valid.
     """
 
-    request: Question
+    request: CaseRequest
     response: Response | None
     failure: TargetFailure | None = None
     attempts: int | None = 1
@@ -86,7 +85,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     kept: dict[str, EvaluatorResult] = _NOTHING_KEPT
 
 
-def answer_to(request: Question, response: Response, attempts: int) -> Answer:
+def answer_to(request: CaseRequest, response: Response, attempts: int) -> Answer:
     """Return the answer of one call."""
     return Answer(
         request=request,
@@ -99,7 +98,7 @@ def answer_to(request: Question, response: Response, attempts: int) -> Answer:
 
 
 def metrics_of(response: Response) -> ExecutionMetrics:
-    """Return what an answer used, as far as its target said so."""
+    """Return the usage, cost and durations of a response, as far as the target reports them."""
     stop_reason = None if response.stop_reason in _ENDED_NORMALLY else response.stop_reason
     durations = tool_durations(response.messages)
     return ExecutionMetrics(
@@ -108,7 +107,7 @@ def metrics_of(response: Response) -> ExecutionMetrics:
 
 
 def now() -> str:
-    """Return the current time as records have it: UTC, with milliseconds."""
+    """Return the current time in the format of records: UTC, with milliseconds."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     return f"{_date_and_time(seconds)}.{nanoseconds // 1_000_000:03d}Z"
 
@@ -119,7 +118,7 @@ def _date_and_time(seconds: int) -> str:
 
 
 class JobOutcome(msgspec.Struct, frozen=True, gc=False):
-    """How a job ended. `text` is the answer after its transform, `messages` is what the record keeps of it."""
+    """The outcome of a job. `text` is the answer after its transform, `messages` are those stored in the record."""
 
     answer: Answer
     grade: Grade
@@ -129,10 +128,10 @@ class JobOutcome(msgspec.Struct, frozen=True, gc=False):
 
 
 def failed(answer: Answer, failure: TargetFailure) -> JobOutcome:
-    """Return the outcome of a job without an answer, with what was said before the failure."""
+    """Return the outcome of a job without an answer, with the messages before the failure."""
     error = ErrorInfo(failure.error_class, failure.message, failure.stage)
-    said = answer.response.messages if answer.response is not None else ()
-    return JobOutcome(answer, Grade("error", error=error), messages=tuple(map(message_to_data, said)))
+    messages = answer.response.messages if answer.response is not None else ()
+    return JobOutcome(answer, Grade("error", error=error), messages=tuple(map(message_to_data, messages)))
 
 
 def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:

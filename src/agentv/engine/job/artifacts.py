@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from agentv.engine.job.answer import Answer
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.errors import UsageError, file_errors
 from agentv.model.job import Job
 from agentv.model.message import message_to_data
@@ -34,12 +34,12 @@ class JobFiles:
         self._redactor = redactor
         self._exists = False
 
-    def write_prompt(self, job: Job, request: Question, responder: Responder) -> None:
+    def write_prompt(self, job: Job, request: CaseRequest, responder: Responder) -> None:
         """Write the prompt of a call before it is sent: as text, as messages, and as the request body."""
         turn = f"turn-{request.turn + 1}" if request.turn else ""
         self._write(job, turn, **_prompt_data(request, responder))
 
-    def write_judge_prompt(self, job: Job, evaluator: str, request: Question, responder: Responder) -> None:
+    def write_judge_prompt(self, job: Job, evaluator: str, request: CaseRequest, responder: Responder) -> None:
         """Write the prompt of a judge call before it is sent."""
         data = _prompt_data(request, responder)
         name = f"judge-{_UNSAFE.sub('_', evaluator)[:_MAX_NAME]}-{request.trial}.{digest(data['messages'])[:8]}"
@@ -82,7 +82,7 @@ class JobFiles:
             path.write_bytes(msgspec.json.format(line, indent=2) + b"\n")
 
 
-def _prompt_data(request: Question, responder: Responder) -> dict[str, Any]:
+def _prompt_data(request: CaseRequest, responder: Responder) -> dict[str, Any]:
     sent: dict[str, Any] | None = None
     with suppress(TargetFailure):  # the call itself reports the failure
         sent = ResponderWrapper(responder).sends(request)
@@ -119,7 +119,7 @@ class StreamLogs:
         self._folder = folder
         self._redactor = redactor
 
-    def opener(self, job: Job, request: Question) -> OpenLog | None:
+    def opener(self, job: Job, request: CaseRequest) -> OpenLog | None:
         """Return a function that opens the log of an attempt; None if logs are not kept."""
         if self._folder is None:
             return None

@@ -13,7 +13,7 @@ import msgspec
 
 from agentv.engine.calls.open_targets import OpenTarget
 from agentv.engine.job.answer import Answer, Reply, answer_to
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.model.case import EvalCase, SimulatedUser, Turn
 from agentv.model.job import Job
 from agentv.model.message import FilePart, Message, Part, TextPart
@@ -63,17 +63,17 @@ def _environment() -> minijinja.Environment:
     )
 
 
-class TurnRequest(Question):
+class TurnRequest(CaseRequest):
     """A request later in a conversation: the input and all messages since. `turn` is the number of replies so far."""
 
-    def __init__(self, first: Question, messages: Sequence[Message], turn: int) -> None:
+    def __init__(self, first: CaseRequest, messages: Sequence[Message], turn: int) -> None:
         super().__init__(first.case, prompt_id=first.prompt_id, trial=first.trial)
         self.job_workspace = first.job_workspace
         self.turn = turn
         self.input = (*first.input, *messages)
 
 
-def prompt_lengths(first: Question) -> list[int]:
+def prompt_lengths(first: CaseRequest) -> list[int]:
     """Return the characters in the prompt of each call of a job, without the replies, which are not known yet.
 
     A simulated user is assumed to use all its turns, with empty messages.
@@ -87,20 +87,20 @@ def prompt_lengths(first: Question) -> list[int]:
     return lengths + [lengths[-1] if lengths else 0] * ((user.max_turns or MAX_TURNS) if user is not None else 0)
 
 
-def _is_answered(first: Question) -> bool:
+def _is_answered(first: CaseRequest) -> bool:
     """Whether the target answers the input itself; otherwise the input is history before the first turn."""
     return bool(first.input) and (first.input[-1].role in ("user", "tool") or not first.case.is_conversation)
 
 
-def final_request(first: Question, replies: Sequence[Reply]) -> Question:
+def final_request(first: CaseRequest, replies: Sequence[Reply]) -> CaseRequest:
     """Return the request that evaluators of a whole conversation see: with the prompt of the last reply."""
     request = copy.copy(first)
     if replies:
-        request.prompt = replies[-1].question.prompt
+        request.prompt = replies[-1].request.prompt
     return request
 
 
-def split_into_replies(first: Question, messages: Sequence[Message]) -> list[Reply]:
+def split_into_replies(first: CaseRequest, messages: Sequence[Message]) -> list[Reply]:
     """Split the messages after the input into replies. Raises ValueError if they do not match the turns."""
     replies: list[Reply] = []
     place = 0
@@ -129,10 +129,10 @@ class Conversation:
     def __init__(
         self,
         job: Job,
-        first: Question,
+        first: CaseRequest,
         target: OpenTarget,
         user: OpenTarget | None,
-        before_call: Callable[[Question], None],
+        before_call: Callable[[CaseRequest], None],
     ) -> None:
         self._job = job
         self._first = first
@@ -227,7 +227,7 @@ class Conversation:
         job = self._job
         messages = user_prompt(user, (*self._first.input, *self._messages))
         case = EvalCase(f"user:{job.case.id}", input=messages, place=job.case.place)
-        request = Question(case, prompt_id="/".join(filter(None, (job.target, job.prompt))), trial=job.trial)
+        request = CaseRequest(case, prompt_id="/".join(filter(None, (job.target, job.prompt))), trial=job.trial)
         request.turn = len(self._user_responses)
         request.user_turn = sum(message.role == "user" for message in self._messages)
         try:

@@ -1,4 +1,4 @@
-"""The prompt: a case's input in the forms that targets take, built once and the same for target and evaluators."""
+"""Render a case's input as messages, text, or text with file references; shared by target and evaluators."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from agentv.engine.job.workspace import JobWorkspace
 
 
-class Question:
-    """One question to a target; see `agentv.model.response.Request` for what each form is."""
+class CaseRequest:
+    """A request to a target, made from a case; see `agentv.model.response.Request` for its forms."""
 
-    # Class attributes, because a request is made for every job and few of them are ever set.
+    # Class attributes, because every job creates a request and few of these are ever set.
     attempt = 1
     turn = 0
     user_turn = 0
@@ -36,7 +36,7 @@ class Question:
 
     @cached_property
     def input(self) -> tuple[Message, ...]:
-        """The case's own messages: those of the prompt that is asked, when several prompts are an axis of the run."""
+        """The messages of the case, or of one of its prompts."""
         for prompt in self.case.prompts:
             if prompt.id == self.prompt_id:
                 return prompt.input
@@ -53,13 +53,13 @@ class Question:
     @property
     def messages(self) -> tuple[Message, ...]:
         if self._messages is None:
-            self._messages = self._made_messages()
+            self._messages = self._render()
         return self._messages
 
-    def _made_messages(self) -> tuple[Message, ...]:
+    def _render(self) -> tuple[Message, ...]:
         if not self.case.names_files:
             messages = self.case.input
-            return messages if all(map(_says_something, messages)) else tuple(filter(_says_something, messages))
+            return messages if all(map(_has_content, messages)) else tuple(filter(_has_content, messages))
         messages = tuple(self._inlined(message) for message in self._visible)
         if not self.guidelines:
             return messages
@@ -104,8 +104,8 @@ class Question:
 
     @cached_property
     def _visible(self) -> tuple[Message, ...]:
-        """Messages that say something once guidelines are taken out of them."""
-        return tuple(message for message in map(self._without_guidelines, self.input) if _says_something(message))
+        """The messages that have content other than guidelines."""
+        return tuple(message for message in map(self._without_guidelines, self.input) if _has_content(message))
 
     def _without_guidelines(self, message: Message) -> Message:
         if not message.parts or not self.case.place.origin.guideline_patterns:
@@ -114,7 +114,7 @@ class Question:
         return Message(message.role, parts, message.tool_calls, message.name)
 
     def _inlined(self, message: Message) -> Message:
-        """A message whose files are in it: texts as blocks, images as data URIs."""
+        """Replace files by their contents: text as blocks, images as data URIs."""
         if not message.parts:
             return message
         parts = tuple(_inlined_part(part) for part in message.parts)
@@ -129,13 +129,13 @@ class Question:
         return Message(message.role, "\n".join(texts), message.tool_calls, message.name)
 
     def _as_text(self, messages: tuple[Message, ...]) -> str:
-        """One message as it is; several, or any that is not the user's, with a heading each."""
+        """Return the text of a single user or system message; several messages get a heading each."""
         if len(messages) == 1 and messages[0].role in ("user", "system"):
             return _text_of(messages[0])
         return "\n\n".join(f"@[{message.role.capitalize()}]:\n{_text_of(message)}" for message in messages)
 
 
-def _says_something(message: Message) -> bool:
+def _has_content(message: Message) -> bool:
     return bool(message.tool_calls) or message.content not in (None, "", ())
 
 

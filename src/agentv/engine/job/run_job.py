@@ -1,4 +1,4 @@
-"""Run one job: answer, score, record. A failure becomes part of the record."""
+"""Run one job: get the answer, score it, make the record. Failures become part of the record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
 from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, metrics_of, summarise_trace
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.engine.job.spec import MOST_AT_ONCE, RunSpec
 from agentv.engine.scoring.grading import Grade, failed_result, grade
 from agentv.engine.scoring.judge_calls import ScoringContext
@@ -40,7 +40,7 @@ Results = list[EvaluatorResult | None]
 
 
 class JobContext:
-    """What the jobs of one run share in one process: open targets, evaluators, files. Built from the run's spec."""
+    """The state shared by all jobs of a run in one process: open targets, evaluators and files."""
 
     def __init__(self, spec: RunSpec, limits: Limits) -> None:
         redactor = Redactor(spec.secrets)
@@ -61,29 +61,29 @@ class JobContext:
 
     @property
     def capacity(self) -> int:
-        """Enough jobs to fill every endpoint's limit and every batch; each costs a few kilobytes."""
+        """The number of concurrent jobs: enough to fill every endpoint's limit and every batch."""
         called = {*self.spec.answering, *self.spec.judges}
         most = self.spec.most_given or sum(self.targets.get(name).most for name in called)
         return max(1, min(MOST_AT_ONCE, most, self.spec.jobs))
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The calls that are not in what is replayed."""
+        """The calls missing from the replay."""
         return self.targets.missing
 
     def run(self, job: Job) -> Awaitable[Result]:
-        """Return the record of one job, whatever happens in it."""
+        """Return the record of one job, even if it fails."""
         return run_job(job, self)
 
     async def aclose(self) -> None:
-        """Close the targets, and end what evaluators have running."""
+        """Close the targets, and end the processes of evaluators."""
         try:
             await self.host.aclose()
         finally:
             await self.targets.aclose()
 
     def find_file(self, origin: Origin) -> Callable[[str], str]:
-        """Return what finds files as a dataset finds its own."""
+        """Return a function that finds files as for paths in the dataset."""
         find = self._finders.get(origin.base_dir)
         if find is None:
             finder = FileFinder(origin.base_dir or ".", origin.root or ".")
@@ -91,22 +91,22 @@ class JobContext:
         return find
 
     def verdicts_of(self, job: Job) -> Verdicts | None:
-        """Return the scores from which on the job's answer passes or is borderline."""
+        """Return the verdict limits of a job: the scores needed to pass or to be borderline."""
         return job.case.execution.verdicts or self.spec.defaults.verdicts
 
     def workspace_of(self, job: Job, settings: Target) -> JobWorkspace | None:
-        """Return the folder of a job: its case's, or an empty one for an agent that has no folder of its own."""
+        """Return the workspace of a job: its case's, or an empty one for an agent that needs one; None otherwise."""
         wanted = job.case.workspace
         if wanted is None and not settings.needs_workspace:
             return None
-        if not settings.is_live:  # evaluators would look at files that the answer is not about
+        if not settings.is_live:  # the files would not belong to the answer
             return None
         from agentv.engine.job.workspace import JobWorkspace  # late: few jobs work in a folder
 
         return JobWorkspace(job, wanted or Workspace(), self.spec.files.workspaces_folder, self.environment)
 
-    def prepare_call(self, job: Job, target: OpenTarget, request: Question) -> None:
-        """Open the log of a call, and write its prompt down where prompts are kept."""
+    def prepare_call(self, job: Job, target: OpenTarget, request: CaseRequest) -> None:
+        """Open the log of a call, and store its prompt if prompts are kept."""
         if target.settings.writes_logs:
             request.open_log = self.logs.opener(job, request)
         if self.prompts is not None:
@@ -115,7 +115,7 @@ class JobContext:
 
 async def run_job(job: Job, context: JobContext) -> Result:
     """Answer a job, score the answer, and return its record."""
-    request = Question(job.case, prompt_id=job.prompt, trial=job.trial)
+    request = CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial)
     workspace: JobWorkspace | None = None
     try:
         if job.answer is not None:
@@ -124,8 +124,8 @@ async def run_job(job: Job, context: JobContext) -> Result:
             target = context.targets.get(job.target)
             workspace = request.job_workspace = context.workspace_of(job, target.settings)
             answer = await live_answer(job, request, target, context)
-        scored = _scored_at_once(job, answer, context)
-        outcome = scored if isinstance(scored, JobOutcome) else await _scored(job, answer, context, *scored)
+        scored = _score_now(job, answer, context)
+        outcome = scored if isinstance(scored, JobOutcome) else await _score_all(job, answer, context, *scored)
         result = make_record(job, outcome, context.spec.run_id)
         if context.traces is not None and job.answer is None:
             context.traces.write_trace(job, answer, result)
@@ -133,14 +133,14 @@ async def run_job(job: Job, context: JobContext) -> Result:
         problem = None if workspace is None else await workspace.close(request.timeout_s)
     if workspace is None:
         return result
-    # The answer and its score stand, whatever happened to the folder afterwards.
+    # A failed teardown does not change the answer or its score.
     return msgspec.structs.replace(result, file_changes=workspace.changes, error=result.error or problem)
 
 
-def _scored_at_once(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tuple[Judgement, Results]:
-    """Return the outcome of a job where nothing has to be waited for, which costs more than a check does.
+def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tuple[Judgement, Results]:
+    """Return the outcome of a job if no evaluator does I/O; this avoids the event loop, which is slower than scoring.
 
-    Otherwise return the results so far, None for those of evaluators that wait.
+    Otherwise return the results so far, with None for the remaining evaluators.
     """
     if answer.failure is not None:
         return failed(answer, answer.failure)
@@ -149,7 +149,7 @@ def _scored_at_once(job: Job, answer: Answer, context: JobContext) -> JobOutcome
     try:
         text = answer.text if answer.text is not None else _transformed(response, job, context)
     except ValueError as error:
-        failure = TargetFailure("invalid_response", f"The answer cannot be transformed: {error}")
+        failure = TargetFailure("invalid_response", f"Cannot transform the answer: {error}")
         bare = Answer(request=answer.request, response=None, attempts=answer.attempts, conversation=answer.conversation)
         return failed(bare, failure)
     judgement = _judgement(answer, response, text, context)
@@ -162,8 +162,10 @@ def _scored_at_once(job: Job, answer: Answer, context: JobContext) -> JobOutcome
     return _outcome(answer, judgement, tuple(results), grade(results, specs, verdicts), context)
 
 
-async def _scored(job: Job, answer: Answer, context: JobContext, judgement: Judgement, results: Results) -> JobOutcome:
-    """Return the outcome of a job, with the evaluators that have to be waited for."""
+async def _score_all(
+    job: Job, answer: Answer, context: JobContext, judgement: Judgement, results: Results
+) -> JobOutcome:
+    """Return the outcome of a job after running the evaluators that do I/O."""
     given = context.spec.evaluators
     specs = job.case.evaluators if given is None else given
     checks = await _check_turns(job, answer, context) if answer.replies and given is None else []
@@ -179,7 +181,7 @@ def _outcome(
     answer: Answer, judgement: Judgement, results: tuple[EvaluatorResult, ...], graded: Grade, context: JobContext
 ) -> JobOutcome:
     text, messages = judgement.candidate_answer, judgement.response.messages
-    # The record keeps messages that say more than the answer's text.
+    # The record stores messages only if they contain more than the answer's text.
     is_text = len(messages) == 1 and messages[0].content == text and not messages[0].tool_calls
     if is_text and not context.spec.include_trace:
         return JobOutcome(answer, graded, results, text)
@@ -187,13 +189,13 @@ def _outcome(
 
 
 async def _check_turns(job: Job, answer: Answer, context: JobContext) -> Checks:
-    """Score the replies to single turns with the evaluators of those turns, named by the number of the turn."""
+    """Score the reply to each turn with that turn's evaluators, whose results are named after the turn."""
     checks: Checks = []
     for number, reply in enumerate((reply for reply in answer.replies if reply.turn is not None), 1):
         assert reply.turn is not None
         if not reply.turn.evaluators:
             continue
-        request = copy.copy(reply.question)
+        request = copy.copy(reply.request)
         request.case = msgspec.structs.replace(job.case, expected_output=reply.turn.expected_output)
         for spec in reply.turn.evaluators:
             name = turn_evaluator_name(number, spec)
@@ -206,13 +208,13 @@ async def _check_turns(job: Job, answer: Answer, context: JobContext) -> Checks:
                     )
                     result = await context.scorer.score(spec, judgement, _scoring_context(job, context, number))
                 except ValueError as error:
-                    result = failed_result(spec, f"The answer cannot be transformed: {error}")
+                    result = failed_result(spec, f"Cannot transform the answer: {error}")
             checks.append((spec, msgspec.structs.replace(result, name=name)))
     return checks
 
 
 def _transformed(response: Response, job: Job, context: JobContext) -> str:
-    """Return the answer's text, cleaned by its target's transform. Raises ValueError."""
+    """Return the text of a response after its target's transform. Raises ValueError."""
     settings = context.targets.settings(job.target)
     if settings is None or settings.transform is None:
         return response.text

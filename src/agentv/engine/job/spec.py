@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agentv.engine.job.answer import Answer, failed, make_record
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.job import Job
 from agentv.model.response import TargetFailure
@@ -76,5 +76,5 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def failed(self, job: Job, message: str) -> Result:
         """Return the error record of a job that no worker could run."""
-        answer = Answer(request=Question(job.case, prompt_id=job.prompt, trial=job.trial), response=None)
+        answer = Answer(request=CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial), response=None)
         return make_record(job, failed(answer, TargetFailure("process", message)), self.run_id)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
-from agentv.engine.job.request import Question
+from agentv.engine.job.request import CaseRequest
 from agentv.engine.preflight import judges_of
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure, Verdicts
@@ -26,7 +26,7 @@ _SCHEMA_REJECTED = frozenset({400, 404, 415, 422, 501})
 """Statuses of servers that do not support the requested answer schema."""
 _NO_OVERRIDES = CallOverrides()
 
-KeepPrompt = Callable[[str, Question, Responder], None]
+KeepPrompt = Callable[[str, CaseRequest, Responder], None]
 """Receives the name of an evaluator, its request to a judge, and the judge."""
 
 
@@ -64,7 +64,7 @@ class Judging:
         of_target = None if settings is None else settings.judge_target
         return judges_of(self.judge, own, of_target, self.targets.names)
 
-    async def call(self, call: JudgeCall, request: Question, wanted: CallOverrides) -> None:
+    async def call(self, call: JudgeCall, request: CaseRequest, wanted: CallOverrides) -> None:
         """Call a judge with an answer schema; if its endpoint rejects that, call it without, now and later."""
         model = (call.target, wanted.model)
         if model in self._without_schema:
@@ -77,7 +77,7 @@ class Judging:
             # A replay must repeat every call of the recorded run, so it does not skip the rejected ones.
             self._without_schema.add(model)
 
-    async def _call(self, call: JudgeCall, request: Question, wanted: CallOverrides) -> TargetFailure | None:
+    async def _call(self, call: JudgeCall, request: CaseRequest, wanted: CallOverrides) -> TargetFailure | None:
         live = self.targets.variant(call.target, wanted)
         if call.keep is not None:
             call.keep(request, live.responder)
@@ -92,7 +92,7 @@ class JudgeCall(msgspec.Struct, eq=False):
     target: str
     messages: tuple[Message, ...]
     sample: int = 1
-    keep: Callable[[Question, Responder], None] | None = None
+    keep: Callable[[CaseRequest, Responder], None] | None = None
     settings: Target | None = None
     schema: str | None = None
     response: Response | None = None
@@ -100,7 +100,7 @@ class JudgeCall(msgspec.Struct, eq=False):
     attempts: int = 0
     texts: int = 0
 
-    async def send(self, target: OpenTarget, request: Question) -> TargetFailure | None:
+    async def send(self, target: OpenTarget, request: CaseRequest) -> TargetFailure | None:
         """Call a target, and keep its response or failure; return the failure."""
         self.settings, self.failure = target.settings, None
         try:
@@ -180,7 +180,7 @@ class JudgeCalls:
         call = JudgeCall(name, messages, wanted.sample, self._keep)
         self._calls.append(call)
         case = EvalCase(f"judge:{self._case.id}", input=messages, place=self._case.place)
-        request = Question(case, prompt_id=self._prompt_id, trial=wanted.sample)
+        request = CaseRequest(case, prompt_id=self._prompt_id, trial=wanted.sample)
         request.repeat = sum(each.repeats(call) for each in self._calls[:-1])
         await self._judging.call(call, request, wanted)
         if call.response is None:
@@ -195,7 +195,7 @@ class JudgeCalls:
         live = self._judging.targets.get(target, embeddings=True)
         call = JudgeCall(str(target), messages, texts=len(texts))
         self._calls.append(call)
-        await call.send(live, Question(EvalCase("embeddings", input=messages)))
+        await call.send(live, CaseRequest(EvalCase("embeddings", input=messages)))
         if call.response is None:
             raise EvaluatorFailure(f"Target '{target}' returned no embeddings: {call.failure}")
         return call.response
