@@ -25,8 +25,8 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
 from agentv.registry import TARGETS
+from agentv.runs.folder import export_records, output_paths
 from agentv.runs.store import RunStore
-from agentv.runs.writer import export_records, places_of
 from agentv.settings.diagnostics import SHARE, Problems, did_you_mean
 from agentv.settings.settings_reader import read_settings
 from agentv.targets.python import FunctionTarget
@@ -139,7 +139,7 @@ class _Started(Observer):
 def _executed(given: Given, out: Any, options: dict[str, Any], observer: Observer) -> Outcome:
     if not isinstance(out, str | os.PathLike | None):
         raise UsageError(f"'out' must be a path, got {type(out).__name__}")
-    folder, file = places_of(None if out is None else os.fspath(out))
+    folder, file = output_paths(None if out is None else os.fspath(out))
     plan = _prepared(given, options, None if file is None else file[0])
     outcome = run(plan, open_store(plan, folder), open_executor(plan), observer)
     if file is not None:

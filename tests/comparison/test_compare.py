@@ -144,9 +144,9 @@ class TestMatching:
         assert RunScores(path, "a").records == 4
         for again in (*trials, elsewhere):
             write_run(path, *trials, elsewhere, again)
-            with pytest.raises(AgentvError, match="A job is twice") as error:
+            with pytest.raises(AgentvError, match="Duplicate record") as error:
                 RunScores(path, "a")
-            assert f"x of {again.dataset_path}, target t, trial {again.trial}" in str(error.value)
+            assert f"x in {again.dataset_path}, target t, trial {again.trial}" in str(error.value)
 
     def test_an_incomplete_record_is_refused_with_its_line_when_its_answer_is_shown(self, tmp_path):
         line = encode_record(record("y", 0.0, evaluator_results=judged(x=0.0))).replace(b',"verdict":null', b"")

@@ -260,7 +260,7 @@ def test_records_go_to_a_file_besides_which_is_replaced(project, name):
 def test_a_file_that_cannot_be_written_is_known_before_anything_is_called(project):
     project.dataset("yes")
     ended = project.eval("--out", "nowhere/all.jsonl")
-    assert ended.code == 2 and "There is no folder nowhere" in ended.stderr
+    assert ended.code == 2 and "The folder nowhere does not exist" in ended.stderr
     assert project.runs == []
 
 

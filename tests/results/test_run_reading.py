@@ -124,10 +124,10 @@ def test_a_job_with_two_records_is_an_error_for_every_reader(folder, name, betwe
     path = folder.path / name
     path.write_bytes(b"".join(map(encode_record, records)) if name == "results.jsonl" else _documents(records))
     for read in (RunStore.records, lambda run: run.records(ScoreRecord), RunStore.figures):
-        with pytest.raises(AgentvError, match="A job is twice") as error:
+        with pytest.raises(AgentvError, match="Duplicate record") as error:
             list(read(RunStore.open(path)))
         place = f"{'line' if name == 'results.jsonl' else 'document'} {len(records)}"
-        assert f"again at {place}\n  b of d.jsonl, target t, trial 1" in str(error.value)
+        assert f"Duplicate record at {place} in {path}\n  b in d.jsonl, target t, trial 1" in str(error.value)
 
 
 def test_rows_of_other_tools_may_repeat_a_case(folder):

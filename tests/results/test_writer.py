@@ -158,7 +158,7 @@ def test_a_write_beyond_the_size_limit_leaves_complete_lines(tmp_path, limit):
     first, again = ended.stdout.splitlines()
     written, message = first.split(" ", 1)
     assert "File too large" in message
-    assert "What was written before is whole" in message and "then go on with --resume" in message
+    assert "All earlier lines are complete" in message and "then continue with --resume" in message
     assert again == "still full"
     *lines, last = whole_lines(path)
     assert [line["number"] for line in lines] == list(range(int(written)))

@@ -140,7 +140,7 @@ class LabelFile:
         with file_errors(f"Cannot create {path.parent}"):
             path.parent.mkdir(parents=True, exist_ok=True)
         self.labels = Labels(read_labels(path))
-        self._writer = ResultWriter(path, go_on="run the same command again")
+        self._writer = ResultWriter(path, next_step="run the same command again")
 
     def add(self, label: Label) -> None:
         """Append a label."""

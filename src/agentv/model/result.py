@@ -31,7 +31,7 @@ class JobKey(NamedTuple):
 
     def __str__(self) -> str:
         prompt = "" if self.prompt is None else f", prompt {self.prompt}"
-        return f"{self.eval_id} of {self.dataset_path}, target {self.target}{prompt}, trial {self.trial}"
+        return f"{self.eval_id} in {self.dataset_path}, target {self.target}{prompt}, trial {self.trial}"
 
 
 def written_version() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 import yaml
@@ -24,7 +24,7 @@ from agentv.model.result import (
     Verdict,
 )
 from agentv.model.values import to_json
-from agentv.runs.record import RecordError, RecordLines, check_version, damaged, first_line
+from agentv.runs.record import RecordError, RecordLines, damaged, first_line, record_from_data
 
 PASS_FROM, BORDERLINE_FROM = 0.8, 0.6
 
@@ -153,32 +153,22 @@ class AgentvYaml:
             with file_errors(f"Cannot read {path}"), open(path, "rb") as file:
                 for number, data in enumerate(yaml.load_all(file, Loader=_plain_loader()), 1):
                     try:
-                        yield _from_document(data, path.stem)
+                        yield record_from_data(data, path.stem)
                     except RecordError as error:
                         raise damaged(path, f"document {number}", error) from error
         except yaml.YAMLError as error:
             raise AgentvError(f"Cannot read {path}", str(error)) from error
 
     @staticmethod
-    def write(lines: Iterable[bytes], stream: IO[bytes]) -> None:
-        """Write records, passed as lines of JSON, as YAML documents."""
-        for line in lines:
-            yaml.dump(
-                msgspec.json.decode(line), stream, Dumper=yaml.CSafeDumper, encoding="utf-8", explicit_start=True,
-                allow_unicode=True, sort_keys=False,
-            )  # fmt: skip
-
-
-def _from_document(data: Any, run_id: str) -> Result:
-    if not isinstance(data, dict):
-        raise RecordError("Expected an object")
-    if "schema_version" not in data:
-        return AgentvLines.convert(data, run_id)
-    check_version(data["schema_version"])
-    try:
-        return msgspec.convert(data, Result)
-    except msgspec.ValidationError as error:
-        raise RecordError(str(error)) from error
+    def documents(lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield records, passed as lines of JSON, as YAML documents."""
+        options: dict[str, Any] = {
+            "encoding": "utf-8",
+            "explicit_start": True,
+            "allow_unicode": True,
+            "sort_keys": False,
+        }
+        return (yaml.dump(msgspec.json.decode(line), Dumper=yaml.CSafeDumper, **options) for line in lines)
 
 
 def _plain_loader() -> Any:

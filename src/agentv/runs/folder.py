@@ -15,6 +15,7 @@ import msgspec
 from agentv.errors import EXIT_USAGE, AgentvError, UsageError, file_errors
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import SCHEMA_VERSION
+from agentv.registry import RESULT_FORMATS
 from agentv.runs.writer import Redact
 
 LOCK_NAME = ".lock"
@@ -246,3 +247,40 @@ def _read(path: Path, kind: type[Document]) -> Document:
         detail = f"schema_version is {document.schema_version}, but this version of agentv reads {SCHEMA_VERSION}"
         raise AgentvError(f"Cannot read {path}", detail, "Update agentv")
     return document
+
+
+_FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".yaml": "yaml", ".yml": "yaml"}
+_REPORTS = (".csv", ".html", ".md", ".parquet", ".xml")
+_OTHER_FILES = (".gz", ".json", ".log", ".tsv", ".txt", ".xlsx", ".zst")
+
+
+def output_paths(out: str | None, file_format: str | None = None) -> tuple[str | None, tuple[str, str] | None]:
+    """Return the run folder named by `--out`, or a file of records and its format: `--format`, or by extension."""
+    extension = os.path.splitext(out or "")[1].lower()
+    file_format = file_format or _FORMATS.get(extension)
+    if out is None or (file_format is None and (os.path.isdir(out) or extension not in (*_REPORTS, *_OTHER_FILES))):
+        return out, None
+    if file_format is None:
+        is_report = extension in _REPORTS
+        hint = f"Run first, then: agentv report RUN {out}" if is_report else "Choose a format with --format"
+        raise UsageError(f"Cannot write {out}", "Records are written to a folder, or a .jsonl or .yaml file", hint)
+    if os.path.isdir(out):
+        raise UsageError(f"Cannot write {out}", "It is a folder")
+    if not os.path.isdir(os.path.dirname(out) or "."):
+        raise UsageError(f"Cannot write {out}", f"The folder {os.path.dirname(out)} does not exist")
+    return None, (out, file_format)
+
+
+def export_records(results: Path, target: str, file_format: str) -> None:
+    """Write all records to a file: `jsonl` as they are, `yaml` as one document each.
+
+    An existing file is replaced atomically; anything else, such as a pipe, is written to directly.
+    """
+    path = Path(os.path.realpath(target))
+    with file_errors(f"Cannot write {target}"), results.open("rb") as lines:
+        data = RESULT_FORMATS.find("agentv-yaml").documents(lines) if file_format == "yaml" else lines
+        if path.is_file() or not path.exists():
+            write_whole(path, data)
+        else:
+            with path.open("wb") as stream:
+                stream.writelines(data)

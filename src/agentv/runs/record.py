@@ -1,4 +1,4 @@
-"""Records of a run: encode and decode one, whole or for comparisons, and read files of them in any format."""
+"""Records of a run: encode and decode them, completely or only their scores, and read files in any format."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LARGEST = 2**63
 
 
 class RecordError(ValueError):
-    """A line that is not a result. The message gives the reason; the reader adds the file and the line."""
+    """An invalid record. The message gives the reason; readers add the file and the line."""
 
 
 class RecordKey(msgspec.Struct, gc=False, kw_only=True):
-    """The fields of a record that identify its job, in the order in which they are written: that is faster."""
+    """The fields of a record that identify its job, in the order of the file, which decodes faster."""
 
     eval_id: str
     dataset_path: str
@@ -58,7 +58,7 @@ class JobError(msgspec.Struct, gc=False, rename={"error_class": "class"}):
 
 
 class ScoreRecord(msgspec.Struct, gc=False, kw_only=True):
-    """The fields of a result that comparisons need, under the same names. Decodes in a third of the time."""
+    """The fields of a result that comparisons need. Decodes in a third of the time of a Result."""
 
     schema_version: int
     eval_id: str
@@ -91,36 +91,32 @@ decode_key = msgspec.json.Decoder(RecordKey).decode
 
 
 def encode_record(result: Result) -> bytes:
-    """Encode a result as one line, newline included. Never fails: values that JSON cannot hold become text."""
+    """Encode a result as one line with its newline. Never fails: values that JSON cannot represent become text."""
     try:
         return _encode(result) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError):
-        # Answers and details come from users' code: a lone surrogate or a set must not cost a paid answer.
+        # Answers and details come from user code: a lone surrogate or a set must not lose a paid answer.
         return _encode(_plain(result)) + b"\n"
 
 
 def decode_record(line: bytes, run_id: str = "", needs_score: bool = True) -> Result:
-    """Decode one of our records, or a row of AgentV's, which gets `run_id`. Raises RecordError."""
+    """Decode a record, or a row of AgentV (TypeScript), which gets `run_id`. Raises RecordError."""
     try:
-        result = _decode(line)
-    except msgspec.ValidationError as error:
-        data = _object_in(line)
-        if "schema_version" in data:
-            check_version(data["schema_version"])
-            raise RecordError(str(error)) from error
-        converted: Result = RESULT_FORMATS.find("agentv-jsonl").convert(data, run_id, needs_score)
-        return converted
+        try:
+            result = _decode(line)
+        except msgspec.ValidationError:
+            return record_from_data(msgspec.json.decode(line), run_id, needs_score)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        mended = repair_json(line)  # JavaScript writes half a surrogate pair where it cut a text
-        if mended != line:
-            return decode_record(mended, run_id, needs_score)
+        repaired = repair_json(line)  # JavaScript writes half a surrogate pair where it cuts a text
+        if repaired != line:
+            return decode_record(repaired, run_id, needs_score)
         raise RecordError(f"Invalid JSON - {error}") from error
-    check_version(result.schema_version)
+    _check_version(result.schema_version)
     return result
 
 
 def score_decoder(run_id: str = "", needs_score: bool = True) -> Callable[[bytes], ScoreRecord | Result]:
-    """Decodes the fields that comparisons need. Rows of AgentV's and damaged lines are decoded whole."""
+    """Return a decoder of ScoreRecords. Rows of other tools and damaged lines are decoded completely."""
 
     def decode(line: bytes) -> ScoreRecord | Result:
         try:
@@ -132,25 +128,28 @@ def score_decoder(run_id: str = "", needs_score: bool = True) -> Callable[[bytes
     return decode
 
 
-def check_version(version: object) -> None:
-    """Raise RecordError for a record of a version that this agentv does not read."""
-    if version != SCHEMA_VERSION:
-        reads = f"this agentv reads {SCHEMA_VERSION}; it may be too old for this run"
-        raise RecordError(f"schema_version is {version!r}, and {reads}")
-
-
-def _object_in(line: bytes) -> dict[str, Any]:
-    try:
-        data = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise RecordError(f"Invalid JSON - {error}") from error
+def record_from_data(data: Any, run_id: str = "", needs_score: bool = True) -> Result:
+    """Convert decoded JSON or YAML: a record, or a row of AgentV (TypeScript). Raises RecordError."""
     if not isinstance(data, dict):
-        raise RecordError("Expected a JSON object")
-    return data
+        raise RecordError("Expected an object")
+    if "schema_version" not in data:
+        converted: Result = RESULT_FORMATS.find("agentv-jsonl").convert(data, run_id, needs_score)
+        return converted
+    _check_version(data["schema_version"])
+    try:
+        return msgspec.convert(data, Result)
+    except msgspec.ValidationError as error:
+        raise RecordError(str(error)) from error
+
+
+def _check_version(version: object) -> None:
+    if version != SCHEMA_VERSION:
+        reads = f"this version of agentv reads {SCHEMA_VERSION}; it may be too old for this run"
+        raise RecordError(f"schema_version is {version!r}, but {reads}")
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Replace everything that JSON cannot hold."""
+    """Replace all values that JSON cannot represent."""
     if depth > _DEEPEST:
         return "…"
     if isinstance(value, str):
@@ -164,19 +163,11 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item, depth + 1) for item in value]
     if isinstance(value, msgspec.Struct):
-        return {name: _plain(item, depth + 1) for name, item in _written(value)}
+        fields = [(field, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
+        defaults = [{} if field.default_factory is dict else field.default for field, _ in fields]
+        written = (pair for pair, default in zip(fields, defaults, strict=True) if pair[1] != default)
+        return {field.encode_name: _plain(item, depth + 1) for field, item in written}
     return _plain(repr(value))
-
-
-def _written(struct: msgspec.Struct) -> list[tuple[str, Any]]:
-    """The fields of a struct that differ from their defaults."""
-    pairs = []
-    for field in msgspec.structs.fields(struct):
-        value = getattr(struct, field.name)
-        default = {} if field.default_factory is dict else field.default
-        if value is not default and value != default:
-            pairs.append((field.encode_name, value))
-    return pairs
 
 
 RESULTS_FILE = "results.jsonl"
@@ -185,20 +176,20 @@ _CHECKED_TOGETHER = 256
 
 
 class ResultFormat(Protocol):
-    """One way to store results in a file. `unit` is what a record is called there: a line, a document."""
+    """A file format for results. `unit` is the name of one record in it: a line, a document."""
 
     extensions: tuple[str, ...]
     unit: str
 
     def sniff(self, head: bytes, path: Path) -> bool:
-        """Whether a file that starts with `head` has this format."""
+        """Return whether a file that starts with `head` has this format."""
 
     def records(self, path: Path) -> Iterator[Result]:
-        """The results in a file, one at a time. Raises AgentvError for a record that cannot be read."""
+        """Yield the results in a file. Raises AgentvError for an invalid record."""
 
 
 class RecordLines:
-    """Our own records, one JSON object a line."""
+    """Our own records, one JSON object per line."""
 
     extensions: tuple[str, ...] = (".jsonl", ".ndjson")
     unit = "line"
@@ -211,7 +202,7 @@ class RecordLines:
 
 
 def format_of(path: Path) -> ResultFormat:
-    """The format of a result file: its content decides, its extension breaks the tie. Raises UsageError."""
+    """Return the format of a result file, by its content or else its extension. Raises UsageError."""
     with file_errors(f"Cannot read {path}"), path.open("rb") as file:
         head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
     known: list[ResultFormat] = []
@@ -227,7 +218,7 @@ def format_of(path: Path) -> ResultFormat:
 
 
 def first_line(head: bytes) -> bytes:
-    """The first line that is not blank."""
+    """Return the first line that is not blank."""
     return head.lstrip().partition(b"\n")[0]
 
 
@@ -235,7 +226,7 @@ Record = TypeVar("Record", bound=ScoreRecord | Result)
 
 
 def decoded_lines(path: Path, decode: Callable[[bytes], Record]) -> Iterator[tuple[int, Record]]:
-    """Decode each record of a file of lines, with the byte that it starts at. Raises AgentvError for damaged ones."""
+    """Yield each record of a file of lines, with its offset. Raises AgentvError for an invalid record."""
     start, jobs = 0, DuplicateCheck(path, "line")
     with file_errors(f"Cannot read {path}"), open(path, "rb", buffering=1 << 18) as file:
         for number, line in enumerate(file, 1):
@@ -243,7 +234,7 @@ def decoded_lines(path: Path, decode: Callable[[bytes], Record]) -> Iterator[tup
                 try:
                     record = decode(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)
                 except RecordError as error:
-                    # The last line of a run that was killed, or is being written, can be half there.
+                    # The last line may be incomplete if the run was killed, or is still being written.
                     if not line.endswith(b"\n") and path.name == RESULTS_FILE:
                         break
                     raise damaged(path, f"line {number}", error) from error
@@ -254,40 +245,40 @@ def decoded_lines(path: Path, decode: Callable[[bytes], Record]) -> Iterator[tup
 
 
 def damaged(path: Path, place: str, error: RecordError) -> AgentvError:
-    """The error for a record that cannot be read."""
+    """Build the error for an invalid record."""
     return AgentvError(f"Not a result at {place} in {path}", str(error))
 
 
 class DuplicateCheck:
-    """Refuses a second record of the same job while a file is read, in 12 to 24 bytes a job.
+    """Rejects a second record of a job while a file is read, in 12 to 24 bytes per job.
 
-    Rows of other tools have no dataset path and do not number their trials: they may repeat a case.
+    Rows of other tools may repeat a case: they have no dataset path and no trial numbers.
     """
 
     def __init__(self, path: Path, unit: str) -> None:
         self._path = path
         self._unit = unit
         self._seen = HashTable()
-        self._waiting: list[tuple[str, str, str, str, str | None, int]] = []
+        self._pending: list[tuple[str, str, str, str, str | None, int]] = []
         self._numbers: list[int] = []
 
     def add(self, record: ScoreRecord | Result, number: int) -> None:
-        """Check one more record, with its number in the file. A duplicate is refused a little later."""
+        """Check a record, given its number in the file. A duplicate is reported with some delay."""
         path = record.dataset_path
         if path:
-            # Not `record.key`, which takes twice the time.
-            self._waiting.append((record.dataset, path, record.eval_id, record.target, record.prompt, record.trial))
+            # Not `record.key`, which takes twice as long.
+            self._pending.append((record.dataset, path, record.eval_id, record.target, record.prompt, record.trial))
             self._numbers.append(number)
-            if len(self._waiting) == _CHECKED_TOGETHER:
+            if len(self._pending) == _CHECKED_TOGETHER:
                 self.finish()
 
     def finish(self) -> None:
-        """Check the records that wait. Raises AgentvError for a duplicate."""
-        for position in self._seen.add(list(map(hash, self._waiting))):
+        """Check the pending records. Raises AgentvError for a duplicate."""
+        for position in self._seen.add(list(map(hash, self._pending))):
             raise AgentvError(
-                f"A job is twice in {self._path}, again at {self._unit} {self._numbers[position]}",
-                str(JobKey(*self._waiting[position][1:])),
-                "Take one of its records out: which one counts cannot be told",
+                f"Duplicate record at {self._unit} {self._numbers[position]} in {self._path}",
+                str(JobKey(*self._pending[position][1:])),
+                "Remove one of the two records of this job",
             )
-        self._waiting.clear()
+        self._pending.clear()
         self._numbers.clear()

@@ -1,40 +1,39 @@
-"""Append whole lines to a file. Written lines survive a kill; a torn last line is removed."""
+"""Append complete lines to a file. Written lines survive a kill; an incomplete last line is removed."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import NoReturn
 
-from agentv.errors import AgentvError, UsageError, file_errors
-from agentv.registry import RESULT_FORMATS
+from agentv.errors import AgentvError, file_errors
 
 SYNC_INTERVAL_S = 1.0
-"""How much work a power cut can lose. A killed process loses nothing that was written."""
+"""How much work a power failure can lose. A killed process loses nothing that was written."""
 
 MOST_PENDING, PENDING_S = 32, 0.005
-"""How many lines wait for one `flush`, and for how long: what a killed process can lose of the jobs that ended."""
+"""How many lines wait for one `flush`, and for how long. A killed process can lose this much."""
 
 Redact = Callable[[bytes], bytes]
 
 _BLOCK = 64 * 1024
+_RESUME = "continue with --resume"
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
 class ResultWriter:
-    """Appends lines of JSON to one file, and creates it if necessary. One writer per file: hold the folder's lock.
+    """Appends lines of JSON to a file, and creates it if necessary. Only one writer may use a file at a time.
 
-    `cut_bytes` is the length of a torn last line that was removed; its job has no record. `go_on` completes the hint of
-    an error message.
+    `cut_bytes` is the length of an incomplete last line that was removed. `next_step` is what to do after a write
+    error, for the message.
     """
 
-    def __init__(self, path: Path | str, redact: Redact | None = None, *, go_on: str = "go on with --resume") -> None:
+    def __init__(self, path: Path | str, redact: Redact | None = None, *, next_step: str = _RESUME) -> None:
         self.path = Path(path)
-        self._go_on = go_on
+        self._next_step = next_step
         self._redact = redact
         self._torn = False
         self._pending: list[bytes] = []
@@ -50,16 +49,16 @@ class ResultWriter:
             self._fail(error)
 
     def write(self, line: bytes) -> None:
-        """Append a line that ends in a newline. Raises AgentvError on failure; then nothing of it is in the file."""
+        """Append a line that ends in a newline. Raises AgentvError on failure, with nothing of the line in the file."""
         self.write_all([line])
 
     def write_all(self, lines: list[bytes]) -> None:
-        """Append lines with one system call. If that fails, the lines in the file are complete."""
+        """Append lines with one system call. On failure, all lines in the file are complete."""
         self.flush()
         self._append(b"".join(lines if self._redact is None else map(self._redact, lines)))
 
     def add(self, line: bytes) -> bool:
-        """Append a line, together with others if they follow quickly. Returns whether the caller must call `flush`."""
+        """Append a line, together with others that follow quickly. Return whether the caller must call `flush`."""
         self._pending.append(line if self._redact is None else self._redact(line))
         if len(self._pending) < MOST_PENDING and monotonic() - self._written_at < PENDING_S:
             return len(self._pending) == 1
@@ -67,7 +66,7 @@ class ResultWriter:
         return False
 
     def flush(self) -> None:
-        """Write the lines that wait, with one system call. Raises AgentvError on failure."""
+        """Write the pending lines with one system call. Raises AgentvError on failure."""
         if self._pending:
             lines, self._pending = self._pending, []
             self._append(b"".join(lines))
@@ -91,7 +90,7 @@ class ResultWriter:
             self.sync()
 
     def sync(self) -> None:
-        """Flush to disk, so that everything written survives a power cut."""
+        """Flush to disk, so that everything written survives a power failure."""
         self._synced_at = monotonic()
         try:
             _sync(self._file)
@@ -99,7 +98,7 @@ class ResultWriter:
             self._fail(error)
 
     def close(self) -> None:
-        """Sync and close; a second time does nothing."""
+        """Sync and close. May be called twice."""
         if self._file < 0:
             return
         try:
@@ -116,9 +115,9 @@ class ResultWriter:
         self.close()
 
     def _cut_torn_line(self) -> int:
-        """Remove what follows the last newline; returns its length. While that fails, nothing more is written."""
+        """Remove everything after the last newline and return its length. If that fails, nothing more is written."""
         size = os.fstat(self._file).st_size
-        end = end_of_last_line(self._file, size)
+        end = _end_of_last_line(self._file, size)
         if end < size:
             os.ftruncate(self._file, end)
         self._torn = False
@@ -128,12 +127,12 @@ class ResultWriter:
         raise AgentvError(
             f"Cannot write {self.path}",
             error.strerror or str(error),
-            f"What was written before is whole; make room or mend the cause, then {self._go_on}",
+            f"All earlier lines are complete. Free disk space or fix the cause, then {self._next_step}",
         ) from error
 
 
-def end_of_last_line(file: int, size: int) -> int:
-    """The offset after the last newline; 0 when there is none."""
+def _end_of_last_line(file: int, size: int) -> int:
+    """Return the offset after the last newline; 0 if there is none."""
     end = size
     while end > 0:
         start = max(0, end - _BLOCK)
@@ -144,47 +143,3 @@ def end_of_last_line(file: int, size: int) -> int:
             return start + found + 1
         end = start
     return 0
-
-
-_FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".yaml": "yaml", ".yml": "yaml"}
-_REPORTS = (".csv", ".html", ".md", ".parquet", ".xml")
-_OTHER_FILES = (".gz", ".json", ".log", ".tsv", ".txt", ".xlsx", ".zst")
-
-
-def places_of(out: str | None, said: str | None = None) -> tuple[str | None, tuple[str, str] | None]:
-    """The run folder that `--out` names, or the file of records and its format: by `--format`, else by extension."""
-    extension = os.path.splitext(out or "")[1].lower()
-    file_format = said or _FORMATS.get(extension)
-    if out is None or (file_format is None and (os.path.isdir(out) or extension not in (*_REPORTS, *_OTHER_FILES))):
-        return out, None
-    if file_format is None:
-        hint = f"Run first, then: agentv report RUN {out}" if extension in _REPORTS else "Say which with --format"
-        raise UsageError(f"Cannot write {out}", "A file of records ends in .jsonl or .yaml; else it is a folder", hint)
-    if os.path.isdir(out):
-        raise UsageError(f"Cannot write {out}", "It is a folder")
-    if not os.path.isdir(os.path.dirname(out) or "."):
-        raise UsageError(f"Cannot write {out}", f"There is no folder {os.path.dirname(out)}")
-    return None, (out, file_format)
-
-
-def export_records(results: Path, target: str, file_format: str) -> None:
-    """Write all records to a file: `jsonl` as they are, `yaml` one document each.
-
-    An existing file is replaced when the new one is complete; what is not a file, such as a pipe, is written to.
-    """
-    path = Path(os.path.realpath(target))
-    in_place = path.exists() and not path.is_file()
-    written = path if in_place else path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with file_errors(f"Cannot write {target}"):
-            with results.open("rb") as lines, written.open("wb") as stream:
-                if file_format == "yaml":
-                    RESULT_FORMATS.find("agentv-yaml").write(lines, stream)
-                else:
-                    shutil.copyfileobj(lines, stream)
-            if not in_place:
-                os.replace(written, path)
-    finally:
-        if not in_place:
-            with suppress(OSError):
-                written.unlink(missing_ok=True)

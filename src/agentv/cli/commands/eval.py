@@ -21,13 +21,13 @@ from agentv.engine.run_options import EvalOptions, Gates, parse_max_errors
 from agentv.errors import UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.terminal import Ending, print_ending
-from agentv.runs.writer import export_records, places_of
+from agentv.runs.folder import export_records, output_paths
 
 
 def evaluate(args: EvalArguments) -> None:
     """Run the cases, print the outcome and exit with the exit code of the run."""
     _check(args)
-    folder, file = places_of(args.out, args.file_format)
+    folder, file = output_paths(args.out, args.file_format)
     options, folder = _chosen(options_of(EvalOptions, args, gates=gates_of(args)), folder, args.resume)
     written = None if file is None else file[0]
     plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), written=written)
@@ -64,7 +64,7 @@ def _check(args: EvalArguments) -> None:
 
 def run_folder(out: str | None) -> str | None:
     """Return the folder given by `--out`. Raise UsageError if it is the name of a file."""
-    folder, file = places_of(out)
+    folder, file = output_paths(out)
     if file is not None:
         raise UsageError(
             f"--out must be a folder, got {out}", hint="The folder will contain the records in results.jsonl"
