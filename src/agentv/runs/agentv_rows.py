@@ -139,6 +139,16 @@ class AgentvLines(RecordLines):
             raise RecordError(f"Not a result: {error}") from error
 
 
+class _PlainLoader(yaml.CSafeLoader):
+    """A safe YAML loader with JSON's types: times stay text, and only true and false are booleans."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+
+for _name, _first, _pattern in _SCALARS:
+    _PlainLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(f"^(?:{_pattern})$"), list(_first))
+
+
 class AgentvYaml:
     """YAML documents, one per result: rows of AgentV (TypeScript), or our own records as written by `--format yaml`."""
 
@@ -151,7 +161,7 @@ class AgentvYaml:
     def records(self, path: Path) -> Iterator[Result]:
         try:
             with file_errors(f"Cannot read {path}"), open(path, "rb") as file:
-                for number, data in enumerate(yaml.load_all(file, Loader=_plain_loader()), 1):
+                for number, data in enumerate(yaml.load_all(file, Loader=_PlainLoader), 1):
                     try:
                         yield record_from_data(data, path.stem)
                     except RecordError as error:
@@ -169,17 +179,6 @@ class AgentvYaml:
             "sort_keys": False,
         }
         return (yaml.dump(msgspec.json.decode(line), Dumper=yaml.CSafeDumper, **options) for line in lines)
-
-
-def _plain_loader() -> Any:
-    """Return a safe YAML loader with JSON's types: times stay text, and only true and false are booleans."""
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        yaml_implicit_resolvers: dict[str, Any] = {}
-
-    for name, first, pattern in _SCALARS:
-        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"^(?:{pattern})$"), list(first))
-    return Loader
 
 
 def _result(row: _Row, run_id: str) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +21,7 @@ from agentv.runs.writer import Redact
 LOCK_NAME = ".lock"
 
 
-class FolderLock:
+class FolderLock(AbstractContextManager["FolderLock"]):
     """An exclusive lock on a run folder, released by `close` or when the process ends. Its file holds the pid."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,9 +40,6 @@ class FolderLock:
             self._path.unlink()
         os.close(self._file)
         self._file = -1
-
-    def __enter__(self) -> FolderLock:
-        return self
 
     def __exit__(self, *ended: object) -> None:
         self.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, overload
@@ -79,7 +80,7 @@ class StoredCase(msgspec.Struct, frozen=True, gc=False):
 _decode_case = msgspec.json.Decoder(StoredCase).decode
 
 
-class RunStore:
+class RunStore(AbstractContextManager["RunStore"]):
     """A run folder, or a file of results, possibly from another tool.
 
     Records are read one at a time. A run may be read while it is written: an incomplete last line is ignored. Writing
@@ -275,9 +276,6 @@ class RunStore:
             if opened is not None:
                 opened.close()
         self._stream = self._results = self._cases = None
-
-    def __enter__(self) -> RunStore:
-        return self
 
     def __exit__(self, *ended: object) -> None:
         self.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import NoReturn
@@ -24,7 +24,7 @@ _RESUME = "continue with --resume"
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
-class ResultWriter:
+class ResultWriter(AbstractContextManager["ResultWriter"]):
     """Appends lines of JSON to a file, and creates it if necessary. Only one writer may use a file at a time.
 
     `cut_bytes` is the length of an incomplete last line that was removed. `next_step` is what to do after a write
@@ -107,9 +107,6 @@ class ResultWriter:
         finally:
             os.close(self._file)
             self._file = -1
-
-    def __enter__(self) -> ResultWriter:
-        return self
 
     def __exit__(self, *ended: object) -> None:
         self.close()
