@@ -8,24 +8,9 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.case.header import DEFAULT_CHOICE, Header, effective_evaluators, read_evaluators, read_rubrics
-from agentv.datasets.case.keys import (
-    LIST_KEYS,
-    OUTCOME_KEYS,
-    CaseKeys,
-    ExecutionKeys,
-    Memo,
-    UserKeys,
-    WorkspaceKeys,
-)
+from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
 from agentv.datasets.case.prompts import Prompt, read_prompt
-from agentv.datasets.case.shorthand import (
-    ItemNames,
-    MessageReader,
-    holds_variables,
-    is_message,
-    is_result,
-    note_unknown,
-)
+from agentv.datasets.case.shorthand import ItemIds, MessageReader, holds_variables, is_message, is_result, note_unknown
 from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.yaml_writer import WrittenInt
@@ -64,7 +49,7 @@ class CaseBuilder(msgspec.Struct):
     is_agentmark: bool = False
     outcome_optional: bool = False
     settings_file: str = ""
-    item_names: ItemNames = msgspec.field(default_factory=ItemNames)
+    item_ids: ItemIds = msgspec.field(default_factory=ItemIds)
 
     def add_plain(self, rows: list[Row], place: Place, start: int, cases: list[EvalCase]) -> int:
         """Add cases for plain rows from `start` on; return the offset of the first row that needs `build`."""
@@ -165,7 +150,7 @@ class CaseBuilder(msgspec.Struct):
         if id is not None:
             problems.wrong_type(("id",), "a string", id)
         elif self.is_agentmark:
-            return self.item_names.name(row.get("input"))
+            return self.item_ids.id_for(row.get("input"))
         else:
             problems.missing(("id",), self._required_fields(row))
         return ""

@@ -173,14 +173,15 @@ def holds_variables(row: Any) -> bool:
     return isinstance(row, dict) and isinstance(row.get("input"), dict) and not is_message(row["input"])
 
 
-class ItemNames:
+class ItemIds:
     """Ids of AgentMark rows, computed from their input as AgentMark does; a repeated id gets `-2`, `-3` and so on."""
 
     def __init__(self) -> None:
         self._seen = PackedIds()
         self._counts: dict[str, int] = {}
 
-    def name(self, value: Any) -> str:
+    def id_for(self, value: Any) -> str:
+        """Return the id of the next row, which has this input."""
         text = _CANONICAL.encode(value)
         name = hashlib.md5(text.encode("ascii"), usedforsecurity=False).hexdigest()[:12]
         if not self._seen.repeats((name,)):

@@ -12,17 +12,8 @@ from typing import Any
 import yaml
 
 from agentv.datasets.case.keys import CASE_LIST_KEYS
-from agentv.datasets.formats.dataset_format import (
-    BadRow,
-    Batch,
-    Content,
-    DatasetFormat,
-    Document,
-    ReadOptions,
-    Source,
-    data_files,
-    object_keys,
-)
+from agentv.datasets.formats import dataset_format as formats
+from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, DatasetFormat, Document, ReadOptions, Source
 from agentv.datasets.formats.lines import LFS_POINTER, LFS_PROBLEM
 from agentv.datasets.formats.yaml_parser import Map, Seq, YamlError, composed, locate, parse_yaml
 from agentv.datasets.formats.yaml_writer import write_yaml
@@ -96,7 +87,7 @@ class _Yaml(DatasetFormat):
     suffixes = (".yaml", ".yml")
 
     def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
-        return _has_case_list(head) or not _CASE_LIST_KEYS.isdisjoint(object_keys(head))
+        return _has_case_list(head) or not _CASE_LIST_KEYS.isdisjoint(formats.object_keys(head))
 
     def open(self, source: Source) -> Document:
         """Parse the whole document: YAML cannot be streamed by line."""
@@ -237,7 +228,7 @@ def _with_name(document: Document, name: str) -> bytes | None:
 
 
 def _missing_list_hint(path: str, data: Map) -> str:
-    data_paths = data_files(path)
+    data_paths = formats.data_files(path)
     if data_paths:
         noun = "that file" if len(data_paths) == 1 else "those files"
         return f"This is the sidecar of {', '.join(data_paths[:3])}: pass {noun} instead"
