@@ -1,4 +1,4 @@
-"""The environment: what `.env` says, what is secret, what variables become, what child processes get."""
+"""The environment: `.env` files, secrets, references, and child processes."""
 
 import os
 import pickle
@@ -26,13 +26,13 @@ SECRET = "sk-0123456789"
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch):
-    """No variables but the ones a test sets."""
+    """Only the variables that a test sets."""
     for name in list(os.environ):
         monkeypatch.delenv(name)
 
 
 def own(variables):
-    """Without what pytest itself sets."""
+    """Return variables without those that pytest sets."""
     return {name: value for name, value in variables.items() if not name.startswith("PYTEST_")}
 
 
@@ -65,14 +65,14 @@ def test_a_dotenv_file_is_read(text, expected):
 @pytest.mark.parametrize(
     ("text", "line"), [("A=1\n=2", 2), ("A 1", 1), ("A='open", 1), ('\n\nA="open\nB=1', 3), ("A='x' y", 1), ("1A=2", 1)]
 )
-def test_a_line_that_is_wrong_is_named_and_not_shown(text, line):
+def test_an_invalid_line_is_reported_by_number_and_not_shown(text, line):
     with pytest.raises(AgentvError) as raised:
         read_dotenv(text, "dir/.env")
     assert str(raised.value).startswith(f"Invalid line {line} in dir/.env\n  Expected KEY=VALUE")
     assert "open" not in str(raised.value)
 
 
-def test_the_nearest_file_counts_and_no_other(tmp_path, monkeypatch):
+def test_only_the_nearest_file_is_read(tmp_path, monkeypatch):
     inner = tmp_path / "evals" / "deep"
     inner.mkdir(parents=True)
     (tmp_path / ".env").write_text("A=root\nB=root")
@@ -94,19 +94,19 @@ def test_the_search_ends_at_the_root_and_in_the_working_directory(tmp_path, monk
     assert own(load_environment(str(inner), str(tmp_path / "project")).variables) == {"A": "here"}
 
 
-def test_a_folder_of_that_name_is_no_file(tmp_path, monkeypatch):
+def test_a_folder_of_that_name_is_ignored(tmp_path, monkeypatch):
     (tmp_path / ".env").mkdir()
     monkeypatch.chdir(tmp_path)
     assert load_environment(str(tmp_path), str(tmp_path)) == Environment()
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path):
+def test_invalid_utf_8_is_an_error(tmp_path):
     (tmp_path / ".env").write_bytes(b"A=\xff")
     with pytest.raises(AgentvError, match="not UTF-8"):
         load_environment(str(tmp_path), str(tmp_path))
 
 
-def test_the_process_wins_and_is_left_as_it_is(tmp_path, monkeypatch):
+def test_the_process_overrides_the_file_and_is_not_modified(tmp_path, monkeypatch):
     monkeypatch.setenv("A", "process")
     (tmp_path / ".env").write_text("A=file\nB=file")
     environment = load_environment(str(tmp_path), str(tmp_path))
@@ -114,7 +114,7 @@ def test_the_process_wins_and_is_left_as_it_is(tmp_path, monkeypatch):
     assert own(os.environ) == {"A": "process"}
 
 
-def test_secrets_are_long_values_of_variables_with_telling_names(monkeypatch):
+def test_secrets_are_long_values_of_variables_with_secret_names(monkeypatch):
     for name in ("OPENAI_API_KEY", "GH_TOKEN", "APP_SECRET", "db_password"):
         monkeypatch.setenv(name, f"{name}-value")
     monkeypatch.setenv("SHORT_KEY", "1234567")
@@ -125,7 +125,7 @@ def test_secrets_are_long_values_of_variables_with_telling_names(monkeypatch):
     assert environment.with_secret_names(["PLAIN"]).secrets == expected | {"a long value"}
 
 
-def test_a_secret_is_one_without_the_end_of_its_line_too(monkeypatch):
+def test_a_secret_without_its_trailing_newline_is_a_secret(monkeypatch):
     monkeypatch.setenv("A_KEY", f"{SECRET}\n")
     assert {SECRET, f"{SECRET}\n"} <= Environment().secrets
     assert "A_KEY" not in child_environment()
@@ -161,13 +161,13 @@ def filled_in(value, **variables):
     return interpolate(value, variables, (), problems, "Target 'main'"), [problem.message for problem in problems]
 
 
-def test_variables_are_put_in_anywhere_in_values_and_only_once():
+def test_variables_are_expanded_anywhere_in_values_and_only_once():
     data = {"a": "x ${{ A }}/${{B}} y", "b": [{"c": "${{ A }}"}], "${{ A }}": 1, "n": 2}
     expected = {"a": "x 1/${{ A }} y", "b": [{"c": "1"}], "${{ A }}": 1, "n": 2}
     assert filled_in(data, A="1", B="${{ A }}") == (expected, [])
 
 
-def test_a_variable_that_is_not_there_is_named_with_its_place():
+def test_an_unset_variable_is_an_error_with_its_path():
     _, messages = filled_in({"headers": {"Auth": "Bearer ${{ TOKN }}"}, "args": ["${{ NONE }}"]}, TOKEN="x", NONE="")
     assert messages == [
         "Target 'main': 'headers.Auth' uses ${{ TOKN }}, which is not set",
@@ -175,7 +175,7 @@ def test_a_variable_that_is_not_there_is_named_with_its_place():
     ]
 
 
-def test_a_variable_that_is_not_there_comes_with_what_to_do():
+def test_an_unset_variable_has_a_hint():
     problems = Problems()
     interpolate("${{ OPENAI_KEY }} ${{ Z }}", {"OPENAI_KEYS": "x"}, ("a",), problems, "Target 'main'")
     assert [problem.hint for problem in problems] == [
@@ -184,7 +184,7 @@ def test_a_variable_that_is_not_there_comes_with_what_to_do():
     ]
 
 
-def test_references_are_found_with_their_places():
+def test_references_are_found_with_their_paths():
     data = {"a": " ${{ A }} ", "b": ["x${{ B }}"]}
     assert list(references(data)) == [(("a",), "A", True), (("b", 0), "B", False)]
 
@@ -202,11 +202,11 @@ def test_references_are_found_with_their_places():
         ("null", "null"),
     ],
 )
-def test_a_text_that_is_a_number_or_a_boolean_can_be_one(text, value):
+def test_the_text_of_a_number_or_boolean_is_converted(text, value):
     assert plain_value(text) == value
 
 
-def test_a_child_gets_everything_but_secrets(monkeypatch):
+def test_a_child_process_gets_everything_but_secrets(monkeypatch):
     monkeypatch.setenv("PATH", "/bin")
     monkeypatch.setenv("A_KEY", SECRET)
     monkeypatch.setenv("COPY", SECRET)
@@ -214,7 +214,7 @@ def test_a_child_gets_everything_but_secrets(monkeypatch):
     assert own(child_environment()) == {"PATH": "/bin", "B_TOKEN": "1234567"}
 
 
-def test_a_child_gets_what_is_named_and_what_is_set(monkeypatch):
+def test_a_child_process_gets_pass_env_and_env(monkeypatch):
     monkeypatch.setenv("A_KEY", SECRET)
     environment = Environment({"B_KEY": "from-the-file", "URL": "http://x"})
     child = child_environment(["A_KEY", "B_KEY", "UNSET_KEY"], {"C_KEY": "set-by-env"}, environment)
@@ -226,22 +226,22 @@ def test_a_child_gets_what_is_named_and_what_is_set(monkeypatch):
     }
 
 
-def test_a_child_does_not_get_what_is_secret_by_its_use(monkeypatch):
+def test_a_child_process_does_not_get_variables_used_as_secrets(monkeypatch):
     monkeypatch.setenv("MINE", SECRET)
     assert own(child_environment((), {}, Environment().with_secret_names(["MINE"]))) == {}
 
 
-def test_a_home_travels_with_its_environment(tmp_path):
+def test_a_home_is_pickled_with_its_environment(tmp_path):
     home = Home(str(tmp_path), Environment({"A": "1"}))
     travelled = pickle.loads(pickle.dumps(home))
     assert travelled == str(tmp_path)
     assert environment_of(travelled) == Environment({"A": "1"})
 
 
-def test_a_plain_folder_has_the_environment_that_is_found_there(tmp_path):
+def test_the_environment_of_a_plain_folder_is_loaded(tmp_path):
     (tmp_path / ".env").write_text("A=1")
     assert own(environment_of(str(tmp_path)).variables) == {"A": "1"}
 
 
-def test_messages_are_redacted_longest_first():
+def test_the_longest_secret_is_redacted_first():
     assert redacted("a sk-123456789 b sk-12345678 c", ["sk-12345678", "sk-123456789"]) == "a [redacted] b [redacted] c"

@@ -1,4 +1,4 @@
-"""Patterns of users and the time that they may take."""
+"""Regular expressions with a time limit."""
 
 import re
 import signal
@@ -12,12 +12,12 @@ ENDLESS = re.compile(r"(a+)+$")
 LONG = "a" * 40 + "b"
 
 
-def test_a_pattern_is_found_as_ever():
+def test_a_pattern_is_found():
     assert search(re.compile(r"(\d+)-(\d+)"), "on 10-12")[2] == "12"
     assert search(re.compile(r"(\d+)-(\d+)"), "never") is None
 
 
-def test_a_search_without_end_is_stopped_and_leaves_nothing_behind():
+def test_an_endless_search_is_stopped_and_its_timer_is_cleared():
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(SlowPattern, match=r"longer than 0.01 s"):
         search(ENDLESS, LONG, limit_seconds=0.01)
@@ -33,7 +33,7 @@ def test_other_threads_search_without_a_limit():
     assert found[0][0] == "aaa"
 
 
-def test_a_slow_pattern_is_an_error_of_its_case(folder, monkeypatch):
+def test_a_slow_pattern_is_an_error_in_its_case_only(folder, monkeypatch):
     import agentv
 
     monkeypatch.setattr("agentv.support.patterns.search.__defaults__", (0.01,))

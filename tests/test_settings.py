@@ -1,4 +1,4 @@
-"""The reader of settings: a struct's fields are its schema, and every key that is wrong is told apart."""
+"""Reading settings: the fields of a struct are its schema, and every problem is reported with its key."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -61,7 +61,7 @@ class Choosing(msgspec.Struct, frozen=True, kw_only=True):
         ({"mod": "any"}, "Did you mean 'mode' instead of 'mod'?"),
     ],
 )
-def test_a_missing_field_comes_with_what_it_may_be(data, hint):
+def test_a_missing_field_is_an_error_with_a_suggestion(data, hint):
     problems = Problems()
     read_settings(Choosing, data, (), problems)
     assert [(error.message, error.hint) for error in problems.errors] == [("Missing required field: 'mode'", hint)]
@@ -90,13 +90,13 @@ def test_camel_case_and_kebab_case_are_the_same_key(key):
 
 
 @pytest.mark.parametrize("key", ["MAX_SIZE", "MaxSize", "maxsize", "max size"])
-def test_other_spellings_are_unknown_and_answered_with_the_right_one(key):
+def test_other_spellings_are_unknown_keys_with_a_suggestion(key):
     settings, problems = read({"script": "x", key: 1})
     assert settings == Sample(script="x")
     assert [(problem.severity, problem.message) for problem in problems] == [("warning", f"Unknown field 'a.{key}'")]
 
 
-def test_names_that_users_write_are_those_of_the_renamed_fields():
+def test_renamed_fields_use_the_names_that_users_write():
     assert "from" in known_keys(Sample)
     assert read({"script": "x", "from": "there"})[0].source == "there"
 
@@ -144,7 +144,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("data", "path", "message", "hint"), WRONG)
-def test_what_is_wrong_is_said_with_its_place(data, path, message, hint):
+def test_errors_have_a_path(data, path, message, hint):
     settings, problems = read(data)
     assert settings is None
     assert [(problem.path, problem.message, problem.hint) for problem in problems] == [(path, message, hint)]
@@ -160,7 +160,7 @@ def test_an_unknown_key_is_a_warning_or_with_strict_an_error():
     assert [problem.severity for problem in problems] == ["error"]
 
 
-def test_of_two_names_the_field_s_own_wins_whatever_their_order():
+def test_the_name_of_a_field_overrides_its_aliases_in_any_order():
     for data in ({"script": "own", "command": "other"}, {"command": "other", "script": "own"}):
         settings, problems = read(data)
         assert settings.script == "own"
@@ -223,8 +223,8 @@ def bounded(info):
 
 
 @pytest.mark.parametrize("kind", [*SETTINGS, ProjectConfig, HeaderKeys, CaseKeys, RunManifest, RunSummary])
-def test_no_union_holds_a_fixed_tuple_beside_a_bounded_value(kind):
-    """msgspec 0.22 crashes the process on such a union as soon as a list comes in."""
+def test_no_union_has_both_a_fixed_tuple_and_a_bounded_value(kind):
+    """msgspec 0.22 crashes the process if a list is read as such a union."""
     for union in unions_in(msgspec.inspect.type_info(kind)):
         if any(isinstance(option, msgspec.inspect.TupleType) for option in union.types):
             assert not any(bounded(option) for option in union.types)
@@ -245,7 +245,7 @@ def test_a_configuration_is_checked(data, findings):
     assert [problem.message for problem in check_config(data)] == findings
 
 
-def test_a_result_always_says_its_version_its_score_and_its_verdict():
+def test_a_result_always_has_version_score_and_verdict():
     result = Result(
         timestamp="2026-11-15T00:00:00Z",
         run_id="r",

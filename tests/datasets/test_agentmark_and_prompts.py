@@ -1,4 +1,4 @@
-"""§1.7: variables and the prompts that render them, and the AgentMark form of a dataset."""
+"""§1.7: variables, prompts that render them, and AgentMark datasets."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ class TestDetection:
             {"input": {"userMessage": "Hi", "role": "user"}},
         ],
     )
-    def test_a_first_row_with_variables_and_none_of_our_keys_makes_the_file_agentmarks(self, folder, row):
+    def test_a_first_row_with_variables_and_no_case_keys_is_agentmark(self, folder, row):
         loaded = folder.rows(row, {"input": {"userMessage": "Second"}})
         assert loaded.ids == [agentmark_name(row["input"]), agentmark_name({"userMessage": "Second"})]
 
@@ -43,7 +43,7 @@ class TestDetection:
             {"expected_output": "x"},
         ],
     )
-    def test_any_other_first_row_does_not(self, folder, row):
+    def test_any_other_first_row_is_not_agentmark(self, folder, row):
         assert folder.row_error(row).detail.startswith("Missing required field: '")
 
     def test_only_the_first_row_that_is_not_blank_decides(self, folder):
@@ -52,17 +52,17 @@ class TestDetection:
         ours = json.dumps(case(input="Hi")) + "\n"
         assert folder.error(folder.write("b.jsonl", ours + row)).line == 2
 
-    def test_yaml_is_agentmarks_only_when_it_says_so(self, folder):
+    def test_yaml_is_agentmark_only_if_format_is_set(self, folder):
         cases = "evalcases:\n  - input: {userMessage: Hi}\n"
         assert folder.yaml_error(cases).detail == "Missing required field: 'id'"
         assert folder.yaml("format: agentmark\n" + cases).ids == [agentmark_name({"userMessage": "Hi"})]
 
-    def test_a_sidecar_may_say_it(self, folder):
+    def test_a_sidecar_can_set_the_agentmark_format(self, folder):
         rows = ({"id": "a", "input": {"userMessage": "Hi"}}, {"input": "plain text"})
         loaded = folder.rows(*rows, sidecar={"format": "agentmark"})
         assert loaded.ids == ["a", agentmark_name("plain text")]
 
-    def test_a_sidecar_may_deny_it(self, folder):
+    def test_a_sidecar_can_unset_the_agentmark_format(self, folder):
         error = folder.row_error({"input": {"userMessage": "Hi"}}, sidecar={"format": "agentv"})
         assert error.detail == "Missing required field: 'id'"
 
@@ -73,7 +73,7 @@ class TestDetection:
         assert "format: agentmark" in error.hint
         assert "rows.yaml" in error.hint
 
-    def test_both_forms_of_the_same_rows_are_equal(self, folder):
+    def test_the_same_rows_in_jsonl_and_yaml_are_equal(self, folder):
         rows = [{"input": {"userMessage": "Hi"}, "expected_output": "Hello"}, {"input": {"userMessage": "Bye"}}]
         from_jsonl = folder.rows(*rows)
         from_yaml = folder.yaml(json.dumps({"format": "agentmark", "evalcases": rows}))
@@ -89,7 +89,7 @@ class TestNames:
             ({"userMessage": "é😀\u2028"}, "995fb1ebcae2"),
         ],
     )
-    def test_a_name_is_the_md5_of_the_input_as_canonical_json(self, folder, value, name):
+    def test_an_id_is_the_md5_of_the_input_as_canonical_json(self, folder, value, name):
         assert folder.rows({"input": value}).ids == [name] == [agentmark_name(value)]
 
     def test_the_order_of_keys_does_not_matter(self, folder):
@@ -112,19 +112,19 @@ class TestNames:
 
 
 class TestScoring:
-    def test_with_a_reference_the_judge_is_asked_and_without_one_nobody(self, folder):
+    def test_the_default_judge_scores_only_rows_with_a_reference(self, folder):
         loaded = folder.rows(
             {"input": {"userMessage": "Hi"}, "expected_output": "Hello"}, {"input": {"userMessage": "Bye"}}
         )
         assert [[spec.type for spec in read.evaluators] for read in loaded] == [["llm_judge"], []]
 
-    def test_null_is_no_reference_and_any_other_json_is_one(self, folder):
+    def test_any_json_but_null_is_a_reference(self, folder):
         outputs = [None, {"a": 1}, [1], 0, False, ""]
         rows = [{"input": {"userMessage": str(n)}, "expected_output": output} for n, output in enumerate(outputs)]
         loaded = folder.rows(*rows)
         assert [read.expected_output[0].content if read.expected_output else None for read in loaded] == outputs
 
-    def test_without_a_reference_only_named_evaluators_that_need_none_score(self, folder):
+    def test_without_a_reference_only_evaluators_that_need_none_score(self, folder):
         evaluators = [{"type": "contains", "value": "x"}, {"type": "equals"}, {"type": "is_json"}]
         row = {"input": {"userMessage": "Hi"}}
         for loaded in (
@@ -153,7 +153,7 @@ class TestPrompts:
         assert loaded[0].variables == {"topic": "birds"}
         assert loaded[0].prompts == ()
 
-    def test_messages_are_rendered_one_by_one(self, folder):
+    def test_each_message_is_rendered(self, folder):
         prompt = [
             {"role": "system", "content": "You know {{ topic }}."},
             {"role": "user", "content": [{"type": "text", "value": "About {{ topic }}?"}, "{{ topic }}!"]},
@@ -165,14 +165,14 @@ class TestPrompts:
             Message("assistant", {"raw": "{{ topic }}"}),
         )
 
-    def test_files_in_messages_are_kept_and_their_names_are_no_templates(self, folder):
+    def test_files_in_messages_are_kept_and_their_names_are_not_rendered(self, folder):
         folder.write("{{ odd.md", "x")
         parts = [{"type": "file", "value": "{{ odd.md"}, {"type": "text", "value": "{{ topic }}"}]
         read = folder.rows(case(), sidecar={"prompt": [{"role": "user", "content": parts}]})[0]
         assert [part.value for part in read.input[0].parts] == ["{{ odd.md", "birds"]
 
     @pytest.mark.parametrize("name", ["ask.md", "ask.txt", "file://ask.md", "file://ask.prompt", " ask.md "])
-    def test_a_file_holds_the_text(self, folder, name):
+    def test_a_prompt_can_be_in_a_file(self, folder, name):
         folder.write(name.strip().removeprefix("file://"), "Tell me about {{ topic }}.\r\n")
         loaded = folder.rows(case(), sidecar={"prompt": name})
         assert loaded[0].input == (Message("user", "Tell me about birds.\n"),)
@@ -190,21 +190,21 @@ class TestPrompts:
         folder.write("project/rows.yaml", {"prompt": "../secret.md"})
         assert "outside the project root" in folder.error("project/rows.jsonl").detail
 
-    def test_a_text_of_several_lines_is_a_text_whatever_it_ends_in(self, folder):
+    def test_a_text_of_several_lines_is_never_a_file_name(self, folder):
         loaded = folder.rows(case(), sidecar={"prompt": "{{ topic }}\nsee notes.md"})
         assert loaded[0].input[0].content == "birds\nsee notes.md"
 
-    def test_agentmarks_own_prompt_files_are_refused_by_name(self, folder):
+    def test_agentmark_prompt_files_are_rejected(self, folder):
         folder.write("ask.prompt.mdx", "<User>{props.topic}</User>")
         error = folder.row_error(case(), sidecar={"prompt": "ask.prompt.mdx"})
         assert "ask.prompt.mdx" in error.detail
         assert "not supported" in error.detail
 
-    def test_a_yaml_document_may_have_one(self, folder):
+    def test_a_yaml_document_can_have_a_prompt(self, folder):
         loaded = folder.yaml(json.dumps({"prompt": PROMPT, "evalcases": [case()]}))
         assert loaded[0].input == (Message("user", "Tell me about birds."),)
 
-    def test_a_cases_own_prompt_wins(self, folder):
+    def test_a_case_can_override_the_prompt(self, folder):
         loaded = folder.rows(case(), case(id="b", prompt="Only {{ topic }}"), sidecar={"prompt": PROMPT})
         assert [read.input[0].content for read in loaded] == ["Tell me about birds.", "Only birds"]
 
@@ -212,7 +212,7 @@ class TestPrompts:
         row = case(input={"topic": "birds", "userMessage": "Hi"})
         assert folder.rows(row, sidecar={"prompt": PROMPT})[0].input[0].content == "Tell me about birds."
 
-    def test_a_variable_that_the_row_lacks_is_an_error_with_a_suggestion(self, folder):
+    def test_a_missing_variable_is_an_error_with_a_suggestion(self, folder):
         error = folder.row_error(case(input={"topc": "birds"}), sidecar={"prompt": PROMPT})
         assert str(error) == (
             "Invalid eval case at line 1 in rows.jsonl\n"
@@ -222,17 +222,17 @@ class TestPrompts:
         )
         assert error.field == "input"
 
-    def test_without_a_near_name_the_error_lists_what_there_is(self, folder):
+    def test_without_a_similar_name_the_error_lists_all_variables(self, folder):
         error = folder.row_error(case(input={"x": 1, "y": 2}), sidecar={"prompt": PROMPT})
         assert error.hint == "The row has: x, y"
         assert folder.row_error(case(input={}), sidecar={"prompt": PROMPT}).hint == "The row has: no variables"
 
-    def test_the_variable_that_is_missing_is_the_one_that_is_named(self, folder):
+    def test_the_error_names_the_missing_variable(self, folder):
         prompt = "{% if aside is defined %}{{ aside }}{% endif %}{{ topic }}{{ other }}"
         error = folder.row_error(case(), sidecar={"prompt": prompt})
         assert error.detail == "The prompt uses the variable 'other', which is missing in this row"
 
-    def test_a_part_of_a_variable_that_is_missing_is_an_error(self, folder):
+    def test_a_missing_attribute_of_a_variable_is_an_error(self, folder):
         error = folder.row_error(case(input={"topic": {"name": "x"}}), sidecar={"prompt": "{{ topic.title }}"})
         assert error.detail.startswith("Cannot render the prompt: ")
 
@@ -250,20 +250,20 @@ class TestPrompts:
             ([{"role": "usr", "content": "Hi"}], "The role of a message must be one of"),
         ],
     )
-    def test_a_prompt_of_no_known_form_is_an_error(self, folder, prompt, detail):
+    def test_a_prompt_of_another_type_is_an_error(self, folder, prompt, detail):
         error = folder.row_error(case(), sidecar={"prompt": prompt})
         assert error.detail.startswith(detail)
 
     def test_without_a_prompt_the_user_message_is_the_input(self, folder):
         assert folder.rows(case(input={"userMessage": "Hi", "topic": 1}))[0].input == (Message("user", "Hi"),)
 
-    def test_without_either_the_error_shows_both_ways_out(self, folder):
+    def test_without_a_prompt_or_user_message_the_error_suggests_both(self, folder):
         error = folder.row_error(case())
         assert error.detail == "Field 'input' contains variables, but there is no prompt to render them"
         assert "userMessage" in error.hint
         assert "in rows.yaml" in error.hint
 
-    def test_a_prompt_beside_any_other_input_is_ignored_with_one_warning(self, folder):
+    def test_a_prompt_for_any_other_input_is_ignored_with_one_warning(self, folder):
         loaded = folder.rows(case(input="Hi"), case(id="b", input="Ho"), sidecar={"prompt": PROMPT})
         assert [read.input[0].content for read in loaded] == ["Hi", "Ho"]
         assert loaded.messages == [
@@ -295,11 +295,11 @@ VALUES = [
 
 class TestRendering:
     @pytest.mark.parametrize(("value", "text"), VALUES)
-    def test_strings_go_in_as_they_are_null_as_nothing_and_the_rest_as_compact_json(self, folder, value, text):
+    def test_strings_are_inserted_unchanged_null_as_nothing_the_rest_as_json(self, folder, value, text):
         loaded = folder.rows(case(input={"value": value, "other": "WRONG"}), sidecar={"prompt": "<{{ value }}>"})
         assert loaded[0].input[0].content == f"<{text}>"
 
-    def test_template_text_in_data_is_not_evaluated(self, folder):
+    def test_templates_in_data_are_not_evaluated(self, folder):
         attack = "{{ secret }} {% for x in range(9) %}x{% endfor %} {{ 7 * 7 }} {# gone? #}"
         row = case(input={"topic": attack, "secret": "s3cret", "list": [attack], "deep": {"k": attack}})
         loaded = folder.rows(row, sidecar={"prompt": "{{ topic }}|{{ list[0] }}|{{ deep.k }}"})
@@ -324,7 +324,7 @@ class TestRendering:
             "{{ x.update(x) }}",
         ],
     )
-    def test_a_template_reaches_nothing_but_its_variables_and_changes_none(self, folder, prompt):
+    def test_a_template_can_only_read_its_variables(self, folder, prompt):
         error = folder.row_error(case(input={"x": {"k": 1}}), sidecar={"prompt": prompt})
         assert error.detail.startswith(("The prompt ", "Cannot render the prompt: "))
 
@@ -333,7 +333,7 @@ class TestRendering:
         loaded = folder.rows(case(input={name: "value"}), sidecar={"prompt": "{{ " + name + " }}"})
         assert loaded[0].input[0].content == "value"
 
-    def test_control_flow_and_filters_are_the_templates_own(self, folder):
+    def test_templates_can_use_control_flow_and_filters(self, folder):
         prompt = "{% for bird in birds %}{{ loop.index }}. {{ bird | upper }}\n{% endfor %}{{ more | default('none') }}"
         row = case(input={"birds": ["owl", "tit"]})
         assert folder.rows(row, sidecar={"prompt": prompt})[0].input[0].content == "1. OWL\n2. TIT\nnone"
@@ -343,7 +343,7 @@ class TestRendering:
         assert folder.rows(case(input=variables), sidecar={"prompt": PROMPT})[0].variables == variables
 
 
-class TestPromptsAsAnAxis:
+class TestSeveralPrompts:
     PROMPTS = [{"id": "short", "prompt": "{{ topic }}?"}, {"id": "long", "prompt": PROMPT}]
 
     def test_every_prompt_renders_the_case(self, folder):
@@ -354,11 +354,11 @@ class TestPromptsAsAnAxis:
             ("long", (Message("user", "Tell me about birds."),)),
         ]
 
-    def test_one_prompt_in_the_list_is_an_axis_of_one(self, folder):
+    def test_a_list_of_one_prompt_is_one_variant(self, folder):
         read = folder.rows(case(), sidecar={"prompts": self.PROMPTS[:1]})[0]
         assert [prompt.id for prompt in read.prompts] == ["short"]
 
-    def test_they_are_printed(self, folder, command):
+    def test_prompts_are_printed(self, folder, command):
         folder.write("rows.jsonl", [case()])
         folder.write("rows.yaml", {"prompts": self.PROMPTS})
         printed = command("cases", "rows.jsonl").printed[0]
@@ -375,7 +375,7 @@ class TestPromptsAsAnAxis:
             ("x", "Field 'prompts' must be an array, got string"),
         ],
     )
-    def test_a_wrong_list_is_an_error(self, folder, prompts, detail):
+    def test_an_invalid_list_of_prompts_is_an_error(self, folder, prompts, detail):
         assert folder.row_error(case(), sidecar={"prompts": prompts}).detail.startswith(detail)
 
     def test_prompt_and_prompts_together_are_an_error(self, folder):

@@ -1,4 +1,4 @@
-"""§1.3: the fields of a case, what is required, which other names are read, and what is said of keys nobody knows."""
+"""§1.3: the fields of a case: required fields, aliases, and unknown keys."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_a_required_field_that_is_missing_or_null_is_an_error(fail, key):
         ({"eval_id": "a"}, False),
     ],
 )
-def test_a_row_that_looks_like_a_result_is_called_one(fail, row, is_result):
+def test_a_row_that_looks_like_a_result_is_reported_as_one(fail, row, is_result):
     assert ("This looks like a results file" in fail(row).hint) is is_result
 
 
@@ -90,7 +90,7 @@ def test_the_first_missing_field_is_reported_in_the_order_of_the_table(fail):
         ("workspace", {"keep": "yes"}, "Field 'workspace.keep' must be a boolean, got string"),
     ],
 )
-def test_a_field_of_the_wrong_type_is_an_error_that_says_what_was_expected_and_found(fail, field, value, detail):
+def test_a_wrong_type_is_an_error_with_the_expected_and_the_actual_type(fail, field, value, detail):
     error = fail(case(**{field: value}))
     assert error.detail == detail
     assert error.field.startswith(field)
@@ -98,14 +98,14 @@ def test_a_field_of_the_wrong_type_is_an_error_that_says_what_was_expected_and_f
 
 @pytest.mark.parametrize("id", ["", " ", "\t\n"])
 @pytest.mark.parametrize("fields", [{}, {"expected_output": "Hi"}, {"tags": ["x"]}, {"description": "x"}], ids=str)
-def test_a_blank_id_is_an_error_whatever_else_the_row_has(fail, id, fields):
+def test_a_blank_id_is_an_error(fail, id, fields):
     assert fail(case(id=id, **fields)).detail == "Field 'id' must not be blank"
 
 
 @pytest.mark.parametrize(
     ("id", "read_as"), [("a b", "a b"), (" a", " a"), ("日本", "日本"), (7, "7"), (-7, "-7"), (0, "0")]
 )
-def test_an_id_is_taken_as_it_is_written(folder, id, read_as):
+def test_an_id_keeps_its_spelling(folder, id, read_as):
     assert folder.rows(case(id=id)).ids == [read_as]
 
 
@@ -200,13 +200,13 @@ def test_an_unknown_key_at_any_level_is_a_warning_with_a_suggestion(folder, row,
     assert loaded.messages == [f"rows.jsonl, line 1: {warning}"]
 
 
-def test_the_same_unknown_key_is_mentioned_once_per_file(folder):
+def test_the_same_unknown_key_is_reported_once_per_file(folder):
     rows = [case(id=str(n), difficulty=n) for n in range(5)]
     assert len(folder.rows(*rows).messages) == 1
 
 
 @pytest.mark.parametrize("key", CaseKeys.unsupported)
-def test_a_key_of_another_version_that_is_not_supported_is_an_error_that_names_it(fail, key):
+def test_an_unsupported_key_of_agentv_typescript_is_an_error(fail, key):
     error = fail(case(**{key: "x"}))
     assert error.detail == f"Field '{key}' is not supported"
     assert error.hint.startswith("This is a setting of AgentV (TypeScript). ")
@@ -214,18 +214,18 @@ def test_a_key_of_another_version_that_is_not_supported_is_an_error_that_names_i
 
 
 @pytest.mark.parametrize("key", HeaderKeys.unsupported)
-def test_the_same_at_the_top_of_a_document(folder, key):
+def test_an_unsupported_key_of_a_document_is_an_error(folder, key):
     error = folder.yaml_error(json.dumps({key: "x", "evalcases": [case()]}))
     assert error.detail == f"Field '{key}' is not supported"
     assert error.field == key
 
 
 @pytest.mark.parametrize("key", WorkspaceKeys.unsupported)
-def test_the_same_in_a_workspace(fail, key):
+def test_an_unsupported_key_of_a_workspace_is_an_error(fail, key):
     assert fail(case(workspace={key: "x"})).detail == f"Field 'workspace.{key}' is not supported"
 
 
-def test_unsupported_keys_that_the_specification_names(folder):
+def test_the_unsupported_keys_of_the_specification_are_known(folder):
     for key in ("workspace", "depends_on", "input"):
         assert key in HeaderKeys.unsupported
 
@@ -262,7 +262,7 @@ def test_under_tests_the_outcome_is_optional_next_to_an_output_or_an_evaluator(f
     assert [evaluator.type for evaluator in loaded[3].evaluators] == ["is_json"]
 
 
-def test_under_tests_a_case_with_nothing_to_check_an_answer_against_is_an_error(folder):
+def test_under_tests_a_case_that_cannot_be_scored_is_an_error(folder):
     error = folder.yaml_error("tests:\n  - id: a\n    input: Hello\n")
     assert error.detail == "Missing required field: 'expected_outcome'"
     assert error.hint == "Required fields: id, input, and one of criteria, expected_output, assertions"
@@ -276,5 +276,5 @@ def test_in_any_other_document_the_outcome_is_required(folder, key):
 
 
 @pytest.mark.parametrize("key", ["evalcases", "tests", "eval_cases", "cases"])
-def test_every_name_of_the_list_of_cases_is_read_as_the_same(folder, key):
+def test_all_keys_for_the_list_of_cases_are_equivalent(folder, key):
     assert folder.yaml(json.dumps({key: [case()]})).cases == folder.yaml(json.dumps({"evalcases": [case()]})).cases

@@ -1,4 +1,4 @@
-"""§1.2 and §1.6: what a document or a sidecar says once for all its cases, and how a case's own settings go over it."""
+"""§1.2 and §1.6: settings of a document or a sidecar, and how cases override them."""
 
 import json
 
@@ -13,7 +13,7 @@ def case(**fields):
 
 @pytest.fixture(params=["sidecar", "document"])
 def dataset(request, folder):
-    """One case with settings around it: from a sidecar and its JSONL, and from a YAML document."""
+    """Load one case with dataset settings, from JSONL with a sidecar and from a YAML document."""
 
     def load(settings, *rows):
         rows = rows or (case(),)
@@ -36,21 +36,21 @@ def dataset_error(request, folder):
 
 
 class TestNames:
-    def test_a_dataset_is_called_after_its_file(self, dataset):
+    def test_the_default_name_of_a_dataset_is_that_of_its_file(self, dataset):
         assert dataset({"description": "x"})[0].dataset == "rows"
 
     @pytest.mark.parametrize("key", ["dataset", "name"])
-    def test_or_as_it_says_itself(self, dataset, key):
+    def test_a_dataset_can_set_its_name(self, dataset, key):
         loaded = dataset({key: "Arithmetic"})
         assert loaded[0].dataset == "Arithmetic"
         assert loaded.messages == []
 
-    def test_of_two_names_ours_wins_and_that_is_said_once(self, dataset):
+    def test_of_two_name_keys_dataset_wins_with_one_warning(self, dataset):
         loaded = dataset({"name": "theirs", "dataset": "ours"})
         assert loaded[0].dataset == "ours"
         assert loaded.messages == ["rows.yaml, line 1: Field 'name' is ignored because 'dataset' is set"]
 
-    def test_a_blank_name_is_none(self, dataset):
+    def test_a_blank_name_is_ignored(self, dataset):
         assert dataset({"dataset": "  "})[0].dataset == "rows"
 
     @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ class TestNames:
             ("Math.JSONL", "Math"),
         ],
     )
-    def test_the_base_name_is_without_its_suffixes(self, folder, file, name):
+    def test_the_default_name_has_no_extension(self, folder, file, name):
         folder.write(file, [case()])
         assert folder.load(file)[0].dataset == name
 
@@ -81,7 +81,7 @@ class TestExecution:
             target="azure", trials=3, timeout_seconds=60.0, verdicts=Verdicts(0.9, 0.5), thresholds={"rubric": 0.7}
         )
 
-    def test_it_merges_key_by_key(self, dataset):
+    def test_execution_settings_are_merged_by_key(self, dataset):
         above = {"target": "azure", "trials": 3, "timeout_seconds": 60, "thresholds": {"rubric": 0.7}}
         rows = (
             case(id="a", execution={"trials": 5}),
@@ -108,15 +108,15 @@ class TestExecution:
         loaded = dataset({"execution": {"target": "c"}}, case(execution={"targets": ["a", "b"]}))
         assert (loaded[0].execution.target, loaded[0].execution.targets) == (None, ("a", "b"))
 
-    def test_target_at_the_top_is_the_old_spelling(self, dataset):
+    def test_a_top_level_target_is_still_accepted(self, dataset):
         assert dataset({"target": "azure"})[0].execution.target == "azure"
 
-    def test_and_gives_way_to_the_new_one(self, dataset):
+    def test_execution_target_overrides_a_top_level_target(self, dataset):
         loaded = dataset({"target": "old", "execution": {"target": "new"}})
         assert loaded[0].execution.target == "new"
         assert loaded.messages == ["rows.yaml, line 1: Field 'target' is ignored because 'execution.target' is set"]
 
-    def test_the_effective_target_is_printed_and_is_default_where_none_is_named(self, folder, command):
+    def test_the_effective_target_is_printed_and_defaults_to_default(self, folder, command):
         folder.write("rows.jsonl", [case(), case(id="b", execution={"target": "x"})])
         printed = command("cases", "-q", "rows.jsonl").printed
         assert [one["execution"] for one in printed] == [{"target": "default"}, {"target": "x"}]
@@ -134,13 +134,13 @@ class TestExecution:
             ({"evaluators": "rubric"}, "Field 'execution.evaluators' must be an array, got string"),
         ],
     )
-    def test_wrong_settings_are_errors_in_a_dataset_and_in_a_case(self, folder, dataset_error, execution, detail):
+    def test_invalid_settings_are_errors_in_a_dataset_and_in_a_case(self, folder, dataset_error, execution, detail):
         error = dataset_error({"execution": execution})
         assert error.headline == "Invalid dataset at line 1 in rows.yaml"
         assert detail.split(" must ")[0] in error.detail
         assert folder.row_error(case(execution=execution), sidecar={"dataset": "rows"}).detail == detail
 
-    def test_repeated_settings_are_read_once_and_kept_apart(self, folder):
+    def test_cached_settings_do_not_mix_up_cases(self, folder):
         rows = [case(id=str(n), execution={"trials": 1 + n % 3}) for n in range(9)]
         assert [read.execution.trials for read in folder.rows(*rows)] == [1, 2, 3] * 3
 
@@ -148,17 +148,17 @@ class TestExecution:
 class TestMetadataAndTags:
     SETTINGS = {"metadata": {"suite": "math", "level": {"n": 1}}, "tags": ["fast", "fast", "math"]}
 
-    def test_they_go_into_each_case(self, dataset):
+    def test_metadata_and_tags_apply_to_each_case(self, dataset):
         read = dataset(self.SETTINGS)[0]
         assert read.metadata == {"suite": "math", "level": {"n": 1}}
         assert read.tags == ("fast", "math")
 
-    def test_objects_by_key_and_tags_as_a_union(self, dataset):
+    def test_metadata_is_merged_by_key_and_tags_are_united(self, dataset):
         read = dataset(self.SETTINGS, case(metadata={"level": {"m": 2}, "own": 1}, tags=["own", "fast"]))[0]
         assert read.metadata == {"suite": "math", "level": {"m": 2}, "own": 1}
         assert read.tags == ("fast", "math", "own")
 
-    def test_they_can_be_filtered_by(self, folder):
+    def test_cases_can_be_filtered_by_dataset_metadata_and_tags(self, folder):
         folder.write("rows.jsonl", [case(), case(id="b", tags=["own"])])
         folder.write("rows.yaml", self.SETTINGS)
         assert folder.load("rows.jsonl", filter="tag=fast").ids == ["a", "b"]
@@ -166,7 +166,7 @@ class TestMetadataAndTags:
 
 
 class TestOtherKeys:
-    def test_known_keys_without_effect_on_cases_are_taken_quietly(self, dataset):
+    def test_known_keys_without_effect_on_cases_cause_no_warning(self, dataset):
         loaded = dataset({"$schema": "x.json", "version": "1.0", "description": "Sums", "format": "agentv"})
         assert loaded.messages == []
         assert loaded[0].description is None
@@ -208,29 +208,29 @@ class TestSidecars:
         assert folder.load("rows.jsonl")[0].dataset == "second"
 
     @pytest.mark.parametrize("name", ["rows.jsonl.yaml", "rows-meta.yaml", "rows.json", "metadata.yaml", ".rows.yaml"])
-    def test_no_other_name_is_looked_at(self, folder, name):
+    def test_files_with_other_names_are_not_sidecars(self, folder, name):
         folder.write(name, "dataset: wrong\n")
         assert folder.rows(case())[0].dataset == "rows"
 
     @pytest.mark.parametrize("file", ["rows.jsonl", "rows.ndjson", "rows.jsonl.gz", "rows.ndjson.zst", "rows.JSONL"])
-    def test_the_base_is_without_the_suffix_and_the_compression(self, folder, file):
+    def test_the_sidecar_name_has_no_compression_extension(self, folder, file):
         folder.write(file, [case()])
         folder.write("rows.yaml", "dataset: named\n")
         loaded = folder.load(file)
         assert loaded[0].dataset == "named"
         assert loaded.warnings == []
 
-    def test_an_empty_sidecar_is_one(self, folder):
+    def test_an_empty_sidecar_is_valid(self, folder):
         loaded = folder.rows(case(), sidecar="# nothing yet\n")
         assert loaded[0].dataset == "rows"
         assert "Sidecar metadata file not found" not in str(loaded.warnings)
 
-    def test_a_file_of_somebody_else_is_taken_as_one_with_one_warning(self, folder):
+    def test_a_file_without_sidecar_keys_causes_one_warning(self, folder):
         loaded = folder.rows(case(), sidecar={"services": {"web": {}}, "volumes": {}})
         assert loaded[0].dataset == "rows"
         assert loaded.messages == ["rows.yaml has the name of a sidecar, but none of its keys"]
 
-    def test_a_key_of_another_version_is_an_error_even_when_it_is_alone(self, folder):
+    def test_a_single_unsupported_key_in_a_sidecar_is_an_error(self, folder):
         assert folder.row_error(case(), sidecar={"depends_on": ["x"]}).detail == "Field 'depends_on' is not supported"
 
     def test_an_error_in_a_sidecar_names_the_sidecar_and_its_line(self, folder):
@@ -238,7 +238,7 @@ class TestSidecars:
         assert (error.path, error.line, error.column, error.field) == ("rows.yaml", 3, 3, "execution.trials")
         assert error.headline == "Invalid dataset at line 3 in rows.yaml"
 
-    def test_a_sidecars_list_of_cases_is_not_read_and_that_is_said(self, folder):
+    def test_a_list_of_cases_in_a_sidecar_is_ignored_with_a_warning(self, folder):
         loaded = folder.rows(case(), sidecar={"dataset": "both", "evalcases": [case(id="other")]})
         assert loaded.ids == ["a"]
         assert loaded[0].dataset == "both"
@@ -246,7 +246,7 @@ class TestSidecars:
             "rows.yaml: the list of cases in this sidecar is ignored; the cases are in rows.jsonl"
         ]
 
-    def test_a_missing_sidecar_is_mentioned_for_each_file(self, folder):
+    def test_a_missing_sidecar_is_reported_for_each_file(self, folder):
         for name in ("a.jsonl", "b.jsonl"):
             folder.write(name, [case()])
         texts = [str(warning) for warning in folder.load("a.jsonl", "b.jsonl").warnings]
@@ -255,5 +255,5 @@ class TestSidecars:
             "Sidecar metadata file not found: b.yaml",
         ]
 
-    def test_agentmark_files_go_without(self, folder):
+    def test_agentmark_files_need_no_sidecar(self, folder):
         assert folder.rows({"input": {"userMessage": "Hi"}}).warnings == []

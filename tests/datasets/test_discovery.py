@@ -1,4 +1,4 @@
-"""§1.1 and §1.6: what files, folders and globs give; what is passed over, and what is told about it."""
+"""§1.1 and §1.6: the datasets in files, folders and globs, and notes about skipped files."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ def document(*ids):
 
 @pytest.fixture
 def find(folder):
-    """The files of each dataset that paths lead to, and the notes and warnings on the way."""
+    """Return the files of each dataset at these paths, with notes and warnings."""
 
     def found(*paths):
         notes, warnings = [], []
@@ -62,7 +62,7 @@ class TestNames:
             ("name.jsonl", None),
         ],
     )
-    def test_shards_are_known_by_their_names(self, name, shard):
+    def test_shards_are_recognized_by_their_names(self, name, shard):
         found = shard_of(name)
         assert (found and (found.base, found.index, found.count)) == shard
 
@@ -85,7 +85,7 @@ class TestFolders:
             ["evals/sub/deep/d.jsonl.gz"],
         ]
 
-    def test_the_same_id_in_two_datasets_is_no_repeat(self, folder):
+    def test_two_datasets_may_use_the_same_id(self, folder):
         folder.write("evals/a.yaml", document("same"))
         folder.write("evals/b.yaml", document("same"))
         loaded = folder.load("evals")
@@ -95,13 +95,13 @@ class TestFolders:
         ]
 
     @pytest.mark.parametrize("hidden", [".hidden", ".git", ".venv", "node_modules", "venv", "__pycache__", "deep/.x"])
-    def test_hidden_folders_and_other_peoples_are_skipped(self, folder, find, hidden):
+    def test_hidden_folders_and_installed_packages_are_skipped(self, folder, find, hidden):
         folder.write("evals/a.yaml", document("a"))
         folder.write(f"evals/{hidden}/b.yaml", document("b"))
         assert find("evals") == ([["evals/a.yaml"]], [], [])
         assert find("evals/**/*.yaml") == ([["evals/a.yaml"]], [], [])
 
-    def test_virtual_environments_are_known_by_what_is_in_them(self, folder, find):
+    def test_virtual_environments_are_recognized_by_their_contents(self, folder, find):
         folder.write("evals/a.yaml", document("a"))
         folder.write("evals/env311/pyvenv.cfg", "home = /usr\n")
         folder.write("evals/env311/lib/b.yaml", document("b"))
@@ -113,12 +113,12 @@ class TestFolders:
         folder.write("evals/.b.yaml", document("b"))
         assert find("evals")[0] == [["evals/a.yaml"]]
 
-    def test_a_hidden_folder_that_is_named_is_searched(self, folder, find):
+    def test_a_hidden_folder_given_by_the_user_is_searched(self, folder, find):
         folder.write(".evals/a.yaml", document("a"))
         assert find(".evals")[0] == [[".evals/a.yaml"]]
         assert find(".evals/*.yaml")[0] == [[".evals/a.yaml"]]
 
-    def test_yaml_without_cases_and_files_of_results_are_passed_over_with_a_note(self, folder, find):
+    def test_yaml_without_cases_and_results_files_are_skipped_with_a_note(self, folder, find):
         folder.write("evals/a.yaml", document("a"))
         folder.write("evals/compose.yaml", "services: {}\n")
         folder.write("evals/list.yaml", "- 1\n")
@@ -135,13 +135,13 @@ class TestFolders:
             [],
         )
 
-    def test_the_command_prints_the_notes_unless_it_is_quiet(self, folder, command):
+    def test_the_command_prints_notes_unless_quiet(self, folder, command):
         folder.write("evals/a.yaml", document("a"))
         folder.write("evals/compose.yaml", "services: {}\n")
         assert command("cases", "evals").stderr == "Note: evals/compose.yaml: passed over, no list of cases\n"
         assert command("cases", "--quiet", "evals").stderr == ""
 
-    def test_a_sidecar_is_passed_over_without_a_word(self, folder, find):
+    def test_a_sidecar_is_skipped_without_a_note(self, folder, find):
         folder.write("evals/a.jsonl", [case()])
         folder.write("evals/a.yaml", "dataset: A\n")
         folder.write("evals/b.jsonl.gz", gzip.compress(json.dumps(case()).encode()))
@@ -149,7 +149,7 @@ class TestFolders:
         assert find("evals") == ([["evals/a.jsonl"], ["evals/b.jsonl.gz"]], [], [])
         assert find("evals/*") == find("evals")
 
-    def test_yaml_with_cases_beside_jsonl_of_its_name_is_an_error_in_a_folder_or_glob(self, folder):
+    def test_yaml_and_jsonl_datasets_of_the_same_name_are_an_error_in_a_folder(self, folder):
         folder.write("evals/a.jsonl", [case("line")])
         folder.write("evals/a.yaml", document("doc"))
         for path in ("evals", "evals/*"):
@@ -161,7 +161,7 @@ class TestFolders:
                 "  Hint: Pass the file you want, or rename one of the two"
             )
 
-    def test_and_each_loads_when_it_is_named(self, folder):
+    def test_datasets_of_the_same_name_can_be_loaded_by_path(self, folder):
         folder.write("evals/a.jsonl", [case("line")])
         folder.write("evals/a.yaml", document("doc") | {"dataset": "both"})
         assert folder.load("evals/a.yaml").ids == ["doc"]
@@ -172,7 +172,7 @@ class TestFolders:
             "evals/a.yaml: the list of cases in this sidecar is ignored; the cases are in evals/a.jsonl"
         ]
 
-    def test_a_glob_that_finds_only_one_of_the_two_loads_it(self, folder):
+    def test_a_glob_that_matches_only_one_of_them_loads_it(self, folder):
         folder.write("evals/a.jsonl", [case("line")])
         folder.write("evals/a.yaml", document("doc"))
         assert folder.load("evals/*.yaml").ids == ["doc"]
@@ -190,13 +190,13 @@ class TestFolders:
 
 
 class TestNamedFiles:
-    def test_a_file_that_is_named_is_never_passed_over(self, folder):
+    def test_a_file_given_by_the_user_is_never_skipped(self, folder):
         folder.write("compose.yaml", "services: {}\n")
         folder.write("run.jsonl", [{"eval_id": "a", "score": 0.5}])
         assert folder.error("compose.yaml").detail == "Missing required field: 'evalcases'"
         assert "This looks like a results file" in folder.error("run.jsonl").hint
 
-    def test_a_file_in_a_skipped_folder_loads_when_it_is_named(self, folder):
+    def test_a_file_in_a_skipped_folder_can_be_loaded_by_path(self, folder):
         folder.write("node_modules/.x/a.yaml", document("a"))
         assert folder.load("node_modules/.x/a.yaml").ids == ["a"]
 
@@ -207,12 +207,12 @@ class TestNamedFiles:
         assert error.path == "evals/datset.jsonl"
         assert folder.error("nowhere/at-all.jsonl").hint == ""
 
-    def test_paths_may_be_pathlib_and_several(self, folder):
+    def test_paths_can_be_path_objects_and_lists(self, folder):
         folder.write("a.yaml", document("a"))
         folder.write("b.yaml", document("b"))
         assert folder.load(folder.path / "a.yaml", "b.yaml").ids == ["a", "b"]
 
-    def test_several_paths_keep_the_order_they_were_given_in_and_none_comes_twice(self, folder):
+    def test_several_paths_keep_their_order_without_repeats(self, folder):
         for name in "abc":
             folder.write(f"evals/{name}.yaml", document(name))
         assert folder.load("evals/c.yaml", "evals/a.yaml").ids == ["c", "a"]
@@ -232,7 +232,7 @@ class TestGlobs:
         assert find("evals/{a,deep/c}.jsonl")[0] == [["evals/a.jsonl"], ["evals/deep/c.jsonl"]]
         assert find("evals/?.*")[0] == [["evals/a.jsonl"], ["evals/b.jsonl"]]
 
-    def test_a_glob_that_nothing_fits_is_an_error_that_says_so(self, folder):
+    def test_a_glob_without_a_match_is_an_error(self, folder):
         folder.write("evals/a.txt", "x")
         assert str(folder.error("evals/*.jsonl")) == "No dataset found: evals/*.jsonl\n  No file matches the pattern"
         assert "1 file matches, but it is not a dataset" in folder.error("evals/*").detail
@@ -259,25 +259,25 @@ class TestShards:
         assert [(read.path, read.line) for read in loaded][3] == (files[1], 2)
         assert loaded.warnings == []
 
-    def test_a_missing_sidecar_is_named_without_the_number_and_once(self, folder):
+    def test_a_missing_sidecar_of_shards_is_reported_once(self, folder):
         self.write(folder)
         warnings = folder.load("evals").warnings
         assert len(warnings) == 1
         assert str(warnings[0]).startswith("Sidecar metadata file not found: evals/big.yaml\n")
 
     @pytest.mark.parametrize("paths", [("evals",), ("evals/*.jsonl",), ("evals/big-*",)])
-    def test_a_folder_or_glob_that_lacks_a_shard_is_an_error(self, folder, paths):
+    def test_a_missing_shard_in_a_folder_or_glob_is_an_error(self, folder, paths):
         self.write(folder, missing=[1])
         error = folder.error(*paths)
         assert error.headline == "1 of 3 shards of evals/big is missing: 00001"
 
-    def test_shards_that_are_named_one_by_one_load_with_a_warning(self, folder):
+    def test_a_subset_of_shards_given_by_path_loads_with_a_warning(self, folder):
         self.write(folder)
         loaded = folder.load("evals/big-00002-of-00003.jsonl", "evals/big-00000-of-00003.jsonl")
         assert loaded.ids == ["0-0", "0-1", "2-0", "2-1"]
         assert loaded.messages == ["1 of 3 shards of evals/big is missing: 00001"]
 
-    def test_two_files_for_one_shard_are_an_error(self, folder):
+    def test_two_files_for_the_same_shard_are_an_error(self, folder):
         self.write(folder)
         folder.write("evals/big-00001-of-00003.jsonl.gz", gzip.compress(json.dumps(case("x")).encode()))
         assert folder.error("evals").headline == "Two files for the same shard of evals/big"
@@ -295,18 +295,18 @@ class TestShards:
         error = folder.error("evals")
         assert (error.path, error.line) == ("evals/big-00001-of-00002.jsonl", 2)
 
-    def test_an_empty_shard_is_fine_as_long_as_one_has_cases(self, folder):
+    def test_a_shard_may_be_empty_if_another_has_cases(self, folder):
         self.write(folder, count=2)
         folder.write("evals/big-00001-of-00002.jsonl", "")
         assert folder.load("evals").ids == ["0-0", "0-1"]
 
-    def test_yaml_with_cases_beside_shards_of_its_name_is_an_error(self, folder):
+    def test_yaml_and_shards_of_the_same_name_are_an_error(self, folder):
         self.write(folder)
         folder.write("evals/big.yaml", document("a"))
         assert folder.error("evals").headline.startswith("Two datasets with the same name: evals/big.yaml and ")
 
 
-def test_the_cases_of_an_earlier_run_are_passed_over(folder, find):
+def test_the_cases_of_an_earlier_run_are_skipped(folder, find):
     folder.write("evals/d.yaml", document("a"))
     folder.write("first/run.json", "{}")
     folder.write("first/cases.jsonl", [case()])
@@ -316,7 +316,7 @@ def test_the_cases_of_an_earlier_run_are_passed_over(folder, find):
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_a_dataset_in_another_encoding_is_an_error_and_not_passed_over(folder, encoding):
+def test_a_dataset_in_another_encoding_is_an_error(folder, encoding):
     text = "evalcases:\n  - {id: a, expected_outcome: x, input: q}\n"
     (folder.path / "d.yaml").write_bytes(text.encode(encoding))
     assert folder.error(".").path == "./d.yaml"
@@ -324,7 +324,7 @@ def test_a_dataset_in_another_encoding_is_an_error_and_not_passed_over(folder, e
 
 class TestMisspeltLists:
     @pytest.mark.parametrize("key", ["evalcase", "evalCases", "eval-cases", "test", "Cases"])
-    def test_cases_under_a_misspelt_name_are_not_passed_over(self, folder, find, key):
+    def test_cases_under_a_misspelt_key_are_not_skipped(self, folder, find, key):
         folder.write("d/good.yaml", document("a"))
         folder.write("d/typo.yaml", {key: [case("b")]})
         assert find("d") == ([["d/good.yaml"], ["d/typo.yaml"]], [], [])
@@ -333,12 +333,12 @@ class TestMisspeltLists:
     @pytest.mark.parametrize(
         "other", [{"test": [{"run": "pytest"}]}, {"rows": [case("b")]}, {"test": case("b")}, [case("b")]]
     )
-    def test_what_only_resembles_a_list_of_cases_is(self, folder, find, other):
+    def test_other_lists_under_a_similar_key_are_skipped(self, folder, find, other):
         folder.write("d/good.yaml", document("a"))
         folder.write("d/other.yaml", json.dumps(other))
         assert find("d") == ([["d/good.yaml"]], ["d/other.yaml: passed over, no list of cases"], [])
 
-    def test_where_nothing_is_left_the_error_says_what_was_passed_over(self, folder):
+    def test_if_all_files_are_skipped_the_error_lists_them(self, folder):
         for number in range(12):
             folder.write(f"d/{number:02}.yaml", "a: 1\n")
         error = folder.error("d")

@@ -1,4 +1,4 @@
-"""§1.6: which evaluators score a case, the order in which the places that name them are asked, and their names."""
+"""§1.6: which evaluators score a case, their precedence, and their names."""
 
 import json
 from itertools import combinations
@@ -20,7 +20,7 @@ def types(loaded):
     return [evaluator.type for evaluator in loaded[0].evaluators]
 
 
-# Every place that can name evaluators, from the strongest to the weakest, each with a type of its own.
+# Every place that can set evaluators, by descending precedence, each with a different type.
 CASE_PLACES = [
     ({"execution": {"evaluators": [{"type": "contains", "value": "x"}]}}, "contains"),
     ({"evaluators": [{"type": "regex", "value": "x"}]}, "regex"),
@@ -40,14 +40,14 @@ DATASET_PLACES = [
 
 @pytest.mark.parametrize(("at_case", "of_case"), [*CASE_PLACES, ({}, None)], ids=lambda value: str(value)[:40])
 @pytest.mark.parametrize(("at_dataset", "of_dataset"), DATASET_PLACES, ids=lambda value: str(value)[:40])
-def test_the_case_wins_over_the_dataset_and_the_default_comes_last(folder, at_case, of_case, at_dataset, of_dataset):
+def test_a_case_overrides_the_dataset_and_the_dataset_the_default(folder, at_case, of_case, at_dataset, of_dataset):
     expected = [of_case or of_dataset]
     assert types(folder.rows(case(**at_case), sidecar=at_dataset)) == expected
     assert types(folder.yaml(json.dumps(at_dataset | {"evalcases": [case(**at_case)]}))) == expected
 
 
 @pytest.mark.parametrize("places", [CASE_PLACES, DATASET_PLACES[:-1]], ids=["case", "dataset"])
-def test_on_one_level_a_list_wins_over_a_kind(folder, places):
+def test_a_list_overrides_a_single_evaluator(folder, places):
     kind, _ = places[-1]
     for keys, expected in places[:-1]:
         level = keys | kind
@@ -56,7 +56,7 @@ def test_on_one_level_a_list_wins_over_a_kind(folder, places):
 
 
 @pytest.mark.parametrize(("first", "second"), list(combinations(range(4), 2)))
-def test_two_lists_on_one_level_are_an_error(folder, first, second):
+def test_two_lists_in_one_place_are_an_error(folder, first, second):
     both = CASE_PLACES[first][0] | CASE_PLACES[second][0]
     error = folder.row_error(case(**both))
     assert error.detail.startswith("Evaluators are listed twice: '")
@@ -79,7 +79,7 @@ def test_the_error_about_two_lists_names_both(folder):
 
 
 @pytest.mark.parametrize("key", ["evaluators", "assertions", "assert"])
-def test_an_empty_list_means_none(folder, key):
+def test_an_empty_list_means_no_evaluators(folder, key):
     assert folder.rows(case(**{key: []}), sidecar={"evaluators": [{"type": "is_json"}]})[0].evaluators == ()
     assert folder.rows(case(), sidecar={key: []})[0].evaluators == ()
     assert folder.rows(case(execution={"evaluators": []}), sidecar={"evaluator": "is_json"})[0].evaluators == ()
@@ -94,22 +94,22 @@ class TestInheriting:
     DATASET = {"evaluators": [{"type": "is_json"}, {"type": "contains", "value": "x"}]}
     OWN = [{"type": "contains", "value": "y"}, {"type": "rubric"}]
 
-    def test_a_list_replaces_the_datasets(self, folder):
+    def test_a_list_replaces_that_of_the_dataset(self, folder):
         assert names(folder.rows(case(evaluators=self.OWN), sidecar=self.DATASET)) == ["contains", "rubric"]
 
-    def test_with_inherit_evaluators_it_is_added_to_it(self, folder):
+    def test_inherit_evaluators_adds_to_the_list_of_the_dataset(self, folder):
         row = case(evaluators=self.OWN, execution={"inherit_evaluators": True})
         assert names(folder.rows(row, sidecar=self.DATASET)) == ["is_json", "contains", "contains-2", "rubric"]
 
-    def test_an_empty_list_that_inherits_leaves_the_datasets(self, folder):
+    def test_an_empty_list_that_inherits_keeps_that_of_the_dataset(self, folder):
         row = case(evaluators=[], execution={"inherit_evaluators": True})
         assert names(folder.rows(row, sidecar=self.DATASET)) == ["is_json", "contains"]
 
-    def test_a_case_without_a_list_has_the_datasets_once(self, folder):
+    def test_a_case_without_a_list_inherits_each_evaluator_once(self, folder):
         row = case(execution={"inherit_evaluators": True})
         assert names(folder.rows(row, sidecar=self.DATASET)) == ["is_json", "contains"]
 
-    def test_a_dataset_may_say_it_for_all_its_cases(self, folder):
+    def test_a_dataset_can_set_inherit_evaluators(self, folder):
         sidecar = self.DATASET | {"execution": {"inherit_evaluators": True}}
         assert names(folder.rows(case(evaluators=self.OWN), sidecar=sidecar)) == [
             "is_json",
@@ -118,14 +118,14 @@ class TestInheriting:
             "rubric",
         ]
 
-    def test_and_a_case_may_say_otherwise(self, folder):
+    def test_a_case_can_override_inherit_evaluators(self, folder):
         sidecar = self.DATASET | {"execution": {"inherit_evaluators": True}}
         row = case(evaluators=self.OWN, execution={"inherit_evaluators": False})
         assert names(folder.rows(row, sidecar=sidecar)) == ["contains", "rubric"]
 
 
 class TestRubrics:
-    def test_rubrics_stand_alone_where_only_the_default_is_left(self, folder):
+    def test_rubrics_replace_the_default_judge(self, folder):
         loaded = folder.rows(case(rubrics=["Is polite", "Is brief"]))
         assert types(loaded) == ["rubric"]
         assert loaded[0].evaluators[0].settings == {"rubrics": ["Is polite", "Is brief"]}
@@ -147,10 +147,10 @@ class TestRubrics:
             "is_json",
         ]
 
-    def test_rubrics_stand_alone_beside_an_empty_list(self, folder):
+    def test_rubrics_are_the_only_evaluator_with_an_empty_list(self, folder):
         assert types(folder.rows(case(rubrics=["Is polite"], evaluators=[]))) == ["rubric"]
 
-    def test_an_empty_list_of_rubrics_is_no_rubric(self, folder):
+    def test_an_empty_list_of_rubrics_is_ignored(self, folder):
         assert types(folder.rows(case(rubrics=[]))) == ["llm_judge"]
 
     def test_rubrics_may_be_objects(self, folder):
@@ -158,7 +158,7 @@ class TestRubrics:
         loaded = folder.rows(case(rubrics=items))
         assert list(loaded[0].rubrics) == items
 
-    def test_a_wrong_rubric_is_an_error_at_its_place(self, folder):
+    def test_an_invalid_rubric_is_an_error_with_its_path(self, folder):
         error = folder.yaml_error(
             "evalcases:\n"
             "  - id: a\n"
@@ -173,7 +173,7 @@ class TestRubrics:
 
 
 class TestEntries:
-    def test_plain_strings_are_items_of_one_rubric_where_the_first_stands(self, folder):
+    def test_plain_strings_form_one_rubric_at_the_position_of_the_first(self, folder):
         loaded = folder.rows(case(evaluators=[{"type": "is_json"}, "Is polite", {"type": "equals"}, "Is brief"]))
         assert types(loaded) == ["is_json", "rubric", "equals"]
         rubric = loaded[0].evaluators[1]
@@ -184,7 +184,7 @@ class TestEntries:
         entries = [{"type": "is_json"}, {"type": "is_json"}, {"type": "equals"}, {"type": "is_json"}]
         assert names(folder.rows(case(evaluators=entries))) == ["is_json", "is_json-2", "equals", "is_json-3"]
 
-    def test_a_given_name_is_kept_and_made_to_differ_too(self, folder):
+    def test_repeated_names_get_a_number(self, folder):
         entries = [
             {"type": "is_json", "name": "form"},
             {"type": "equals", "name": "form"},
@@ -194,7 +194,7 @@ class TestEntries:
         assert found[:2] == ["form", "form-2"]
         assert len(set(found)) == 3
 
-    def test_common_keys_are_read_and_the_rest_are_the_types_own(self, folder):
+    def test_common_keys_are_separated_from_the_settings_of_the_type(self, folder):
         entry = {
             "type": "contains",
             "name": "has it",
@@ -217,7 +217,7 @@ class TestEntries:
         entry = {"type": written} | ({"script": "./check.py"} if type_ == "code_judge" else {})
         assert types(folder.rows(case(evaluators=[entry]))) == [type_]
 
-    def test_a_weight_may_be_nothing(self, folder):
+    def test_a_weight_can_be_zero(self, folder):
         assert folder.rows(case(evaluators=[{"type": "is_json", "weight": 0}]))[0].evaluators[0].weight == 0
 
     def test_not_before_a_type_negates_it(self, folder):
@@ -249,7 +249,7 @@ class TestEntries:
             ),
         ],
     )
-    def test_a_wrong_entry_is_an_error_that_names_its_place(self, folder, entry, detail, hint):
+    def test_an_invalid_entry_is_an_error_with_its_path(self, folder, entry, detail, hint):
         error = folder.row_error(case(evaluators=[entry]))
         assert error.detail == detail or detail is None
         assert error.hint == hint or hint is None
@@ -265,12 +265,12 @@ class TestEntries:
         )
         assert (error.path, error.line, error.field) == ("rows.yaml", 2, "evaluator")
 
-    def test_a_python_class_is_named_and_not_imported(self, folder):
+    def test_a_python_class_is_not_imported(self, folder):
         folder.write("checks.py", "raise SystemExit('a dataset ran code')\n")
         loaded = folder.rows(case(evaluators=[{"type": "checks.py:Check", "anything": 1}]))
         assert types(loaded) == ["checks.py:Check"]
 
-    def test_the_same_entries_read_for_many_cases_stay_apart(self, folder):
+    def test_cached_entries_do_not_mix_up_cases(self, folder):
         rows = [case(id=str(n), evaluators=[{"type": "equals", "value": n % 2}]) for n in range(4)]
         loaded = folder.rows(*rows)
         assert [read.evaluators[0].settings["value"] for read in loaded] == [0, 1, 0, 1]
@@ -293,7 +293,7 @@ def test_every_type_is_known_to_datasets(folder, name):
 
 
 @pytest.mark.parametrize("written", ["not-contains", "not_contains"])
-def test_a_not_before_a_type_turns_it_around(folder, written):
+def test_not_before_a_type_inverts_its_score(folder, written):
     [read] = folder.rows(case(evaluators=[{"type": written, "value": "x"}]))
     assert (read.evaluators[0].type, read.evaluators[0].negate) == ("contains", True)
 
@@ -302,7 +302,7 @@ def test_a_not_before_a_type_turns_it_around(folder, written):
     ("written", "hint"),
     [("not-contians", "Did you mean 'contains'?"), ("not-is-xml", "`python`"), ("trajectory:tool-used", "`minimums:")],
 )
-def test_a_type_that_is_none_is_told_what_to_use(folder, written, hint):
+def test_an_unknown_type_of_another_tool_has_a_hint(folder, written, hint):
     folder.write("d.jsonl", [case(evaluators=[{"type": written}])])
     error = folder.error("d.jsonl")
     assert f"Unknown evaluator type '{written}'" in str(error)

@@ -1,4 +1,4 @@
-"""§1.8: where files are looked up, the border of the project that they must not cross, and what is a guideline."""
+"""§1.8: file lookup, the project boundary, and guidelines."""
 
 import base64
 import os
@@ -26,7 +26,7 @@ def image(value):
 
 @pytest.fixture
 def found(folder):
-    """The file, relative to the working directory, that a name in a dataset leads to."""
+    """Return the file that a dataset finds by a name, relative to the working directory."""
 
     def find(dataset, name, **options):
         folder.write(dataset, [asking(file(name))])
@@ -49,18 +49,18 @@ class TestProjectRoot:
         assert project_root(str(folder.path / "a/b")) == str(folder.path / "a")
 
     @pytest.mark.parametrize("mark", ["config.yaml", "targets.yaml"])
-    def test_else_it_is_the_outermost_parent_with_a_configuration(self, folder, mark):
+    def test_or_else_it_is_the_outermost_parent_with_a_configuration(self, folder, mark):
         folder.write(f"a/.agentv/{mark}", "")
         folder.write("a/b/.agentv/config.yaml", "")
         (folder.path / "a/b/c").mkdir()
         assert project_root(str(folder.path / "a/b/c")) == str(folder.path / "a")
 
-    def test_an_agentv_folder_alone_is_no_mark(self, folder):
+    def test_an_empty_agentv_folder_is_ignored(self, folder):
         folder.write("a/.agentv/results/run.jsonl", "")
         (folder.path / "a/b").mkdir()
         assert project_root(str(folder.path / "a/b")) == str(folder.path / "a/b")
 
-    def test_else_it_is_the_datasets_own_folder(self, folder):
+    def test_or_else_it_is_the_folder_of_the_dataset(self, folder):
         (folder.path / "a/b").mkdir(parents=True)
         assert project_root(str(folder.path / "a/b")) == str(folder.path / "a/b")
 
@@ -89,7 +89,7 @@ class TestSearchOrder:
         part = folder.load("../evals/d.jsonl")[0].input[0].parts[0]
         assert part.path == str(folder.path / "project/area/notes.md")
 
-    def test_and_not_when_it_is_outside(self, folder):
+    def test_the_working_directory_outside_the_root_is_not_searched(self, folder):
         folder.write("notes.md", "here")
         folder.write("evals/d.jsonl", [asking(file("notes.md"))])
         assert folder.error("evals/d.jsonl").detail == "File 'notes.md' was not found"
@@ -113,7 +113,7 @@ class TestSearchOrder:
         assert found("project/evals/d.jsonl", "/docs/notes.md") == "project/docs/notes.md"
         assert found("project/evals/d.jsonl", "docs/notes.md") == "project/evals/docs/notes.md"
 
-    def test_a_leading_slash_does_not_mean_the_disk(self, folder):
+    def test_a_leading_slash_is_not_an_absolute_path(self, folder):
         folder.write("secret.txt", "s3cret")
         folder.write("project/d.jsonl", [asking(file(str(folder.path / "secret.txt")))])
         error = folder.error("project/d.jsonl")
@@ -138,19 +138,19 @@ class TestSearchOrder:
             ("a\0b", "'a\0b' is not a valid file name"),
         ],
     )
-    def test_what_is_no_file_is_an_error(self, folder, name, detail):
+    def test_an_invalid_file_name_is_an_error(self, folder, name, detail):
         (folder.path / "sub").mkdir()
         folder.write("d.jsonl", [asking(file(name))])
         assert folder.error("d.jsonl").detail == detail
 
-    def test_a_file_beyond_64_mebibytes_is_refused(self, folder):
+    def test_a_file_above_64_mebibytes_is_rejected(self, folder):
         with open("huge.txt", "wb") as stream:
             stream.truncate(64 * 1024 * 1024 + 1)
         folder.write("d.jsonl", [asking(file("huge.txt"))])
         assert folder.error("d.jsonl").detail == "File 'huge.txt' is larger than 64 MiB"
 
 
-class TestBorder:
+class TestProjectBoundary:
     @pytest.fixture
     def project(self, folder):
         folder.write("secret", "s3cret")
@@ -165,7 +165,7 @@ class TestBorder:
         assert "was not read" in error.detail or "was not found" in error.detail
         assert "s3cret" not in str(error)
 
-    def test_the_error_says_where_the_border_is_and_how_to_lift_it(self, project):
+    def test_the_error_names_the_project_root_and_the_option(self, project):
         project.write("project/evals/d.jsonl", [asking(file("../../secret"))])
         error = project.error("project/evals/d.jsonl")
         assert error.detail == (
@@ -179,7 +179,7 @@ class TestBorder:
         project.write("project/evals/d.jsonl", [asking(file("innocent.txt"))])
         assert "is outside the project root" in project.error("project/evals/d.jsonl").detail
 
-    def test_and_so_is_a_file_in_a_folder_that_is_such_a_link(self, project):
+    def test_a_file_in_a_linked_folder_outside_is_refused(self, project):
         project.write("elsewhere/notes.md", "s3cret")
         (project.path / "project/linked").symlink_to(project.path / "elsewhere")
         project.write("project/d.jsonl", [asking(file("linked/notes.md"))])
@@ -197,7 +197,7 @@ class TestBorder:
         project.write("project/d.jsonl", [asking(file("../project-other/notes.md"))])
         assert "is outside the project root" in project.error("project/d.jsonl").detail
 
-    def test_allow_outside_files_lifts_it(self, project, command):
+    def test_allow_outside_files_allows_files_outside(self, project, command):
         project.write("project/evals/d.jsonl", [asking(file("../../secret"))])
         part = project.load("project/evals/d.jsonl", allow_outside_files=True)[0].input[0].parts[0]
         assert part.path == str(project.path / "secret")
@@ -206,12 +206,12 @@ class TestBorder:
         allowed = command("cases", "--resolve", "--allow-outside-files", "project/evals/d.jsonl")
         assert allowed.printed[0]["input"][0]["content"][0]["text"] == "s3cret"
 
-    def test_then_a_leading_slash_may_mean_the_disk_as_well(self, project):
+    def test_with_it_a_leading_slash_can_be_an_absolute_path(self, project):
         project.write("project/evals/d.jsonl", [asking(file(str(project.path / "secret")))])
         part = project.load("project/evals/d.jsonl", allow_outside_files=True)[0].input[0].parts[0]
         assert part.path == str(project.path / "secret")
 
-    def test_the_border_holds_in_every_place_that_names_a_file(self, project):
+    def test_all_file_names_are_checked_against_the_project_root(self, project):
         inside = [{"role": "user", "content": [file("../../secret")]}]
         rows = [
             {"id": "a", "expected_outcome": "x", "input": "y", "expected_output": inside},
@@ -249,7 +249,7 @@ class TestContents:
         folder.write("d.jsonl", [asking("see", file("notes.md"))])
         assert self.resolved(command) == [{"type": "text", "value": "see"}, file("notes.md") | {"text": read}]
 
-    def test_a_file_that_is_no_text_is_an_error_when_it_is_read(self, folder, command):
+    def test_a_binary_file_is_an_error_when_it_is_read(self, folder, command):
         folder.write("notes.md", b"caf\xe9")
         folder.write("d.jsonl", [asking(file("notes.md"))])
         ended = command("cases", "--resolve", "d.jsonl")
@@ -281,7 +281,7 @@ class TestContents:
         assert "Image 'a.xyz' has an unknown extension" in ended.stderr
 
     @pytest.mark.parametrize("address", ["https://example.org/a.png", "data:image/png;base64,AAAA"])
-    def test_an_address_stays_as_it_is(self, folder, command, address):
+    def test_a_url_is_unchanged(self, folder, command, address):
         folder.write("d.jsonl", [asking(image(address))])
         assert self.resolved(command) == [image(address)]
 
@@ -301,7 +301,7 @@ class TestGuidelines:
         parts = command("cases", "-q", "--resolve", dataset).printed[0]["input"][0]["content"]
         return {part["value"]: part.get("guideline", False) for part in parts}
 
-    def test_there_are_none_by_default(self, folder, command):
+    def test_there_are_no_guidelines_by_default(self, folder, command):
         folder.write("evals/a.instructions.md", "x")
         folder.write("evals/d.jsonl", [asking(file("a.instructions.md"))])
         assert self.resolved(folder, command) == {"a.instructions.md": False}
@@ -331,7 +331,7 @@ class TestGuidelines:
         folder.write("evals/d.jsonl", [asking(file("a.md"), file("b.txt"))])
         assert self.resolved(folder, command) == {"a.md": False, "b.txt": True}
 
-    def test_a_configuration_above_the_root_does_not(self, folder, command):
+    def test_a_configuration_above_the_root_is_ignored(self, folder, command):
         folder.write(".agentv/config.yaml", "guideline_patterns: ['**/*.md']\n")
         folder.write("evals/.git/HEAD", "")
         folder.write("evals/a.md", "x")
@@ -345,7 +345,7 @@ class TestGuidelines:
         folder.write("evals/d.jsonl", [asking(file("a.instructions.md"))])
         assert self.resolved(folder, command) == {"a.instructions.md": False}
 
-    def test_wrong_patterns_are_an_error_at_their_line(self, folder):
+    def test_invalid_patterns_are_an_error_with_their_line(self, folder):
         folder.write(".agentv/config.yaml", "version: 1\nguideline_patterns: '*.md'\n")
         folder.write("evals/d.jsonl", [asking("x")])
         error = folder.error("evals/d.jsonl")

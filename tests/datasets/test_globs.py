@@ -1,4 +1,4 @@
-"""Globs over paths: what stays inside a folder, what crosses folders, sets and alternatives."""
+"""Globs for paths: wildcards within and across folders, sets and alternatives."""
 
 import pytest
 
@@ -29,7 +29,7 @@ from agentv.support.patterns import has_magic, matches
         ("", [""], ["a"]),
     ],
 )
-def test_a_pattern_fits_these_paths_and_not_those(pattern, fitting, others):
+def test_a_pattern_matches_these_paths_and_not_those(pattern, fitting, others):
     assert [path for path in fitting if not matches(pattern, path)] == []
     assert [path for path in others if matches(pattern, path)] == []
 
@@ -38,5 +38,5 @@ def test_a_pattern_fits_these_paths_and_not_those(pattern, fitting, others):
     ("text", "expected"),
     [("a.md", False), ("a/b-c.jsonl", False), ("*.md", True), ("a?", True), ("[a]", True), ("{a,b}", True)],
 )
-def test_what_is_a_pattern(text, expected):
+def test_globs_are_distinguished_from_plain_paths(text, expected):
     assert has_magic(text) is expected

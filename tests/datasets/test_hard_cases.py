@@ -1,6 +1,6 @@
-"""Files that break readers, one by one: what comes out of each stands beside it in `NAME.expect.json`.
+"""Malformed and unusual files. The expected result of each is in `NAME.expect.json` next to it.
 
-A new hard case is a new pair of files under `tests/data/hard`. What is too big to keep is made here.
+A new hard case is a new pair of files under `tests/data/hard`. Large files are generated here.
 """
 
 import json
@@ -24,12 +24,12 @@ def name_of(path: Path) -> str:
 
 @pytest.fixture(params=EXPECTATIONS, ids=name_of)
 def hard(request, folder, monkeypatch):
-    """A hard file's name, with its folder as the working directory, and what is expected of it."""
+    """Return the name of a hard file and its expectation; its folder is the working directory."""
     monkeypatch.chdir(request.param.parent)
     return request.param.name.removesuffix(".expect.json"), json.loads(request.param.read_text("utf-8"))
 
 
-def test_every_hard_file_says_what_is_expected_of_it():
+def test_every_hard_file_has_an_expectation():
     needed_by_another = {"sidecar/broken.yaml", "sidecar/list.yml", "sidecar/stranger.yaml"}
     files = {path.relative_to(HARD).as_posix() for path in HARD.rglob("*") if path.is_file()}
     expected = {name_of(path) for path in EXPECTATIONS}
@@ -57,7 +57,7 @@ def test_a_hard_file_streams_as_it_loads(hard, folder):
         assert_error(raised.value, expected, file)
 
 
-def test_the_command_prints_all_cases_of_a_hard_file_or_none_and_exits_with_2(hard, command):
+def test_the_command_prints_all_cases_of_a_hard_file_or_an_error(hard, command):
     file, expected = hard
     ended = command("cases", file)
     if "ids" in expected:
@@ -95,7 +95,7 @@ def error_start(expected):
     return "\n".join(expected["error"]) if "error" in expected else expected["error_starts"]
 
 
-# What is too big for a file in the repository.
+# Files that are too large for the repository.
 
 
 def row(**fields):
@@ -103,12 +103,12 @@ def row(**fields):
 
 
 def with_value(key, text):
-    """A line whose `key` has a value written as it is."""
+    """Return a line with raw JSON text as the value of `key`."""
     return json.dumps(row(**{key: "PLACE"})).replace('"PLACE"', text) + "\n"
 
 
 def document(line, **settings):
-    """A line as the one case of a YAML document."""
+    """Return a YAML document with the line as its only case."""
     head = "".join(f"{key}: {value}\n" for key, value in settings.items())
     return head + "evalcases:\n  - " + line.replace('":', '": ')
 
@@ -120,7 +120,7 @@ def test_a_line_of_50_megabytes_is_a_case(folder):
     assert len(loaded[0].input[0].content) == 50_000_000
 
 
-def test_a_line_beyond_the_limit_is_an_error_with_its_line(folder):
+def test_a_line_above_the_limit_is_an_error(folder):
     folder.write("long.jsonl", [row(), row(id="b", input="x" * 300_000), row(id="c")])
     error = folder.error("long.jsonl", max_line_bytes=200_000)
     assert str(error) == (
@@ -134,7 +134,7 @@ def test_a_line_beyond_the_limit_is_an_error_with_its_line(folder):
     assert folder.load("long.jsonl", max_line_bytes=200_000, on_error="skip").ids == ["a", "c"]
 
 
-def test_a_line_beyond_64_mebibytes_is_refused_without_an_option(folder):
+def test_a_line_above_64_mebibytes_is_rejected_by_default(folder):
     folder.write("long.jsonl", b'{"id": "' + b"x" * MAX_LINE_BYTES + b'"}\n')
     error = folder.error("long.jsonl")
     assert "the line is longer than 67,108,864 bytes" in error.detail
@@ -155,7 +155,7 @@ DEEP_PLACES = (
 
 @pytest.mark.parametrize("key", DEEP_PLACES)
 @pytest.mark.parametrize("depth", [300, 900, 980, 985, 990, 1_000, 5_000, 100_000])
-def test_nesting_beyond_the_limit_is_an_error_or_not_looked_at_and_never_a_crash(folder, key, depth):
+def test_nesting_above_the_limit_is_an_error_or_ignored_and_never_a_crash(folder, key, depth):
     for opening, closing in (('{"x":', "}"), ("[", "]")):
         folder.write("deep.jsonl", with_value(key, opening * depth + "1" + closing * depth))
         before = time.monotonic()
@@ -176,7 +176,7 @@ def test_nesting_of_5000_levels_is_a_line_error(folder, key):
 
 
 @pytest.mark.parametrize("depth", [257, 900])
-def test_nesting_that_parses_and_is_too_deep_for_a_case_is_an_error_of_the_case(folder, depth):
+def test_nesting_that_parses_but_is_too_deep_for_a_case_is_a_case_error(folder, depth):
     folder.write("deep.jsonl", with_value("metadata", '{"x":' * depth + "1" + "}" * depth))
     error = folder.error("deep.jsonl")
     assert str(error) == "Invalid eval case at line 1 in deep.jsonl\n  The case is nested more than 256 levels deep"
@@ -249,6 +249,6 @@ def test_integers_of_5000_digits_are_an_error_in_yaml(folder, digits):
     assert error.detail.startswith("Line 2: Invalid YAML - found an integer of more than 4,300 digits, at column ")
 
 
-def test_a_weight_that_no_float_can_hold_is_an_error(folder):
+def test_a_weight_out_of_range_is_an_error(folder):
     folder.write("big.jsonl", with_value("evaluators", '[{"type": "is_json", "weight": %s}]' % ("7" * 400)))
     assert folder.error("big.jsonl").detail == "Field 'evaluators[0].weight': number out of range"

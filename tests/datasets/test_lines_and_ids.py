@@ -1,4 +1,4 @@
-"""The two tight loops under the readers: lines out of bytes, and which ids were there before."""
+"""The inner loops of the readers: splitting lines, and detecting repeated ids."""
 
 import io
 
@@ -10,7 +10,7 @@ from agentv.support.hashes import IdSet, PackedIds
 
 
 class Dribble(io.RawIOBase):
-    """A stream that gives its bytes in pieces of the sizes it is told."""
+    """A stream that returns its bytes in chunks of given sizes."""
 
     def __init__(self, data, sizes):
         self.data, self.sizes, self.at = data, sizes, 0
@@ -49,7 +49,7 @@ def test_only_line_feeds_end_lines_however_the_bytes_arrive(size, data, lines, c
 
 
 @pytest.mark.parametrize("size", [1, 5, None])
-def test_a_line_beyond_the_limit_is_marked_and_its_neighbours_are_kept(size):
+def test_a_line_above_the_limit_is_none_and_other_lines_are_kept(size):
     found, _ = split(b"12345\n123456\n12345", size, limit=5)
     assert found == [b"12345", None, b"12345"]
     assert split(b"123456", size, limit=5)[0] == [None]
@@ -68,7 +68,7 @@ def test_lines_are_whole_across_the_chunks_of_a_large_file():
 
 
 @pytest.mark.parametrize("kind", [IdSet, PackedIds])
-class TestSeenIds:
+class TestRepeatedIds:
     def test_positions_of_repeats_within_and_across_batches(self, kind):
         seen = kind()
         assert seen.repeats(["a", "b", "a"]) == [2]
@@ -76,20 +76,20 @@ class TestSeenIds:
         assert seen.repeats([]) == []
         assert seen.repeats(["d"]) == []
 
-    def test_many(self, kind):
+    def test_many_ids(self, kind):
         seen = kind()
         for start in range(0, 100_000, 250):
             assert seen.repeats([str(n) for n in range(start, start + 250)]) == []
         assert seen.repeats([str(n) for n in range(0, 100_000, 1000)]) == list(range(100))
 
-    def test_room_made_in_advance_changes_nothing(self, kind):
+    def test_expect_does_not_change_the_result(self, kind):
         seen = kind()
         seen.repeats(["a"])
         seen.expect(50_000)
         assert seen.repeats(["a", "b"]) == [0]
 
 
-def test_packed_ids_take_at_most_some_16_bytes_a_case():
+def test_packed_ids_take_about_16_bytes_per_case():
     seen = PackedIds()
     for start in range(0, 200_000, 1000):
         seen.repeats([str(n) for n in range(start, start + 1000)])

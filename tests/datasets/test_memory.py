@@ -1,4 +1,4 @@
-"""Memory: streaming does not grow with the file, compressed or not; a loaded case is small."""
+"""Memory: streaming uses constant memory, also for compressed files; a loaded case is small."""
 
 import gzip
 import json
@@ -35,7 +35,7 @@ def files(tmp_path_factory):
 
 
 def peak_bytes(files, name, count, options="{}"):
-    """What a stream takes at most, in a process of its own whose modules are loaded already."""
+    """Return the peak memory of a stream, in a new process whose modules are already loaded."""
     command = [sys.executable, "-c", PEAK, str(files / "one.jsonl"), str(files / name), options]
     output = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
     assert int(output[0]) == count
@@ -46,7 +46,7 @@ def peak_bytes(files, name, count, options="{}"):
 def test_a_stream_grows_by_the_packed_ids_only(files, suffix):
     small = peak_bytes(files, "small" + suffix, 10_000)
     large = peak_bytes(files, "large" + suffix, 100_000)
-    # 16 bytes an id, in a table that doubles and is copied when it does; a list of the cases would take 40 MB.
+    # 16 bytes per id, in a table that is copied when it doubles; a list of the cases would take 40 MB.
     assert large - small < 90_000 * 16 * 5
     assert large < 12_000_000
 

@@ -1,4 +1,4 @@
-"""What holds for all datasets, tried on many made ones: formats agree, no bytes crash a reader, selections add up."""
+"""Properties of all datasets: formats agree, no bytes crash a reader, selections are consistent."""
 
 import gzip
 import io
@@ -41,7 +41,7 @@ json_objects = st.dictionaries(texts, json_values, max_size=4)
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder that examples overwrite one after the other."""
+    """A folder that is reused by all examples."""
     folder = tmp_path_factory.mktemp("properties")
     for name in ("jsonl", "yaml"):
         (folder / name).mkdir()
@@ -94,7 +94,7 @@ NOT_PRINTABLE = re.compile("[\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 
 
 def as_yaml(value, indent=""):
-    """A value as YAML in block style, every text in double quotes; starts with a space or a line end."""
+    """Return a value as block-style YAML with quoted strings, after a space or a newline."""
     if isinstance(value, dict) and value:
         lines = [f"{indent}{quoted(key)}:{as_yaml(item, indent + '  ')}" for key, item in value.items()]
         return "\n" + "\n".join(lines)
@@ -143,11 +143,11 @@ def test_yaml_gives_the_value_that_json_gives(value):
 
 
 def same(left, right):
-    """Equal with the same types: 1, 1.0 and true are three values."""
+    """Whether values and types are equal: 1, 1.0 and true differ."""
     return to_json(freeze(left)) == to_json(right)
 
 
-# Whatever is in a file.
+# Arbitrary file contents.
 
 KNOWN = sorted({*CaseKeys.__struct_fields__, *CaseKeys.aliases, *CaseKeys.unsupported, "userMessage"})
 HEADER = sorted({*HeaderKeys.__struct_fields__, *HeaderKeys.aliases, *HeaderKeys.unsupported, "evalcases", "tests"})
@@ -214,7 +214,7 @@ JSON_PIECES = b'{~}~[~]~"~:~,~\n~\\~\\ud800~NaN~1e999~null~"id"~"input"~\r~\x00~
 
 
 def edited(valid, pieces):
-    """Bytes near to valid ones: some cut out, something put in."""
+    """Bytes similar to valid ones, with some removed and some inserted."""
 
     def edit(places):
         data = valid
@@ -235,7 +235,7 @@ yaml_bytes = (
 
 
 def assert_cases_or_a_clean_error(path, **options):
-    """Cases that can be printed and hashed, or an error that has a place and prints; in time."""
+    """Check that a file gives printable and hashable cases, or an error with a position, in time."""
     started = time.monotonic()
     try:
         cases = load(path, **options)
@@ -320,7 +320,7 @@ def test_any_values_under_known_keys_give_the_same_cases_or_error_in_both_format
 
 
 def outcome(path):
-    """Cases, or what is wrong and at which key; the line aside, in which the formats differ."""
+    """Return the cases, or the error and its key without the line, which differs between formats."""
     try:
         return printed(load(path))
     except agentv.DatasetError as error:
@@ -329,7 +329,7 @@ def outcome(path):
 
 @given(row=any_row)
 @settings(max_examples=100)
-def test_whatever_loads_can_be_resolved(place, row):
+def test_all_loaded_cases_can_be_resolved(place, row):
     (place / "jsonl/row.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     try:
         cases = load(place / "jsonl/row.jsonl")
@@ -354,7 +354,7 @@ def test_any_text_is_yaml_or_a_yaml_error_with_a_place(text):
 
 
 class Pieces(io.RawIOBase):
-    """A stream that gives its bytes in the pieces it was told."""
+    """A stream that returns its bytes in given pieces."""
 
     def __init__(self, data, sizes):
         self.data, self.sizes = data, chain(sizes, iter(lambda: 7, None))
@@ -369,7 +369,7 @@ class Pieces(io.RawIOBase):
     data=st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\xc2\x85", b"\xe2\x80\xa8", b"\n\n"])).map(b"".join),
     sizes=st.lists(st.integers(1, 9), max_size=20),
 )
-def test_lines_are_those_of_splitting_at_line_feeds_however_the_bytes_come(data, sizes):
+def test_lines_are_split_at_line_feeds_in_any_chunks(data, sizes):
     expected = data.split(b"\n")
     if expected[-1] == b"":
         expected.pop()
@@ -383,7 +383,7 @@ def test_lines_are_those_of_splitting_at_line_feeds_however_the_bytes_come(data,
     sizes=st.lists(st.integers(1, 9), max_size=20),
     limit=st.integers(1, 6),
 )
-def test_exactly_the_lines_beyond_the_limit_are_too_long(data, sizes, limit):
+def test_exactly_the_lines_above_the_limit_are_none(data, sizes, limit):
     expected = data.split(b"\n")
     if expected[-1] == b"":
         expected.pop()
@@ -392,7 +392,7 @@ def test_exactly_the_lines_beyond_the_limit_are_too_long(data, sizes, limit):
 
 
 @given(batches=st.lists(st.lists(st.text(alphabet="abc", min_size=1, max_size=3), max_size=20), max_size=20))
-def test_packed_ids_and_sets_tell_the_same_repeats(batches):
+def test_packed_ids_and_sets_report_the_same_repeats(batches):
     packed, exact, seen = PackedIds(), IdSet(), set()
     for batch in batches:
         expected = []
@@ -415,7 +415,7 @@ patterns = st.lists(glob_segments | st.just("**"), min_size=1, max_size=4).map("
 
 @given(pattern=patterns, path=paths)
 @settings(max_examples=200)
-def test_globs_match_as_they_are_defined(pattern, path):
+def test_globs_match_by_their_definition(pattern, path):
     assert globs.matches(pattern, path) == fits(tuple(pattern.split("/")), tuple(path.split("/")))
 
 
@@ -428,7 +428,7 @@ def test_braces_are_alternatives(first, second, path):
 
 @lru_cache(maxsize=100_000)
 def fits(pattern, path):
-    """The definition: `**` is any number of folders, at the end at least one name; the rest stays in its segment."""
+    """The definition: `**` is any number of folders (at the end at least one name), `*` stays in its segment."""
     if not pattern:
         return not path
     if pattern[0] == "**":
@@ -455,7 +455,7 @@ def segment_fits(pattern, name):
 
 @given(pattern=st.text(max_size=20) | st.text(alphabet="[]!^-{},*?ab/&~|\\", max_size=12), path=st.text(max_size=20))
 @settings(max_examples=200)
-def test_no_text_is_a_pattern_that_crashes(pattern, path):
+def test_no_pattern_crashes(pattern, path):
     assert globs.matches(pattern, path) in (True, False)
     assert is_guideline("/project/" + path.replace("\0", ""), "/project", (pattern,)) in (True, False)
 
@@ -468,7 +468,7 @@ def chosen(cases, **options):
 
 
 @given(ids=ids, size=st.integers(1, 70), seed=st.integers(0, 99))
-def test_a_sample_has_the_wanted_size_keeps_the_order_and_holds_every_smaller_one(ids, size, seed):
+def test_a_sample_has_the_right_size_and_order_and_contains_smaller_ones(ids, size, seed):
     cases = [EvalCase(id) for id in ids]
     sample = chosen(cases, sample=size, seed=seed)
     assert len(sample) == min(size, len(ids))
@@ -480,7 +480,7 @@ def test_a_sample_has_the_wanted_size_keeps_the_order_and_holds_every_smaller_on
 
 
 @given(ids=ids, share=st.floats(0.01, 1.0), seed=st.integers(0, 9))
-def test_a_share_is_a_sample_of_the_rounded_number(ids, share, seed):
+def test_a_fraction_is_a_sample_of_the_rounded_number(ids, share, seed):
     cases = [EvalCase(id) for id in ids]
     assert chosen(cases, sample=share, seed=seed) == chosen(cases, sample=max(1, round(share * len(ids))), seed=seed)
 

@@ -1,4 +1,4 @@
-"""How a dataset is read: the first error stops or is skipped, ids are unique, streaming gives what loading gives."""
+"""Reading datasets: stop at or skip errors, unique ids, and streaming equal to loading."""
 
 import gzip
 import json
@@ -43,7 +43,7 @@ MIXED = (
 )
 
 
-class TestStopping:
+class TestStopOnError:
     def test_the_first_error_in_the_file_is_the_one_that_is_raised(self, folder):
         assert folder.error(folder.write("d.jsonl", MIXED)).line == 2
 
@@ -51,11 +51,11 @@ class TestStopping:
         folder.write("d.jsonl", line("a") + line("b") + line("a") + "{bad}\n")
         assert folder.error("d.jsonl").detail == "Duplicate id 'a': first used at line 1"
 
-    def test_and_after_an_error_on_an_earlier_one(self, folder):
+    def test_an_error_on_an_earlier_line_comes_before_a_repeated_id(self, folder):
         folder.write("d.jsonl", line("a") + "{bad}\n" + line("a"))
         assert folder.error("d.jsonl").line == 2
 
-    def test_streaming_may_raise_after_cases_were_given_out(self, folder):
+    def test_streaming_may_raise_after_yielding_cases(self, folder):
         folder.write("d.jsonl", "".join(line(str(n)) for n in range(1000)) + "{bad}\n")
         folder.write("d.yaml", "dataset: d\n")
         seen = []
@@ -98,7 +98,7 @@ class TestStopping:
 
 
 class TestSkipping:
-    def test_bad_cases_are_left_out_with_a_warning_that_has_the_line_of_each(self, folder):
+    def test_bad_cases_are_skipped_with_a_warning_for_each(self, folder):
         folder.write("d.jsonl", MIXED)
         loaded = folder.load("d.jsonl", on_error="skip")
         assert loaded.ids == ["a", "b", "e"]
@@ -110,7 +110,7 @@ class TestSkipping:
         assert texts[7] == "Skipped a case at line 7 in d.jsonl: Duplicate id 'a': first used at line 1"
         assert texts[8] == "Skipped a case at line 8 in d.jsonl: Invalid JSON - Expected JSON object, got array"
 
-    def test_they_are_counted(self, folder):
+    def test_skipped_cases_are_counted(self, folder):
         from agentv.datasets.dataset import Options
         from agentv.datasets.loader import case_source
 
@@ -139,12 +139,12 @@ class TestSkipping:
         assert loaded.ids == ["a", "c"]
         assert len(loaded.messages) == 3
 
-    def test_a_dataset_that_is_wrong_as_a_whole_is_still_an_error(self, folder):
+    def test_an_error_in_the_settings_is_not_skipped(self, folder):
         folder.write("d.jsonl", line())
         folder.write("d.yaml", "evaluator: nonsense\n")
         assert isinstance(folder.error("d.jsonl", on_error="skip"), InvalidDatasetError)
 
-    def test_a_file_of_which_nothing_is_left_is_an_error(self, folder):
+    def test_a_file_without_valid_cases_is_an_error(self, folder):
         error = folder.error(folder.write("d.jsonl", "{bad}\n{worse}\n"), on_error="skip")
         assert error.detail == "All of its cases have errors"
 
@@ -166,14 +166,14 @@ class TestSkipping:
         assert [printed["id"] for printed in ended.printed] == ["a", "b", "e"]
         assert ended.stderr.count("Warning: Skipped a case at line ") == 5
 
-    def test_any_other_word_is_a_usage_error(self, folder):
+    def test_any_other_on_error_value_is_a_usage_error(self, folder):
         folder.write("d.jsonl", line())
         assert str(folder.error("d.jsonl", on_error="ignore")) == "on_error must be one of stop, skip, got 'ignore'"
 
 
 class TestRepeatedIds:
     def found(self, file):
-        """The detail and the line of the error, which is the same for a list and for a stream."""
+        """Return detail and line of the error, which is the same when loading and streaming."""
         errors = []
         for way in (agentv.load_cases, lambda path: list(agentv.stream_cases(path))):
             with warnings.catch_warnings(), pytest.raises(InvalidCaseError) as raised:
@@ -184,11 +184,11 @@ class TestRepeatedIds:
         [found] = {(error.detail, error.line) for error in errors}
         return found
 
-    def test_both_places_are_named(self, folder):
+    def test_both_lines_are_named(self, folder):
         folder.write("d.jsonl", line("a") + "\n" + line("b") + line("a"))
         assert self.found("d.jsonl") == ("Duplicate id 'a': first used at line 1", 4)
 
-    def test_far_apart(self, folder):
+    def test_repeats_in_different_batches(self, folder):
         folder.write("d.jsonl", "".join(line(str(n)) for n in range(3000)) + line("7"))
         assert self.found("d.jsonl") == ("Duplicate id '7': first used at line 8", 3001)
 
@@ -210,7 +210,7 @@ class TestRepeatedIds:
 
 class TestStreaming:
     @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".yaml"])
-    def test_it_gives_what_loading_gives(self, folder, suffix):
+    def test_streaming_yields_the_same_cases_as_loading(self, folder, suffix):
         rows = [
             case(str(n), input=[{"role": "user", "content": f"q{n}"}] if n % 3 else f"q{n}", metadata={"n": n})
             | ({"evaluators": [{"type": "is_json"}]} if n % 5 == 0 else {})
@@ -226,12 +226,12 @@ class TestStreaming:
         assert [read.line for read in folder.stream("d" + suffix)] == [read.line for read in loaded]
         assert len(loaded) == 800
 
-    def test_several_files_are_streamed_one_after_the_other(self, folder):
+    def test_several_files_are_streamed_in_order(self, folder):
         folder.write("a.jsonl", line("a"))
         folder.write("b.yaml", {"evalcases": [case("b")]})
         assert folder.stream("a.jsonl", "b.yaml").ids == ["a", "b"]
 
-    def test_what_cannot_be_found_is_an_error_at_once(self, folder):
+    def test_a_missing_file_is_an_error_before_the_first_case(self, folder):
         with pytest.raises(DatasetNotFoundError):
             agentv.stream_cases("none.jsonl")
 
@@ -248,7 +248,7 @@ class TestErrors:
             ("d.csv", "a,b", DatasetNotFoundError),
         ],
     )
-    def test_every_loading_error_has_a_place_and_a_hint(self, folder, name, content, kind):
+    def test_every_loading_error_has_a_position_and_a_hint(self, folder, name, content, kind):
         error = folder.error(folder.write(name, content))
         assert type(error) is kind
         assert isinstance(error, DatasetError)
@@ -272,7 +272,7 @@ class TestErrors:
             "Each line must be a complete JSON object",
         )
 
-    def test_a_place_in_yaml_is_that_of_the_key(self, folder):
+    def test_a_position_in_yaml_is_that_of_the_key(self, folder):
         text = (
             "evalcases:\n"
             "  - id: a\n"
@@ -285,20 +285,20 @@ class TestErrors:
         error = folder.yaml_error(text)
         assert (error.path, error.line, error.column, error.field) == ("cases.yaml", 7, 7, "execution.trials")
 
-    def test_a_place_in_a_merged_mapping_is_that_of_the_merge(self, folder):
+    def test_a_position_in_a_merged_mapping_is_that_of_the_merge(self, folder):
         text = (
             "metadata: {shared: &shared {input: 5}}\nevalcases:\n  - id: a\n    expected_outcome: x\n    <<: *shared\n"
         )
         assert folder.yaml_error(text).line == 5
 
-    def test_usage_errors_are_a_family_of_their_own(self, folder):
+    def test_usage_errors_are_not_dataset_errors(self, folder):
         error = folder.error(folder.write("d.jsonl", line()), limit=0)
         assert isinstance(error, UsageError)
         assert not isinstance(error, DatasetError)
 
 
 class TestWarnings:
-    def test_a_warning_has_its_place_and_a_hint(self, folder):
+    def test_a_warning_has_a_position_and_a_hint(self, folder):
         folder.write("d.jsonl", line("a") + line("b", expected_ouput="x"))
         folder.write("d.yaml", "dataset: d\n")
         (warning,) = folder.load("d.jsonl").warnings
@@ -313,7 +313,7 @@ class TestWarnings:
         (warning,) = folder.yaml(text).warnings
         assert (warning.line, warning.column, warning.field) == (5, 5, "colour")
 
-    def test_it_points_at_the_line_that_loads(self, folder):
+    def test_a_warning_points_at_the_calling_line(self, folder):
         folder.write("d.jsonl", line())
         with pytest.warns(DatasetWarning) as caught:
             agentv.load_cases("d.jsonl")
@@ -322,14 +322,14 @@ class TestWarnings:
             list(agentv.stream_cases("d.jsonl"))
         assert caught[0].filename == __file__
 
-    def test_it_can_be_made_an_error(self, folder):
+    def test_a_warning_can_be_turned_into_an_error(self, folder):
         folder.write("d.jsonl", line())
         with warnings.catch_warnings():
             warnings.simplefilter("error", DatasetWarning)
             with pytest.raises(DatasetWarning):
                 agentv.load_cases("d.jsonl")
 
-    def test_on_the_command_line_it_is_a_line_on_stderr(self, folder, command):
+    def test_the_command_prints_a_warning_on_stderr(self, folder, command):
         folder.write("d.yaml", {"evalcases": [case(colour="red")]})
         ended = command("cases", "d.yaml")
         assert ended.stderr == (

@@ -1,4 +1,4 @@
-"""§1.10: filter, sample, shard and limit, in that order; the same cases every time."""
+"""§1.10: filter, sample, shard and limit, in that order, deterministically."""
 
 import json
 
@@ -89,15 +89,15 @@ class TestFilter:
             (["odd-*", "tag=even"], "Ids are matched by globs"),
         ],
     )
-    def test_a_filter_that_matches_nothing_comes_with_what_may_be_wrong(self, numbered, filter, hint):
+    def test_a_filter_that_matches_nothing_is_an_error_with_a_hint(self, numbered, filter, hint):
         assert hint in numbered.error("d.jsonl", filter=filter).hint
 
-    def test_an_id_fits_itself_whatever_is_in_it(self, folder):
+    def test_an_id_with_glob_characters_matches_itself(self, folder):
         folder.write("odd.yaml", {"evalcases": [case(id) for id in ("x[1]", "x1", "a*b", "tag=x")]})
         assert folder.load("odd.yaml", filter="x[1]").ids == ["x[1]", "x1"]
         assert folder.load("odd.yaml", filter="a*b").ids == ["a*b"]
 
-    def test_ids_by_name_are_those_cases_and_no_others(self, folder, command):
+    def test_ids_select_exactly_those_cases(self, folder, command):
         path = folder.write("odd.yaml", {"evalcases": [case(id) for id in ("x[1]", "x1", "a*b", "tag=x")]})
         ended = command("cases", path, "--case", "tag=x", "--case", "x[1]", "-q")
         assert [row["id"] for row in map(json.loads, ended.stdout.splitlines())] == ["x[1]", "tag=x"]
@@ -117,14 +117,14 @@ class TestFilter:
 
 
 class TestSample:
-    def test_a_number_gives_so_many_and_a_share_its_part(self, select):
+    def test_a_sample_can_be_a_number_or_a_fraction(self, select):
         assert len(select(sample=7)) == 7
         assert len(select(sample=0.25)) == 25
         assert len(select(sample=1.0)) == 100
         assert len(select(sample=0.001)) == 1
         assert len(select(sample=1)) == 1
 
-    def test_more_than_there_are_gives_all(self, select):
+    def test_a_sample_larger_than_the_dataset_is_the_dataset(self, select):
         assert len(select(sample=1000)) == 100
 
     def test_the_same_seed_gives_the_same_cases_in_the_order_of_the_file(self, select):
@@ -132,7 +132,7 @@ class TestSample:
         assert chosen == select(sample=20, seed=7)
         assert chosen == sorted(chosen, key=select().index)
 
-    def test_another_seed_gives_others(self, select):
+    def test_another_seed_gives_other_cases(self, select):
         assert select(sample=20, seed=1) != select(sample=20, seed=2)
 
     def test_a_smaller_sample_is_part_of_a_larger_one(self, select):
@@ -141,7 +141,7 @@ class TestSample:
     def test_it_is_the_same_sample_in_every_process_and_version(self, select):
         assert select(sample=5) == SAMPLE_OF_FIVE
 
-    def test_other_cases_do_not_change_whether_a_case_comes_before_another(self, numbered):
+    def test_the_relative_rank_of_two_cases_does_not_depend_on_others(self, numbered):
         chosen = set(numbered.load("d.jsonl", sample=30).ids)
         odd = numbered.load("d.jsonl", filter="odd-*", sample=len([id for id in chosen if id.startswith("odd")])).ids
         assert set(odd) == {id for id in chosen if id.startswith("odd")}
@@ -160,7 +160,7 @@ class TestShard:
         parts = [select(shard=(index, 500)) for index in range(1, 30)]
         assert [] in parts
 
-    def test_a_case_stays_in_its_shard_whatever_else_is_there(self, numbered, select):
+    def test_a_case_stays_in_its_shard_when_others_are_added(self, numbered, select):
         before = set(select(shard=(1, 4)))
         odd = numbered.load("d.jsonl", filter="odd-*", shard=(1, 4)).ids
         assert set(odd) == {id for id in before if id.startswith("odd")}
@@ -171,7 +171,7 @@ class TestTogether:
         assert select(limit=3) == ["even-00", "odd-01", "even-02"]
         assert len(select(limit=1000)) == 100
 
-    def test_they_are_applied_in_order(self, numbered, select):
+    def test_selections_are_applied_in_order(self, numbered, select):
         filtered = select(filter="odd-*")
         sampled = select(filter="odd-*", sample=20, seed=3)
         sharded = select(filter="odd-*", sample=20, seed=3, shard=(2, 3))
@@ -200,7 +200,7 @@ class TestTogether:
             {"limit": 0},
         ],
     )
-    def test_values_that_make_no_sense_are_usage_errors(self, numbered, options):
+    def test_invalid_values_are_usage_errors(self, numbered, options):
         error = numbered.error("d.jsonl", **options)
         assert type(error).__name__ == "UsageError"
         assert error.exit_code == 2

@@ -1,4 +1,4 @@
-"""§1.4, row by row: what every value of `input` and `expected_output` becomes, in both formats."""
+"""§1.4, row by row: how values of `input` and `expected_output` are read, in both formats."""
 
 import json
 
@@ -17,7 +17,7 @@ def case(**fields):
 
 @pytest.fixture(params=["jsonl", "yaml"])
 def read(request, folder):
-    """Loads one row, from a line or from a document: the same must come of it."""
+    """Load one row, from JSONL or YAML: the result must be the same."""
 
     def read_row(row):
         if request.param == "jsonl":
@@ -83,7 +83,7 @@ MESSAGES = [
             Message("tool", "text", (), "Read"),
         ),
     ),
-    # A message by itself is a list of it.
+    # A single message is a list of one message.
     ({"role": "user", "content": "Hi"}, (Message("user", "Hi"),)),
     ({"role": "system", "content": {"k": 1}}, (Message("system", {"k": 1}),)),
     ({"role": "assistant", "tool_calls": [{"tool": "Read"}]}, (Message("assistant", None, (ToolCall("Read"),)),)),
@@ -103,7 +103,7 @@ def test_input_becomes_messages(read, value, messages):
         ("Hi", (Message("assistant", "Hi"),)),
         ("", (Message("assistant", ""),)),
         *MESSAGES,
-        # Any other object, list, number or bool is data: one assistant message whose content it is.
+        # Any other object, list, number or boolean is the content of one assistant message.
         ({"riskLevel": "High"}, (Message("assistant", {"riskLevel": "High"}),)),
         ({}, (Message("assistant", {}),)),
         ({"role": "user"}, (Message("assistant", {"role": "user"}),)),
@@ -112,7 +112,7 @@ def test_input_becomes_messages(read, value, messages):
         ([1, 2], (Message("assistant", [1, 2]),)),
         (["one", "two"], (Message("assistant", ["one", "two"]),)),
         ([{"role": "user"}], (Message("assistant", [{"role": "user"}]),)),
-        # Never read as parts, though it looks like them.
+        # Not read as parts, although it looks like them.
         ([{"type": "text", "value": "x"}], (Message("assistant", [{"type": "text", "value": "x"}]),)),
         ([{"type": "file", "value": "none.md"}], (Message("assistant", [{"type": "file", "value": "none.md"}]),)),
         ([[{"role": "user", "content": "x"}]], (Message("assistant", [[{"role": "user", "content": "x"}]]),)),
@@ -304,7 +304,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("key", "value", "field", "detail", "hint"), MALFORMED)
-def test_what_is_malformed_is_an_error_that_names_its_place(fail, key, value, field, detail, hint):
+def test_malformed_values_are_errors_with_their_path(fail, key, value, field, detail, hint):
     row = case(**{key: value})
     if key == "input_messages":
         del row["input"]
@@ -319,7 +319,7 @@ def test_what_is_malformed_is_an_error_that_names_its_place(fail, key, value, fi
         ([{"role": "bot", "content": "x"}], [{"role": "bot", "content": "x"}]),
     ],
 )
-def test_data_that_looks_like_a_message_with_a_wrong_role_is_data_with_a_warning(read, value, content):
+def test_data_that_looks_like_a_message_with_an_unknown_role_is_a_warning(read, value, content):
     loaded = read(case(expected_output=value))
     assert loaded[0].expected_output == (Message("assistant", content),)
     assert len(loaded.messages) == 1
@@ -353,7 +353,7 @@ def test_unknown_keys_in_a_message_are_warnings_with_a_suggestion(read, value, w
     assert loaded.messages[0].endswith(f", line 1: {warning}")
 
 
-def test_the_old_names_are_read_only_views_of_the_same_messages(read):
+def test_the_old_names_are_read_as_the_same_messages(read):
     loaded = read(case(expected_output="Hi"))[0]
     assert loaded.input_messages == loaded.input
     assert loaded.expected_messages == loaded.expected_output
@@ -363,7 +363,7 @@ def test_the_old_names_are_read_only_views_of_the_same_messages(read):
 
 
 @pytest.mark.parametrize(("new", "old"), [("input", "input_messages"), ("expected_output", "expected_messages")])
-def test_beside_a_new_name_the_old_value_is_not_looked_at(read, new, old):
+def test_the_value_of_an_old_name_is_ignored_if_the_new_one_is_set(read, new, old):
     loaded = read(case(**{new: "New", old: {"not": "even an array"}}))
     assert getattr(loaded[0], new)[0].content == "New"
     assert len(loaded.messages) == 1
@@ -371,18 +371,18 @@ def test_beside_a_new_name_the_old_value_is_not_looked_at(read, new, old):
 
 
 @pytest.mark.parametrize(("new", "old"), [("input", "input_messages"), ("expected_output", "expected_messages")])
-def test_a_null_new_name_leaves_the_old_one_to_be_read(read, new, old):
+def test_the_old_name_is_read_if_the_new_one_is_null(read, new, old):
     loaded = read(case(**{new: None, old: [{"role": "user", "content": "Old"}]}))
     assert getattr(loaded[0], new)[0].content == "Old"
 
 
-def test_a_deprecated_name_is_mentioned_once_per_file(folder):
+def test_a_deprecated_name_is_reported_once_per_file(folder):
     messages = [{"role": "user", "content": "Hi"}]
     rows = [{"id": str(n), "expected_outcome": "x", "input_messages": messages} for n in range(5)]
     assert folder.rows(*rows).messages == ["rows.jsonl, line 1: Field 'input_messages' is deprecated: use 'input'"]
 
 
-def test_file_parts_carry_where_they_were_found_and_compare_by_name_and_content(folder):
+def test_file_parts_have_a_path_and_compare_by_name_and_content(folder):
     folder.write("a.txt", "same")
     folder.write("b/a.txt", "same")
     row = case(input=[{"role": "user", "content": [{"type": "file", "value": "a.txt"}]}])

@@ -1,4 +1,4 @@
-"""JSON with half a character in it, or a mark before it, is still an answer."""
+"""Repair of JSON with lone surrogates or a byte order mark."""
 
 import json
 
@@ -25,13 +25,13 @@ WHOLE = "\U0001f600"
         (r"\ud83dx\ude00", "\ufffdx\ufffd"),
     ],
 )
-def test_half_a_pair_becomes_a_replacement_character_and_nothing_else_changes(written, meant):
+def test_a_lone_surrogate_becomes_a_replacement_character(written, meant):
     assert json.loads(repair_json(f'"{written}"'.encode())) == meant
 
 
-def test_a_byte_order_mark_is_taken_off():
+def test_a_byte_order_mark_is_removed():
     assert repair_json(b"\xef\xbb\xbf{}") == b"{}"
 
 
-def test_what_is_no_json_stays_as_it_is():
+def test_other_data_is_unchanged():
     assert repair_json(rb"Write \ud83d for half a face") == rb"Write \ud83d for half a face"
