@@ -149,7 +149,7 @@ def test_a_function_with_values_of_its_own_is_asked_again(folder):
         ({"timeout_s": -1}, "timeout_s"),
         ({"on_error": "ignore"}, "on_error"),
         ({"threshold": 80}, "'threshold' must be a number from 0 to 1, got '80'; write 0.8 for 80%"),
-        ({"filter": 3}, "Option 'filter' has a wrong value"),
+        ({"filter": 3}, "Invalid value for option 'filter'"),
         ({"out": 5}, "'out' must be a path, got int"),
         ({"max_errors": "some"}, "--max-errors takes a number"),
         ({"filter": "nobody"}, "No case matches"),
@@ -347,9 +347,9 @@ def test_records_may_go_to_a_file_besides(tmp_path, monkeypatch):
     [
         ([5], "Invalid eval case at position 1 of the list\n  A case must be a dict or an EvalCase, got int"),
         ([CASES[0], "d.yaml"], "position 2 of the list\n  A case must be a dict or an EvalCase, got str"),
-        (CASES[0], "The dataset is one case"),
-        (EvalCase("a", expected_outcome="x", input="y"), "The dataset is one case"),
-        (5, "A dataset is a path, or cases, got int"),
+        (CASES[0], "must be a list of cases, got a single case"),
+        (EvalCase("a", expected_outcome="x", input="y"), "must be a list of cases, got a single case"),
+        (5, "must be a path or an iterable of cases, got int"),
     ],
 )
 def test_what_is_no_dataset_is_refused(folder, given, message):

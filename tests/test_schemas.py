@@ -6,8 +6,9 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from agentv.datasets.case.keys import CaseKeys
+from agentv.datasets.case.keys import CASE_LIST_KEYS, CaseKeys
 from agentv.model.manifest import Counts, DatasetEntry, RunManifest, TargetEntry
+from agentv.model.message import PART_KINDS, ROLES
 from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result, TokenUsage, TraceSummary
 from agentv.registry import EVALUATORS, TARGETS
 from agentv.schemas import NAMES, schema, to_text, write
@@ -44,6 +45,14 @@ def test_a_schema_is_valid_and_says_what_it_is(name):
     assert described["$id"] == f"agentv:schema/{name}"
     assert described["title"]
     assert described["description"]
+
+
+def test_the_hand_written_parts_list_the_roles_parts_and_case_lists_of_the_code():
+    dataset = schema("dataset")
+    message = dataset["$defs"]["message"]["properties"]
+    assert message["role"]["enum"] == list(ROLES)
+    assert message["content"]["items"]["anyOf"][1]["properties"]["type"]["enum"] == list(PART_KINDS)
+    assert list(dataset["properties"]) == list(CASE_LIST_KEYS)
 
 
 def test_an_unknown_name_is_a_key_error():

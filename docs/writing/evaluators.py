@@ -1,4 +1,4 @@
-"""The pages of the evaluators, from their classes and examples."""
+"""The reference pages of the evaluators, generated from their classes and examples."""
 
 from __future__ import annotations
 
@@ -22,43 +22,46 @@ from writing.markup import (
 
 
 def index() -> Lines:
-    """What all entries have, every type, and what is refused."""
+    """Yield the index: the keys of all entries, every type, and unsupported types and keys."""
     yield from ("# Evaluators", "")
-    yield "Every type, each with a page of its own. How answers are scored is in [scoring.md](../how-to/scoring.md)."
-    yield from ("", "An entry of `evaluators` is an object, or a string, which is an item of a rubric:", "")
+    yield "Each type has its own page. See [Scoring](../how-to/scoring.md)."
+    yield from ("", "An entry of `evaluators` is an object, or a string, which is a rubric criterion:", "")
     yield from ("```yaml", "evaluators:", "  - Greets the user", "  - type: contains", "    value: hello", "```", "")
     yield from ("## Every entry", "", "| key | meaning |", "|---|---|")
     yield from (f"| `{key}` | {meaning} |" for key, meaning in meanings_in("Entry", RESERVED).items())
-    yield from ("", "A type may be written in snake_case or kebab-case, a setting in camelCase too. A type")
-    yield "`file.py:Class` is your own, and so is one that an installed package announces under `agentv.evaluators`: a"
-    yield "subclass of `agentv.evaluators.base.Evaluator`, whose fields are the settings."
-    yield "promptfoo's `not-` before a type is `negate: true`."
-    yield from ("", "## Types", "", "| type | also written | what it does |", "|---|---|---|")
+    yield from (
+        "",
+        "Types can be written in snake_case or kebab-case, settings also in camelCase. To use your own type, write",
+    )
+    yield "`file.py:Class` or install a package with an entry point in `agentv.evaluators`. It must be a"
+    yield "subclass of `agentv.evaluators.base.Evaluator`; its fields are the settings."
+    yield "promptfoo's prefix `not-` means `negate: true`."
+    yield from ("", "## Types", "", "| type | aliases | description |", "|---|---|---|")
     for name in EVALUATORS.names():
         kind = EVALUATORS.find(name)
         summary = inspect.cleandoc(str(kind.__doc__)).split("\n", 1)[0]
         others = also_written(EVALUATORS, name)
         yield f"| [{name}](evaluators/{name}.md) | {others} | {cell(summary)} |"
     yield from ("", "## Types of other tools", "")
-    yield "Known from AgentV 4.x, 5.x and promptfoo, and refused with what to use instead:"
+    yield "These types of AgentV (TypeScript) and promptfoo are rejected with a hint:"
     yield from ("", *reasons(EVALUATORS.elsewhere, "type"))
-    yield from ("", "## Refused keys", "", "Known from other tools, and refused unless a type lists the key:")
+    yield from ("", "## Refused keys", "", "These keys of other tools are rejected, unless a type lists the key:")
     yield from ("", *reasons(OTHER_TOOLS))
 
 
 def page(name: str) -> Lines:
-    """The page of one type."""
+    """Yield the page of one type."""
     kind = EVALUATORS.find(name)
     yield from (f"# {name}", "", inspect.cleandoc(str(kind.__doc__)))
     if others := also_written(EVALUATORS, name):
-        yield from ("", f"Also written {others}.")
+        yield from ("", f"Aliases: {others}.")
     yield from ("", "## Settings", "")
-    yield "Beside the keys that [every entry](../evaluators.md#every-entry) has:"
+    yield "In addition to the keys of [every entry](../evaluators.md#every-entry):"
     yield from ("", *setting_table(kind, ()))
     if kind.score is Evaluator.score and kind.evaluate is Evaluator.evaluate:
         yield from ("", NOT_YET)
     if kind.open_settings:
-        yield from ("", "Takes any other key as your own.")
+        yield from ("", "Accepts any other key and passes it on.")
     yield from refused_besides(kind, OTHER_TOOLS)
     for inner in dict.fromkeys(structs_in(kind)):
         yield from block(inner)
@@ -77,7 +80,7 @@ def page(name: str) -> Lines:
 
 
 def example(name: str) -> dict[str, str]:
-    """The files of an evaluator's example by their names, and behind them `scores`; none where there is no example."""
+    """Return the files of an evaluator's example by name, and `scores`; empty if there is no example."""
     path = DOCS / "examples" / f"{name}.txt"
     if not path.is_file():
         return {}

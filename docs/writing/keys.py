@@ -1,4 +1,4 @@
-"""The page of the keys of datasets and configuration, from the structs that files are read into."""
+"""The reference page of the keys of datasets and configuration, generated from the structs of the readers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from writing.markup import BLOCKS, Kind, Lines, code, key_cell, meanings_in, oth
 
 
 def page() -> Lines:
-    """Every key that a dataset, a sidecar or the configuration may have."""
+    """Yield the page: every key of datasets, sidecars and the configuration."""
     yield from ("# Keys of datasets, sidecars and configuration", "")
     yield from ("Generated from the types that files are read into. See [Write a dataset](../how-to/datasets.md).", "")
-    yield "`null` means the same as leaving a key out. `agentv schema dataset`, `line`, `sidecar` and `config` print"
-    yield "the same as JSON Schema."
+    yield "`null` is the same as an absent key. `agentv schema dataset`, `line`, `sidecar` and `config` print the keys"
+    yield "as JSON Schema."
     yield from ("", "## Dataset", "")
-    yield f"A YAML document lists its cases under `{CASE_LIST_KEYS[0]}`; {code(CASE_LIST_KEYS[1:])} are read as the"
-    yield "same. Its other keys are also the keys of a sidecar:"
+    yield f"A YAML document lists its cases under `{CASE_LIST_KEYS[0]}`; {code(CASE_LIST_KEYS[1:])} are"
+    yield "aliases. Its other keys are also the keys of a sidecar:"
     yield from ("", *_key_table(HeaderKeys), "")
-    yield f"{code(HeaderKeys.informational)} have no effect, and a warning says so."
+    yield f"{code(HeaderKeys.informational)} have no effect and cause a warning."
     yield from ("", "## Case", "", *_key_table(CaseKeys), "", "## Message", "", "| key | type |", "|---|---|")
     yield from (f"| `role` (required) | {code(ROLES, ' or ')} |", "| `content` | string, object, or list of parts |")
     yield from ("| `tool_calls` | list of [tool call](#tool-call) |", "| `name` | string |", "")

@@ -1,4 +1,4 @@
-"""What every page of the reference is written with: types in the words of JSON, tables of settings, headings."""
+"""Helpers for the reference pages: types in JSON terms, tables of settings, headings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BLOCKS: dict[str, Kind] = {
 
 
 def meanings_in(name: str, keys: Iterable[str]) -> dict[str, str]:
-    """What the keys of a struct mean. Raises where a key has no meaning, or a meaning no key."""
+    """Return the meanings of the keys of a struct. Raise ValueError if they do not match the keys."""
     if set(MEANINGS[name]) != set(keys):
         raise ValueError(f"[{name}] in meanings.toml has {sorted(MEANINGS[name])}, the code {sorted(keys)}")
     return MEANINGS[name]
@@ -46,7 +46,7 @@ def meanings_in(name: str, keys: Iterable[str]) -> dict[str, str]:
 def setting_table(
     kind: Kind, bases: tuple[Kind, ...], meanings_of: Callable[[Kind], dict[str, str]] | None = None
 ) -> Lines:
-    """A row per setting of its own, and the further names of those it has from its bases."""
+    """Yield a row for each setting, and the aliases of inherited settings."""
     meanings = meanings_of(kind) if meanings_of else None
     inherited = [field for base in bases for field in fields(base)]
     own = sorted((field for field in fields(kind) if field not in inherited), key=lambda field: not field.required)
@@ -70,36 +70,36 @@ def setting_table(
 
 
 def refused_besides(kind: Any, common: Mapping[str, str]) -> Lines:
-    """The keys that a kind refuses by itself."""
+    """Yield the keys that a kind rejects itself."""
     refused = {key: reason for key, reason in kind.unsupported.items() if key not in common}
     if refused:
         yield from ("", *reasons(refused, "refused key"))
 
 
 def reasons(refused: Mapping[str, str], heading: str = "key") -> Lines:
-    """Refused keys or types, and what to do instead."""
+    """Yield rejected keys or types, and what to do instead."""
     yield from (f"| {heading} | what to do |", "|---|---|")
     for key, reason in refused.items():
         yield f"| `{key}` | {cell(reason.removeprefix('This is a setting of AgentV (TypeScript). '))} |"
 
 
 def block(kind: Kind) -> Lines:
-    """A struct inside settings, with a heading of its own."""
+    """Yield a struct inside settings, with its own heading."""
     yield from ("", f"### {title_of(kind)}", "", inspect.cleandoc(str(kind.__doc__)), "", *setting_table(kind, ()))
 
 
 def also_written(registry: Registry, name: str) -> str:
-    """The other names of a kind."""
+    """Return the aliases of a kind."""
     return code(alias for alias, meant in registry.aliases().items() if meant == name)
 
 
 def key_cell(field: FieldInfo) -> str:
-    """A key as it is written, and whether it must be there."""
+    """Return a key, and whether it is required."""
     return f"`{field.encode_name}`" + (" (required)" if field.required else "")
 
 
 def other_names(kind: Kind, field: FieldInfo) -> list[str]:
-    """The names that are read as the same."""
+    """Return the aliases of a field."""
     return [alias for alias, name in aliases_of(kind).items() if name == field.encode_name]
 
 
@@ -113,7 +113,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def type_words(type_: Any) -> str:
-    """A type in the words of JSON, bounds included."""
+    """Describe a type in JSON terms, including bounds."""
     origin, arguments = get_origin(type_), get_args(type_)
     if origin is Annotated:
         return f"{type_words(arguments[0])}{_bounds(arguments[1])}"
@@ -147,7 +147,7 @@ def _bounds(meta: msgspec.Meta) -> str:
 
 
 def structs_in(kind: Kind) -> Iterator[Kind]:
-    """The structs that a struct's fields hold, and those that these hold."""
+    """Yield the structs inside a struct, recursively."""
     for field in fields(kind):
         yield from _structs_of(field.type)
 
@@ -161,22 +161,22 @@ def _structs_of(type_: Any) -> Iterator[Kind]:
 
 
 def title_of(kind: Kind) -> str:
-    """A class's name as a heading: `RubricItem` is a rubric item."""
+    """Return the name of a class as a heading: `RubricItem` becomes "Rubric item"."""
     titles = {block: title for title, block in BLOCKS.items()}
     spaced = "".join(f" {char.lower()}" if char.isupper() else char for char in kind.__name__).strip()
     return titles.get(kind, spaced[:1].upper() + spaced[1:])
 
 
 def slug(heading: str) -> str:
-    """The anchor of a heading."""
+    """Return the anchor of a heading."""
     return heading.lower().replace(" ", "-")
 
 
 def code(names: Iterable[Any], between: str = ", ") -> str:
-    """Names as code."""
+    """Format names as code."""
     return between.join(f"`{name}`" for name in names)
 
 
 def cell(text: str) -> str:
-    """Text that is safe inside a table."""
+    """Escape text for a table cell."""
     return text.replace("|", "\\|")

@@ -35,7 +35,7 @@ def page(module: str) -> Lines:
 
 
 def _stats_entry(entry: Any) -> Lines:
-    """A function with its parameters and its docstring as it is written: formulas are no Markdown."""
+    """Yield a function with its parameters and its docstring as plain text, because formulas are not Markdown."""
     parameters = ", ".join(map(_parameter, inspect.signature(entry).parameters.values()))
     yield from ("```text", f"{entry.__name__}({parameters})", "", *inspect.cleandoc(entry.__doc__).split("\n"), "```")
     if inspect.isclass(entry):

@@ -41,19 +41,19 @@ _SHARED: dict[str, Kind] = {"Every target": Target, "Every model API": ModelApi,
 
 
 def index() -> Lines:
-    """What all targets have, every provider, and what is refused."""
+    """Yield the index: the settings of all targets, every provider, and unsupported keys."""
     yield from ("# Targets", "")
     yield "Each provider has its own page. This one lists the common settings. See [Targets](../how-to/targets.md)."
     yield from ("", "A targets file is `.agentv/targets.yaml`, or `targets.yaml`:", "")
     yield from ("```yaml", "targets:", "  - name: default", "    provider: openai", "    model: gpt-5-mini")
     yield from ("    api_key: ${{ OPENAI_API_KEY }}", "```", "")
-    yield "`${{ NAME }}` stands for a variable of the environment or of `.env`, in any setting. An unknown key is an"
-    yield "error. A setting may be written in camelCase or kebab-case too."
+    yield "`${{ NAME }}` in any setting is replaced by the variable from the environment or `.env`. Unknown keys are"
+    yield "errors. Settings can also be written in camelCase or kebab-case."
     for title, kind in _SHARED.items():
         yield from ("", f"## {title}", "", *setting_table(kind, () if kind is Target else (Target,), _of_targets))
         yield from refused_besides(kind, OTHER_TOOLS)
-    yield from ("", "## Providers", "", "Each has a page with an entry to copy.", "")
-    yield from ("| provider | also written | what it is |", "|---|---|---|")
+    yield from ("", "## Providers", "", "Each page has an entry to copy.", "")
+    yield from ("| provider | aliases | description |", "|---|---|---|")
     for name in TARGETS.names():
         summary = _about(name).split("\n\n")[0].replace("\n", " ").split(". ")[0].rstrip(".")
         yield f"| [{name}](targets/{name}.md) | {also_written(TARGETS, name)} | {cell(summary)} |"
@@ -65,17 +65,17 @@ def index() -> Lines:
         "",
         "## Refused keys",
         "",
-        "Known from other tools, and refused unless a provider lists the key itself:",
+        "These keys of other tools are rejected, unless a provider lists the key itself:",
     )
     yield from ("", *reasons(OTHER_TOOLS))
 
 
 def page(name: str) -> Lines:
-    """The page of one provider."""
+    """Yield the page of one provider."""
     kind = TARGETS.find(name)
     yield from (f"# {name}", "", _about(name))
     if others := also_written(TARGETS, name):
-        yield from ("", f"Also written {others}.")
+        yield from ("", f"Aliases: {others}.")
     yield from (
         "",
         "## Example",
@@ -90,10 +90,10 @@ def page(name: str) -> Lines:
         yield from ("", *_agent(kind))
     missing = missing_key(name)
     if missing:
-        yield from ("", "Without the key, nothing is called and this is said:", "", "```text", missing, "```")
+        yield from ("", "Without the key, the run fails before any call:", "", "```text", missing, "```")
     taken = {title: base for title, base in _SHARED.items() if issubclass(kind, base)}
     links = " and ".join(f"[{title[:1].lower()}{title[1:]}](../targets.md#{slug(title)})" for title in taken)
-    yield from ("", "## Settings", "", f"Beside those of {links}:", "")
+    yield from ("", "## Settings", "", f"In addition to those of {links}:", "")
     table = [
         line.replace("](#", "](../targets.md#") for line in setting_table(kind, tuple(taken.values()), _of_targets)
     ]
@@ -105,34 +105,33 @@ def page(name: str) -> Lines:
 
 
 def _about(name: str) -> str:
-    """What a provider is: of a service with a row of its own the row, of any other what its class says."""
+    """Return the description of a provider: from its preset, else from its class."""
     text = inspect.cleandoc(str(TARGETS.find(name).__doc__))
     preset = PRESETS.get(name)
     if preset is None:
         return text
-    key = f"The key is taken from `{preset.key_variable}`." if preset.key_variable else "It asks for no key."
-    return f"{preset.title}, which speaks OpenAI's API, at `{preset.base_url}`. {key}"
+    key = f"The API key is read from `{preset.key_variable}`." if preset.key_variable else "It needs no API key."
+    return f"{preset.title}, with an OpenAI-compatible API at `{preset.base_url}`. {key}"
 
 
 def provider_example(name: str) -> str:
-    """A targets file with one entry, to copy."""
+    """Return a targets file with one entry."""
     preset = PRESETS.get(name)
     settings = f"    model: {preset.model}\n" if preset else PROVIDERS[name]["example"]
     return f"targets:\n  - name: default\n    provider: {name}\n{settings}"
 
 
 def _agent(kind: type[CodingAgent]) -> Lines:
-    """How a coding agent comes to be there, and which keys it is given."""
-    asks_others = kind.key_variables is not CodingAgent.key_variables
+    """Yield how to install a coding agent, and which keys it receives."""
+    has_model_api = kind.key_variables is not CodingAgent.key_variables
     keys = [code(kind.secrets)] if kind.secrets else []
-    keys += ["the keys of the model API that it asks"] if asks_others else []
-    yield f"Installed with `npm install -g {kind.package}`. It is given {', '.join(keys)}, and no other secret unless"
-    yield "`pass_env` names it."
-    yield "How agents work, and where: [Coding agents](../../how-to/coding-agents.md)."
+    keys += ["the keys of its model API"] if has_model_api else []
+    yield f"Install it with `npm install -g {kind.package}`. It receives {', '.join(keys)}; list other secrets in"
+    yield "`pass_env`. See [Coding agents](../../how-to/coding-agents.md)."
 
 
 def missing_key(name: str) -> str:
-    """What `agentv` says when the variable with the key of the example is not set; empty where it needs none."""
+    """Return the error for a missing API key; empty if the provider needs none."""
     if "api_key" not in TARGETS.find(name).__struct_fields__ or name == "bedrock":
         return ""
     with TemporaryDirectory() as folder, chdir(folder), patch.dict(os.environ, clear=True):
@@ -147,6 +146,6 @@ def missing_key(name: str) -> str:
 
 
 def _of_targets(kind: Kind) -> dict[str, str]:
-    """What the settings of a target mean."""
+    """Return the meanings of the settings of a target."""
     meanings: dict[str, Any] = MEANINGS["TargetSettings"]
     return {**meanings, **meanings.get(kind.__name__, {})}

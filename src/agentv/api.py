@@ -1,4 +1,4 @@
-"""`agentv.evaluate` and `agentv.compare`: runs from Python, on files or on cases in memory, and what they show."""
+"""The Python API: `agentv.evaluate` and `agentv.compare`, for dataset files or cases in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OPTIONS = (
     *(name for name in EvalOptions.__struct_fields__ if name not in ("paths", "filters", "gates")),
     *("filter", "threshold", "min_pass_rate", "max_errors"),
 )
-"""What `evaluate` takes besides: the options of the command, under its names."""
+"""The options of `evaluate`, named as those of the command."""
 
 Dataset = str | os.PathLike[str] | Sequence[str] | Iterable[EvalCase | Mapping[str, Any]]
 GivenRun: TypeAlias = "Run | str | os.PathLike[str]"
@@ -49,7 +49,7 @@ Given = tuple[Dataset, GivenTarget | None, GivenEvaluators | None]
 
 
 class Run:
-    """A run that ended: where it is kept, what it came to, and every result."""
+    """A finished run: its folder, summary, exit code and results."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.path: Path = outcome.folder
@@ -58,12 +58,13 @@ class Run:
 
     @cached_property
     def results(self) -> list[Result]:
-        """The records of all jobs, in the order in which they were done."""
+        """The records of all jobs in the order of completion."""
         return list(RunStore.open(self.path).records())
 
     def __repr__(self) -> str:
-        means = ", ".join(f"{name} {_shown(target.mean)}" for name, target in self.summary.targets.items())
-        return f"<Run {self.path.name}: {means}>"
+        targets = self.summary.targets.items()
+        means = (f"{name} {'not scored' if found.mean is None else f'{found.mean:.3f}'}" for name, found in targets)
+        return f"<Run {self.path.name}: {', '.join(means)}>"
 
 
 def evaluate(
@@ -74,17 +75,17 @@ def evaluate(
     out: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Run:
-    """Runs every case of `dataset` against `target` and returns when all are answered, scored and on disk.
+    """Run every case of `dataset` with `target`, score the answers, store the records and return the run.
 
-    `dataset` is a path, or cases, or dicts with the keys of cases. `target` is a name from the targets file, a dict of
-    settings, or a function that takes the prompt (or `messages`, `case`, `variables`, `trial` by name) and returns the
-    answer. `evaluators` replace those of the cases. Further options are those of `agentv eval`: `trials`, `workers`,
-    `sample`, `seed`, `limit`, `timeout_s`, `max_retries`, `fail_fast`, `threshold` and so on. Works inside a running
-    event loop. Ctrl-C raises KeyboardInterrupt once what is in flight is cancelled; what is done is kept.
+    `dataset` is a path, or an iterable of cases or dicts. `target` is a name from the targets file, a dict of settings,
+    or a function that takes the prompt (or `messages`, `case`, `variables`, `trial` by name) and returns the answer.
+    `evaluators` replace those of the cases. Other options are those of `agentv eval`: `trials`, `workers`, `sample`,
+    `seed`, `limit`, `timeout_s`, `max_retries`, `fail_fast`, `threshold` and so on. Works inside a running event loop.
+    Ctrl-C cancels the calls in flight and raises KeyboardInterrupt; finished records are kept.
     """
     outcome = _executed((dataset, target, evaluators), out, options, Observer())
     if outcome.stopped == "interrupted":
-        raise KeyboardInterrupt(f"What is done is kept in {outcome.folder}")
+        raise KeyboardInterrupt(f"Finished records are kept in {outcome.folder}")
     return Run(outcome)
 
 
@@ -94,7 +95,7 @@ async def evaluate_async(
     evaluators: GivenEvaluators | None = None,
     **options: Any,
 ) -> Run:
-    """As `evaluate`, for async code: the run has a loop of its own, and the caller's goes on. Cancelled, it stops."""
+    """Like `evaluate`, for async code. The run has its own event loop; cancelling the task stops the run."""
     out = options.pop("out", None)
     observer = _Started()
     run_it = partial(_executed, (dataset, target, evaluators), out, options, observer)
@@ -105,17 +106,17 @@ async def evaluate_async(
         for each in observer.runs:
             each.interrupt()
         await asyncio.wait([outcome])
-        outcome.exception()  # looked at, because nobody else is left to hear it
+        outcome.exception()  # retrieved, so that asyncio does not log it
         raise
 
 
 def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
-    """The second run against the first, as `agentv compare` does: is the change real?
+    """Compare the second run with the first, as `agentv compare` does.
 
-    A run is what `evaluate` returned, or a path, an id, `RUN:target` or `RUN:prompt` as in the command. Options
+    A run is the return value of `evaluate`, or a path, an id, `RUN:target` or `RUN:prompt` as in the command. Options
     are `threshold`, `margin`, `changes` and `seed`.
     """
-    from agentv.comparison import run_comparison, scores  # late: they need numpy, and `evaluate` does not
+    from agentv.comparison import run_comparison, scores  # late: they import numpy
 
     loaded = []
     for given in (before, after):
@@ -126,7 +127,7 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
 
 
 class _Started(Observer):
-    """Remembers a run that has started, so that it can be interrupted."""
+    """Stores the run when it starts, so that it can be interrupted."""
 
     def __init__(self) -> None:
         self.runs: list[RunInProgress] = []
@@ -180,9 +181,7 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
         name = place.strip("`").removeprefix("$.").removeprefix("gates.").replace("filters", "filter")
-        raise UsageError(
-            f"Option '{name}' has a wrong value" if name else "An option has a wrong value", what
-        ) from None
+        raise UsageError(f"Invalid value for option '{name}'" if name else "Invalid option", what) from None
 
 
 def _share(name: str, value: Any) -> float:
@@ -193,7 +192,7 @@ def _share(name: str, value: Any) -> float:
 
 
 def _paths(dataset: Dataset) -> tuple[str, ...] | None:
-    """The paths that a dataset is given by; None when it is cases."""
+    """Return the paths of a dataset; None if it is an iterable of cases."""
     if isinstance(dataset, str | os.PathLike):
         return (os.fspath(dataset),)
     if isinstance(dataset, Sequence) and dataset and all(isinstance(each, str | os.PathLike) for each in dataset):
@@ -202,11 +201,11 @@ def _paths(dataset: Dataset) -> tuple[str, ...] | None:
 
 
 def _given(dataset: Dataset) -> Iterable[EvalCase | Mapping[str, Any]]:
-    """The cases of a dataset that is no path."""
+    """Return the dataset as an iterable of cases. Raise UsageError if it is not one."""
     if isinstance(dataset, EvalCase | Mapping):
-        raise UsageError("The dataset is one case", hint="Put it into a list")
+        raise UsageError("'dataset' must be a list of cases, got a single case", hint="Put it into a list")
     if not isinstance(dataset, Iterable):
-        raise UsageError(f"A dataset is a path, or cases, got {type(dataset).__name__}")
+        raise UsageError(f"'dataset' must be a path or an iterable of cases, got {type(dataset).__name__}")
     return cast("Iterable[EvalCase | Mapping[str, Any]]", dataset)
 
 
@@ -217,19 +216,17 @@ def _target(target: dict[str, Any] | Callable[..., Any]) -> Target:
     settings = {"name": "target", **target}
     provider = TARGETS.canonical(str(settings.get("provider", "")))
     if provider is None:
-        written = str(settings.get("provider"))
-        raise UsageError(f"Unknown provider '{written}'", hint=TARGETS.suggestion(written))
+        unknown = str(settings.get("provider"))
+        raise UsageError(f"Unknown provider '{unknown}'", hint=TARGETS.suggestion(unknown))
     problems = Problems()
     read = read_settings(TARGETS.find(provider), settings, (), problems, strict=True)
     for problem in problems.errors:
-        raise UsageError(f"The target is wrong: {problem.message}", hint=problem.hint)
+        raise UsageError(f"Invalid target: {problem.message}", hint=problem.hint)
     assert isinstance(read, Target)
     return read
 
 
-def _specs(
-    evaluators: GivenEvaluators | None,
-) -> tuple[EvaluatorSpec, ...] | None:
+def _specs(evaluators: GivenEvaluators | None) -> tuple[EvaluatorSpec, ...] | None:
     if evaluators is None:
         return None
     if isinstance(evaluators, str | dict | EvaluatorSpec) or not isinstance(evaluators, Iterable):
@@ -240,14 +237,10 @@ def _specs(
         if not isinstance(each, str | dict | EvaluatorSpec):
             raise UsageError(
                 f"'evaluators[{number}]' must be a string, a dict or an EvaluatorSpec, got {type(each).__name__}",
-                hint='Name a function by its file: {"type": "python", "function": "checks.py:score"}',
+                hint='To use a function, name its file: {"type": "python", "function": "checks.py:score"}',
             )
     entries = [each.to_data() if isinstance(each, EvaluatorSpec) else each for each in evaluators]
     specs, warned = specs_of(entries)
     for problem in warned:
         warn_caller(DatasetWarning(problem.message, field=problem.field, hint=problem.hint))
     return specs
-
-
-def _shown(value: float | None) -> str:
-    return "without a score" if value is None else f"{value:.3f}"

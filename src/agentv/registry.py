@@ -1,4 +1,4 @@
-"""Which kinds there are: name → "module:attribute", imported on use. Plug-ins add theirs through entry points."""
+"""The available evaluators, targets, formats and executors by name, imported on use; plug-ins add entry points."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentv.settings.diagnostics import did_you_mean
 
 
 class Registry:
-    """The kinds of one seam. A kind is one row here and one module: "module:attribute", then its other names."""
+    """The kinds of one extension point. A row is "module:attribute" followed by aliases."""
 
     def __init__(
         self, group: str, noun: str, rows: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
@@ -27,20 +27,20 @@ class Registry:
         self.elsewhere = {name: hint for names, hint in (elsewhere or {}).items() for name in names.split()}
 
     def names(self) -> list[str]:
-        """The built-in kinds, in the order of the table."""
+        """Return the built-in kinds in table order."""
         return list(self._rows)
 
     def all_names(self) -> Iterator[str]:
-        """The built-in kinds, then those of plug-ins, which are looked up only when they are reached."""
+        """Yield the built-in kinds, then those of plug-ins, which are looked up lazily."""
         yield from self._rows
         yield from (name for name in self._plugins() if name not in self._rows)
 
     def aliases(self) -> dict[str, str]:
-        """Other spellings and the kind each stands for."""
+        """Return the aliases and the kind of each."""
         return dict(self._aliases)
 
     def canonical(self, name: str) -> str | None:
-        """The kind that `name` means, snake_case or kebab-case; None when there is no such kind."""
+        """Return the kind with this name or alias, in snake_case or kebab-case; None if it is unknown."""
         for spelling in (name, name.replace("-", "_"), name.replace("_", "-")):
             if spelling in self._rows:
                 return spelling
@@ -49,7 +49,7 @@ class Registry:
         return name if ".py:" in name or name in self._plugins() else None
 
     def find(self, name: str) -> Any:
-        """The class behind a kind. Raises KeyError for an unknown one; a `file.py:Class` is not imported here."""
+        """Return the class of a kind. Raise KeyError if it is unknown. Does not import `file.py:Class`."""
         row = self._rows.get(name)
         if row is not None:
             module, _, attribute = row.split()[0].partition(":")
@@ -59,10 +59,10 @@ class Registry:
             return point.load()
         except (Exception, SystemExit) as error:
             why = f"{type(error).__name__}: {error}"
-            raise UsageError(f"The plug-in '{name}' ({point.value}) cannot be loaded", why) from error
+            raise UsageError(f"Cannot load plug-in '{name}' ({point.value})", why) from error
 
     def suggestion(self, name: str) -> str:
-        """What another tool's kind is here, a did-you-mean for an unknown one, or the list of those that are known."""
+        """Return a hint for an unknown kind: its replacement, a similar name, or the known names."""
         known = [*self._rows, *self._aliases, *self._plugins()]
         instead = self.elsewhere.get(name.replace("_", "-"))
         return instead or did_you_mean(name, known) or f"Known {self._noun}: {', '.join(self._rows)}"
@@ -82,7 +82,7 @@ def _entry_points(group: str, path: tuple[str, ...]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _may_have_plugins(path: tuple[str, ...]) -> bool:
-    """Whether an installed package has entry points for agentv; an archive on the path may have some."""
+    """Return whether an installed package may have entry points for agentv. Archives always may."""
     for folder in path:
         try:
             names = os.listdir(folder or ".")
@@ -106,9 +106,9 @@ FORMATS = Registry(
         "jsonl": "agentv.datasets.formats.jsonl:JSONL",
     },
 )
-"""Dataset formats, each an instance of `DatasetFormat`; the first that recognizes a file reads it."""
+"""Dataset formats, each a `DatasetFormat`; the first that recognizes a file reads it."""
 
-_CONTAINS = "agentv.evaluators.checks.text_checks"
+_TEXT = "agentv.evaluators.checks.text_checks"
 _JSON = "agentv.evaluators.checks.json_checks"
 _LIMITS = "agentv.evaluators.checks.limits"
 _JUDGE = "agentv.evaluators.judges.llm_judge"
@@ -116,7 +116,7 @@ _JUDGE = "agentv.evaluators.judges.llm_judge"
 _ELSEWHERE = {
     "assert-set": "Use `composite`, with `aggregator: {type: threshold, threshold: …}`",
     "javascript": "Use `code_judge` with a program, or `python` with a function",
-    "webhook": "Use `code_judge` with a program that asks the address",
+    "webhook": "Use `code_judge` with a program that calls the URL",
     "agent-rubric": "Use `rubric`, with a coding agent as its `target`",
     "trajectory:tool-used": "Use `tool_trajectory` with `mode: any_order` and `minimums: {TOOL: 1}`",
     "trajectory:tool-sequence": "Use `tool_trajectory` with `mode: in_order` or `exact`, and `expected`",
@@ -127,17 +127,17 @@ _ELSEWHERE = {
     "skill-used skill-trigger": "Use `tool_trajectory` with the tool that loads the skill",
     "similar:cosine similar:dot similar:euclidean": "Use `similarity` with `method: embedding`",
     "is-valid-openai-tools-call is-valid-openai-function-call is-valid-function-call": (
-        "Use `tool_trajectory` for calls of tools, or `json_schema` for an answer that is JSON"
+        "Use `tool_trajectory` for tool calls, or `json_schema` for a JSON answer"
     ),
     "contains-json": "Use `is_json`, with `transform: {strip: [fences]}` or `transform: {regex: …}` on the entry",
-    "is-xml is-sql is-html contains-xml contains-sql contains-html": "Use `python` with a function of yours",
-    "bleu gleu rouge-n meteor": "Use `similarity` or `levenshtein`, or `python` with a function of yours",
+    "is-xml is-sql is-html contains-xml contains-sql contains-html": "Use `python` with your own function",
+    "bleu gleu rouge-n meteor": "Use `similarity` or `levenshtein`, or `python` with your own function",
     "g-eval moderation is-refusal": "Use `llm_judge` with a `prompt`, or `rubric`",
-    "classifier": "Use `python` with a function of yours",
-    "word-count": "Use `regex`, or `python` with a function of yours",
+    "classifier": "Use `python` with your own function",
+    "word-count": "Use `regex`, or `python` with your own function",
     "select-best": "Compare two runs with `agentv compare`",
 }
-"""Types of AgentV 4.x, 5.x and promptfoo that have no row here, and what to use."""
+"""Types of AgentV (TypeScript) and promptfoo that agentv does not have, and their replacements."""
 
 EVALUATORS = Registry(
     "agentv.evaluators",
@@ -158,16 +158,16 @@ EVALUATORS = Registry(
         "cost": f"{_LIMITS}:Cost",
         "token_usage": f"{_LIMITS}:TokenLimits",
         "execution_metrics": f"{_LIMITS}:ExecutionLimits",
-        "equals": "agentv.evaluators.checks.text_checks:Equals",
-        "contains": f"{_CONTAINS}:Contains",
-        "contains_any": f"{_CONTAINS}:ContainsAny",
-        "contains_all": f"{_CONTAINS}:ContainsAll",
-        "icontains": f"{_CONTAINS}:IContains",
-        "icontains_any": f"{_CONTAINS}:IContainsAny",
-        "icontains_all": f"{_CONTAINS}:IContainsAll",
-        "starts_with": f"{_CONTAINS}:StartsWith",
-        "ends_with": f"{_CONTAINS}:EndsWith",
-        "regex": "agentv.evaluators.checks.text_checks:Regex",
+        "equals": f"{_TEXT}:Equals",
+        "contains": f"{_TEXT}:Contains",
+        "contains_any": f"{_TEXT}:ContainsAny",
+        "contains_all": f"{_TEXT}:ContainsAll",
+        "icontains": f"{_TEXT}:IContains",
+        "icontains_any": f"{_TEXT}:IContainsAny",
+        "icontains_all": f"{_TEXT}:IContainsAll",
+        "starts_with": f"{_TEXT}:StartsWith",
+        "ends_with": f"{_TEXT}:EndsWith",
+        "regex": f"{_TEXT}:Regex",
         "is_json": f"{_JSON}:IsJson",
         "json_schema": f"{_JSON}:JsonSchema",
         "levenshtein": "agentv.evaluators.checks.similarity:Levenshtein",
@@ -185,7 +185,7 @@ EXECUTORS = Registry(
         "ray": "agentv.executors.ray_cluster:RayExecutor",
     },
 )
-"""Where jobs run."""
+"""Executors, which run jobs."""
 
 RESULT_FORMATS = Registry(
     "agentv.result_formats",
@@ -196,7 +196,7 @@ RESULT_FORMATS = Registry(
         "agentv-yaml": "agentv.runs.agentv_rows:AgentvYaml",
     },
 )
-"""Files that runs are read from: ours, and those of other tools."""
+"""Formats of results files, including those of other tools."""
 
 _COMPATIBLE = "agentv.targets.apis.openai:Compatible"
 _PYDANTIC_AI = "agentv.targets.apis.pydantic_ai"

@@ -75,7 +75,7 @@ REFUSED = [
     ({"type": "longest", "words": 0}, "'words' is 0"),
     ({"type": "longst", "words": 2}, "Did you mean 'longest'?"),
     ({"type": "plain"}, "The plug-in 'plain' is not a subclass of agentv.evaluators.base.Evaluator"),
-    ({"type": "gone"}, "The plug-in 'gone' (wordcount:Gone) cannot be loaded"),
+    ({"type": "gone"}, "Cannot load plug-in 'gone' (wordcount:Gone)"),
     ({"type": "own.py:Longest"}, "Missing required field: 'words'"),
     ({"type": "own.py:Longest", "words": 2, "wrods": 1}, "Did you mean 'words'?"),
     ({"type": "own.py:Shortest", "words": 2}, "There is no 'Shortest' in file 'own.py'"),

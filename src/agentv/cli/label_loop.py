@@ -6,12 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime
 from typing import Literal
 
 import click
 
 from agentv.calibration.labels import Card, Drawn, Label, LabelFile, LabelValue
+from agentv.engine.job.answer import now
 from agentv.report.figures import lines, one_line
 
 try:
@@ -24,15 +24,8 @@ except ImportError:  # on Windows, click reads single keys
 
 Key = Literal["pass", "fail", "skip", "undo", "quit"]
 
-_KEYS: dict[str, Key] = {
-    "p": "pass",
-    "f": "fail",
-    "s": "skip",
-    "u": "undo",
-    "q": "quit",
-    "\x03": "quit",
-    "\x04": "quit",
-}
+_QUIT = "q\x03\x04"
+_KEYS: dict[str, Key] = {"p": "pass", "f": "fail", "s": "skip", "u": "undo", **dict.fromkeys(_QUIT, "quit")}
 _PROMPT = "p pass   f fail   s skip   u undo   q quit > "
 _MOST_LINES, _LONGEST_LINE = 60, 400
 
@@ -82,10 +75,9 @@ class LabelSession:
                 return key
 
     def _record(self, card: Card, value: LabelValue | None) -> None:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._file.add(
             Label(
-                timestamp=now,
+                timestamp=now(),
                 dataset=card.key.dataset,
                 eval_id=card.key.eval_id,
                 answer=card.key.answer,
@@ -109,17 +101,15 @@ class LabelSession:
 
 def _parts(card: Card) -> Iterator[tuple[str, str]]:
     """Yield the parts to show, in reading order. Scores, judges and targets are hidden."""
-    if card.question:
-        yield "Input", card.question
-    if card.context:
-        yield "Context", "\n".join(card.context)
-    if card.expected_outcome:
-        yield "Expected outcome", card.expected_outcome
-    if card.reference:
-        yield "Expected output", card.reference
-    if card.calls:
-        yield "Tool calls", "\n".join(card.calls)
-    yield "Answer", card.answer or "(empty answer)"
+    parts = {
+        "Input": card.question,
+        "Context": "\n".join(card.context),
+        "Expected outcome": card.expected_outcome,
+        "Expected output": card.reference,
+        "Tool calls": "\n".join(card.calls),
+        "Answer": card.answer or "(empty answer)",
+    }
+    yield from ((title, text) for title, text in parts.items() if text)
 
 
 @contextmanager

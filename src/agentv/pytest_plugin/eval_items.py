@@ -1,4 +1,4 @@
-"""Datasets as pytest's test files: an item a case, a failure where it fails, an error where it could not be scored."""
+"""Datasets as pytest files: each case is a test item that fails, or errors if it could not be scored."""
 
 from __future__ import annotations
 
@@ -32,27 +32,25 @@ THRESHOLDS = "thresholds"
 
 
 class DatasetCollector:
-    """Collects datasets: those named on the command line, and those that the patterns fit."""
+    """Collects datasets that are named on the command line or match the patterns."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._patterns = [*config.getini("agentv_evals")] or list(NAMED)
         self._root = config.rootpath
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
-        """A dataset, or nothing for a file that is none of ours."""
+        """Return the collector of a dataset; None for other files."""
         if not suggested(file_path.name) or data_files(str(file_path)):
             return None
-        if parent.session.isinitpath(file_path) or self._fits(file_path):
+        relative = file_path.relative_to(self._root) if file_path.is_relative_to(self._root) else file_path
+        names = (relative.as_posix(), file_path.name)
+        if parent.session.isinitpath(file_path) or any(fnmatch(name, p) for name in names for p in self._patterns):
             return EvalFile.from_parent(parent, path=file_path)
         return None
 
-    def _fits(self, path: Path) -> bool:
-        from_root = (path.relative_to(self._root) if path.is_relative_to(self._root) else path).as_posix()
-        return any(fnmatch(from_root, pattern) or fnmatch(path.name, pattern) for pattern in self._patterns)
-
 
 class EvalFile(pytest.File):
-    """A dataset. Its cases are run together when the first of them is due; in a worker of xdist, each on its own."""
+    """A dataset. Its cases run together with the first of them; in an xdist worker, one by one."""
 
     def collect(self) -> Iterator[pytest.Item]:
         self._results: dict[str, list[Result]] = {}
@@ -65,7 +63,7 @@ class EvalFile(pytest.File):
         self.thresholds = {name: least for case in cases for name, least in (case.execution.thresholds or {}).items()}
         self.gates = Gates(threshold=self.config.getoption("--agentv-threshold"))
         for case in cases:
-            # On one line, without characters that act where names of tests are printed.
+            # Escaped, because pytest prints the names of tests.
             name = visible(case.id).replace("\n", "\\n").replace("\t", "\\t")
             yield self._grouped(EvalItem.from_parent(self, name=name, case=case))
         if self.has_threshold:
@@ -85,27 +83,27 @@ class EvalFile(pytest.File):
         return bool(self.thresholds) or self.gates.threshold is not None
 
     def _grouped(self, item: pytest.Item) -> pytest.Item:
-        """With thresholds, all of a file belongs to one worker."""
+        """Run all items of a file with thresholds in one xdist worker."""
         if self.has_threshold and self.config.pluginmanager.hasplugin("xdist"):
             item.add_marker(pytest.mark.xdist_group(self.nodeid))
         return item
 
     def results_of(self, item: EvalItem) -> list[Result]:
-        """The results of a case: those of all its targets, prompts and trials."""
+        """Return the results of a case for all targets, prompts and trials."""
         if item.case.id not in self._results:
             alone = hasattr(self.config, "workerinput")
             self._run([item] if alone else [each for each in self._chosen() if each.case.id not in self._results])
         return self._results[item.case.id]
 
     def case_line(self, item: EvalItem) -> bytes:
-        """The case as the run kept it."""
+        """Return the case as stored by the run."""
         return self._lines.get(item.case.id, b"")
 
     def all_results(self) -> list[Result]:
-        """The results of every case that was chosen; an error where another worker has some of them."""
+        """Return the results of all selected cases. Fails if other xdist workers have some of them."""
         missing = [item for item in self._chosen() if item.case.id not in self._results]
         if missing and hasattr(self.config, "workerinput"):
-            _fail("The cases of this file ran in several workers; use --dist loadfile or --dist loadgroup")
+            _fail("Cases of this file ran in several xdist workers. Use --dist loadfile or --dist loadgroup.")
         if missing:
             self.results_of(missing[0])
         return [result for results in self._results.values() for result in results]
@@ -120,8 +118,8 @@ class EvalFile(pytest.File):
                 if not self._failed:
                     self._evaluate(names, folder)
             except AgentvError as error:
-                self._failed = str(error)  # what is wrong with a target or an evaluator is wrong for every case
-            if self._failed:  # outside of the handler: pytest would show the error itself as well
+                self._failed = str(error)  # an invalid target or evaluator fails every case
+            if self._failed:  # outside the handler, or pytest would also print the exception
                 _fail(self._failed)
             for result in RunStore.open(folder).records():
                 self._results.setdefault(result.eval_id, []).append(result)
@@ -141,7 +139,7 @@ class EvalFile(pytest.File):
 
 
 class EvalItem(pytest.Item):
-    """A case. Errors come up in `setup`, where pytest counts them as errors, failures in `runtest`."""
+    """A case. Errors are raised in `setup`, where pytest counts them as errors; failures in `runtest`."""
 
     def __init__(self, *, case: EvalCase, **given: Any) -> None:
         super().__init__(**given)
@@ -149,7 +147,7 @@ class EvalItem(pytest.Item):
 
     @property
     def file(self) -> EvalFile:
-        """The dataset."""
+        """The dataset of the case."""
         assert isinstance(self.parent, EvalFile)
         return self.parent
 
@@ -159,23 +157,23 @@ class EvalItem(pytest.Item):
             self.user_properties.append((f"score {result.target}", number(result.score)))
         errors = [result for result in self.results if result.status == "error"]
         if errors:
-            _fail("\n\n".join(map(_told, errors)))
+            _fail(_details(errors))
 
     def runtest(self) -> None:
         failed = [result for result in self.results if result.verdict == "fail"]
         if failed and self.file.has_threshold:
-            pytest.xfail(f"scored {', '.join(number(result.score) for result in failed)}; the file's threshold decides")
+            pytest.xfail(f"scored {', '.join(number(result.score) for result in failed)}; only the threshold counts")
         if failed:
-            _fail("\n\n".join(map(_told, failed)))
+            _fail(_details(failed))
         if all(result.status == "unscored" for result in self.results):
-            pytest.skip("nothing scores this case")
+            pytest.skip("no evaluator scores this case")
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, self.case.line - 1 if self.case.line else None, f"case {self.name}"
 
 
 class ThresholdItem(pytest.Item):
-    """What a file as a whole must reach: the mean of each target, and of each evaluator that has a threshold."""
+    """The thresholds of a file: the mean of each target, and of each evaluator with a threshold."""
 
     def setup(self) -> None:
         assert isinstance(self.parent, EvalFile)
@@ -192,10 +190,10 @@ class ThresholdItem(pytest.Item):
         return self.path, None, self.name
 
 
-def _told(result: Result) -> str:
-    return f"{headline(result)}\n{story(result)}"
+def _details(results: list[Result]) -> str:
+    return "\n\n".join(f"{headline(result)}\n{story(result)}" for result in results)
 
 
 def _fail(text: str) -> NoReturn:
-    """Ends an item in our words, without a traceback: as an error in `setup`, as a failure in `runtest`."""
+    """End an item without a traceback: as an error in `setup`, as a failure in `runtest`."""
     pytest.fail(text, pytrace=False)

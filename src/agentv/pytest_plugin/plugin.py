@@ -1,4 +1,4 @@
-"""The pytest plug-in: fixtures, options, and what they switch on. Imports nothing: pytest loads it everywhere."""
+"""The pytest plug-in: options and fixtures. Imports nothing heavy, because pytest always loads it."""
 
 from __future__ import annotations
 
@@ -12,36 +12,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-EVALS_HELP = "globs of datasets whose cases are collected as tests; empty for none"
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options; nothing else is done here, because most test runs want none of it."""
+    """Add the options."""
     group = parser.getgroup("agentv", "evaluations (agentv)")
-    group.addoption("--agentv-evals", action="store_true", help="collect datasets as tests: those named, and *.eval.*")
-    group.addoption("--agentv-target", action="append", default=[], metavar="NAME", help="who answers; repeatable")
     group.addoption(
-        "--agentv-trials", type=partial(_number, "AT_LEAST_1"), metavar="N", help="how often each case is asked"
+        "--agentv-evals",
+        action="store_true",
+        help="collect datasets as tests: those named on the command line, and *.eval.*",
+    )
+    group.addoption(
+        "--agentv-target", action="append", default=[], metavar="NAME", help="target to evaluate; repeatable"
+    )
+    group.addoption(
+        "--agentv-trials", type=partial(_number, "AT_LEAST_1"), metavar="N", help="number of times to run each case"
     )
     group.addoption(
         "--agentv-threshold",
         type=partial(_number, "SHARE"),
         metavar="X",
-        help="the mean of each file and target must reach this; then single failures are expected ones",
+        help="required mean of each file and target; failures of single cases are then expected failures",
     )
-    group.addoption("--agentv-report", action="store_true", help="keep the results as a run, with its page")
+    group.addoption("--agentv-report", action="store_true", help="store the results as a run with an HTML report")
     group.addoption(
         "--agentv-report-to",
         action="append",
         default=[],
         metavar="FILE",
-        help="write a report besides: .html, .xml, .md, .csv or .parquet; repeatable",
+        help="also write a report: .html, .xml, .md, .csv or .parquet; repeatable",
     )
-    parser.addini("agentv_evals", EVALS_HELP, type="linelist", default=[])
+    meaning = "globs of datasets whose cases are collected as tests (default: none)"
+    parser.addini("agentv_evals", meaning, type="linelist", default=[])
 
 
 def _number(range_name: str, text: str) -> float:
-    from agentv.settings import diagnostics  # late: most test runs give no such option
+    from agentv.settings import diagnostics  # late: rarely needed
 
     allowed: diagnostics.Range = getattr(diagnostics, range_name)
     try:
@@ -51,7 +55,7 @@ def _number(range_name: str, text: str) -> float:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Brings in what was asked for."""
+    """Register the plug-ins that the options request."""
     if config.getoption("--agentv-evals") or config.getini("agentv_evals"):
         from agentv.pytest_plugin.eval_items import DatasetCollector  # late: it imports the engine
 
@@ -64,10 +68,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def agentv_answer(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Notes what was answered, for the report of a test that `agentv.cases` made; gives the answer back."""
+    """Return a function that stores the answer of a test made by `agentv.cases` in its report, and returns it."""
 
-    def note(answer: str) -> str:
+    def record(answer: str) -> str:
         request.node.agentv_answer = answer
         return answer
 
-    return note
+    return record

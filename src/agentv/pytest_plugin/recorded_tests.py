@@ -1,10 +1,10 @@
-"""What tests came to, kept as a run: of datasets that were collected, and of tests that `agentv.cases` made."""
+"""Stores test outcomes as a run: of collected datasets, and of tests made by `agentv.cases`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import pytest
 from agentv import __version__
 from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.files import project_root
-from agentv.errors import AgentvError
+from agentv.engine.job.answer import now
+from agentv.errors import AgentvError, plural
 from agentv.model.case import EvalCase
 from agentv.model.manifest import Counts, DatasetEntry, RunManifest, TargetEntry
 from agentv.model.result import ErrorInfo, ExecutionMetrics, Result, Stage
@@ -32,17 +33,17 @@ _NOTES = "agentv_notes"
 
 
 class RunRecorder:
-    """Takes notes where tests run, and writes the run where they are reported; under xdist those are two processes."""
+    """Attaches records to test reports, and writes the run from them. Under xdist these are different processes."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._files = list(config.getoption("--agentv-report-to"))
         try:
             for file in self._files:
-                format_of(file)  # a wrong extension is said before the tests, not behind them
+                format_of(file)  # report a wrong extension before the tests run
         except AgentvError as error:
             raise pytest.UsageError(str(error)) from error
-        self._started = datetime.now(UTC)
+        self._started_at = now()
         self._by_test: dict[str, list[str]] = {}
         self._cases: dict[tuple[str, str], str] = {}
         self._path: Path | None = None
@@ -52,22 +53,20 @@ class RunRecorder:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Puts what is known of a case on its report, as text that goes from process to process."""
+        """Attach the records of a case to its report, as text that can be sent to another process."""
         report = yield
-        notes = _notes(item, call, report)
-        if notes is not None:
-            setattr(report, _NOTES, notes)
+        setattr(report, _NOTES, _notes(item, call, report))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collects the notes."""
+        """Collect the records."""
         notes: dict[str, Any] | None = getattr(report, _NOTES, None)
         if notes is not None:
-            self._by_test[report.nodeid] = notes["records"]  # of a test that is tried again, the last time counts
+            self._by_test[report.nodeid] = notes["records"]  # the last attempt of a rerun test counts
             self._cases.setdefault(tuple(notes["key"]), notes["case"])
 
     def pytest_sessionfinish(self) -> None:
-        """Writes the run and the reports, once, where the reports come together."""
+        """Write the run and its reports in the main process."""
         if hasattr(self._config, "workerinput") or not self._by_test:
             return
         try:
@@ -76,16 +75,16 @@ class RunRecorder:
             self._problem = error
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Says where the run is."""
+        """Print the location of the run."""
         if self._problem is not None:
             terminalreporter.write_line(f"agentv: {self._problem}", red=True)
         if self._path is not None:
             count = sum(map(len, self._by_test.values()))
-            terminalreporter.write_line(f"agentv: {count} results in {os.path.relpath(self._path)}")
+            terminalreporter.write_line(f"agentv: {plural(count, 'result')} in {os.path.relpath(self._path)}")
 
     def _written(self) -> Path:
         root = project_root(str(self._config.rootpath))
-        run_id = new_run_id(self._started)
+        run_id = new_run_id(datetime.fromisoformat(self._started_at))
         redact = Redactor(load_environment(root, root).secrets).redact_line
         folder = RunFolder.create(Path(root) / RESULTS_FOLDER / run_id, redact)
         results = [msgspec.structs.replace(result, run_id=run_id) for result in self._results()]
@@ -100,7 +99,7 @@ class RunRecorder:
         return folder.path
 
     def _results(self) -> Iterator[Result]:
-        """The results of all tests; what stands for the same job again is a further trial of it."""
+        """Yield the results of all tests; repeated jobs are numbered as trials."""
         taken: dict[tuple[Any, ...], set[int]] = {}
         for line in (line for lines in self._by_test.values() for line in lines):
             result = decode_record(line.encode())
@@ -114,8 +113,8 @@ class RunRecorder:
         datasets = {result.dataset_path: result.dataset for result in results}
         return RunManifest(
             run_id=run_id,
-            started_at=self._started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            finished_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            started_at=self._started_at,
+            finished_at=now(),
             versions={"agentv": __version__, "pytest": pytest.__version__},
             datasets=tuple(
                 DatasetEntry(path=path, name=name, digest="", cases=sum(key[0] == path for key in self._cases))
@@ -130,16 +129,14 @@ class RunRecorder:
 
 
 def _notes(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> dict[str, Any] | None:
-    """The records and the case of a phase that says how a test came out; None for any other."""
-    decisive = report.when == "call" or (report.when == "setup" and report.failed)
-    if not decisive:
+    """Return the records and the case of the phase that decides a test; None for other phases."""
+    if report.when != "call" and not (report.when == "setup" and report.failed):
         return None
     if hasattr(item, "case") and hasattr(item, "results"):
         records = [encode_record(result).decode() for result in item.results]
         line = item.file.case_line(item).decode()  # type: ignore[attr-defined]
-        return (
-            {"records": records, "case": line, "key": (item.results[0].dataset_path, item.case.id)} if records else None
-        )
+        key = (item.results[0].dataset_path, item.case.id) if records else None
+        return {"records": records, "case": line, "key": key} if records else None
     case = _case_of(item)
     if case is None or report.skipped:
         return None
@@ -149,7 +146,7 @@ def _notes(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRe
 
 
 def _further(item: pytest.Item, case: EvalCase) -> str:
-    """The parameters of a test besides the case, named as pytest does."""
+    """Return the parameters of a test other than the case, named as pytest does."""
     spec = item.callspec  # type: ignore[attr-defined]
     names = []
     for name, value in spec.params.items():
@@ -168,7 +165,7 @@ def _case_of(item: pytest.Item) -> EvalCase | None:
 
 
 def _result(item: pytest.Item, case: EvalCase, call: pytest.CallInfo[None], report: pytest.TestReport) -> Result:
-    """A test as a result of the target that it stands for: passed is 1, a failed assertion 0, all else an error."""
+    """Return a test as a result: a pass scores 1, a failed assertion 0, any other exception is an error."""
     raised = call.excinfo
     asserted = raised is not None and raised.errisinstance((AssertionError, pytest.fail.Exception))
     reason = "" if raised is None else visible(raised.exconly(tryshort=True))[:_LONGEST_REASON]
@@ -176,7 +173,7 @@ def _result(item: pytest.Item, case: EvalCase, call: pytest.CallInfo[None], repo
     error = None if raised is None or (asserted and report.when == "call") else ErrorInfo("process", reason, stage)
     score = None if error else 0.0 if raised else 1.0
     return Result(
-        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        timestamp=now(),
         run_id="",
         eval_id=case.id,
         dataset=case.dataset,

@@ -14,13 +14,7 @@ import click
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.analysis_options import (
-    MergeArguments,
-    PruneArguments,
-    RunFilters,
-    RunsArguments,
-    TrendArguments,
-)
+from agentv.cli.analysis_options import MergeArguments, PruneArguments, RunFilters, RunsArguments, TrendArguments
 from agentv.datasets.files import project_root
 from agentv.engine.named_runs import existing_run, run_name
 from agentv.errors import EXIT_FINDINGS, EXIT_USAGE, AgentvError, UsageError, plural
