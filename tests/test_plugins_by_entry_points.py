@@ -189,4 +189,4 @@ def test_a_broken_plug_in_is_reported_only_when_it_is_needed(toys):
     assert toys.run("cases", "evals", "--count", "-q").stdout == "3\n"
     toys.write("d.unknown", "nothing")
     assert "Cannot load plug-in 'broken' (toy.missing:NOTHING)" in toys.run("cases", "d.unknown", code=2).stderr
-    assert "cannot be loaded" in toys.run("report", "--help").stdout
+    assert "Cannot load plug-in" in toys.run("report", "--help").stdout
