@@ -217,13 +217,13 @@ def test_faults_by_rate_depend_on_seed_and_request_but_not_order():
     rates = {"429": 0.2, "hang": 0.1, Fault("latency", delay_s=1): 0.1}
     bodies = [str(number).encode() for number in range(2000)]
 
-    def drawn(order, seed=1):
+    def draw_faults(order, seed=1):
         plan = FaultPlan(rates, seed)
         return {body: [plan.next(body), plan.next(body)] for body in order}
 
-    first = drawn(bodies)
-    assert first == drawn(bodies[::-1])
-    assert first != drawn(bodies, seed=2)
+    first = draw_faults(bodies)
+    assert first == draw_faults(bodies[::-1])
+    assert first != draw_faults(bodies, seed=2)
     assert any(tries[0] != tries[1] for tries in first.values())
     shares = Counter(tries[0].kind for tries in first.values() if tries[0])
     assert shares["429"] == pytest.approx(400, rel=0.2)

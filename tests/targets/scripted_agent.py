@@ -52,7 +52,7 @@ def crash(why="out of order"):
     sys.exit(7)
 
 
-def talk_nonsense():
+def print_nonsense():
     emit(type="assistant", message={"id": 1, "content": [["no block"]]})
     emit(type="result", usage=3, modelUsage=[])
 
@@ -76,17 +76,17 @@ def name_paths():
     answer({"in": f"{here}/src/a.py", "at": here}, f"See {here}/src/a.py in {here}")
 
 
-def tell_the_key():
+def print_key():
     answer({"key": os.environ["ANTHROPIC_API_KEY"]}, os.environ["ANTHROPIC_API_KEY"])
 
 
 def edit(prompt):
     with open("given.txt", "a") as stream:
         stream.write(prompt)
-    do_as_asked()
+    follow_prompt()
 
 
-def do_as_asked():
+def follow_prompt():
     answer({"command": "true"}, "yes, done: " + ",".join(sorted(os.listdir("."))))
 
 
@@ -102,13 +102,13 @@ def main():
         "crash": crash,
         "no key": lambda: crash("No API key found"),
         "silent": lambda: None,
-        "nonsense": talk_nonsense,
+        "nonsense": print_nonsense,
         "report": report,
         "name paths": name_paths,
-        "tell the key": tell_the_key,
+        "tell the key": print_key,
         "edit": lambda: edit(prompt),
     }
-    next((way for word, way in ways.items() if word in prompt), do_as_asked)()
+    next((way for word, way in ways.items() if word in prompt), follow_prompt)()
 
 
 main()

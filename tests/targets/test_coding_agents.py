@@ -51,7 +51,7 @@ def ask(place, prompt, *, timeout_s=30.0, **settings):
     return asyncio.run(answer())
 
 
-def seen(place, **settings):
+def reported_environment(place, **settings):
     """Return the environment that the agent reported."""
     return json.loads(base64.b64decode(ask(place, "report", **settings).text))
 
@@ -64,7 +64,7 @@ def is_running(pid):
     return fields[0] not in "ZX"
 
 
-def left_behind(place):
+def surviving_children(place):
     """Return the agent's children that still run. A killed process may take a moment to end."""
     pids = [int(line) for line in (place / "children").read_text().split()]
     assert pids
@@ -83,12 +83,12 @@ def test_a_hanging_agent_times_out_and_its_children_are_ended(place):
     with pytest.raises(TargetFailure) as raised:
         ask(place, "children, then hang", timeout_s=1.5)
     assert raised.value.error_class == "timeout"
-    assert left_behind(place) == []
+    assert surviving_children(place) == []
 
 
 def test_no_child_outlives_the_agent(place):
     assert ask(place, "children, then answer").text.startswith("yes")
-    assert left_behind(place) == []
+    assert surviving_children(place) == []
 
 
 @pytest.mark.parametrize("prompt", ["flood", "flood in one line", "children, then flood"])
@@ -97,7 +97,7 @@ def test_excessive_output_ends_the_agent(place, prompt):
         ask(place, prompt)
     assert raised.value.error_class == "process"
     if "children" in prompt:
-        assert left_behind(place) == []
+        assert surviving_children(place) == []
 
 
 def test_a_cancelled_call_leaves_no_process(place):
@@ -112,7 +112,7 @@ def test_a_cancelled_call_leaves_no_process(place):
         await asyncio.wait([call])
 
     asyncio.run(cancelled())
-    assert left_behind(place) == []
+    assert surviving_children(place) == []
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def script(path, text):
 
 def test_the_agent_gets_its_own_temporary_home(place, monkeypatch):
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/somewhere/of/the/user")
-    given = seen(place)
+    given = reported_environment(place)
     home = given["env"]["HOME"]
     assert given["home"] == [".gitconfig"]
     assert home != os.environ.get("HOME")
@@ -175,7 +175,7 @@ def test_the_agent_gets_its_own_temporary_home(place, monkeypatch):
 
 def test_the_agent_gets_the_users_home_if_configured(place, monkeypatch):
     monkeypatch.setenv("HOME", str(place))
-    given = seen(place, user_settings=True)
+    given = reported_environment(place, user_settings=True)
     assert given["env"]["HOME"] == str(place)
     assert "CLAUDE_CONFIG_DIR" not in given["env"]
 
@@ -183,7 +183,7 @@ def test_the_agent_gets_the_users_home_if_configured(place, monkeypatch):
 def test_the_home_can_be_copied_from_a_template(place):
     (place / "settings" / ".claude").mkdir(parents=True)
     (place / "settings" / ".claude" / "settings.json").write_text("{}")
-    assert seen(place, home_template="settings")["home"] == [".claude/settings.json", ".gitconfig"]
+    assert reported_environment(place, home_template="settings")["home"] == [".claude/settings.json", ".gitconfig"]
 
 
 def test_the_agent_gets_only_its_vendors_keys(place, monkeypatch):
@@ -192,14 +192,14 @@ def test_the_agent_gets_only_its_vendors_keys(place, monkeypatch):
     monkeypatch.setenv("DATABASE_PASSWORD", "a-password-of-ours")
     monkeypatch.setenv("PASSED_TOKEN", "a-token-that-it-needs")
     monkeypatch.setenv("CLAUDECODE", "1")
-    env = seen(place, pass_env=("PASSED_TOKEN",), env={"MORE": "1"})["env"]
+    env = reported_environment(place, pass_env=("PASSED_TOKEN",), env={"MORE": "1"})["env"]
     assert env["ANTHROPIC_API_KEY"] == "key-of-the-vendor"
     assert (env["PASSED_TOKEN"], env["MORE"]) == ("a-token-that-it-needs", "1")
     assert not env.keys() & {"OPENAI_API_KEY", "DATABASE_PASSWORD", "CLAUDECODE"}
 
 
 def test_each_call_gets_a_new_folder(place):
-    one, two = seen(place), seen(place)
+    one, two = reported_environment(place), reported_environment(place)
     assert one["cwd"] != two["cwd"]
     assert one["cwd"] == one["env"]["PWD"]
     assert not os.path.exists(one["cwd"])
@@ -207,7 +207,7 @@ def test_each_call_gets_a_new_folder(place):
 
 def test_the_working_folder_can_be_configured(place):
     (place / "here").mkdir()
-    assert seen(place, cwd="here")["cwd"] == str(place / "here")
+    assert reported_environment(place, cwd="here")["cwd"] == str(place / "here")
     assert (place / "here" / "new.txt").exists()
 
 
@@ -220,7 +220,7 @@ def test_paths_are_relative_to_the_working_folder(place):
 
 
 def test_settings_become_arguments(place):
-    argv = seen(place, model="opus", system_prompt="Be brief", args=("--max-turns", "3"))["argv"]
+    argv = reported_environment(place, model="opus", system_prompt="Be brief", args=("--max-turns", "3"))["argv"]
     assert argv[-2:] == ["--max-turns", "3"]
     assert argv[argv.index("--model") + 1] == "opus"
     assert argv[argv.index("--append-system-prompt") + 1] == "Be brief"
@@ -284,7 +284,7 @@ class TestRuns:
         records = [json.loads(line) for line in (folder.path / "out" / "results.jsonl").read_text().splitlines()]
         found = {record["eval_id"]: record.get("error", {}).get("class") or record["score"] for record in records}
         assert found == {"c0": "timeout", "c1": 1.0, "c2": "process", "c3": 1.0, "c4": "process", "c5": 1.0}
-        assert left_behind(place) == []
+        assert surviving_children(place) == []
 
     @pytest.mark.parametrize(("log_format", "extension"), [("json", "jsonl"), ("summary", "log")])
     def test_agent_output_is_logged_without_secrets(self, place, folder, command, monkeypatch, log_format, extension):
@@ -312,5 +312,5 @@ class TestRuns:
             children = place / "children"
             wait_until(lambda: len(words_in(children)) >= 3, run)
             run.send_signal(signal.SIGKILL)
-        assert left_behind(place) == []
+        assert surviving_children(place) == []
         wait_until(lambda: not list(temporary.iterdir()))

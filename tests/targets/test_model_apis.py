@@ -90,24 +90,24 @@ def raw(body, status=200, **headers):
 # Requests of the SDKs
 
 
-def of_responses(server, **call):
+def responses_request(server, **call):
     with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0) as sdk:
         sdk.responses.create(model="some-model", store=False, **call)
 
 
-def of_anthropic(server, **call):
+def anthropic_request(server, **call):
     with anthropic.Anthropic(base_url=server.origin, api_key=KEY, max_retries=0) as sdk:
         sdk.messages.create(**{"model": "some-model", "max_tokens": 20_000, **call})
 
 
-def of_gemini(server, contents, **config):
+def gemini_request(server, contents, **config):
     options = types.HttpOptions(base_url=server.origin)
     sdk = genai.Client(api_key=KEY, http_options=options)
     sdk.models.generate_content(model="some-model", contents=contents, config=types.GenerateContentConfig(**config))
     sdk.close()
 
 
-def of_azure(server, version="2025-01-01-preview", **call):
+def azure_request(server, version="2025-01-01-preview", **call):
     with openai.AzureOpenAI(azure_endpoint=server.origin, api_version=version, api_key=KEY, max_retries=0) as sdk:
         sdk.chat.completions.create(model="some-model", **call)
 
@@ -126,7 +126,7 @@ REQUESTS = [
         "responses",
         SampleRequest(),
         {"system_prompt": "Be brief", "temperature": 0.0, "max_output_tokens": 99, "reasoning": "low"},
-        lambda server: of_responses(
+        lambda server: responses_request(
             server,
             input=HELLO,
             instructions="Be brief",
@@ -140,7 +140,7 @@ REQUESTS = [
         "responses",
         SampleRequest(SEEN),
         {},
-        lambda server: of_responses(
+        lambda server: responses_request(
             server,
             input=[
                 {
@@ -158,7 +158,7 @@ REQUESTS = [
         "responses",
         SampleRequest(READ),
         {},
-        lambda server: of_responses(
+        lambda server: responses_request(
             server,
             input=[
                 {
@@ -176,7 +176,7 @@ REQUESTS = [
         "responses",
         SampleRequest(LINKED),
         {},
-        lambda server: of_responses(
+        lambda server: responses_request(
             server,
             input=[
                 {
@@ -194,7 +194,7 @@ REQUESTS = [
         "responses",
         SampleRequest(LOOKED_UP),
         {"tools": (WEATHER,)},
-        lambda server: of_responses(
+        lambda server: responses_request(
             server,
             input=[
                 {"role": "user", "content": "Weather?"},
@@ -211,7 +211,7 @@ REQUESTS = [
         "responses",
         SampleRequest(),
         {"response_format": SCHEMA, "logprobs": 2, "extra_body": {"text": {"verbosity": "low"}}},
-        lambda server: of_responses(
+        lambda server: responses_request(
             server,
             input=HELLO,
             text={
@@ -227,7 +227,7 @@ REQUESTS = [
         "anthropic",
         SampleRequest((Message("system", "No jokes"), Message("user", "Hello"))),
         {"system_prompt": "Be brief", "temperature": 0.5, "max_output_tokens": 99, "reasoning": "low"},
-        lambda server: of_anthropic(
+        lambda server: anthropic_request(
             server,
             messages=HELLO,
             system="Be brief\n\nNo jokes",
@@ -242,7 +242,7 @@ REQUESTS = [
         "anthropic",
         SampleRequest(SEEN),
         {"thinking_budget": 1048},
-        lambda server: of_anthropic(
+        lambda server: anthropic_request(
             server,
             messages=[
                 {
@@ -262,7 +262,7 @@ REQUESTS = [
         "anthropic",
         SampleRequest(READ),
         {},
-        lambda server: of_anthropic(
+        lambda server: anthropic_request(
             server,
             messages=[
                 {
@@ -283,7 +283,7 @@ REQUESTS = [
         "anthropic",
         SampleRequest((*LINKED, Message("assistant", ""), Message("user", (ImagePart(NOTE),)))),
         {},
-        lambda server: of_anthropic(
+        lambda server: anthropic_request(
             server,
             messages=[
                 {
@@ -307,7 +307,7 @@ REQUESTS = [
         "anthropic",
         SampleRequest(LOOKED_UP),
         {"tools": (WEATHER, {"type": "web_search_20250305", "name": "web_search"}), "prompt_caching": "1h"},
-        lambda server: of_anthropic(
+        lambda server: anthropic_request(
             server,
             messages=[
                 {"role": "user", "content": "Weather?"},
@@ -336,7 +336,7 @@ REQUESTS = [
         "anthropic",
         SampleRequest(),
         {"response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": SCHEMA}}},
-        lambda server: of_anthropic(
+        lambda server: anthropic_request(
             server, messages=HELLO, output_config={"format": {"type": "json_schema", "schema": SCHEMA}}
         ),
         id="anthropic: structured output",
@@ -352,7 +352,7 @@ REQUESTS = [
             "thinking_budget": 128,
             "extra_body": {"generationConfig": {"topP": 0.5}},
         },
-        lambda server: of_gemini(
+        lambda server: gemini_request(
             server,
             "Hello",
             system_instruction=types.Content(parts=[part(text="Be brief")]),
@@ -368,7 +368,7 @@ REQUESTS = [
         "gemini",
         SampleRequest(SEEN),
         {},
-        lambda server: of_gemini(
+        lambda server: gemini_request(
             server,
             [
                 content_of(
@@ -384,7 +384,7 @@ REQUESTS = [
         "gemini",
         SampleRequest((*LINKED, Message("assistant", ""), Message("user", (ImagePart(NOTE),)))),
         {},
-        lambda server: of_gemini(
+        lambda server: gemini_request(
             server,
             [
                 content_of(
@@ -401,7 +401,7 @@ REQUESTS = [
         "gemini",
         SampleRequest((Message("user", (ImagePart(PDF), ImagePart("https://host.test/a.png"))),)),
         {},
-        lambda server: of_gemini(
+        lambda server: gemini_request(
             server,
             [
                 content_of(
@@ -417,7 +417,7 @@ REQUESTS = [
         "gemini",
         SampleRequest(LOOKED_UP),
         {"tools": (WEATHER, {"googleSearch": {}})},
-        lambda server: of_gemini(
+        lambda server: gemini_request(
             server,
             [
                 content_of("user", part(text="Weather?")),
@@ -446,14 +446,16 @@ REQUESTS = [
         "gemini",
         SampleRequest(),
         {"response_format": SCHEMA},
-        lambda server: of_gemini(server, "Hello", response_mime_type="application/json", response_json_schema=SCHEMA),
+        lambda server: gemini_request(
+            server, "Hello", response_mime_type="application/json", response_json_schema=SCHEMA
+        ),
         id="gemini: structured output",
     ),
     pytest.param(
         "azure",
         SampleRequest(LOOKED_UP),
         {"version": "2025-01-01-preview", "tools": (WEATHER,), "max_output_tokens": 9},
-        lambda server: of_azure(
+        lambda server: azure_request(
             server,
             messages=[
                 {"role": "user", "content": "Weather?"},
@@ -848,7 +850,7 @@ def test_rate_limit_headers_set_the_wait():
 # Addresses and keys
 
 
-def where(settings, home="."):
+def request_url(settings, home="."):
     responder = settings.open(str(home))
     return responder._url
 
@@ -914,7 +916,7 @@ def where(settings, home="."):
     ],
 )
 def test_default_addresses(settings, address):
-    assert where(settings) == address
+    assert request_url(settings) == address
 
 
 @pytest.mark.parametrize(
@@ -963,7 +965,7 @@ def test_a_preset_only_needs_a_model(name, monkeypatch):
         monkeypatch.setenv(preset.key_variable, KEY)
     settings = Compatible(name="m", provider=name, model=preset.model, seed=1)
     assert settings.complaints() == []
-    assert where(settings) == f"{preset.base_url}/chat/completions"
+    assert request_url(settings) == f"{preset.base_url}/chat/completions"
     with FaultyServer() as server:
         elsewhere = Compatible(name="m", provider=name, model="m", base_url=server.url, seed=1)
         ask_settings(elsewhere.with_overrides(CallOverrides(schema=SCHEMA)), SampleRequest())

@@ -176,12 +176,12 @@ def test_cohere_and_bedrock_open_with_their_settings(monkeypatch, tmp_path):
 )
 def test_a_vendors_own_key_is_not_sent_to_another_address(kind, model, variable, monkeypatch):
     monkeypatch.setenv(variable, KEY)
-    heard = heard_at_a_socket(lambda url: kind(name="m", provider="p", model=model, base_url=url))
+    heard = first_bytes_sent(lambda url: kind(name="m", provider="p", model=model, base_url=url))
     assert b"HTTP/1.1" in heard
     assert KEY.encode() not in heard
 
 
-def heard_at_a_socket(settings):
+def first_bytes_sent(settings):
     """Return the first bytes that a call sends, whatever path the package uses."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         heard = []

@@ -285,26 +285,26 @@ def test_every_exception_is_a_failure(ask, error, error_class, message, kind):
 def test_sync_functions_run_concurrently(question):
     meeting = threading.Barrier(8, timeout=10)
 
-    async def all_at_once():
+    async def run_concurrently():
         responder = given(lambda: str(meeting.wait() >= 0)).open(".")
         answers = await asyncio.gather(*(responder.respond(question(str(number))) for number in range(8)))
         await responder.aclose()
         return [response.text for response in answers]
 
-    assert asyncio.run(all_at_once()) == ["True"] * 8
+    assert asyncio.run(run_concurrently()) == ["True"] * 8
 
 
 def test_threads_are_reused(question):
-    async def one_by_one():
+    async def run_in_turn():
         responder = given(lambda: threading.current_thread().name).open(".")
         names = {(await responder.respond(question())).text for _ in range(20)}
         await responder.aclose()
         return names
 
-    assert len(asyncio.run(one_by_one())) == 1
+    assert len(asyncio.run(run_in_turn())) == 1
 
 
-async def for_ever():
+async def never_return():
     await asyncio.Event().wait()
 
 
@@ -313,7 +313,7 @@ def test_a_slow_function_is_a_timeout(ask, kind):
     release = threading.Event()
     started = time.monotonic()
     with pytest.raises(TargetFailure) as failed:
-        ask(given((lambda: release.wait()) if kind == "plain" else for_ever), timeout_s=0.02)
+        ask(given((lambda: release.wait()) if kind == "plain" else never_return), timeout_s=0.02)
     release.set()
     assert failed.value.error_class == "timeout"
     assert time.monotonic() - started < 5
@@ -343,7 +343,7 @@ asyncio.run(main())
 
 def test_a_cancelled_call_ends_immediately(question):
     async def cancelled():
-        responder = given(for_ever).open(".")
+        responder = given(never_return).open(".")
         call = asyncio.ensure_future(responder.respond(question()))
         await let_others_run()
         call.cancel()

@@ -237,7 +237,7 @@ class Answering:
 def test_a_response_is_restored_without_loss(tmp_path, response):
     request = CaseRequest(EvalCase("one", input="Hello"))
 
-    async def there_and_back():
+    async def round_trip():
         with (tmp_path / "calls.jsonl").open("wb") as stream:
             recorded = await RecordingResponder(Answering(response), "t", stream.write).respond(request)
         replay = Replay(name="t", provider="replay", source="calls.jsonl").open(str(tmp_path))
@@ -245,7 +245,7 @@ def test_a_response_is_restored_without_loss(tmp_path, response):
         await replay.aclose()
         return recorded, replayed
 
-    assert asyncio.run(there_and_back()) == (response, response)
+    assert asyncio.run(round_trip()) == (response, response)
 
 
 def test_data_that_is_not_json_is_recorded_as_text(tmp_path):

@@ -42,7 +42,7 @@ def installed():
     return any(point.value == "agentv.pytest_plugin.plugin" for point in entry_points(group="pytest11"))
 
 
-def kept():
+def run_records():
     """Return the records of the only run."""
     [run] = Path(".agentv/results").iterdir()
     lines = (run / "results.jsonl").read_text(encoding="utf-8").splitlines()
@@ -72,19 +72,19 @@ def test_datasets_are_relative_to_the_test_file(project, monkeypatch):
     assert "1 failed, 1 passed" in run_pytest(code=1)
 
 
-def made_from(decorator, body, argument="case"):
+def module_source(decorator, body, argument="case"):
     """Return a test file with one test."""
     return f"import os, agentv\n\n@agentv.cases({decorator})\ndef test_x({argument}):\n    {body}\n"
 
 
 def test_options_select_cases_and_set_the_argument_name(project):
     decorator = "'evals', filter='tag=first', argument='row'"
-    project.write("test_options.py", made_from(decorator, "assert row.id == 'good'", "row"))
+    project.write("test_options.py", module_source(decorator, "assert row.id == 'good'", "row"))
     assert "1 passed" in run_pytest("test_options.py", code=0)
 
 
 def test_an_invalid_dataset_is_an_error_with_its_message(project):
-    project.write("test_wrong.py", made_from("'evals/none.yaml'", "pass"))
+    project.write("test_wrong.py", module_source("'evals/none.yaml'", "pass"))
     printed = run_pytest("test_wrong.py", code=2)
     assert "evals/none.yaml" in printed and "Traceback" not in printed and "load_cases" not in printed
 
@@ -92,7 +92,7 @@ def test_an_invalid_dataset_is_an_error_with_its_message(project):
 def test_tests_from_cases_become_a_run(project):
     project.write("tests/test_answers.py", TEST)
     printed = run_pytest("tests", "--agentv-report", code=1)
-    run, records = kept()
+    run, records = run_records()
     assert f"agentv: 2 results in .agentv/results/{run.name}" in printed
     assert (records["good"]["score"], records["good"]["candidate_answer"]) == (1.0, "AN A")
     assert (records["bad"]["verdict"], records["bad"]["target"]) == ("fail", "tests/test_answers.py::test_answers")
@@ -126,7 +126,7 @@ def test_other_exceptions_are_errors_without_a_score(project, body):
         "test_x.py", f"import agentv\n\n@agentv.cases('evals/echo.eval.yaml')\ndef test_x(case):\n    {body}\n"
     )
     run_pytest("test_x.py", "--agentv-report", code=1)
-    _, records = kept()
+    _, records = run_records()
     assert {record["status"] for record in records.values()} == {"error"}
     assert records["good"]["score"] is None
 
@@ -237,7 +237,7 @@ def test_options_are_validated_like_command_line_options(project, option, value,
 )
 def test_under_xdist_every_case_runs_once_and_is_reported(project, workers, expected):
     assert expected in run_pytest("--agentv-evals", "--agentv-report-to", "out.csv", *workers, code=1)
-    _, records = kept()
+    _, records = run_records()
     assert set(records) == {"good", "bad"}
     assert records["bad"]["dataset_path"] == "evals/echo.eval.yaml"
     assert Path("out.csv").read_text().count("\n") == 3
@@ -263,9 +263,9 @@ def test_a_broken_dataset_is_a_collection_error(project):
 
 def test_secrets_stay_out_of_the_run(project, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "very-secret-value")
-    project.write("test_x.py", made_from("'evals/echo.eval.yaml'", "assert not os.environ['MY_API_KEY']"))
+    project.write("test_x.py", module_source("'evals/echo.eval.yaml'", "assert not os.environ['MY_API_KEY']"))
     run_pytest("test_x.py", "--agentv-report-to", "out.html", code=1)
-    run, _ = kept()
+    run, _ = run_records()
     assert b"very-secret-value" not in b"".join(path.read_bytes() for path in run.iterdir())
 
 

@@ -26,7 +26,7 @@ from agentv.support.hashes import short
 from agentv.support.patterns import upward
 from agentv.support.user_code import import_reference
 from agentv.targets.target import MASK, Target, explicit_settings, mask_secrets
-from agentv.targets.targets_file import check_targets, iter_texts, target_names
+from agentv.targets.targets_file import check_targets, find_provider, iter_texts, target_names
 
 PROJECT_FOLDER = ".agentv"
 FILE_NAMES = (f"{PROJECT_FOLDER}/targets.yaml", f"{PROJECT_FOLDER}/targets.yml", "targets.yaml", "targets.yml")
@@ -175,12 +175,10 @@ class Targets:
         return None if kind is None else _settings(kind, data, entry, problems)
 
     def _kind(self, provider: str, problems: Problems) -> type[Target] | None:
-        canonical = TARGETS.canonical(provider)
-        if canonical is None:
-            problems.error(("provider",), f"Unknown provider '{provider}'", TARGETS.suggestion(provider))
-            return None
-        kind = import_reference(provider, self.home) if ".py:" in provider else TARGETS.find(canonical)
-        if isinstance(kind, type) and issubclass(kind, Target):
+        kind: Any = find_provider(provider, (), problems)
+        if kind is None and ".py:" in provider:
+            kind = import_reference(provider, self.home)
+        if kind is None or (isinstance(kind, type) and issubclass(kind, Target)):
             return kind
         problems.error(("provider",), f"'{provider}' is not a subclass of agentv.targets.target.Target")
         return None

@@ -78,7 +78,7 @@ def _is_text(entry: dict[str, Any], key: str, path: KeyPath, problems: Problems)
 
 def _check_settings(entry: dict[str, Any], path: KeyPath, problems: Problems) -> None:
     """Check an entry against its provider's class, except for the types of variables, which are not known yet."""
-    kind = _kind(entry["provider"], path, problems)
+    kind = None if _is_variable(entry["provider"]) else find_provider(entry["provider"], path, problems)
     if kind is None:
         return
 
@@ -98,10 +98,8 @@ def _check_settings(entry: dict[str, Any], path: KeyPath, problems: Problems) ->
         problems.error(path, f"Target '{entry.get('name')}': {complaint}")
 
 
-def _kind(provider: str, path: KeyPath, problems: Problems) -> type[Target] | None:
-    """Return a provider's class; None if it is unknown, a variable or a file."""
-    if _is_variable(provider):
-        return None
+def find_provider(provider: str, path: KeyPath, problems: Problems) -> type[Target] | None:
+    """Return a provider's class; None if it is in a file, or after noting an error."""
     canonical = TARGETS.canonical(provider)
     if canonical is None:
         problems.error((*path, "provider"), f"Unknown provider '{provider}'", TARGETS.suggestion(provider))
