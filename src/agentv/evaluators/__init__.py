@@ -1,1 +1,1 @@
-"""Evaluators, one module per family: a class's fields are its configuration."""
+"""Evaluators, one module per family. The fields of a class are its settings."""

@@ -1,1 +1,1 @@
-"""Evaluators that need no model and no user code."""
+"""Evaluators without a model or user code."""

@@ -18,9 +18,9 @@ from agentv.evaluators.code.program import (
     Megabytes,
     Program,
     Sandbox,
+    isolation_for,
     script_problems,
     warm_script,
-    way_for,
     with_level,
 )
 from agentv.evaluators.code.static_checks import function_reference
@@ -47,7 +47,7 @@ class _CodeEvaluator(Evaluator, frozen=True, kw_only=True):
     def refusal(self) -> str:
         """Why this machine cannot provide the required isolation."""
         try:
-            way_for(self.sandbox, bool(getattr(self, "target_proxy", False)))
+            isolation_for(self.sandbox, bool(getattr(self, "target_proxy", False)))
         except EvaluatorFailure as failure:
             return str(failure)
         return ""
@@ -89,12 +89,12 @@ class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
     async def evaluate(self, judgement: Judgement) -> Score:
         """Run the program, or its function in a warm process, and return its score."""
         async with host_of(judgement) as host, self._access(host, judgement) as (variables, port):
-            isolation: dict[str, Any] = {
+            limits: dict[str, Any] = {
                 "memory_mb": self.memory_mb,
-                "way": way_for(self.sandbox, bool(self.target_proxy)),
+                "isolation": isolation_for(self.sandbox, bool(self.target_proxy)),
                 "port": port,
             }
-            program = Program.of(self, judgement, variables=variables, **isolation)
+            program = Program.of(self, judgement, variables=variables, **limits)
             file = warm_script(self.script, program.cwd)
             if file is not None:
                 setup = Setup(
@@ -104,12 +104,12 @@ class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
                     given="payload",
                     fresh=self.fresh,
                     stamp=stamp_of(file),
-                    **isolation,
+                    **limits,
                 )
                 score = await host.pool.judge(setup, judgement, self.config, self.timeout_seconds, variables)
             else:
                 score = read_score(await program.run(program_input(judgement, self.config)))
-        return with_level(score, self.sandbox, program.way, port is not None)
+        return with_level(score, self.sandbox, program.isolation, port is not None)
 
     @asynccontextmanager
     async def _access(self, host: JudgeHost, judgement: Judgement) -> AsyncIterator[tuple[dict[str, str], int | None]]:
@@ -158,11 +158,11 @@ class PythonJudge(_CodeEvaluator, frozen=True, kw_only=True):
             fresh=self.fresh,
             memory_mb=self.memory_mb,
             stamp=stamp,
-            way=way_for(self.sandbox),
+            isolation=isolation_for(self.sandbox),
         )
         async with host_of(judgement) as host:
             score = await host.pool.judge(setup, judgement, self.config, self.timeout_seconds, {})
-        return with_level(score, self.sandbox, setup.way)
+        return with_level(score, self.sandbox, setup.isolation)
 
 
 def _located(place: str, judgement: Judgement) -> tuple[str, tuple[int, int] | None]:

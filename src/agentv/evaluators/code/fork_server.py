@@ -83,22 +83,10 @@ class Channel:
 
 
 class Context:
-    """The argument of a judge function: the answer and its case under the names of prompt variables, and `config`."""
+    """The argument of a judge function. Its attributes are the fields of `judge_io.payload`.
 
-    question: str
-    expected_outcome: str
-    expected_messages: list[dict[str, Any]]
-    reference_answer: str
-    candidate_answer: str
-    output_messages: list[dict[str, Any]]
-    guideline_files: list[str]
-    input_files: list[str]
-    input_messages: list[dict[str, Any]]
-    context: list[str]
-    workspace_path: str | None
-    config: dict[str, Any]
-    trace_summary: TraceSummary | None
-    execution_metrics: ExecutionMetrics | None
+    `trace_summary` and `execution_metrics` are structs or None; the other attributes are plain data.
+    """
 
     def __init__(self, payload: dict[str, Any], channel: Channel) -> None:
         self.__dict__.update(payload)
@@ -282,7 +270,7 @@ class ForkServer:
         """Import the user's function; return why it cannot be used."""
         try:
             os.chdir(setup.cwd)
-            if setup.way == "landlock" and (lacking := _restricted(limits.scratch, setup.port)):
+            if setup.isolation == "landlock" and (lacking := _restricted(limits.scratch, setup.port)):
                 return f"{setup.reference} cannot be isolated: {lacking}"
             function = load(setup.reference, lambda _: setup.path)
         except FunctionError as error:

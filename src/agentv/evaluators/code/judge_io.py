@@ -123,8 +123,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """A function and its process settings. Judgements with equal setups share processes.
 
     `reference` is the function's name, also in messages; `path` is the location of its file. `given` selects the
-    argument: an object with attributes, or the dict that a program reads from stdin. `way` is the kind of isolation,
-    and `port` the one port that an isolated process may connect to.
+    argument: an object with attributes, or the dict that a program reads from stdin. `port` is the only port that an
+    isolated process may connect to.
     """
 
     reference: str
@@ -134,7 +134,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     memory_mb: int = 4096
     stamp: tuple[int, int] | None = None
-    way: Literal["limits", "landlock", "bubblewrap"] = "limits"
+    isolation: Literal["limits", "landlock", "bubblewrap"] = "limits"
     port: int | None = None
 
 

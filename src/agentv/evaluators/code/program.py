@@ -27,13 +27,13 @@ from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process
 Sandbox = Literal["limits", "preferred", "required"]
 """`limits`: memory and file size. `preferred`: isolated if the machine supports it. `required`: isolated or refused."""
 
-Way = Literal["limits", "landlock", "bubblewrap"]
+Isolation = Literal["limits", "landlock", "bubblewrap"]
 Megabytes = Annotated[int, Meta(ge=1)]
 
 MAX_FILE_BYTES = 1024 * 1024 * 1024
 
 
-def way_for(sandbox: Sandbox, with_proxy: bool = False) -> Way:
+def isolation_for(sandbox: Sandbox, with_proxy: bool = False) -> Isolation:
     """Return how to isolate a process. Raises EvaluatorFailure if isolation is required but not available."""
     if sandbox == "limits":
         return "limits"
@@ -45,18 +45,18 @@ def way_for(sandbox: Sandbox, with_proxy: bool = False) -> Way:
         return "limits"
 
 
-def prefix(way: Way, scratch: str, cwd: str, port: int | None) -> list[str]:
+def prefix(isolation: Isolation, scratch: str, cwd: str, port: int | None) -> list[str]:
     """Return the arguments to put before a program's own."""
-    if way == "limits":
+    if isolation == "limits":
         return []
-    if way == "landlock":
+    if isolation == "landlock":
         return sandbox_tools.landlock_command([scratch], port)
     return sandbox_tools.bubblewrap_command([scratch], cwd)
 
 
-def scratch_folder(way: Way) -> AbstractContextManager[str]:
+def scratch_folder(isolation: Isolation) -> AbstractContextManager[str]:
     """Create a temporary folder that an isolated process may write to; empty for others."""
-    return nullcontext("") if way == "limits" else temporary_folder("agentv-judge-")
+    return nullcontext("") if isolation == "limits" else temporary_folder("agentv-judge-")
 
 
 def limit_process(pid: int, memory_mb: int) -> None:
@@ -72,7 +72,7 @@ def limit_process(pid: int, memory_mb: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_DATA, (data_bytes, data_bytes))
 
 
-def with_level(score: Score, sandbox: Sandbox, way: Way, with_proxy: bool = False) -> Score:
+def with_level(score: Score, sandbox: Sandbox, isolation: Isolation, with_proxy: bool = False) -> Score:
     """Add the isolation level to the score's details, unless the entry uses the default level.
 
     Details that are not an object stay unchanged.
@@ -80,8 +80,8 @@ def with_level(score: Score, sandbox: Sandbox, way: Way, with_proxy: bool = Fals
     if sandbox == "limits" or not isinstance(score.details, dict | None):
         return score
     level: dict[str, Any] = {"level": "limits"}
-    if way != "limits":
-        level = {"level": "isolated", "by": way, "network": "proxy" if with_proxy else "none"}
+    if isolation != "limits":
+        level = {"level": "isolated", "by": isolation, "network": "proxy" if with_proxy else "none"}
     return msgspec.structs.replace(score, details={**(score.details or {}), "sandbox": level})
 
 
@@ -100,23 +100,23 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment = Environment()
     variables: Mapping[str, str] = {}
     memory_mb: int = 4096
-    way: Way = "limits"
+    isolation: Isolation = "limits"
     port: int | None = None
 
     @classmethod
-    def of(cls, settings: Any, judgement: Judgement, **isolation: Any) -> Program:
+    def of(cls, settings: Any, judgement: Judgement, **limits: Any) -> Program:
         """Return the program that an evaluator's settings name: `script`, `cwd` and `timeout_seconds`."""
         return cls(
             script=settings.script,
             cwd=os.path.abspath(os.path.join(judgement.workdir, settings.cwd or "")),
             timeout_s=settings.timeout_seconds,
             environment=judgement.environment,
-            **isolation,
+            **limits,
         )
 
     async def run(self, stdin: bytes) -> str:
         """Return the program's output. Raises EvaluatorFailure if it fails, times out or prints too much."""
-        with scratch_folder(self.way) as scratch:
+        with scratch_folder(self.isolation) as scratch:
             variables = {**self.variables, **({"TMPDIR": scratch} if scratch else {})}
             try:
                 ended = await run_process(
@@ -138,10 +138,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         return ended.stdout
 
     def _command(self, scratch: str) -> str | list[str]:
-        if self.way == "limits":
+        if self.isolation == "limits":
             return self.script
         arguments = ["/bin/sh", "-c", self.script] if isinstance(self.script, str) else self.script
-        return [*prefix(self.way, scratch, self.cwd, self.port), *arguments]
+        return [*prefix(self.isolation, scratch, self.cwd, self.port), *arguments]
 
 
 _SCRIPT_SUFFIXES = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")

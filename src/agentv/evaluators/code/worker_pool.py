@@ -103,7 +103,7 @@ class ForkServerProcess:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._resources = ExitStack()
-        scratch = self._resources.enter_context(scratch_folder(setup.way))
+        scratch = self._resources.enter_context(scratch_folder(setup.isolation))
         self._control = Connection(self._received, lambda: None)
         self._process = self._start(scratch, environment)
         self._stop_watching = when_ended(self._process, self._on_end)
@@ -222,12 +222,12 @@ class ForkServerProcess:
 
     def _start(self, scratch: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         # Landlock needs no prefix: the process restricts itself.
-        way = "limits" if self._setup.way == "landlock" else self._setup.way
+        isolation = "limits" if self._setup.isolation == "landlock" else self._setup.isolation
         try:
             with self._control.remote as remote:
                 arguments = [sys.executable, "-u", "-c", _START, _HOME, str(remote.fileno())]
                 return subprocess.Popen(  # noqa: S603 - our own module
-                    [*prefix(way, scratch, self._setup.cwd, None), *arguments],
+                    [*prefix(isolation, scratch, self._setup.cwd, None), *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=self._output,
                     stderr=self._output,

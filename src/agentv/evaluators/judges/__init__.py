@@ -1,1 +1,1 @@
-"""Evaluators that ask a model."""
+"""Evaluators that call a judge model."""
