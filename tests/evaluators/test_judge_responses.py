@@ -80,7 +80,7 @@ UNFIT = {
     "twice the same key": ('{"score": 1, "score": 0}', "it has the key 'score' twice"),
     "twice, spelled differently": ('{"score": 1, "sc\\u006fre": 0}', "it has the key 'score' twice"),
     "invalid hits": ('{"score": 1, "hits": 3}', "'hits' must be a list of strings"),
-    "invalid reasoning": ('{"score": 1, "reasoning": {"a": 1}}', "'reasoning' must be a text"),
+    "invalid reasoning": ('{"score": 1, "reasoning": {"a": 1}}', "'reasoning' must be a string"),
     "too long": (" " * (MAX_CHARACTERS + 1), "it is longer than 1,000,000 characters"),
 }
 

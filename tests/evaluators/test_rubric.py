@@ -145,8 +145,12 @@ UNFIT = [
     ([points("a")], {"checks": [{"id": "a", "score": "7"}]}, "must be a whole number from 0 to 10"),
     ([points("a")], {"checks": [{"id": "a", "score": True}]}, "must be a whole number from 0 to 10"),
     ([points("a")], {"checks": [{"id": "a", "score": float("inf")}]}, "must be a whole number from 0 to 10"),
-    ([A], {"checks": [{"id": "a", "satisfied": True, "reasoning": 3}]}, "'reasoning' must be a text"),
-    ([A], {"checks": [{"id": "a", "satisfied": True}], "overall_reasoning": []}, "'overall_reasoning' must be a text"),
+    ([A], {"checks": [{"id": "a", "satisfied": True, "reasoning": 3}]}, "'reasoning' must be a string"),
+    (
+        [A],
+        {"checks": [{"id": "a", "satisfied": True}], "overall_reasoning": []},
+        "'overall_reasoning' must be a string",
+    ),
 ]
 
 

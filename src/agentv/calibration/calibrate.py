@@ -27,7 +27,7 @@ MOST_SHOWN = 10
 FEWEST_IN_A_STRATUM = 2
 
 
-class Judged(msgspec.Struct, frozen=True, gc=False):
+class JudgedAnswer(msgspec.Struct, frozen=True, gc=False):
     """One answer with the judge's verdict."""
 
     key: AnswerKey
@@ -39,7 +39,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of a run. `others` have no verdict of the judge; `unscored` counts those of the judged target."""
 
-    judged: Sequence[Judged]
+    judged: Sequence[JudgedAnswer]
     others: frozenset[AnswerKey] = frozenset()
     unscored: int = 0
 
@@ -107,7 +107,7 @@ def answers_of(results: Iterable[Result], evaluator: str | None = None, target: 
     Answers of targets other than `target` count as not judged. Identical answers to the same case are one answer, so
     that a single label does not count several times.
     """
-    found: dict[AnswerKey, Judged] = {}
+    found: dict[AnswerKey, JudgedAnswer] = {}
     others: set[AnswerKey] = set()
     unscored = 0
     for result in results:
@@ -120,7 +120,7 @@ def answers_of(results: Iterable[Result], evaluator: str | None = None, target: 
             unscored += is_selected
             others.add(key)
         else:
-            found.setdefault(key, Judged(key, *verdict))
+            found.setdefault(key, JudgedAnswer(key, *verdict))
     return Answers(judged=list(found.values()), others=frozenset(others.difference(found)), unscored=unscored)
 
 
@@ -171,7 +171,7 @@ def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> 
     )
 
 
-def suggestions(judged: Sequence[Judged], labels: Labels, count: int, seed: int = 0) -> list[Suggestion]:
+def suggestions(judged: Sequence[JudgedAnswer], labels: Labels, count: int, seed: int = 0) -> list[Suggestion]:
     """Return the answers to label next.
 
     The number per verdict is chosen to narrow the confidence interval most. Within a verdict they are drawn at random,
@@ -213,7 +213,7 @@ def _verdict(result: Result, evaluator: str | None) -> tuple[Verdict, float, str
     return None
 
 
-def _labelled(judged: Sequence[Judged], labels: Labels) -> dict[AnswerKey, Labelled]:
+def _labelled(judged: Sequence[JudgedAnswer], labels: Labels) -> dict[AnswerKey, Labelled]:
     """Return the labelled answers, without disputed ones."""
     return {
         each.key: Labelled(label == "pass", each.verdict == "pass", each.score)
@@ -222,7 +222,7 @@ def _labelled(judged: Sequence[Judged], labels: Labels) -> dict[AnswerKey, Label
     }
 
 
-def _by_verdict(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]) -> list[Stratum]:
+def _by_verdict(judged: Sequence[JudgedAnswer], labelled: dict[AnswerKey, Labelled]) -> list[Stratum]:
     """Return a stratum for each verdict. Borderline and fail are merged while either has too few labels."""
     strata = []
     for verdict in ("pass", "borderline", "fail"):
@@ -235,7 +235,7 @@ def _by_verdict(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]) -
     return [stratum for stratum in (strata[0], *lower) if stratum.size]
 
 
-def _disagreements(judged: Sequence[Judged], labelled: dict[AnswerKey, Labelled]) -> list[Disagreement]:
+def _disagreements(judged: Sequence[JudgedAnswer], labelled: dict[AnswerKey, Labelled]) -> list[Disagreement]:
     """Return the disagreements, starting with the judge's most confident mistakes."""
     wrong = [each for each in judged if each.key in labelled and labelled[each.key].label != labelled[each.key].passed]
     wrong.sort(key=lambda each: -abs(each.score - labelled[each.key].label))

@@ -22,7 +22,7 @@ class ProbeCounts(msgspec.Struct, frozen=True, kw_only=True):
     unscored: int
 
 
-class Misjudged(msgspec.Struct, frozen=True, kw_only=True):
+class MisjudgedProbe(msgspec.Struct, frozen=True, kw_only=True):
     """A probe that passed, or a reference answer that did not. `by` names the evaluators that were wrong."""
 
     kind: str
@@ -38,7 +38,7 @@ class ProbeSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     kinds: dict[str, ProbeCounts]
     evaluators: dict[str, dict[str, tuple[int, int]]]
-    misjudged: tuple[Misjudged, ...]
+    misjudged: tuple[MisjudgedProbe, ...]
     first_error: str = ""
 
     @property
@@ -59,7 +59,7 @@ def summarize_probes(results: Iterable[Result], must_pass: frozenset[str]) -> Pr
     """Summarize records whose targets are kinds of probes. Kinds in `must_pass` must pass, all others must not."""
     kinds: dict[str, Counter[str]] = {}
     evaluators: dict[str, dict[str, tuple[int, int]]] = {}
-    shown: list[Misjudged] = []
+    shown: list[MisjudgedProbe] = []
     first_error = ""
     for result in results:
         kind = result.target
@@ -93,9 +93,9 @@ def _is_wrong(verdict: str | None, must_pass: bool) -> bool:
     return verdict is not None and (verdict == "pass") != must_pass
 
 
-def _misjudged(result: Result, score: float, blamed: list[EvaluatorResult]) -> Misjudged:
+def _misjudged(result: Result, score: float, blamed: list[EvaluatorResult]) -> MisjudgedProbe:
     reasons = (each.reasoning or next(iter((*each.hits, *each.misses)), "") for each in blamed)
-    return Misjudged(
+    return MisjudgedProbe(
         kind=result.target,
         eval_id=result.eval_id,
         dataset=result.dataset,

@@ -319,10 +319,10 @@ def free_id(name: str, taken: Container[str]) -> str:
 def _read_case(data: dict[str, Any]) -> dict[str, Any]:
     for name in ("input", "expected_outcome"):
         if not isinstance(data.get(name), str) or not data[name].strip():
-            raise UnusableResponse(f"'{name}' must be a text")
+            raise UnusableResponse(f"'{name}' must be a string")
     reference = data.get("expected_output")
     if reference is not None and not isinstance(reference, str):
-        raise UnusableResponse("'expected_output' must be a text or null")
+        raise UnusableResponse("'expected_output' must be a string or null")
     return {"input": data["input"], "expected_outcome": data["expected_outcome"], "expected_output": reference}
 
 

@@ -156,7 +156,7 @@ def read_text(data: dict[str, Any], key: str) -> str | None:
     """Return an optional text of a judge's object, shortened if long. Raises UnusableResponse for anything else."""
     value = data.get(key)
     if not isinstance(value, str | None):
-        raise UnusableResponse(f"'{key}' must be a text")
+        raise UnusableResponse(f"'{key}' must be a string")
     return cut(value, LONGEST_REASON) if value else None
 
 
@@ -187,7 +187,9 @@ async def call_judges(
     """Call all judges concurrently and return each vote with its judge. Raises EvaluatorFailure if one is missing."""
     ask = judgement.ask
     if ask is None or not judgement.judges:
-        raise EvaluatorFailure("No judge: name one with --judge, `target` of the evaluator or `judge_target`")
+        raise EvaluatorFailure(
+            "No judge is configured. Pass --judge NAME, or set `target` of the evaluator or `judge_target`"
+        )
     calls = [
         (judge, CallOverrides(model=settings.model, temperature=settings.temperature, sample=sample))
         for sample in range(1, settings.votes + 1)
