@@ -187,9 +187,7 @@ async def call_judges(
     """Call all judges concurrently and return each vote with its judge. Raises EvaluatorFailure if one is missing."""
     ask = judgement.ask
     if ask is None or not judgement.judges:
-        raise EvaluatorFailure(
-            "No judge is configured. Pass --judge NAME, or set `target` of the evaluator or `judge_target`"
-        )
+        raise EvaluatorFailure("No judge is configured: pass --judge NAME, or set `target` or `judge_target`")
     calls = [
         (judge, CallOverrides(model=settings.model, temperature=settings.temperature, sample=sample))
         for sample in range(1, settings.votes + 1)
