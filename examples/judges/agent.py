@@ -1,4 +1,4 @@
-"""The support desk of a small shop, as far as a few words go."""
+"""A toy support agent for a small shop that reacts to keywords."""
 
 ANSWERS = {
     "broken": "I am sorry that it arrived broken. We refund you today.",

@@ -1,4 +1,4 @@
-"""A judge without a model: an item holds when one of its words is in the answer. Reads and replies as a model would."""
+"""A judge without a model: an item is satisfied if one of its words is in the answer. Responds like a model."""
 
 import json
 import re

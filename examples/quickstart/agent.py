@@ -1,6 +1,6 @@
-"""A small agent with two tools: it finds prices and calculates. It needs no model, no key and no network.
+"""A small agent with two tools: it looks up prices and calculates. It needs no model, no key and no network.
 
-It makes mistakes as agents do: it has never heard of a discount, and it breaks where a tool breaks.
+It makes mistakes like real agents: it ignores discounts, and it fails when a tool fails.
 """
 
 import ast
@@ -13,7 +13,7 @@ OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mu
 
 
 def answer(prompt):
-    """Called with each question, as .agentv/targets.yaml says. Returns what was said, and the tools that were used."""
+    """Answer one prompt; configured in .agentv/targets.yaml. Returns the answer and the tool calls."""
     calls = []
 
     def use(tool, **arguments):
