@@ -262,7 +262,7 @@ def test_prompts_and_trials_are_jobs_of_their_own(project):
         assert {record["prompt"]: record["score"] for record in records} == {"short": 0, "long": 1}
 
 
-def test_an_evaluator_that_failed_is_mended(answered):
+def test_a_fixed_evaluator_removes_its_errors(answered):
     answered.write("checks.py", "def counted(context):\n    raise ValueError('not today')\n")
     assert answered.eval("--out", "bad", "--quiet").code == 3
     forget(answered)
@@ -270,7 +270,7 @@ def test_an_evaluator_that_failed_is_mended(answered):
     _, why, ended = rescore(answered, run="bad")
     assert why["c0"] == "runs counted (errored)"
     assert scores(answered) == {"c0": 1.0, "c1": 0.0, "c2": 1.0, "c3": None}
-    assert "errors      4 → 1 of 4 (3 mended, 0 new)" in ended.stdout
+    assert "errors      4 → 1 of 4 (3 fixed, 0 new)" in ended.stdout
 
 
 def test_the_answer_is_cleaned_as_the_target_says_now(answered):

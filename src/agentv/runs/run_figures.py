@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ import msgspec
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import Result, Verdict
 from agentv.runs.summary import SummaryBuilder, TargetDetails
-from agentv.stats.intervals import MeanAccumulator
 
 if TYPE_CHECKING:
     from agentv.runs.store import RunStore
@@ -46,9 +45,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         if not self.unfinished:
             return ""
         records = "1 record is" if self.lost == 1 else f"{self.lost:,} records are"
-        return f"{self.done:,} of {self.jobs:,} jobs are done" + (
-            f"; {records} missing from its file" if self.lost else ""
-        )
+        lost = f"; {records} missing from its file" if self.lost else ""
+        return f"{self.done:,} of {self.jobs:,} jobs are done{lost}"
 
 
 def run_figures(run: RunStore) -> Figures:
@@ -114,12 +112,22 @@ def _with_early_stop(
 MOST_FLIPS = 20
 
 
-class MeanChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A mean before and after, over the `n` jobs that were scored both times."""
+class MeanChange(msgspec.Struct, kw_only=True):
+    """A mean before and after, over the `n` jobs that were scored both times. Until `finish`, they are sums."""
 
-    n: int
+    n: int = 0
     before: float | None = None
     after: float | None = None
+
+    def add(self, before: float, after: float) -> None:
+        """Add the scores of a job."""
+        self.n += 1
+        self.before, self.after = (self.before or 0.0) + before, (self.after or 0.0) + after
+
+    def finish(self) -> None:
+        """Turn the sums into means."""
+        if self.before is not None and self.after is not None:
+            self.before, self.after = self.before / self.n, self.after / self.n
 
 
 class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -136,91 +144,55 @@ class Flip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     score_after: float
 
 
-class Delta(msgspec.Struct, frozen=True, kw_only=True):
+class Delta(msgspec.Struct, kw_only=True):
     """The differences for one target. `mended` counts jobs that no longer end in an error, `broken` new errors."""
 
-    jobs: int
-    scores: MeanChange
-    passed: tuple[int, int]
-    evaluators: dict[str, MeanChange]
-    errors: tuple[int, int]
-    mended: int
-    broken: int
-    carried: int
-    flips: dict[str, int]
-    flipped: tuple[Flip, ...]
-
-
-def deltas(pairs: Iterable[tuple[Result, Result]]) -> dict[str, Delta]:
-    """Return the differences by target, from pairs of records before and after."""
-    found: dict[str, _TargetDelta] = {}
-    for before, after in pairs:
-        found.setdefault(after.target, _TargetDelta()).add(before, after)
-    return {target: each.delta() for target, each in found.items()}
-
-
-_Means = tuple[MeanAccumulator, MeanAccumulator]
-"""Two means over the same jobs, before and after."""
-
-
-def _add(means: _Means, before: float, after: float) -> None:
-    means[0].add(before)
-    means[1].add(after)
-
-
-def _change(means: _Means) -> MeanChange:
-    return MeanChange(n=means[0].n, before=means[0].mean, after=means[1].mean)
-
-
-class _TargetDelta:
-    """The running figures of one target."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._scores = MeanAccumulator(), MeanAccumulator()
-        self._evaluators = defaultdict[str, _Means](lambda: (MeanAccumulator(), MeanAccumulator()))
-        self._flips: Counter[str] = Counter()
-        self._flipped: list[Flip] = []
+    jobs: int = 0
+    scores: MeanChange = msgspec.field(default_factory=MeanChange)
+    passed: tuple[int, int] = (0, 0)
+    evaluators: dict[str, MeanChange] = {}
+    errors: tuple[int, int] = (0, 0)
+    mended: int = 0
+    broken: int = 0
+    carried: int = 0
+    flips: dict[str, int] = {}
+    flipped: list[Flip] = []
 
     def add(self, before: Result, after: Result) -> None:
+        """Add the records of a job."""
         failed, fails = before.status == "error", after.status == "error"
-        self._counts.update(
-            jobs=1,
-            carried=after.carried_from is not None,
-            errors_before=failed,
-            errors_after=fails,
-            mended=failed and not fails,
-            broken=fails and not failed,
-        )
+        self.jobs += 1
+        self.carried += after.carried_from is not None
+        self.errors = self.errors[0] + failed, self.errors[1] + fails
+        self.mended += failed and not fails
+        self.broken += fails and not failed
         if before.score is not None and after.score is not None:
-            _add(self._scores, before.score, after.score)
-            self._counts.update(passed_before=before.verdict == "pass", passed_after=after.verdict == "pass")
+            self.scores.add(before.score, after.score)
+            self.passed = self.passed[0] + (before.verdict == "pass"), self.passed[1] + (after.verdict == "pass")
             if before.verdict and after.verdict and before.verdict != after.verdict:
-                self._flips[f"{before.verdict} → {after.verdict}"] += 1
-                if len(self._flipped) < MOST_FLIPS:
+                kind = f"{before.verdict} → {after.verdict}"
+                self.flips[kind] = self.flips.get(kind, 0) + 1
+                if len(self.flipped) < MOST_FLIPS:
                     flip = Flip(
                         eval_id=after.eval_id, dataset=after.dataset, target=after.target, trial=after.trial,
                         prompt=after.prompt, before=before.verdict, after=after.verdict,
                         score_before=before.score, score_after=after.score,
                     )  # fmt: skip
-                    self._flipped.append(flip)
+                    self.flipped.append(flip)
         scores = {result.name: result.score for result in before.evaluator_results}
         for result in after.evaluator_results:
             earlier = scores.get(result.name)
             if earlier is not None and result.score is not None:
-                _add(self._evaluators[result.name], earlier, result.score)
+                self.evaluators.setdefault(result.name, MeanChange()).add(earlier, result.score)
 
-    def delta(self) -> Delta:
-        counts = self._counts
-        return Delta(
-            jobs=counts["jobs"],
-            scores=_change(self._scores),
-            passed=(counts["passed_before"], counts["passed_after"]),
-            evaluators={name: _change(means) for name, means in self._evaluators.items()},
-            errors=(counts["errors_before"], counts["errors_after"]),
-            mended=counts["mended"],
-            broken=counts["broken"],
-            carried=counts["carried"],
-            flips=dict(self._flips.most_common()),
-            flipped=tuple(self._flipped),
-        )
+
+def deltas(pairs: Iterable[tuple[Result, Result]]) -> dict[str, Delta]:
+    """Return the differences by target, from pairs of records before and after."""
+    found: dict[str, Delta] = {}
+    for before, after in pairs:
+        found.setdefault(after.target, Delta()).add(before, after)
+    for delta in found.values():
+        for change in (delta.scores, *delta.evaluators.values()):
+            change.finish()
+        delta.flips = dict(Counter(delta.flips).most_common())
+    return found
