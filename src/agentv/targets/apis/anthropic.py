@@ -10,8 +10,8 @@ from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Responder, Response, content_text
 from agentv.targets.apis import model_api as api
 from agentv.targets.apis.api_messages import (
+    JsonFormat,
     Media,
-    ResponseFormat,
     arguments_object,
     attach_tool_results,
     parse_function,
@@ -64,7 +64,7 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
         if self.thinking_budget and self.max_output_tokens and self.thinking_budget >= self.max_output_tokens:
             found.append("'thinking_budget' must be less than 'max_output_tokens', which includes it")
         declared = parse_response_format(self.response_format)
-        if isinstance(declared, ResponseFormat) and declared.schema is None:
+        if isinstance(declared, JsonFormat) and declared.schema is None:
             found.append("'response_format' needs a JSON Schema: Anthropic has no JSON mode without one")
         return found
 
@@ -174,7 +174,7 @@ def _constant_body(settings: Anthropic) -> dict[str, Any]:
     effort, thinking = api.split_reasoning(settings.reasoning)
     if settings.thinking_budget:
         thinking = {**(thinking or {}), "type": "enabled", "budget_tokens": settings.thinking_budget}
-    form = {"type": "json_schema", "schema": declared.schema} if isinstance(declared, ResponseFormat) else declared
+    form = {"type": "json_schema", "schema": declared.schema} if isinstance(declared, JsonFormat) else declared
     return api.drop_none(
         {
             "model": settings.model,

@@ -157,7 +157,7 @@ class Function(msgspec.Struct, frozen=True):
     strict: bool | None = None
 
 
-class ResponseFormat(msgspec.Struct, frozen=True):
+class JsonFormat(msgspec.Struct, frozen=True):
     """A JSON response format. Without a `schema`, any JSON is valid."""
 
     schema: dict[str, Any] | None = None
@@ -181,7 +181,7 @@ def parse_function(tool: dict[str, Any]) -> Function | None:
     return Function(name, inner.get("description"), parameters, inner.get("strict"))
 
 
-def parse_response_format(value: dict[str, Any] | str | None) -> ResponseFormat | dict[str, Any] | None:
+def parse_response_format(value: dict[str, Any] | str | None) -> JsonFormat | dict[str, Any] | None:
     """Parse `response_format`: `json`, OpenAI's object for either API, or a bare JSON Schema.
 
     Any other object is in an API's own format and is returned unchanged; any other text is a type.
@@ -189,18 +189,18 @@ def parse_response_format(value: dict[str, Any] | str | None) -> ResponseFormat 
     if value is None or value == "text":
         return None
     if isinstance(value, str):
-        return ResponseFormat() if value in ("json", "json_object") else {"type": value}
+        return JsonFormat() if value in ("json", "json_object") else {"type": value}
     kind = value.get("type")
     if kind == "json_object" and len(value) == 1:
-        return ResponseFormat()
+        return JsonFormat()
     if kind == "json_schema":
         inner = value.get("json_schema", value)
         if isinstance(inner, dict) and isinstance(inner.get("schema"), dict):
             name, description = inner.get("name") or "answer", inner.get("description")
-            return ResponseFormat(inner["schema"], name, inner.get("strict"), description)
+            return JsonFormat(inner["schema"], name, inner.get("strict"), description)
     if kind in ("object", "array") or "$schema" in value or "anyOf" in value:
         name = re.sub(r"[^\w-]", "_", str(value.get("title") or "answer"))[:64]
-        return ResponseFormat(value, name, _can_be_strict(value))
+        return JsonFormat(value, name, _can_be_strict(value))
     return value
 
 

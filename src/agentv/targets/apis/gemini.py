@@ -160,7 +160,7 @@ def _constant_body(settings: Gemini) -> dict[str, Any]:
     thinking = (thinking or {}) | api.drop_none({"thinkingLevel": effort, "thinkingBudget": settings.thinking_budget})
     # Fields that request JSON; an object in Gemini's own format is used unchanged.
     form = declared or {}
-    if isinstance(form, api_messages.ResponseFormat):
+    if isinstance(form, api_messages.JsonFormat):
         form = api.drop_none({"responseMimeType": "application/json", "responseJsonSchema": form.schema})
     config = {
         "temperature": settings.temperature,

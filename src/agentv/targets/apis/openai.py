@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import parse_qs, quote
 
 import msgspec
@@ -23,13 +23,6 @@ PATHS = {"chat": "/chat/completions", "responses": "/responses"}
 Logprobs = bool | Annotated[int, Meta(ge=0, le=20)] | None
 
 
-class Address(NamedTuple):
-    """A base URL that ends with `/v1`, and the API key for it."""
-
-    url: str
-    key: str | None
-
-
 class OpenAI(HostedApi, frozen=True, kw_only=True):
     """OpenAI, and any server with an OpenAI-compatible API at another `base_url`.
 
@@ -44,31 +37,33 @@ class OpenAI(HostedApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """Open the endpoint."""
-        address = self.address(home)
-        return self._open_at(address, PATHS[self.api], _wire_of(self, self.dialect(address)))
+        return self._open_at(home, PATHS[self.api], _wire_of(self, self.dialect))
 
     def open_embeddings(self, home: str) -> Responder:
         """Open the endpoint for embeddings by `model`."""
-        return self._open_at(self.address(home), "/embeddings", embeddings_wire(self.model))
+        return self._open_at(home, "/embeddings", embeddings_wire(self.model))
 
-    def _open_at(self, address: Address, path: str, wire: WireApi) -> Responder:
+    def _open_at(self, home: str, path: str, wire: WireApi) -> Responder:
         """Open a path below the base URL, which may already end with one of the paths."""
-        base, _, query = address.url.partition("?")
+        address, key = self.address(home)
+        base, _, query = address.partition("?")
         base = base.rstrip("/")
         for known in (*PATHS.values(), "/embeddings"):
             base = base.removesuffix(known)
         url = base + path + (f"?{query}" if query else "")
-        auth = {"Authorization": f"Bearer {address.key}"} if address.key else {}
+        auth = {"Authorization": f"Bearer {key}"} if key else {}
         return open_api(self, url, auth, wire, base=base)
 
-    def address(self, home: str) -> Address:
-        """Return the base URL and the API key."""
-        return Address(self.base_url or OPENAI_URL, find_api_key(self, home, "OPENAI_API_KEY"))
+    def address(self, home: str) -> tuple[str, str | None]:
+        """Return the base URL, which ends with `/v1`, and the API key."""
+        return self.base_url or OPENAI_URL, find_api_key(self, home, "OPENAI_API_KEY")
 
-    def dialect(self, address: Address) -> Dialect:
-        """Return the server's parameter names."""
+    @property
+    def dialect(self) -> Dialect:
+        """The server's parameter names."""
         # OpenAI's newer models reject the old name; many compatible servers accept no other.
-        return Dialect(output_limit="max_completion_tokens") if address.url.rstrip("/") == OPENAI_URL else Dialect()
+        is_openai = (self.base_url or OPENAI_URL).rstrip("/") == OPENAI_URL
+        return Dialect(output_limit="max_completion_tokens") if is_openai else Dialect()
 
 
 def _wire_of(settings: OpenAI | Azure, dialect: Dialect) -> WireApi:
@@ -236,11 +231,11 @@ class Compatible(OpenAI, frozen=True, kw_only=True):
         """The price key of the model at the service."""
         return self._price_key(self.preset.price_list_name)
 
-    def address(self, home: str) -> Address:
+    def address(self, home: str) -> tuple[str, str | None]:
         """Return the service's address and key. Other addresses only receive the key in the settings."""
         variable = self.preset.key_variable
         key = self.api_key or None if variable is None else find_api_key(self, home, variable)
-        return Address(self.base_url or self.preset.base_url, key)
+        return self.base_url or self.preset.base_url, key
 
     def with_overrides(self, overrides: CallOverrides) -> Target:
         """Apply overrides, without the schema if the service does not support schemas."""
@@ -248,6 +243,7 @@ class Compatible(OpenAI, frozen=True, kw_only=True):
             overrides if self.preset.takes_schemas else msgspec.structs.replace(overrides, schema=None)
         )
 
-    def dialect(self, address: Address) -> Dialect:  # noqa: ARG002
-        """Return the service's parameter names, for any address."""
+    @property
+    def dialect(self) -> Dialect:
+        """The service's parameter names, for any address."""
         return self.preset.dialect

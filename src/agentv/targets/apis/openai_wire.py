@@ -12,8 +12,8 @@ from agentv.model.response import Request, Response, content_text
 from agentv.model.values import to_json
 from agentv.targets.apis import model_api as api
 from agentv.targets.apis.api_messages import (
+    JsonFormat,
     Media,
-    ResponseFormat,
     attach_tool_results,
     parse_function,
     parse_response_format,
@@ -167,7 +167,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 def _response_format(value: dict[str, Any] | str | None, *, boxed: bool = True) -> dict[str, Any] | None:
     form = parse_response_format(value)
-    if not isinstance(form, ResponseFormat):
+    if not isinstance(form, JsonFormat):
         return form
     if form.schema is None:
         return {"type": "json_object"}

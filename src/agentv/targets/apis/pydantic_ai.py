@@ -283,9 +283,9 @@ def _parameters(settings: PydanticAi, model: Any) -> Any:
     return import_module("pydantic_ai.models").ModelRequestParameters(function_tools=defined, **form)
 
 
-def _output(form: api_messages.ResponseFormat | dict[str, Any] | None, model: Any) -> dict[str, Any]:
+def _output(form: api_messages.JsonFormat | dict[str, Any] | None, model: Any) -> dict[str, Any]:
     """Return the fields that request JSON: by the API's own means if the model has them, else in the prompt."""
-    if not isinstance(form, api_messages.ResponseFormat):
+    if not isinstance(form, api_messages.JsonFormat):
         return {}
     kind = import_module("pydantic_ai.output").OutputObjectDefinition
     schema = form.schema or {"type": "object"}
