@@ -147,7 +147,7 @@ def test_broken_json_half_of_the_time_is_repaired_or_counted_as_an_error(judged,
     assert {record["score"] for record in errors} == {None} == {result(record)["score"] for record in errors}
     assert {len(calls(record)) for record in ok} == {1, 2}
     assert {len(calls(record)) for record in errors} == {2}
-    assert f"left out: {len(errors)} errors" in judged.ended.stdout
+    assert f"not scored: {len(errors)} errors" in judged.ended.stdout
 
 
 def test_the_summary_counts_errors_of_judges_and_leaves_them_out_of_the_mean(judged, project):
