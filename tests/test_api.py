@@ -43,7 +43,7 @@ def scores(run):
 
 
 @pytest.mark.parametrize("target", [echo, echo_async, Agent(), lambda prompt: prompt, {"provider": "mock"}])
-def test_anything_that_answers_is_a_target(folder, target):
+def test_a_target_is_a_function_a_dict_or_a_name(folder, target):
     run = evaluate(CASES, target, SAYS_YES)
     assert scores(run) == {"one": 1.0, "two": 0.0}
     assert run.exit_code == 0
@@ -58,7 +58,7 @@ def test_a_target_is_named_after_the_function(folder):
     assert {result.target for result in evaluate(CASES, {"provider": "mock", "name": "m"}, SAYS_YES).results} == {"m"}
 
 
-def test_a_function_gets_what_it_asks_for_by_name(folder):
+def test_a_function_receives_arguments_by_name(folder):
     def answer(case, trial, variables, messages):
         return f"{case.id} {trial} {variables} {len(messages)}"
 
@@ -67,7 +67,7 @@ def test_a_function_gets_what_it_asks_for_by_name(folder):
     assert {result.status for result in run.results} == {"unscored"}
 
 
-def test_what_a_function_raises_is_an_error_of_its_case(folder):
+def test_an_exception_of_a_function_is_an_error_of_its_case(folder):
     def answer(prompt):
         if prompt == "no":
             raise KeyError("gone")
@@ -79,7 +79,7 @@ def test_what_a_function_raises_is_an_error_of_its_case(folder):
     assert "KeyError" in by_id["two"].error.message
 
 
-def test_a_dataset_is_a_path_or_several_or_cases_or_dicts(folder):
+def test_a_dataset_is_a_path_paths_cases_or_dicts(folder):
     folder.write("d.yaml", {"evalcases": CASES})
     folder.write("e.yaml", {"evalcases": [{"id": "three", "expected_outcome": "x", "input": "yes"}]})
     assert scores(evaluate("d.yaml", echo, SAYS_YES)) == {"one": 1.0, "two": 0.0}
@@ -90,7 +90,7 @@ def test_a_dataset_is_a_path_or_several_or_cases_or_dicts(folder):
     assert scores(evaluate((case for case in CASES), echo, SAYS_YES)) == {"one": 1.0, "two": 0.0}
 
 
-def test_a_name_is_a_target_of_the_targets_file(folder):
+def test_a_name_selects_a_target_of_the_targets_file(folder):
     folder.write("targets.yaml", {"targets": [{"name": "mine", "provider": "mock", "response": "yes"}]})
     assert scores(evaluate(CASES, "mine", SAYS_YES)) == {"one": 1.0, "two": 1.0}
     assert scores(evaluate(CASES, evaluators=SAYS_YES)) == {"one": 1.0, "two": 1.0}
@@ -117,21 +117,21 @@ def carried(run):
     return sum(each.carried_from is not None for each in run.results)
 
 
-def test_what_an_earlier_run_has_is_carried_over(folder):
+def test_records_of_an_earlier_run_are_carried_over(folder):
     folder.write("d.yaml", {"evalcases": CASES, "evaluators": SAYS_YES})
     evaluate("d.yaml", echo, out="first", limit=1)
     run = evaluate("d.yaml", echo, out="second", changed_since="first")
     assert carried(run) == 1 and len(run.results) == 2
 
 
-def test_settings_that_changed_are_another_target(folder):
+def test_changed_settings_are_not_carried_over(folder):
     evaluate(CASES, {"provider": "mock", "response": "yes"}, SAYS_YES, out="first")
     same = evaluate(CASES, {"provider": "mock", "response": "yes"}, SAYS_YES, out="same", changed_since="first")
     other = evaluate(CASES, {"provider": "mock", "response": "no"}, SAYS_YES, out="other", changed_since="first")
     assert carried(same) == 2 and carried(other) == 0
 
 
-def test_a_function_with_values_of_its_own_is_asked_again(folder):
+def test_a_function_with_a_closure_is_called_again(folder):
     def saying(text):
         return lambda prompt: text
 
@@ -156,13 +156,13 @@ def test_a_function_with_values_of_its_own_is_asked_again(folder):
         ({"paths": ("x",)}, "Unknown option 'paths'"),
     ],
 )
-def test_a_wrong_option_is_an_error_before_anything_runs(folder, options, message):
+def test_an_invalid_option_is_an_error_before_the_run(folder, options, message):
     with pytest.raises(AgentvError, match=message):
         evaluate(CASES, lambda prompt: pytest.fail("called"), SAYS_YES, **options)
     assert os.listdir(folder.path) == []
 
 
-def test_a_typing_mistake_in_an_option_gets_a_suggestion(folder):
+def test_a_mistyped_option_gets_a_suggestion(folder):
     with pytest.raises(AgentvError, match="Did you mean 'trials'"):
         evaluate(CASES, echo, SAYS_YES, trails=3)
 
@@ -182,7 +182,7 @@ def test_a_typing_mistake_in_an_option_gets_a_suggestion(folder):
         ((CASES, {"provider": "python", "function": "gone.py:answer"}, SAYS_YES), "gone.py"),
     ],
 )
-def test_mistakes_are_errors_that_say_what_to_do_and_leave_nothing_behind(folder, arguments, message):
+def test_mistakes_are_errors_with_hints_and_create_no_run(folder, arguments, message):
     with pytest.raises(AgentvError, match=message):
         evaluate(*arguments)
     assert not list(folder.path.rglob("run.json"))
@@ -199,14 +199,14 @@ def test_an_existing_folder_is_refused(folder):
         evaluate(CASES, echo, SAYS_YES, out="out")
 
 
-def test_it_works_inside_a_running_loop_as_in_a_notebook(folder):
+def test_evaluate_works_inside_a_running_event_loop(folder):
     async def main():
         return evaluate(CASES, echo_async, SAYS_YES)
 
     assert scores(asyncio.run(main())) == {"one": 1.0, "two": 0.0}
 
 
-def test_the_async_one_lets_the_callers_loop_go_on(folder):
+def test_evaluate_async_does_not_block_the_event_loop(folder):
     async def main():
         ticks = 0
 
@@ -230,19 +230,19 @@ def test_the_async_one_lets_the_callers_loop_go_on(folder):
     assert ticks > 10
 
 
-def test_several_async_runs_go_on_side_by_side(folder):
+def test_several_async_runs_run_concurrently(folder):
     async def main():
         return await asyncio.gather(*(evaluate_async(CASES, echo_async, SAYS_YES, out=f"r{n}") for n in range(4)))
 
     assert [scores(run) for run in asyncio.run(main())] == [{"one": 1.0, "two": 0.0}] * 4
 
 
-def test_errors_of_the_async_one_are_the_same(folder):
+def test_evaluate_async_raises_the_same_errors(folder):
     with pytest.raises(AgentvError, match="Unknown option"):
         asyncio.run(evaluate_async(CASES, echo, SAYS_YES, trails=1))
 
 
-def test_a_cancelled_async_run_stops_asking_and_keeps_what_is_done(folder):
+def test_a_cancelled_async_run_stops_and_keeps_its_records(folder):
     asked = []
 
     async def answer(prompt, case):
@@ -267,7 +267,7 @@ def test_a_cancelled_async_run_stops_asking_and_keeps_what_is_done(folder):
     assert [json.loads(record)["eval_id"] for record in records] == ["c0"]
 
 
-def test_it_works_in_a_thread(folder):
+def test_evaluate_works_in_a_thread(folder):
     found = []
     thread = threading.Thread(target=lambda: found.append(scores(evaluate(CASES, echo, SAYS_YES))))
     thread.start()
@@ -300,7 +300,7 @@ asyncio.run(in_a_loop()) if sys.argv[1:] == ["loop"] else main()
 
 
 @pytest.mark.parametrize("where", ["plain", "loop"])
-def test_ctrl_c_ends_it_with_keyboard_interrupt_once_what_is_done_is_kept(folder, where):
+def test_ctrl_c_raises_keyboard_interrupt_and_keeps_records(folder, where):
     folder.write("program.py", INTERRUPTED)
     command = [sys.executable, "program.py", where]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -312,31 +312,31 @@ def test_ctrl_c_ends_it_with_keyboard_interrupt_once_what_is_done_is_kept(folder
     assert "finished_at" not in manifest
 
 
-def test_both_are_public():
+def test_evaluate_and_compare_are_public():
     assert {"evaluate", "evaluate_async"} <= set(agentv.__all__)
 
 
-def test_a_function_among_the_evaluators_is_refused_with_what_is_accepted(folder):
+def test_a_function_as_evaluator_is_refused_with_a_hint(folder):
     with pytest.raises(AgentvError, match=r"'evaluators\[1\]' must be a string, a dict or an EvaluatorSpec") as error:
         evaluate(CASES, echo, [*SAYS_YES, lambda answer: 1.0])
     assert '"type": "python"' in str(error.value)
 
 
 @pytest.mark.parametrize("evaluators", ["equals", {"type": "equals"}, 5, EvaluatorSpec(type="equals", name="e")])
-def test_evaluators_are_a_list(folder, evaluators):
+def test_evaluators_must_be_a_list(folder, evaluators):
     with pytest.raises(AgentvError, match="'evaluators' must be a list, got ") as error:
         evaluate(CASES, echo, evaluators)
     assert '[{"type": "equals"}]' in str(error.value)
 
 
-def test_a_type_as_a_text_is_a_rubric_item_and_warned_of(folder):
+def test_a_type_name_as_text_is_a_criterion_with_a_warning(folder):
     with pytest.warns(agentv.DatasetWarning) as warned, pytest.raises(AgentvError, match="judge"):
         evaluate(CASES, echo, ["equals"])
     assert "'evaluators[0]' is read as a rubric item: 'equals'" in str(warned[0].message)
     assert warned[0].filename == __file__
 
 
-def test_records_may_go_to_a_file_besides(tmp_path, monkeypatch):
+def test_records_can_also_be_written_to_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = evaluate(CASES, echo, SAYS_YES, out="records.jsonl")
     assert (tmp_path / "records.jsonl").read_bytes() == (run.path / "results.jsonl").read_bytes()
@@ -352,7 +352,7 @@ def test_records_may_go_to_a_file_besides(tmp_path, monkeypatch):
         (5, "must be a path or an iterable of cases, got int"),
     ],
 )
-def test_what_is_no_dataset_is_refused(folder, given, message):
+def test_an_invalid_dataset_is_refused(folder, given, message):
     with pytest.raises(AgentvError) as refused:
         evaluate(given, echo, SAYS_YES)
     assert message in str(refused.value)
@@ -362,7 +362,7 @@ def test_any_mapping_is_a_case(folder):
     assert scores(evaluate([MappingProxyType(CASES[0])], echo, SAYS_YES)) == {"one": 1.0}
 
 
-def test_a_mistyped_key_of_a_dict_is_a_warning_once(folder):
+def test_a_mistyped_key_of_a_dict_warns_once(folder):
     with pytest.warns(DatasetWarning, match="Unknown field 'metdata'") as warned:
         evaluate([{**case, "metdata": {"a": 1}} for case in CASES], echo, SAYS_YES)
     assert len(warned) == 1 and warned[0].filename == __file__

@@ -70,7 +70,7 @@ def imported_layers(module: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_imports_point_one_way(module):
+def test_imports_follow_the_layers(module):
     layer = layer_of(module)
     if layer == "__init__":
         allowed = GROUND | {"datasets", "model", "api", "pytest_plugin"}
@@ -80,14 +80,14 @@ def test_imports_point_one_way(module):
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_a_module_opens_by_saying_what_it_is(module):
+def test_every_module_has_a_docstring(module):
     docstring = ast.get_docstring(ast.parse((SOURCE / module).read_text(encoding="utf-8")))
     assert docstring, "no docstring"
     assert len(docstring.splitlines()[0]) <= 120
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_modules_and_functions_fit_a_reader(module):
+def test_modules_and_functions_are_short(module):
     text = (SOURCE / module).read_text(encoding="utf-8")
     assert text.count("\n") <= LONGEST_MODULE
     for node in ast.walk(ast.parse(text)):
@@ -106,12 +106,12 @@ def test_importing_agentv_imports_nothing_else():
     }
 
 
-def test_help_needs_click_and_none_of_the_heavy_parts():
+def test_help_imports_no_heavy_packages():
     loaded = imported_by("import agentv.cli; agentv.cli.cli.main(['--help'], standalone_mode=False)")
     assert not loaded & {"msgspec", "yaml", "rich", "minijinja", "asyncio", "json", "difflib", "dataclasses"}
 
 
-def test_a_run_needs_no_numpy():
+def test_a_run_does_not_import_numpy():
     assert not imported_by("import agentv.cli.commands.eval, agentv.engine.run, agentv.report.terminal") & {
         "numpy",
         "scipy",
@@ -129,7 +129,7 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = agentv.load_case
 
 
-def test_the_types_the_checker_sees_are_the_names_that_are_exported():
+def test_type_checkers_see_the_exported_names():
     tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
     checked = {
         alias.name

@@ -153,7 +153,7 @@ def toys(folder):
     return folder
 
 
-def test_a_run_goes_through_a_kind_of_every_seam(toys):
+def test_a_run_uses_plug_ins_of_every_kind(toys):
     toys.run("eval", "evals", "--executor", "counting", "--out", "run")
     records = [json.loads(line) for line in (toys.path / "run/results.jsonl").read_text().splitlines()]
     assert {record["eval_id"]: record["score"] for record in records} == {"q2": 1.0, "q3": 0.0}
@@ -162,7 +162,7 @@ def test_a_run_goes_through_a_kind_of_every_seam(toys):
     assert (toys.path / "page.list").read_text() == "q2: 1.0\nq3: 0.0\n"
 
 
-def test_a_format_of_a_plug_in_is_used_wherever_datasets_are(toys):
+def test_a_dataset_format_plug_in_is_used_by_every_command(toys):
     assert [json.loads(line)["id"] for line in toys.run("cases", "evals/sums.toy").stdout.splitlines()] == ["q2", "q3"]
     assert "1 warning" not in toys.run("validate", "evals").stderr
     toys.run("convert", "evals/sums.toy", "sums.jsonl")
@@ -175,7 +175,7 @@ def test_a_plug_in_is_recognized_by_content_when_the_extension_is_unknown(toys):
     assert toys.run("cases", "sums.txt", "--count", "-q").stdout == "1\n"
 
 
-def test_a_dataset_may_be_a_folder(toys):
+def test_a_dataset_can_be_a_folder(toys):
     for name in ("first", "second"):
         toys.write(f"folders/{name}/question.txt", "2 + 2")
         toys.write(f"folders/{name}/answer.txt", "4")

@@ -23,7 +23,7 @@ def ended(tmp_path):
     return done, run, {record["eval_id"]: record for record in map(json.loads, lines)}
 
 
-def test_it_ends_well_prints_the_summary_and_leaves_a_run(ended):
+def test_the_quickstart_prints_the_summary_and_stores_a_run(ended):
     done, run, _ = ended
     assert done.returncode == 0
     assert "default  0.833  0.436 to 0.970  6 of 7  83.3 % (5 of 6)  1" in done.stdout
@@ -31,7 +31,7 @@ def test_it_ends_well_prints_the_summary_and_leaves_a_run(ended):
     assert {path.name for path in run.iterdir()} == {"run.json", "cases.jsonl", "results.jsonl", "summary.json"}
 
 
-def test_it_shows_a_pass_a_fail_and_an_error_that_is_no_score(ended):
+def test_the_quickstart_has_a_pass_a_fail_and_an_error(ended):
     _, _, records = ended
     assert len(records) == 7
     assert (records["basket"]["verdict"], records["basket"]["score"]) == ("pass", 1.0)
@@ -41,7 +41,7 @@ def test_it_shows_a_pass_a_fail_and_an_error_that_is_no_score(ended):
     assert "ZeroDivisionError: division by zero (agent.py, line 49)" in broken["error"]["message"]
 
 
-def test_its_agent_uses_tools_and_is_held_to_it(ended):
+def test_the_quickstart_checks_tool_calls(ended):
     _, _, records = ended
     assert records["basket"]["trace_summary"]["tool_calls_by_name"] == {"calculate": 1, "find_price": 2}
     checked = {each["type"]: each["score"] for each in records["one-melon"]["evaluator_results"]}

@@ -14,7 +14,7 @@ ALIASES = [(EVALUATORS, alias) for alias in EVALUATORS.aliases()] + [(TARGETS, a
 
 
 @pytest.mark.parametrize(("registry", "name", "base"), ROWS, ids=lambda value: value if isinstance(value, str) else "")
-def test_every_row_leads_to_a_class_that_says_what_it_is(registry, name, base):
+def test_every_row_has_a_documented_class(registry, name, base):
     kind = registry.find(name)
     assert issubclass(kind, base)
     assert kind.__doc__
@@ -22,7 +22,7 @@ def test_every_row_leads_to_a_class_that_says_what_it_is(registry, name, base):
 
 
 @pytest.mark.parametrize(("registry", "name", "base"), ROWS, ids=lambda value: value if isinstance(value, str) else "")
-def test_aliases_lead_to_fields_and_nothing_known_is_called_unsupported(registry, name, base):
+def test_aliases_name_fields_and_no_field_is_unsupported(registry, name, base):
     kind = registry.find(name)
     fields = {field.encode_name for field in msgspec.structs.fields(kind)}
     assert set(kind.aliases.values()) <= fields
@@ -32,7 +32,7 @@ def test_aliases_lead_to_fields_and_nothing_known_is_called_unsupported(registry
 
 
 @pytest.mark.parametrize(("registry", "alias"), ALIASES, ids=lambda value: value if isinstance(value, str) else "")
-def test_every_alias_leads_to_a_row(registry, alias):
+def test_every_alias_has_a_row(registry, alias):
     assert registry.canonical(alias) in registry.names()
 
 
@@ -65,7 +65,7 @@ def test_other_spellings_mean_the_same_kind(registry, written, kind):
 
 
 @pytest.mark.parametrize("registry", [EVALUATORS, TARGETS])
-def test_an_unknown_kind_is_none_and_cannot_be_found(registry):
+def test_an_unknown_kind_is_not_found(registry):
     assert registry.canonical("nothing_like_it") is None
     with pytest.raises(KeyError):
         registry.find("nothing_like_it")
@@ -79,17 +79,17 @@ def test_an_unknown_kind_is_none_and_cannot_be_found(registry):
         (TARGETS, "antropic", "Did you mean 'anthropic'?"),
     ],
 )
-def test_a_mistyped_kind_is_answered_with_the_nearest(registry, written, suggestion):
+def test_a_mistyped_kind_gets_a_suggestion(registry, written, suggestion):
     assert registry.suggestion(written) == suggestion
 
 
 @pytest.mark.parametrize("registry", [EVALUATORS, TARGETS])
-def test_a_kind_that_is_like_none_is_answered_with_all_of_them(registry):
+def test_an_unknown_kind_gets_the_list_of_kinds(registry):
     assert registry.suggestion("xyzzy").endswith(", ".join(registry.names()))
 
 
 @pytest.mark.parametrize("type_", EVALUATORS.elsewhere)
-def test_a_type_of_another_tool_is_told_what_to_use(type_):
+def test_a_type_of_another_tool_gets_its_replacement(type_):
     assert EVALUATORS.canonical(type_) is None
     for written in (type_, type_.replace("-", "_")):
         suggestion = EVALUATORS.suggestion(written)

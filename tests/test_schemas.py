@@ -27,18 +27,18 @@ def case(**keys):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_repository_carries_what_the_types_give(name):
+def test_the_schemas_in_the_repository_are_current(name):
     carried = (CARRIED / f"{name}.json").read_bytes()
     assert carried == to_text(schema(name)), "run: python -m agentv.schemas schemas"
 
 
-def test_the_repository_carries_no_other_schemas(tmp_path):
+def test_the_repository_has_no_other_schemas(tmp_path):
     write(tmp_path)
     assert sorted(path.name for path in CARRIED.iterdir()) == sorted(path.name for path in tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_schema_is_valid_and_says_what_it_is(name):
+def test_a_schema_is_valid_and_described(name):
     described = schema(name)
     jsonschema_rs.meta.validate(described)
     assert described["$schema"] == "https://json-schema.org/draft/2020-12/schema"

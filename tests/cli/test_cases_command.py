@@ -64,7 +64,7 @@ def test_keys_come_in_the_documented_order(tmp_path):
     assert " ".join(json.loads(cases(path).stdout)) == order + " workspace description metadata tags"
 
 
-def test_an_error_prints_no_case_at_all(dataset):
+def test_no_case_is_printed_after_an_error(dataset):
     with dataset.open("a") as file:
         file.write("{broken\n")
     result = cases(dataset)
@@ -73,7 +73,7 @@ def test_an_error_prints_no_case_at_all(dataset):
     assert result.exception.line == 11
 
 
-def test_an_error_beyond_the_limit_counts_too(dataset):
+def test_an_error_beyond_the_limit_is_reported(dataset):
     with dataset.open("a") as file:
         file.write("{broken\n")
     result = cases(dataset, "--limit", "2")
@@ -81,7 +81,7 @@ def test_an_error_beyond_the_limit_counts_too(dataset):
     assert isinstance(result.exception, agentv.DatasetParseError)
 
 
-def test_bad_cases_are_skipped_and_named_when_that_is_asked_for(dataset):
+def test_on_error_skip_skips_invalid_cases_with_a_warning(dataset):
     with dataset.open("a") as file:
         file.write("{broken\n" + ROW % ("last", "q", "t"))
     result = cases(dataset, "--on-error", "skip")
@@ -106,20 +106,20 @@ def test_options_select_cases(dataset, options, expected):
     assert ids(cases(dataset, "-q", *options)) == expected
 
 
-def test_a_sample_is_the_same_each_time_and_takes_a_share_too(dataset):
+def test_a_sample_is_reproducible_and_can_be_a_percentage(dataset):
     sample = ids(cases(dataset, "-q", "--sample", "3", "--seed", "7"))
     assert len(sample) == 3
     assert sample == ids(cases(dataset, "-q", "--sample", "30%", "--seed", "7"))
     assert sample == ids(cases(dataset, "-q", "--sample", "0.3", "--seed", "7"))
 
 
-def test_shards_share_the_cases_out(dataset):
+def test_shards_partition_the_cases(dataset):
     parts = [ids(cases(dataset, "-q", "--shard", f"{index}/3")) for index in (1, 2, 3)]
     assert sorted(id for part in parts for id in part) == sorted(ids(cases(dataset, "-q")))
 
 
 @pytest.mark.parametrize("options", [["--sample", "many"], ["--sample", "0"], ["--shard", "3"], ["--shard", "4/3"]])
-def test_options_that_make_no_sense_are_refused(dataset, options):
+def test_invalid_options_are_refused(dataset, options):
     assert isinstance(cases(dataset, *options).exception, agentv.UsageError)
 
 
@@ -128,7 +128,7 @@ def test_quiet_hides_warnings(dataset):
     assert cases(dataset, "-q").stderr == ""
 
 
-def test_resolve_puts_in_the_contents_of_files(tmp_path):
+def test_resolve_includes_the_contents_of_files(tmp_path):
     (tmp_path / "note.md").write_text("hello\r\nthere\n", newline="")
     (tmp_path / "dot.png").write_bytes(b"\x89PNG")
     parts = '[{"type": "file", "value": "note.md"}, {"type": "image", "value": "dot.png"}]'

@@ -59,7 +59,7 @@ def printed(path):
 
 @pytest.mark.filterwarnings("ignore::agentv.DatasetWarning")
 @pytest.mark.parametrize("target", ["b.jsonl", "b.ndjson", "b.jsonl.gz", "b.jsonl.zst", "b.yml"])
-def test_there_and_back_gives_the_same_cases_and_the_same_print(here, target):
+def test_a_round_trip_keeps_cases_and_fingerprints(here, target):
     Path("a.yaml").write_text(YAML, encoding="utf-8")
     convert("a.yaml", target)
     convert(target, "c.yaml")
@@ -68,13 +68,13 @@ def test_there_and_back_gives_the_same_cases_and_the_same_print(here, target):
         assert printed(path) == printed("a.yaml")
 
 
-def test_yaml_that_stays_yaml_keeps_every_comment_and_gets_the_name_it_had(here):
+def test_yaml_to_yaml_keeps_comments_and_the_name(here):
     Path("a.yaml").write_text(YAML, encoding="utf-8")
     convert("a.yaml", "b.yaml")
     assert Path("b.yaml").read_text(encoding="utf-8") == YAML.replace("description:", "dataset: a\ndescription:", 1)
 
 
-def test_settings_go_into_the_sidecar(here):
+def test_settings_are_written_to_the_sidecar(here):
     Path("a.yaml").write_text(YAML, encoding="utf-8")
     convert("a.yaml", "b.jsonl")
     assert Path("b.yaml").read_text(encoding="utf-8") == (
@@ -133,7 +133,7 @@ def test_a_file_is_not_replaced_by_its_own_sidecar_unless_forced(here):
     assert printed("a.jsonl") == before
 
 
-def test_files_that_would_not_be_found_from_there_stop_the_conversion(here):
+def test_files_that_the_result_cannot_find_stop_the_conversion(here):
     Path("evals").mkdir()
     Path("evals/note.md").write_text("hello", encoding="utf-8")
     Path("other").mkdir()
@@ -165,7 +165,7 @@ values = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(texts, values, max_size=4))
-def test_what_the_yaml_writer_writes_reads_back_the_same(data):
+def test_yaml_output_reads_back_the_same(data):
     stream = io.BytesIO()
     write_yaml(data, stream)
     assert exactly(parse_yaml(stream.getvalue()) or {}) == exactly(data)
@@ -184,7 +184,7 @@ def exactly(value):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(texts, values), min_size=1, max_size=4))
 @pytest.mark.filterwarnings("ignore::agentv.DatasetWarning")
-def test_converting_there_and_back_is_the_identity(tmp_path, rows):
+def test_a_round_trip_is_the_identity(tmp_path, rows):
     folder = tmp_path / str(len(list(tmp_path.iterdir())))
     folder.mkdir()
     lines = [
@@ -205,7 +205,7 @@ def test_converting_there_and_back_is_the_identity(tmp_path, rows):
     assert [json.loads(line) for line in written[:-1]] == lines
 
 
-def test_a_place_that_cannot_be_written_to_is_said_in_words(folder, command):
+def test_an_unwritable_target_is_an_error_without_a_traceback(folder, command):
     folder.write("d.yaml", {"evalcases": [{"id": "a", "expected_outcome": "x", "input": "y"}]})
     (folder.path / "copy.yaml").mkdir()
     assert "Error: copy.yaml is a folder" in command("convert", "d.yaml", "copy.jsonl", "--force").stderr

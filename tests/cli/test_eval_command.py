@@ -60,7 +60,7 @@ ERRORS = ("yes", "yes", "yes", "broken")
         (("yes",) * 3, ("--budget-usd", "1"), 0),
     ],
 )
-def test_the_exit_code_says_how_it_ended(project, command, answers, arguments, code):
+def test_the_exit_code_depends_on_the_outcome(project, command, answers, arguments, code):
     dataset(project, *answers)
     ended = command("eval", "d.yaml", "--out", "out", *arguments)
     assert ended.code == code, ended
@@ -90,7 +90,7 @@ def test_the_exit_code_says_how_it_ended(project, command, answers, arguments, c
         ("d.yaml", "--unknown"),
     ],
 )
-def test_wrong_usage_is_2_and_nothing_begins(project, command, arguments):
+def test_usage_errors_exit_with_2_before_the_run(project, command, arguments):
     dataset(project, "yes")
     ended = command("eval", *arguments)
     assert ended.code == 2
@@ -108,13 +108,13 @@ def test_wrong_usage_is_2_and_nothing_begins(project, command, arguments):
         ("--timeout", "0", "must be a number above 0, got '0'"),
     ],
 )
-def test_a_number_that_is_none_is_told_what_belongs_there(command, option, value, said):
+def test_an_invalid_number_is_rejected_with_the_allowed_range(command, option, value, said):
     ended = command("eval", "d.yaml", option, value)
     assert ended.code == 2 and f"Invalid value for '{option}': {said}\n" in ended.stderr
 
 
 @pytest.mark.parametrize(("minimum", "code"), [(0.5, 0), (0.6, 1)])
-def test_a_dataset_may_ask_for_a_mean_of_an_evaluator(project, command, minimum, code):
+def test_a_dataset_can_require_a_mean_of_an_evaluator(project, command, minimum, code):
     dataset(project, *HALF, execution={"thresholds": {"says-yes": minimum}})
     ended = command("eval", "d.yaml")
     assert ended.code == code
@@ -122,12 +122,12 @@ def test_a_dataset_may_ask_for_a_mean_of_an_evaluator(project, command, minimum,
         assert "default: says-yes: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.6" in ended.stderr
 
 
-def test_a_threshold_of_a_dataset_tolerates_no_errors_either(project, command):
+def test_a_threshold_of_a_dataset_allows_no_errors(project, command):
     dataset(project, *ERRORS, execution={"thresholds": {"says-yes": 0.5}})
     assert command("eval", "d.yaml").code == 3
 
 
-def test_every_target_is_held_to_the_gate(project, command):
+def test_every_target_must_meet_the_gate(project, command):
     targets = [{"name": "good", "provider": "mock", "response": "yes"}, {"name": "bad", "provider": "mock"}]
     project.write("targets.yaml", {"targets": targets})
     dataset(project, "no", "no")
@@ -139,7 +139,7 @@ def test_every_target_is_held_to_the_gate(project, command):
     )
 
 
-def test_a_budget_stops_new_work_and_a_new_run_with_more_takes_over_what_is_paid(project, command):
+def test_a_budget_stops_new_jobs_and_a_new_run_carries_over_the_records(project, command):
     dataset(project, *(["yes"] * 8))
     ended = command("eval", "d.yaml", "--out", "out", "--budget-usd", "1", "--workers", "1")
     assert ended.code == 4 and "the budget is used up" in ended.stderr
@@ -153,7 +153,7 @@ def test_a_budget_stops_new_work_and_a_new_run_with_more_takes_over_what_is_paid
     assert more.code == 0 and len(records(project, "more")) == 8
 
 
-def test_a_budget_cannot_be_held_without_a_price(project, command):
+def test_a_budget_needs_a_price(project, command):
     model = {"name": "default", "provider": "openai", "model": "nobody-knows-it", "api_key": "none"}
     project.write("targets.yaml", {"targets": [model]})
     dataset(project, "yes")
@@ -163,7 +163,7 @@ def test_a_budget_cannot_be_held_without_a_price(project, command):
     assert not (project.path / ".agentv" / "results").exists()
 
 
-def test_a_function_that_does_not_say_what_it_costs_ends_a_run_with_a_budget(project, command):
+def test_a_function_without_a_cost_ends_a_run_with_a_budget(project, command):
     project.write("silent.py", "def answer(prompt):\n    return 'yes'\n")
     target = {"name": "default", "provider": "python", "function": "silent.py:answer"}
     project.write("targets.yaml", {"targets": [target]})
@@ -201,7 +201,7 @@ def test_data_goes_to_stdout_and_messages_to_stderr(project, command):
     assert "\x1b[" not in ended.stdout + ended.stderr
 
 
-def test_json_is_all_there_is_on_stdout(project, command):
+def test_json_is_the_only_output_on_stdout(project, command):
     dataset(project, *HALF)
     ended = command("eval", "d.yaml", "--out", "out", "--json", "--threshold", "0.9")
     assert ended.code == 1
@@ -210,7 +210,7 @@ def test_json_is_all_there_is_on_stdout(project, command):
     assert printed["summary"] == json.loads((project.path / "out" / "summary.json").read_bytes())
 
 
-def test_quiet_says_nothing_but_why_it_failed(project, command):
+def test_quiet_prints_only_the_reason_of_a_failure(project, command):
     dataset(project, *HALF)
     assert command("eval", "d.yaml", "--quiet", "--out", "a").stdout == ""
     ended = command("eval", "d.yaml", "--quiet", "--out", "b", "--threshold", "0.9")
@@ -218,7 +218,7 @@ def test_quiet_says_nothing_but_why_it_failed(project, command):
     assert ended.stderr == "Gate: default: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.9\n"
 
 
-def test_why_says_for_each_job_why_it_runs(project, command):
+def test_why_prints_the_reason_for_each_job(project, command):
     dataset(project, *ERRORS)
     assert command("eval", "d.yaml", "--out", "first", "--quiet").code == 0
     ended = command("eval", "d.yaml", "--out", "second", "--retry-errors", "first", "--why", "--trials", "2")
@@ -227,7 +227,7 @@ def test_why_says_for_each_job_why_it_runs(project, command):
     assert "c0 (default): carried over from " in ended.stderr
 
 
-def test_why_without_noise_is_why_alone(project, command):
+def test_why_with_quiet_prints_only_the_reasons(project, command):
     dataset(project, *ERRORS)
     assert command("eval", "d.yaml", "--out", "first", "--quiet").code == 0
     ended = command("eval", "d.yaml", "--out", "second", "--retry-errors", "first", "--why", "--quiet")
@@ -249,7 +249,7 @@ def test_help_shows_examples_and_exit_codes(command):
         (("--out", "records.jsonl", "--format", "yaml"), "---"),
     ],
 )
-def test_the_format_of_a_file_of_records_can_be_said(project, command, arguments, begins):
+def test_the_format_of_a_records_file_can_be_set(project, command, arguments, begins):
     dataset(project, "yes")
     assert command("eval", "d.yaml", *arguments, "--quiet").code == 0
     assert (project.path / arguments[1]).read_text(encoding="utf-8").startswith(begins)
@@ -269,7 +269,7 @@ def test_a_format_without_a_file_is_refused(project, command, arguments, message
 @pytest.mark.parametrize(
     ("name", "hint"), [("o.csv", "agentv report RUN o.csv"), ("o.json", "--format"), ("sub/O.TXT", "--format")]
 )
-def test_a_file_of_another_kind_is_no_folder(project, command, name, hint):
+def test_an_out_file_with_an_unknown_extension_is_refused(project, command, name, hint):
     dataset(project, "yes")
     ended = command("eval", "d.yaml", "--out", name)
     assert ended.code == 2 and f"Cannot write {name}" in ended.stderr and hint in ended.stderr
@@ -285,7 +285,7 @@ def test_a_folder_may_have_dots_in_its_name(project, command, name):
 
 @pytest.mark.parametrize("option", ["--out", "--record"])
 @pytest.mark.parametrize("name", ["d.jsonl", "d.yaml", "targets.yaml", "link.jsonl"])
-def test_what_a_run_reads_is_never_written_to(project, command, option, name):
+def test_a_run_never_overwrites_its_inputs(project, command, option, name):
     project.write("d.jsonl", [{"id": "a", "expected_outcome": "x", "input": "yes"}])
     project.write("d.yaml", {"dataset": "d", "evaluators": [{"type": "contains", "value": "yes"}]})
     project.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
@@ -296,7 +296,7 @@ def test_what_a_run_reads_is_never_written_to(project, command, option, name):
     assert (project.path / name).read_bytes() == before and not (project.path / ".agentv").exists()
 
 
-def test_a_file_of_records_is_replaced_when_the_new_one_is_whole(project, command):
+def test_a_records_file_is_replaced_only_by_a_complete_one(project, command):
     dataset(project, "yes", "no")
     kept = project.path / "kept.jsonl"
     kept.write_text("old\n")
@@ -307,7 +307,7 @@ def test_a_file_of_records_is_replaced_when_the_new_one_is_whole(project, comman
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_what_a_function_prints_does_not_reach_the_json_on_stdout(project, command, kind):
+def test_prints_of_a_function_do_not_mix_with_json_on_stdout(project, command, kind):
     project.write("agent.py", f"print('imported')\n\n{kind} answer(prompt):\n    print('asked')\n    return prompt\n")
     dataset(project, "yes")
     ended = command("eval", "d.yaml", "--out", "out", "--json")

@@ -20,13 +20,13 @@ def project(folder):
     return folder
 
 
-def test_run_is_another_name_that_help_does_not_list(project, command):
+def test_run_is_a_hidden_alias_of_eval(project, command):
     assert command("run", "cases.jsonl", "-t", "echo", "-q").code == 0
     assert command("run", "--help").stdout.startswith("Usage: agentv run ")
     assert "\n  run " not in CliRunner().invoke(cli, ["--help"]).output
 
 
-def test_a_dry_run_prints_the_plan_and_what_is_known_of_its_cost(project, command):
+def test_a_dry_run_prints_the_plan_and_the_estimated_cost(project, command):
     done = command("eval", "cases.jsonl", "-t", "echo", "-t", "gpt", "--trials", "4", "--dry-run")
     assert done.stdout.splitlines() == [
         "1 case, 8 jobs, about 22 prompt tokens",
@@ -43,7 +43,7 @@ def test_verbose_shows_every_job(project, command):
     assert "pass        one (echo) 1.000" in done.stderr
 
 
-def test_verbose_shows_errors_whole_and_what_targets_log_without_secrets(project, command, monkeypatch):
+def test_verbose_shows_errors_and_target_logs_without_secrets(project, command, monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", "hush-hush-hush")
     failing = {"name": "t", "provider": "cli", "command_template": "echo hush-hush-hush >&2; exit 3", "verbose": True}
     project.write("targets.yaml", {"targets": [failing]})
@@ -54,13 +54,13 @@ def test_verbose_shows_errors_whole_and_what_targets_log_without_secrets(project
     assert "hush-hush-hush" not in done.stderr + done.stdout
 
 
-def test_quiet_and_verbose_exclude_each_other(project, command):
+def test_quiet_and_verbose_cannot_be_combined(project, command):
     done = command("eval", "cases.jsonl", "-q", "-v")
     assert done.code == 2
     assert "--quiet and --verbose cannot be combined" in done.stderr
 
 
-def test_a_provider_that_cannot_be_called_is_an_error_before_anything_runs(project, command):
+def test_an_unusable_provider_is_an_error_before_the_run(project, command):
     project.write("own.py", "from agentv.targets.target import Target\nclass Silent(Target, frozen=True): pass\n")
     project.write("targets.yaml", {"targets": [{"name": "t", "provider": "own.py:Silent"}]})
     done = command("eval", "cases.jsonl", "-q")

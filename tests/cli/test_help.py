@@ -20,7 +20,7 @@ def agentv(*arguments, **options):
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_no_encoding_of_a_stream_ends_a_command_and_a_number_keeps_its_sign(tmp_path, encoding):
+def test_commands_work_with_any_stream_encoding_and_keep_minus_signs(tmp_path, encoding):
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     (tmp_path / "targets.yaml").write_text("targets: [{name: default, provider: mock}]")
 
@@ -77,7 +77,7 @@ def test_an_unknown_command_gets_a_suggestion_and_exit_code_2():
     assert "No such command 'valdate'. Did you mean 'validate'?" in result.stderr
 
 
-def test_a_missing_argument_is_wrong_usage():
+def test_a_missing_argument_is_a_usage_error():
     assert agentv("cases").returncode == 2
 
 
@@ -88,7 +88,7 @@ def test_an_error_has_no_traceback(tmp_path):
     assert "Traceback" not in result.stderr
 
 
-def test_a_reader_that_leaves_early_is_no_failure(tmp_path):
+def test_a_closed_pipe_is_not_a_failure(tmp_path):
     lines = (f'{{"id": "{n}", "expected_outcome": "x", "input": "{"long " * 50}"}}\n' for n in range(5000))
     (tmp_path / "many.jsonl").write_text("".join(lines), encoding="utf-8")
     command = f'"{sys.executable}" -m agentv cases many.jsonl -q | head -n 1'
@@ -129,7 +129,7 @@ PRINTING = (
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux")
 @pytest.mark.parametrize(("where", "why"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")])
 @pytest.mark.parametrize("line", PRINTING)
-def test_output_that_cannot_be_written_is_no_success_and_no_missed_gate(small, line, where, why):
+def test_output_that_cannot_be_written_exits_with_2(small, line, where, why):
     ended = in_shell(small, f"{line} {where}")
     assert ended.returncode == 2
     assert ended.stderr.endswith(f"Error: Cannot write to stdout: {why}\n") and "Traceback" not in ended.stderr
@@ -140,12 +140,12 @@ def test_output_that_cannot_be_written_is_no_success_and_no_missed_gate(small, l
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux")
 @pytest.mark.parametrize("where", ["--verbose 2>/dev/full", "--verbose 2>&-", "<&-", "-q <&- >&- 2>&-"])
-def test_messages_that_nobody_gets_end_nothing(small, where):
+def test_messages_that_cannot_be_written_do_not_end_a_run(small, where):
     assert in_shell(small, f"eval d.yaml --out run {where}").returncode == 0
     assert len((small / "run" / "results.jsonl").read_bytes().splitlines()) == 1
 
 
-def test_a_reader_that_leaves_early_hides_no_missed_gate(small):
+def test_a_closed_pipe_does_not_hide_a_missed_gate(small):
     assert in_shell(small, "eval d.yaml --threshold 0.5 | true").returncode == 1
 
 

@@ -11,20 +11,20 @@ def run(*arguments, **options):
     return CliRunner().invoke(cli, list(map(str, arguments)), **options)
 
 
-def test_the_starter_project_is_accepted_by_validate_without_a_word(tmp_path):
+def test_the_starter_project_is_valid(tmp_path):
     assert run("init", tmp_path).exit_code == 0
     report = json.loads(run("validate", tmp_path, "--json", "--strict").stdout)
     assert report == {"files": 5, "cases": 6, "errors": 0, "warnings": 0, "findings": [], "notes": []}
 
 
-def test_its_cases_load(tmp_path):
+def test_the_cases_of_the_starter_project_load(tmp_path):
     run("init", tmp_path)
     result = run("cases", tmp_path / "evals", "--count")
     assert result.stdout == "6\n"
     assert result.stderr == ""
 
 
-def test_they_are_answered_and_scored_without_a_key(tmp_path, monkeypatch):
+def test_the_starter_project_runs_without_a_key(tmp_path, monkeypatch):
     run("init", tmp_path)
     monkeypatch.chdir(tmp_path)
     result = run("eval", "evals", "--json")
@@ -33,7 +33,7 @@ def test_they_are_answered_and_scored_without_a_key(tmp_path, monkeypatch):
     assert (target["cases"], target["scored"], target["errors"], target["pass_rate"]) == (6, 6, 0, 5 / 6)
 
 
-def test_editors_find_the_schemas_that_the_files_name(tmp_path):
+def test_editors_find_the_schemas_of_the_files(tmp_path):
     run("init", tmp_path)
     for path in [*tmp_path.rglob("*.yaml")]:
         first = path.read_text(encoding="utf-8").split("\n", 1)[0]
@@ -41,7 +41,7 @@ def test_editors_find_the_schemas_that_the_files_name(tmp_path):
         assert (path.parent / first.partition("$schema=")[2]).is_file()
 
 
-def test_what_exists_is_kept_when_nobody_can_be_asked(tmp_path):
+def test_existing_files_are_kept_without_a_terminal(tmp_path):
     (tmp_path / "evals").mkdir()
     mine = tmp_path / "evals" / "greetings.yaml"
     mine.write_text("mine", encoding="utf-8")
@@ -50,18 +50,18 @@ def test_what_exists_is_kept_when_nobody_can_be_asked(tmp_path):
     assert "Kept existing" in result.stderr and "greetings.yaml" in result.stderr
 
 
-def test_what_exists_is_replaced_when_that_is_asked_for(tmp_path):
+def test_force_replaces_existing_files(tmp_path):
     (tmp_path / ".gitignore").write_text("mine", encoding="utf-8")
     run("init", tmp_path, "--force")
     assert ".env" in (tmp_path / ".gitignore").read_text(encoding="utf-8")
 
 
-def test_running_it_twice_changes_nothing(tmp_path):
+def test_a_second_init_changes_nothing(tmp_path):
     run("init", tmp_path)
     assert "Wrote 0 files" in run("init", tmp_path).stdout
 
 
-def test_a_file_where_a_folder_is_needed_is_said_in_words(folder, command):
+def test_a_file_instead_of_a_folder_is_an_error_without_a_traceback(folder, command):
     folder.write("mine/evals", "no folder")
     ended = command("init", "mine")
     assert ended.code == 2 and "Error: Cannot write mine/evals/" in ended.stderr

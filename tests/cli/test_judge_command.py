@@ -391,7 +391,7 @@ def test_a_fooled_judge_is_reported_with_the_probe(probing, judge):
     assert "c0: " in ended.stdout and "probes misjudged" in ended.stderr
 
 
-def test_some_may_be_misjudged_when_that_is_allowed(probing):
+def test_max_fooled_allows_misjudged_probes(probing):
     assert probing("--max-fooled", "3", judge="trusting").code == 0
     assert probing("--max-fooled", "5%", judge="trusting").code == 1
     assert probing("--max-fooled", "few", judge="trusting").code == 2

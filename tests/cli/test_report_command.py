@@ -16,7 +16,7 @@ def run(folder, command):
     return folder
 
 
-def test_without_a_format_it_prints_the_summary(run, command):
+def test_report_without_a_format_prints_the_summary(run, command):
     ended = command("report", "run")
     assert ended.code == 0
     assert "echo    0.500" in ended.stdout and "Results: run" in ended.stdout
@@ -31,13 +31,13 @@ def test_one_text_format_goes_to_stdout(run, command, option, start):
     assert ended.stderr == ""
 
 
-def test_html_goes_to_the_runs_folder(run, command):
+def test_html_is_written_to_the_run_folder(run, command):
     ended = command("report", "run", "--html")
     assert (ended.stdout, ended.stderr) == ("", "Wrote run/report.html\n")
     assert Path("run/report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_several_formats_go_to_files(run, command):
+def test_several_formats_are_written_to_files(run, command):
     command("report", "run", "--html", "--junit", "--quiet")
     assert Path("run/report.html").is_file() and Path("run/junit.xml").is_file()
 
@@ -49,7 +49,7 @@ def test_files_are_written_in_the_format_of_their_extension(run, command):
     assert ended.stderr.count("Wrote ") == 3
 
 
-def test_an_option_with_its_file_behind_it_works_too(run, command):
+def test_a_format_option_can_be_followed_by_its_file(run, command):
     assert command("report", "run", "--html", "a.html", "--junit", "b.xml").code == 0
     assert Path("a.html").is_file() and Path("b.xml").is_file()
 
@@ -83,7 +83,7 @@ def test_json_has_the_figures(run, command):
     assert data["details"]["echo"]["passed"] == 1
 
 
-def test_github_writes_the_summary_of_the_step(run, command, monkeypatch):
+def test_github_writes_the_step_summary(run, command, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "step.md")
     ended = command("report", "run", "--github")
     assert ended.stdout.startswith("::error file=cases.yaml,line=1,title=bad (echo)::score 0.000")
@@ -99,7 +99,7 @@ def test_github_writes_the_summary_of_the_step(run, command, monkeypatch):
         ((), "Missing argument 'RUN'"),
     ],
 )
-def test_a_mistake_is_said_and_ends_with_2(run, command, arguments, message):
+def test_usage_errors_exit_with_2(run, command, arguments, message):
     ended = command("report", *arguments)
     assert ended.code == 2
     assert message in ended.stderr
@@ -111,7 +111,7 @@ def test_a_run_without_results_is_reported(run, command):
     assert json.loads(command("report", "run", "--json").stdout)["done"] == 0
 
 
-def test_texts_that_act_are_shown_as_text_on_a_terminal(run, command):
+def test_control_characters_are_escaped_on_a_terminal(run, command):
     row = json.loads(Path("run/results.jsonl").read_text().splitlines()[0])
     nasty = "\x1b[2J\x1b]0;owned\x07 \u202egnp \ud83d".encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     row |= {"eval_id": nasty, "target": nasty, "verdict": "fail", "score": 0.0, "misses": [nasty], "run_id": nasty}

@@ -54,7 +54,7 @@ def ids(command, *arguments):
     return [entry["run_id"] for entry in command("runs", *arguments, "--json").printed]
 
 
-def test_runs_are_listed_with_their_figures_the_newest_first(project, command):
+def test_runs_are_listed_newest_first_with_their_figures(project, command):
     keep(1), keep(2, 0.75), keep(3, finished=False)
     lines = command("runs").stdout.splitlines()
     assert lines[0].split()[:3] == ["run", "began", "state"]
@@ -63,7 +63,7 @@ def test_runs_are_listed_with_their_figures_the_newest_first(project, command):
     assert "20261101-120000-0001" in lines[3]
 
 
-def test_agentvs_runs_are_listed_too(project, command):
+def test_runs_of_agentv_typescript_are_listed(project, command):
     row = {"timestamp": "2026-11-04T10:00:00Z", "eval_id": "a", "dataset": "old", "score": 1, "target": "t"}
     project.write(".agentv/results/eval_2026.jsonl", [row])
     [entry] = command("runs", "--json").printed
@@ -72,20 +72,20 @@ def test_agentvs_runs_are_listed_too(project, command):
 
 
 @pytest.mark.parametrize("subcommand", [(), ("trend",), ("prune", "--keep", "0", "--dry-run")])
-def test_a_run_in_another_folder_is_named_as_commands_take_it(project, command, subcommand):
+def test_a_run_in_another_folder_is_listed_by_its_path(project, command, subcommand):
     shutil.copytree(KEPT / keep(1), "runs/first one")
     shown = command("runs", "--in", "runs", *subcommand).stdout
     assert "runs/first one" in shown and "20261101" not in shown
     assert command("report", "runs/first one").code == 0
 
 
-def test_a_folder_of_the_same_name_here_does_not_stand_for_a_run_of_the_project(project, command):
+def test_a_local_folder_with_the_same_name_is_not_the_run_of_the_project(project, command):
     shutil.move(KEPT / keep(1), KEPT / "mine")
     (project.path / "mine").mkdir()
     assert [entry["name"] for entry in command("runs", "--json").printed] == [".agentv/results/mine"]
 
 
-def test_the_newest_run_is_the_one_that_began_last_whatever_its_folder_is_called(project, command):
+def test_runs_are_sorted_by_start_time_not_by_folder_name(project, command):
     shutil.move(KEPT / keep(1), KEPT / "zebra")
     shutil.move(KEPT / keep(2), KEPT / "ant")
     assert [entry["name"] for entry in command("runs", "--json").printed] == ["ant", "zebra"]
@@ -104,7 +104,7 @@ def test_the_table_is_as_wide_as_the_terminal(project, width, gone):
 
 
 @pytest.mark.parametrize("summary", [None, "{}", '{"run_id": "x", "targets": {"echo": {}}}'])
-def test_a_finished_run_without_readable_figures_has_those_of_its_records(project, command, summary):
+def test_missing_figures_of_a_finished_run_are_computed_from_its_records(project, command, summary):
     cases = [{"id": "a", "expected_outcome": "x", "input": "yes"}, {"id": "b", "expected_outcome": "x", "input": "no"}]
     project.write("d.yaml", {"evaluators": [{"type": "contains", "value": "yes"}], "evalcases": cases})
     project.write("targets.yaml", {"targets": [{"name": "echo", "provider": "mock"}]})
@@ -116,7 +116,7 @@ def test_a_finished_run_without_readable_figures_has_those_of_its_records(projec
     assert (entry["targets"]["echo"]["mean"], entry["targets"]["echo"]["scored"]) == (0.5, 2)
 
 
-def test_no_runs_are_no_mistake(project, command):
+def test_an_empty_list_of_runs_is_not_an_error(project, command):
     ended = command("runs")
     assert (ended.code, ended.stdout) == (0, "")
     assert "No matching runs" in ended.stderr
@@ -137,7 +137,7 @@ def test_filters(project, command, arguments, days):
     assert ids(command, *arguments) == [f"202611{day:02d}-120000-000{day}" for day in days]
 
 
-def test_what_is_not_shown_is_counted(project, command):
+def test_runs_beyond_the_limit_are_counted(project, command):
     keep(1), keep(2), keep(3)
     assert "2 older runs not shown" in command("runs", "--limit", "1").stderr
 
@@ -155,13 +155,13 @@ def test_the_trend_shows_where_the_level_changed(project, command):
     assert len(data["runs"]) == 8
 
 
-def test_a_trend_of_noise_says_that_no_change_is_shown(project, command):
+def test_a_noisy_trend_shows_no_change(project, command):
     for day, mean in enumerate((0.80, 0.81, 0.79, 0.80), 1):
         keep(day, mean)
     assert command("runs", "trend").stdout.splitlines()[-1] == "  no change shown in 4 runs"
 
 
-def test_series_are_kept_apart_by_dataset_and_target(project, command):
+def test_each_dataset_and_target_has_its_own_series(project, command):
     keep(1), keep(2, dataset="other"), keep(3, name="claude"), keep(4)
     found = {
         (*data["datasets"], data["target"]): len(data["runs"]) for data in command("runs", "trend", "--json").printed
@@ -169,7 +169,7 @@ def test_series_are_kept_apart_by_dataset_and_target(project, command):
     assert found == {("support", "gpt"): 2, ("other", "gpt"): 1, ("support", "claude"): 1}
 
 
-def test_filters_may_stand_before_the_subcommand(project, command):
+def test_filters_can_precede_the_subcommand(project, command):
     keep(1), keep(2, dataset="other")
     [data] = command("runs", "--dataset", "other", "trend", "--json").printed
     assert data["datasets"] == ["other"]
@@ -183,7 +183,7 @@ def test_prune_keeps_the_newest(project, command):
     assert ids(command) == ["20261105-120000-0005", "20261104-120000-0004"]
 
 
-def test_prune_by_age_and_number_takes_what_both_name(project, command):
+def test_prune_by_age_and_count_removes_runs_that_match_both(project, command):
     keep(1)
     manifest = json.loads((KEPT / keep(2) / "run.json").read_text())
     manifest["started_at"] = "2020-01-01T00:00:00Z"
@@ -192,7 +192,7 @@ def test_prune_by_age_and_number_takes_what_both_name(project, command):
     assert ids(command) == ["20261101-120000-0001"]
 
 
-def test_prune_without_anybody_to_ask_needs_yes(project, command, monkeypatch):
+def test_prune_without_a_terminal_needs_yes(project, command, monkeypatch):
     keep(1)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     ended = command("runs", "prune", "--keep", "0")
@@ -200,7 +200,7 @@ def test_prune_without_anybody_to_ask_needs_yes(project, command, monkeypatch):
     assert "--yes" in ended.stderr and len(ids(command)) == 1
 
 
-def test_a_prune_that_could_not_remove_a_run_does_not_end_well(project, command, monkeypatch):
+def test_prune_fails_if_a_run_cannot_be_removed(project, command, monkeypatch):
     keep(1), keep(2)
 
     def refuse(path, *_, **__):
@@ -220,7 +220,7 @@ def test_a_dry_run_removes_nothing(project, command):
     assert len(ids(command)) == 2
 
 
-def test_a_run_that_is_written_to_is_never_removed(project, command):
+def test_a_run_in_progress_is_never_removed(project, command):
     busy = keep(1)
     keep(2)
     with RunFolder(KEPT / busy).lock():
@@ -229,7 +229,7 @@ def test_a_run_that_is_written_to_is_never_removed(project, command):
         assert ids(command) == [busy]
 
 
-def test_a_run_that_begins_to_be_written_to_meanwhile_is_left_alone(project):
+def test_a_run_that_resumes_during_prune_is_not_removed(project):
     from agentv import UsageError
     from agentv.runs.catalogue import find_runs, remove_run
 
@@ -240,7 +240,7 @@ def test_a_run_that_begins_to_be_written_to_meanwhile_is_left_alone(project):
     assert (KEPT / busy / "run.json").is_file()
 
 
-def test_links_and_what_is_no_run_are_left_alone(project, command):
+def test_links_and_other_folders_are_not_removed(project, command):
     run_id = keep(1)
     shutil.move(KEPT / run_id, project.path / "elsewhere")
     (KEPT / run_id).symlink_to(project.path / "elsewhere", target_is_directory=True)
@@ -261,7 +261,7 @@ def test_links_and_what_is_no_run_are_left_alone(project, command):
         (("--in", "nowhere"), "No such folder: nowhere"),
     ],
 )
-def test_a_mistake_is_said_and_ends_with_2(project, command, arguments, message):
+def test_usage_errors_exit_with_2(project, command, arguments, message):
     ended = command("runs", *arguments)
     assert ended.code == 2
     assert message in ended.stderr

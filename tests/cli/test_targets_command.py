@@ -66,7 +66,7 @@ def test_targets_are_listed(project, command, monkeypatch):
     ]
 
 
-def test_targets_are_listed_for_programs(project, command):
+def test_targets_are_listed_as_json(project, command):
     rows = {row["name"]: row for row in command("targets", "--json").printed}
     assert list(rows) == ["echo", "gpt", "tool", "mine", "again"]
     assert rows["mine"] == {"name": "mine", "provider": "python", "where": "agent.py:answer"}
@@ -74,7 +74,7 @@ def test_targets_are_listed_for_programs(project, command):
     assert "'api_key' uses ${{ GPT_KEY }}, which is not set" in rows["gpt"]["problem"]
 
 
-def test_an_unset_variable_is_noted_and_no_error(project, command):
+def test_an_unset_variable_is_a_note_not_an_error(project, command):
     ended = command("targets")
     assert ended.code == 0
     assert "'base_url' uses ${{ GPT_URL }}, which is not set" in ended.stderr
@@ -89,7 +89,7 @@ def test_targets_are_checked_by_name(project, command):
     assert lines[2].endswith("Answer with the single word: ok  (ran in .; runs use the folder of each dataset)")
 
 
-def test_a_check_that_fails_says_so_and_ends_with_1(project):
+def test_a_failed_check_exits_with_1(project):
     ended = check("--json")
     assert ended.exit_code == 1
     checks = {row["name"]: row for row in map(json.loads, ended.stdout.splitlines())}
@@ -100,7 +100,7 @@ def test_a_check_that_fails_says_so_and_ends_with_1(project):
     assert checks["mine"]["duration_ms"] >= 0
 
 
-def test_a_check_without_a_key_says_which_variable_has_it(project, monkeypatch):
+def test_a_missing_key_is_reported_with_its_variable(project, monkeypatch):
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
     project.write("own.yaml", "targets:\n  - {name: fast, provider: groq, model: m}\n")
     ended = check("--targets", "own.yaml")
@@ -108,14 +108,14 @@ def test_a_check_without_a_key_says_which_variable_has_it(project, monkeypatch):
     assert "settings:  Target 'fast' has no 'api_key'. Set GROQ_API_KEY in the environment" in ended.stdout
 
 
-def test_a_function_that_cannot_be_called_is_named_with_what_it_may_ask_for(project):
+def test_a_function_with_unknown_parameters_is_reported_with_the_allowed_ones(project):
     project.write("agent.py", "def wrong(a, b):\n    return a\n")
     project.write("own.yaml", "targets:\n  - {name: mine, provider: python, function: 'agent.py:wrong'}\n")
     said = check("--targets", "own.yaml").stdout
     assert "settings:  Cannot call 'agent.py:wrong'. It has unknown parameters: a, b. A function may have" in said
 
 
-def test_an_answer_without_text_is_told(project):
+def test_an_empty_response_is_reported(project):
     project.write("agent.py", "def silent(prompt):\n    return ''\n")
     project.write("own.yaml", "targets:\n  - {name: mine, provider: python, function: 'agent.py:silent'}\n")
     assert check("--targets", "own.yaml").stdout.endswith(" ms  empty response\n")
@@ -132,7 +132,7 @@ def test_a_failure_is_reported_with_its_class_and_without_secrets(project, monke
         assert SECRET not in ended.stdout + ended.stderr
 
 
-def test_a_provider_that_cannot_be_called_says_so(project):
+def test_an_unusable_provider_is_reported(project):
     project.write("own.py", "from agentv.targets.target import Target\nclass Silent(Target, frozen=True): pass\n")
     project.write("own.yaml", "targets:\n  - {name: far, provider: 'own.py:Silent'}\n")
     ended = check("--targets", "own.yaml")
@@ -154,7 +154,7 @@ USAGE = {
 
 
 @pytest.mark.parametrize(("arguments", "message", "more"), USAGE.values(), ids=USAGE)
-def test_wrong_usage_ends_with_2(project, command, arguments, message, more):
+def test_usage_errors_exit_with_2(project, command, arguments, message, more):
     project.write("wrong.yaml", "targets:\n  - {name: a, provider: mok}\n")
     project.write("broken.yaml", "targets: [")
     ended = command("targets", *arguments)
@@ -165,7 +165,7 @@ def test_wrong_usage_ends_with_2(project, command, arguments, message, more):
 
 
 @pytest.mark.parametrize("arguments", [[], ["check"], ["check", "gpt"]])
-def test_without_a_file_it_says_which_to_write(folder, command, arguments):
+def test_a_missing_targets_file_is_an_error_with_an_example(folder, command, arguments):
     folder.write(".git/HEAD", "")
     ended = command("targets", *arguments)
     assert ended.code == 2

@@ -117,7 +117,7 @@ all_targets = st.just([named(name) for name in NAMES])
 
 @settings(max_examples=120, deadline=None)
 @given(some_targets | all_targets, st.lists(case, min_size=1, max_size=2))
-def test_both_refuse_the_same_projects(targets, cases):
+def test_validate_and_eval_refuse_the_same_projects(targets, cases):
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -141,7 +141,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("entry", REFUSED.values(), ids=REFUSED)
-def test_what_a_run_cannot_judge_is_refused_by_both(here, entry):
+def test_validate_and_eval_refuse_unusable_judges(here, entry):
     write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "a"}]})
     write("d.yaml", {"cases": [{"id": "a", "expected_outcome": "x", "input": "q", "evaluators": [entry]}]})
     assert exit_code("validate", "d.yaml") == 1
@@ -156,7 +156,7 @@ def test_what_a_run_cannot_judge_is_refused_by_both(here, entry):
         (".agentv/config.yaml", "execution: {trials: 0}\n"),
     ],
 )
-def test_files_that_a_run_would_use_are_checked_with_the_dataset(here, file, text):
+def test_files_used_by_a_run_are_checked_with_the_dataset(here, file, text):
     write(".agentv/targets.yaml", "targets:\n  - {name: default, provider: mock, response: a}\n")
     write(file, text)
     write("d.yaml", "cases: [{id: a, expected_outcome: x, input: q, evaluators: [{type: contains, value: a}]}]\n")
@@ -164,7 +164,7 @@ def test_files_that_a_run_would_use_are_checked_with_the_dataset(here, file, tex
     assert exit_code("eval", "d.yaml", "--dry-run") != 0
 
 
-def test_a_dataset_without_a_targets_file_is_checked_and_the_missing_file_noted(here):
+def test_a_missing_targets_file_is_noted(here):
     write("d.yaml", "cases: [{id: a, expected_outcome: x, input: q, evaluators: [{type: llm_judge}]}]\n")
     found = CliRunner().invoke(cli, ["validate", "d.yaml"])
     assert found.exit_code == 0 and "No targets file found" in found.stderr
@@ -172,7 +172,7 @@ def test_a_dataset_without_a_targets_file_is_checked_and_the_missing_file_noted(
     assert exit_code("validate", "d.yaml") == 1
 
 
-def test_validating_imports_no_class_of_the_user(here):
+def test_validate_does_not_import_user_classes(here):
     write("own.py", "open('imported', 'w').close()\nclass Mine: pass\n")
     write(".agentv/targets.yaml", "targets:\n  - {name: default, provider: mock, response: a}\n")
     write("d.yaml", "cases: [{id: a, expected_outcome: x, input: q, evaluators: [{type: 'own.py:Mine'}]}]\n")

@@ -32,13 +32,13 @@ def write(tmp_path):
     return write_file
 
 
-def test_nothing_wrong_is_exit_code_0(write):
+def test_valid_files_exit_with_0(write):
     result = validate(write("a.jsonl", GOOD))
     assert result.exit_code == 0
     assert "Checked 1 file with 1 valid case: 0 errors, 0 warnings" in result.stderr
 
 
-def test_all_findings_of_all_files_come_in_one_pass_with_exit_code_1(write, tmp_path):
+def test_all_findings_of_all_files_are_reported_together(write, tmp_path):
     write("one.jsonl", GOOD + '\n{"id": "b"}\nnot json\n{"id": "a", "expected_outcome": "x", "input": "q"}\n')
     write("two.yaml", "evalcases:\n  - id: x\n    expected_outcome: y\n    input: 5\n  - nothing\n")
     assert validate(tmp_path).exit_code == 1
@@ -52,19 +52,19 @@ def test_all_findings_of_all_files_come_in_one_pass_with_exit_code_1(write, tmp_
     ]
 
 
-def test_wrong_usage_is_exit_code_2(tmp_path):
+def test_usage_errors_exit_with_2(tmp_path):
     assert validate().exit_code == 2
     assert CliRunner().invoke(cli, ["validate", str(tmp_path / "no.yaml")]).exit_code != 0
 
 
-def test_warnings_count_only_when_strict(write):
+def test_warnings_fail_only_with_strict(write):
     path = write("a.jsonl", '{"id": "a", "expected_outcome": "x", "input": "q", "tgas": ["t"]}\n')
     assert validate(path).exit_code == 0
     assert validate(path, "--strict").exit_code == 1
     assert "Did you mean 'tags'?" in validate(path).stdout
 
 
-def test_a_missing_sidecar_is_no_finding(write):
+def test_a_missing_sidecar_is_not_a_finding(write):
     assert validate(write("a.jsonl", GOOD), "--strict").exit_code == 0
 
 
@@ -78,7 +78,7 @@ def test_repeated_json_keys_are_errors_at_any_depth(write):
     assert findings(path) == [("error", 2, "The key 'k' occurs twice in one object; the last value is used")]
 
 
-def test_github_annotations_name_file_line_and_column_and_escape_what_they_must(write, monkeypatch, tmp_path):
+def test_github_annotations_have_file_line_and_column_and_are_escaped(write, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     write(
         "a.yaml",
@@ -91,25 +91,25 @@ def test_github_annotations_name_file_line_and_column_and_escape_what_they_must(
     )
 
 
-def test_settings_files_of_a_project_are_checked_with_it(write, tmp_path):
+def test_settings_files_of_a_project_are_checked(write, tmp_path):
     write(".agentv/config.yaml", "guideline_pattern: ['*.md']\n")
     write(".agentv/targets.yaml", "targets:\n  - name: default\n    provider: moc\n")
     write("evals/a.yaml", "evalcases: [{id: a, expected_outcome: x, input: q}]\n")
     assert [(severity, line) for severity, line, _ in findings(tmp_path)] == [("warning", 1), ("error", 3)]
 
 
-def test_a_targets_file_under_another_name_is_known_by_its_list(write):
+def test_a_targets_file_with_another_name_is_recognized_by_its_content(write):
     path = write("my-targets.yaml", "targets:\n  - name: a\n    provider: mock\n    respons: x\n")
     assert findings(path) == [("error", 4, "Unknown field 'targets[0].respons'")]
 
 
-def test_naming_a_sidecar_checks_it_with_its_data(write):
+def test_a_sidecar_is_checked_with_its_data(write):
     write("a.jsonl", GOOD)
     path = write("a.yaml", "executon: {}\nevaluator: llm_judge\n")
     assert findings(path) == [("warning", 1, "Unknown field 'executon'")]
 
 
-def test_a_target_that_is_not_in_the_targets_file_is_an_error_with_a_suggestion(write):
+def test_an_unknown_target_is_an_error_with_a_suggestion(write):
     write(".agentv/targets.yaml", "targets:\n  - name: default\n    provider: mock\n")
     path = write("a.yaml", "execution: {target: defualt}\nevalcases: [{id: a, expected_outcome: x, input: q}]\n")
     result = validate(path)
@@ -126,7 +126,7 @@ def test_a_target_that_is_not_in_the_targets_file_is_an_error_with_a_suggestion(
         "{type: composite, evaluators: [{type: llm_judge, target: jugde}], aggregator: weighted_average}",
     ],
 )
-def test_a_judge_that_is_not_in_the_targets_file_is_an_error(write, evaluator):
+def test_an_unknown_judge_is_an_error(write, evaluator):
     write(".agentv/targets.yaml", "targets:\n  - {name: judge, provider: mock}\n")
     path = write("a.yaml", f"evalcases:\n  - {{id: a, expected_outcome: x, input: q, evaluators: [{evaluator}]}}\n")
     said = validate(path).stdout
@@ -168,14 +168,14 @@ def test_a_judge_that_is_not_in_the_targets_file_is_an_error(write, evaluator):
         ),
     ],
 )
-def test_what_evaluators_refer_to_is_checked(write, evaluator, expected):
+def test_references_of_evaluators_are_checked(write, evaluator, expected):
     path = write(
         "a.yaml", f"evalcases:\n  - id: a\n    expected_outcome: x\n    input: q\n    evaluators: [{evaluator}]\n"
     )
     assert expected in validate(path).stdout
 
 
-def test_agentmark_files_are_held_to_the_written_rules(write):
+def test_agentmark_files_are_checked_against_the_documented_rules(write):
     path = write(
         "a.jsonl",
         '{"input": {"userMessage": "x"}}\n'
@@ -192,14 +192,14 @@ def test_agentmark_files_are_held_to_the_written_rules(write):
     ]
 
 
-def test_a_thousand_findings_are_listed_and_all_are_counted(write):
+def test_at_most_a_thousand_findings_are_listed_and_all_are_counted(write):
     path = write("a.jsonl", GOOD + "x\n" * 1500)
     report = json.loads(validate(path, "--json").stdout)
     assert (report["errors"], len(report["findings"])) == (1500, 1000)
     assert "1,500 errors" in validate(path).stderr
 
 
-def test_a_bad_case_is_checked_for_everything_else_too(write):
+def test_all_problems_of_an_invalid_case_are_reported(write):
     write(".agentv/targets.yaml", "targets:\n  - {name: default, provider: mock}\n  - {name: judge, provider: mock}\n")
     bad = '{"id": "a", "input": "q", "execution": {"target": "gone"}}\n'
     messages = [message for _, _, message in findings(write("d.jsonl", GOOD + bad))]
@@ -208,7 +208,7 @@ def test_a_bad_case_is_checked_for_everything_else_too(write):
     assert messages[2] == "Duplicate id 'a': first used at line 1"
 
 
-def test_references_are_reported_where_they_are_written(write):
+def test_missing_references_are_reported_at_their_line(write):
     write(".agentv/targets.yaml", "targets:\n  - name: default\n    provider: mock\n")
     text = (
         "execution:\n  target: gone\nevalcases:\n  - id: a\n    expected_outcome: x\n    input: q\n"
@@ -217,7 +217,7 @@ def test_references_are_reported_where_they_are_written(write):
     assert [line for _, line, _ in findings(write("d.yaml", text))] == [2, 11]
 
 
-def test_yaml_of_other_tools_in_a_folder_is_passed_over(write, tmp_path):
+def test_yaml_of_other_tools_in_a_folder_is_skipped(write, tmp_path):
     write("cloud.yaml", "Resources:\n  Queue: !Ref Name\n")
     write("many.yaml", "a: 1\n---\nb: 2\n")
     write("d.jsonl", GOOD)
@@ -226,24 +226,24 @@ def test_yaml_of_other_tools_in_a_folder_is_passed_over(write, tmp_path):
     assert "cloud.yaml: passed over, no list of cases" in result.stderr
 
 
-def test_yaml_that_looks_like_a_dataset_and_cannot_be_read_is_an_error(write, tmp_path):
+def test_unreadable_yaml_that_looks_like_a_dataset_is_an_error(write, tmp_path):
     write("d.yaml", "evalcases:\n  - id: a\n\tinput: q\n")
     assert validate(tmp_path).exit_code == 1
 
 
-def test_the_settings_folder_itself_can_be_named(write, tmp_path):
+def test_the_settings_folder_can_be_validated(write, tmp_path):
     write(".agentv/config.yaml", "guideline_patterns: 5\n")
     assert [line for _, line, _ in findings(tmp_path / ".agentv")] == [1]
 
 
-def test_naming_the_sidecar_of_shards_checks_all_of_them(write):
+def test_a_sidecar_of_several_data_files_checks_all_of_them(write):
     for index in range(2):
         write(f"d-0000{index}-of-00002.jsonl", GOOD.replace('"a"', f'"{index}"'))
     report = json.loads(validate(write("d.yaml", "evaluator: is-json\n"), "--json").stdout)
     assert (report["files"], report["cases"], report["findings"]) == (3, 2, [])
 
 
-def test_the_same_data_twice_in_a_folder_is_an_error(write, tmp_path):
+def test_duplicate_data_in_a_folder_is_an_error(write, tmp_path):
     write("d.jsonl", GOOD)
     write("d.ndjson", GOOD)
     result = validate(tmp_path, "--json")
@@ -251,14 +251,14 @@ def test_the_same_data_twice_in_a_folder_is_an_error(write, tmp_path):
     assert "Two datasets of one name" in result.stdout or "Both contain cases" in result.stdout
 
 
-def test_a_prompt_that_never_ends_is_an_error(write):
+def test_a_prompt_with_an_endless_loop_is_an_error(write):
     loops = "{% for a in range(90000) %}{% for b in range(90000) %}x{% endfor %}{% endfor %}"
     write("d.yaml", f'prompt: "{loops}"\n')
     path = write("d.jsonl", '{"input": {"a": 1}}\n')
     assert "Cannot render the prompt" in findings(path)[0][2]
 
 
-def test_an_empty_folder_is_wrong_usage(tmp_path):
+def test_an_empty_folder_is_a_usage_error(tmp_path):
     result = validate(tmp_path)
     assert result.exit_code != 0
     assert "No dataset found" in str(result.exception)
@@ -276,14 +276,14 @@ def test_an_empty_folder_is_wrong_usage(tmp_path):
         ),
     ],
 )
-def test_who_plays_and_who_judges_a_conversation_is_looked_up(write, keys, expected, line):
+def test_targets_of_simulated_users_and_judges_are_checked(write, keys, expected, line):
     write(".agentv/targets.yaml", "targets:\n  - {name: default, provider: mock}\n  - {name: judge, provider: mock}\n")
     text = f"evalcases:\n  - id: a\n    expected_outcome: x\n    input: q\n    {keys}"
     [(_, where, message)] = findings(write("d.yaml", text))
     assert (expected in message, where) == (True, line)
 
 
-def test_what_a_run_would_refuse_is_found_on_the_line_of_the_case(write):
+def test_errors_of_a_run_are_reported_at_the_line_of_the_case(write):
     write("w.py", "def score(answer):\n    return 1.0\n")
     write("broken.py", "def score(:\n")
     entries = ['{"type": "python", "function": "w.py:scor"}', '{"type": "python", "function": "broken.py:score"}']
@@ -303,7 +303,7 @@ def test_what_a_run_would_refuse_is_found_on_the_line_of_the_case(write):
     assert all(part in message for part, (_, _, message) in zip(messages, found, strict=True))
 
 
-def test_a_finding_stands_at_the_evaluator_that_it_is_about(write):
+def test_a_finding_is_at_the_line_of_its_evaluator(write):
     write("w.py", "def score(answer):\n    return 1.0\n")
     text = """evalcases:
   - id: a
@@ -327,14 +327,14 @@ def test_a_finding_stands_at_the_evaluator_that_it_is_about(write):
     ]
 
 
-def test_a_threshold_for_no_evaluator_is_an_error_where_it_stands(write):
+def test_a_threshold_without_its_evaluator_is_an_error_at_its_line(write):
     text = "evaluators: [{type: equals, value: x}]\nexecution: {thresholds: {eqals: 0.9}}\n"
     path = write("d.yaml", text + "evalcases: [{id: a, expected_outcome: x, input: q}]\n")
     ((severity, line, message),) = findings(path)
     assert (severity, line) == ("error", 2) and "'eqals'" in message
 
 
-def test_a_threshold_of_a_sidecar_stands_in_the_sidecar(write):
+def test_a_threshold_in_a_sidecar_is_reported_in_the_sidecar(write):
     write("d.yaml", "evaluators: [{type: equals, value: x}]\nexecution:\n  thresholds:\n    eqals: 0.9\n")
     path = write("d.jsonl", '{"id": "a", "expected_outcome": "x", "input": "q"}\n')
     ((severity, line, _),) = findings(path)

@@ -47,7 +47,7 @@ def test_junit_has_a_case_for_each_job_with_its_target_time_and_reason(shop):
     assert isinstance(skipped, Skipped)
 
 
-def test_junit_counts_are_those_of_its_cases(shop):
+def test_junit_counts_match_its_test_cases(shop):
     found = junit("run")
     assert (found.tests, found.failures, found.errors, found.skipped) == (5, 1, 1, 1)
     root = ElementTree.fromstring(written("junit", "run"))
@@ -64,20 +64,20 @@ def test_junit_names_the_line_of_the_dataset(shop):
     assert values["target"] == "shop" and values["verdict"] == "fail" and values["score"] == "0.2"
 
 
-def test_trials_and_prompts_are_cases_of_their_own(folder, record):
+def test_trials_and_prompts_are_separate_test_cases(folder, record):
     rows = [record("a", trial=1), record("a", trial=2, prompt="short")]
     folder.write("results.jsonl", rows)
     assert list(cases_of("results.jsonl")) == ["a", "a (short, trial 2)"]
 
 
-def test_junit_tells_all_that_was_missed_and_each_once(folder):
+def test_junit_lists_each_miss_once(folder):
     said = {"name": "e", "type": "contains", "score": 0, "misses": ["says no name"]}
     folder.write("rows.jsonl", [{"test_id": "a", "score": 0, "misses": ["says no name", "too long"], "scores": [said]}])
     [case] = next(iter(junit("rows.jsonl")))
     assert case.result[0].text.splitlines()[2:] == ["e: 0.000", "  missed: says no name", "missed: too long"]
 
 
-def test_junit_takes_any_text(hostile):
+def test_junit_accepts_any_text(hostile):
     found = junit(hostile)
     assert found.tests == found.failures + found.errors > 0
     for suite in found:
@@ -112,13 +112,13 @@ def test_no_cell_is_a_formula(folder, record, start):
     assert row["score"] == "0.0"
 
 
-def test_csv_keeps_every_letter_and_shows_what_acts(hostile):
+def test_csv_keeps_text_and_escapes_control_characters(hostile):
     rows = rows_of(hostile)
     assert not any(ACTING.search(cell) for row in rows for cell in row.values() if cell)
     assert max(len(row["candidate_answer"]) for row in rows) == 1_000_000
 
 
-def test_parquet_holds_the_rows_with_their_types(shop):
+def test_parquet_has_typed_columns(shop):
     parquet = pytest.importorskip("pyarrow.parquet")
     write_report("parquet", RunStore.open("run"), RunStore.open("run").figures(), "results.parquet")
     rows = {row["eval_id"]: row for row in parquet.read_table("results.parquet").to_pylist()}
@@ -126,13 +126,13 @@ def test_parquet_holds_the_rows_with_their_types(shop):
     assert rows["passes"]["tags"] == ["first"] and rows["fails"]["line"] == 3
 
 
-def test_parquet_takes_any_text(hostile):
+def test_parquet_accepts_any_text(hostile):
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(io.BytesIO(written("parquet", hostile)))
     assert table.num_rows == len(list(RunStore.open(hostile).records()))
 
 
-def test_markdown_has_the_figures_with_their_intervals_and_what_did_not_pass(shop):
+def test_markdown_has_figures_intervals_and_failed_results(shop):
     text = written("markdown", "run").decode()
     assert "| `shop` | **0.633** |" in text
     assert "3 of 5 (1 unscored)" in text and "1 (process 1)" in text
@@ -140,7 +140,7 @@ def test_markdown_has_the_figures_with_their_intervals_and_what_did_not_pass(sho
     assert "### Borderline: 1" in text and "### Errors (not scored): 1" in text
 
 
-def test_markdown_shows_texts_as_text(hostile):
+def test_markdown_escapes_text(hostile):
     text = written("markdown", hostile).decode()
     assert not ACTING.search(text)
     outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
@@ -158,7 +158,7 @@ def test_markdown_of_an_unfinished_run_says_so(shop):
     assert "**Unfinished**: 5 of 9 jobs" in written("markdown", "run").decode()
 
 
-def test_github_notes_point_at_the_line_of_the_case(shop, monkeypatch):
+def test_github_annotations_are_at_the_line_of_the_case(shop, monkeypatch):
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     notes = list(notes_of(RunStore.open("run")))
     assert notes[0].startswith("::error file=evals/shop.jsonl,line=4,title=breaks (shop)::process error: KeyError")
@@ -167,32 +167,32 @@ def test_github_notes_point_at_the_line_of_the_case(shop, monkeypatch):
     assert len(notes) == 3
 
 
-def test_github_paths_start_at_the_checkout(shop, monkeypatch):
+def test_github_paths_are_relative_to_the_checkout(shop, monkeypatch):
     monkeypatch.setenv("GITHUB_WORKSPACE", str(shop.path.parent))
     assert f"file={shop.path.name}/evals/shop.jsonl," in next(notes_of(RunStore.open("run")))
 
 
-def test_github_paths_are_found_when_the_run_is_reported_from_elsewhere(shop, monkeypatch):
+def test_github_paths_are_found_from_another_folder(shop, monkeypatch):
     monkeypatch.setenv("GITHUB_WORKSPACE", str(shop.path.parent))
     monkeypatch.chdir(shop.path.parent)
     assert f"file={shop.path.name}/evals/shop.jsonl," in next(notes_of(RunStore.open(f"{shop.path.name}/run")))
 
 
-def test_github_notes_are_one_line_each_and_say_how_many_there_are(hostile):
+def test_github_annotations_are_single_lines_with_a_total(hostile):
     notes = list(notes_of(RunStore.open(hostile)))
     assert len(notes) == 11
     assert notes[-1].endswith("10 of 20 are annotated")
     assert not any("\n" in note or ACTING.search(note) or len(note) > 1500 for note in notes)
 
 
-def test_the_step_summary_is_added_to(shop):
+def test_the_step_summary_is_appended(shop):
     shop.write("summary.md", "before\n")
     append_step_summary(RunStore.open("run"), RunStore.open("run").figures(), "summary.md")
     text = Path("summary.md").read_text()
     assert text.startswith("before\n## Run ") and "### Failed: 1" in text
 
 
-def test_a_report_that_cannot_be_written_leaves_the_old_one(shop, monkeypatch):
+def test_a_failed_report_keeps_the_previous_file(shop, monkeypatch):
     shop.write("report.md", "old")
     run = RunStore.open("run")
     figures = run.figures()

@@ -29,7 +29,7 @@ def blocks_of(page):
     return found
 
 
-def test_modules_are_joined_behind_those_they_import():
+def test_modules_are_bundled_after_their_imports():
     modules = {
         "a.js": 'import { two, one as first } from "./b.js";\nexport function sum() { return first + two; }\n',
         "b.js": "export const one = 1;\nexport const two = 2;\nconst sum = 0;\n",
@@ -49,20 +49,20 @@ def test_other_forms_of_import_and_export_are_refused(text):
         joined({"a.js": text, "b.js": ""}.__getitem__, "a.js")
 
 
-def test_a_ring_of_imports_is_refused():
+def test_circular_imports_are_refused():
     modules = {"a.js": 'import { b } from "./b.js";\n', "b.js": 'import { a } from "./a.js";\n'}
     with pytest.raises(ValueError, match=r"a\.js → b\.js → a\.js"):
         joined(modules.__getitem__, "a.js")
 
 
-def test_the_pages_modules_have_no_way_to_turn_text_into_markup():
+def test_the_page_never_parses_text_as_html():
     script = joined(page_file, "report.js")
     for name in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "fetch("):
         assert name not in script
     assert "</script" not in script and "<!--" not in script
 
 
-def test_the_file_holds_no_text_of_the_run_but_its_name(hostile):
+def test_the_file_has_no_plain_text_of_the_run_except_its_id(hostile):
     text = page_of(hostile, hostile / "page.html").read_text(encoding="utf-8")
     assert "pwned" not in text and "HYPERLINK" not in text
     assert text.count("<script") == len(BLOCK.findall(text)) + 1
@@ -79,7 +79,7 @@ def test_every_result_and_case_is_in_the_file(shop):
     assert [blocks["cases"][0][number]["id"] for number in rows["case"]] == rows["id"]
 
 
-def test_a_run_of_many_blocks_is_whole(folder, record):
+def test_a_run_with_many_blocks_is_complete(folder, record):
     rows = [record(f"case-{number}", candidate_answer=f"{number} " * 40) for number in range(20_000)]
     folder.write("results.jsonl", rows)
     blocks = blocks_of(page_of("results.jsonl"))
@@ -104,7 +104,7 @@ def test_a_page_opens_and_shows_figures_table_and_a_case(shop, chromium):
         assert "open=" in page.url
 
 
-def test_findings_that_no_evaluator_says_are_shown_and_others_once(folder, chromium):
+def test_findings_are_shown_once(folder, chromium):
     said = {"name": "e", "type": "contains", "score": 0.5, "hits": ["says hello"], "misses": ["says no name"]}
     row = {"test_id": "a", "score": 0.5, "hits": ["is polite", "says hello"], "misses": ["says no name", "too long"]}
     folder.write("rows.jsonl", [{**row, "scores": [said]}])
@@ -138,7 +138,7 @@ def test_filters_search_order_and_keys(shop, chromium):
         assert page.locator(".detail").is_hidden()
 
 
-def test_answers_are_searched_too(shop, chromium):
+def test_answers_can_be_searched(shop, chromium):
     with chromium(page_of("run"), "#search=anything") as page:
         assert page.locator(".count-line").inner_text() == "0 of 5 results"
         page.get_by_label("also in conversations").check()
@@ -146,7 +146,7 @@ def test_answers_are_searched_too(shop, chromium):
         assert page.locator(".spacer .row .id bdi").all_inner_texts() == ["unscored"]
 
 
-def test_answers_of_a_file_without_cases_are_searched_too(folder, record, chromium):
+def test_answers_of_a_file_without_cases_can_be_searched(folder, record, chromium):
     folder.write(
         "rows.jsonl", [record(f"case-{n}", candidate_answer="needle" if n % 100 == 7 else "hay") for n in range(2_000)]
     )
@@ -156,7 +156,7 @@ def test_answers_of_a_file_without_cases_are_searched_too(folder, record, chromi
         assert page.locator(".spacer .row .id bdi").first.inner_text() == "case-7"
 
 
-def test_what_is_typed_is_not_lost_by_a_quick_click(shop, chromium):
+def test_a_quick_click_does_not_lose_typed_text(shop, chromium):
     with chromium(page_of("run")) as page:
         page.locator("input[type=search]").fill("anything")
         page.get_by_label("also in conversations").check()
@@ -164,13 +164,13 @@ def test_what_is_typed_is_not_lost_by_a_quick_click(shop, chromium):
         assert page.locator("input[type=search]").input_value() == "anything"
 
 
-def test_questions_are_searched_too(shop, chromium):
+def test_inputs_can_be_searched(shop, chromium):
     with chromium(page_of("run"), "#search=says+something&answers=1") as page:
         page.locator(".count-line").get_by_text("1 of 5 results").wait_for()
         assert page.locator(".spacer .row .id bdi").all_inner_texts() == ["unscored"]
 
 
-def test_a_link_leads_to_the_same_view(shop, chromium):
+def test_a_link_restores_the_view(shop, chromium):
     with chromium(page_of("run"), "#verdict=pass&verdict=fail&sort=-score&open=0") as page:
         assert page.locator(".count-line").inner_text() == "2 of 5 results"
         assert page.locator(".detail").is_visible()
@@ -192,7 +192,7 @@ def test_hostile_texts_are_shown_as_text(hostile, chromium):
         page.locator(".detail .message.answer .text").first.get_by_text("\\x1b[31mred").wait_for()
 
 
-def test_a_megabyte_is_shown_in_part_until_all_is_asked_for(hostile, chromium):
+def test_long_text_is_shortened_until_expanded(hostile, chromium):
     with chromium(page_of(hostile, hostile / "page.html"), "#search=long+x") as page:
         page.locator(".spacer .row").first.click()
         answer = page.locator(".detail .message.answer").first
@@ -203,7 +203,7 @@ def test_a_megabyte_is_shown_in_part_until_all_is_asked_for(hostile, chromium):
 
 
 @pytest.mark.parametrize("width", [1440, 420])
-def test_only_rows_in_view_exist(folder, record, width, chromium):
+def test_only_visible_rows_are_rendered(folder, record, width, chromium):
     folder.write("results.jsonl", [record(f"case-{number}") for number in range(30_000)])
     with chromium(page_of("results.jsonl"), width=width) as page:
         assert page.locator(".spacer .row").count() < 100
@@ -214,7 +214,7 @@ def test_only_rows_in_view_exist(folder, record, width, chromium):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_case_leads_to_its_results_of_other_targets(folder, record, chromium):
+def test_a_result_links_to_other_results_of_its_case(folder, record, chromium):
     folder.write(
         "results.jsonl", [record("same", target="one"), record("same", target="two", score=1.0, verdict="pass")]
     )
@@ -225,7 +225,7 @@ def test_a_case_leads_to_its_results_of_other_targets(folder, record, chromium):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read_in_both_themes(shop, chromium, scheme):
+def test_text_is_readable_in_both_themes(shop, chromium, scheme):
     """The contrast of small text with what it stands on is at least 4.5, as WCAG's level AA asks."""
     contrast = """() => {
         const rgba = (text) => {
@@ -258,7 +258,7 @@ def test_text_can_be_read_in_both_themes(shop, chromium, scheme):
         assert page.evaluate(contrast) == []
 
 
-def test_the_histogram_filters_the_arrows_lead_on_and_commands_are_copied(shop, chromium):
+def test_histogram_filter_arrow_keys_and_copy_buttons(shop, chromium):
     with chromium(page_of("run")) as page:
         page.get_by_label("Scores from 0.20 to 0.25: 1").click()
         assert page.locator(".count-line").inner_text() == "1 of 5 results"
@@ -274,7 +274,7 @@ def test_the_histogram_filters_the_arrows_lead_on_and_commands_are_copied(shop, 
         page.get_by_role("button", name="Copied").wait_for()
 
 
-def test_the_theme_can_be_chosen_and_stays(shop, chromium):
+def test_the_theme_is_remembered(shop, chromium):
     with chromium(page_of("run")) as page:
         ground = "getComputedStyle(document.body).backgroundColor"
         light = page.evaluate(ground)

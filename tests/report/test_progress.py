@@ -43,11 +43,11 @@ FULL = Snapshot(
         ),
     ],
 )
-def test_a_line_says_what_is_known(snapshot, rate, line):
+def test_the_status_line_shows_known_values(snapshot, rate, line):
     assert status_line(snapshot, rate) == line
 
 
-def test_the_rate_is_that_of_the_last_half_minute():
+def test_the_rate_is_measured_over_30_seconds():
     pace = Pace()
     assert pace.rate(500, 0.0) is None  # done before, by the run that is resumed
     assert pace.rate(500, 1.0) is None
@@ -70,7 +70,7 @@ class Lines(io.StringIO):
             self.there.set()
 
 
-def test_elsewhere_lines_come_by_the_clock_and_only_when_something_changed():
+def test_plain_lines_are_printed_on_a_timer_if_something_changed():
     stream, done = Lines(3), iter([0, 1, 1, 2, 2, 2])
     last = [0]
 
@@ -96,7 +96,7 @@ def test_a_run_shorter_than_the_interval_has_one_line():
     assert stream.getvalue() == "5/5 (100 %)\n"
 
 
-def test_notes_before_and_after_are_shown_too():
+def test_notes_before_and_after_the_run_are_printed():
     stream = io.StringIO()
     progress = Progress(lambda: Snapshot(done=0), stream, True)
     progress.note("before")
@@ -106,7 +106,7 @@ def test_notes_before_and_after_are_shown_too():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_on_a_terminal_the_line_is_redrawn_below_the_notes_and_goes_away(monkeypatch):
+def test_a_terminal_redraws_the_line_below_notes_and_erases_it(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "200")
     ours, theirs = os.openpty()
@@ -147,7 +147,7 @@ def all_of(terminal):
     return read.decode()
 
 
-def test_a_stream_that_went_away_or_cannot_show_a_sign_does_no_harm():
+def test_a_closed_stream_or_missing_character_is_not_an_error():
     gone = io.TextIOWrapper(io.BytesIO())
     gone.close()
     with Progress(lambda: Snapshot(done=1), gone, False) as progress:

@@ -90,19 +90,19 @@ def test_the_summary_has_every_figure_with_its_denominator():
     assert printed("utf-8").decode() == PRINTED
 
 
-def test_where_bars_cannot_be_shown_there_are_digits():
+def test_digits_replace_bars_if_the_encoding_lacks_them():
     lines = printed("ascii").decode().splitlines()
     assert "  scores    0 0030000008 1" in lines
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_what_an_encoding_does_not_have_is_written_as_it_can_be(encoding):
+def test_characters_that_an_encoding_lacks_are_replaced(encoding):
     assert fitting("\u22120.490 to +0.490", encoding) == "-0.490 to +0.490"
     assert fitting("0.5 \u2192 1, \u65e5", encoding) == "0.5 -> 1, ?"
     assert fitting("half a pair \ud83d", "utf-8") == "half a pair ?"
 
 
-def test_a_terminal_gets_the_same_words():
+def test_a_terminal_shows_the_same_text():
     shown = printed("utf-8", interactive=True).decode()
     assert shown.split() == PRINTED.split()
 
@@ -116,7 +116,7 @@ def test_a_terminal_gets_the_same_words():
         (25, "target  mean   scored"),
     ],
 )
-def test_a_narrow_terminal_gets_fewer_columns_and_no_figure_without_its_basis(width, head):
+def test_a_narrow_terminal_shows_fewer_columns(width, head):
     lines = [line for line, _ in summary_lines(ending(), True, width)]
     assert head in lines
     reasons = [line for line in lines if "case-6  says" in line or "lost-0" in line]
@@ -142,21 +142,21 @@ def test_durations_have_two_units_at_most(milliseconds, text):
     assert duration(milliseconds) == text
 
 
-def test_money_shows_parts_of_a_cent_where_it_is_little():
+def test_small_amounts_have_four_decimals():
     assert [usd(amount) for amount in (None, 0, 0.0123, 12.345)] == ["-", "$0.00", "$0.0123", "$12.35"]
 
 
-def test_counts_begin_with_the_most_frequent():
+def test_counts_are_sorted_by_frequency():
     assert counted({"a": 1, "b": 3, "c": 1}) == "b 3, a 1, c 1"
 
 
-def test_bars_tell_little_from_nothing():
+def test_bars_distinguish_small_counts_from_zero():
     assert bars([0, 1, 1000], drawn=True) == " ▁█"
     assert bars([0, 1, 1000], drawn=False) == "018"
     assert bars([0, 0], drawn=True) == ""
 
 
-def test_what_is_counted_in_jobs_is_said_to_be():
+def test_counts_of_jobs_and_cases_are_labelled():
     results = [scored(1.0, eval_id="a", trial=trial) for trial in (1, 2, 3)] + [scored(0.0, eval_id="b")]
     builder = SummaryBuilder("r", jobs_per_case=3).add_all(results)
     shown = Ending(summary=builder.build({"t": 6}, {"t": 2}), details=builder.details())
@@ -166,7 +166,7 @@ def test_what_is_counted_in_jobs_is_said_to_be():
     assert "  by case     0.500 (mean of the case means, as in comparisons)\n" in said
 
 
-def test_the_prompts_of_a_target_are_shown_behind_its_evaluators():
+def test_prompts_are_listed_after_evaluators():
     found = [
         scored(score, eval_id=id, prompt=prompt) for prompt, score in (("short", 1.0), ("long", 0.0)) for id in "ab"
     ]

@@ -51,19 +51,19 @@ def acts(text):
 
 
 @given(texts)
-def test_nothing_that_is_shown_acts(text):
+def test_visible_text_has_no_control_characters(text):
     for safe in (visible(text), one_line(text, 30), *lines(text, 3, 20), excerpt(text, 20)):
         assert acts(safe) == []
         safe.encode()
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_text_does_not_act(text):
+def test_hostile_text_is_escaped(text):
     for safe in (visible(text), markdown(text, 99), code(text, 99), cell(text, 99), fenced(text, 99)):
         assert acts(safe) == []
 
 
-def test_what_acts_is_written_out_and_the_rest_stays():
+def test_only_control_characters_are_escaped():
     assert visible("a\x1b[31mb\u202ec\r\nd\te") == "a\\x1b[31mb\\u{202e}c\nd\te"
     assert visible("half \ud83d pair") == "half \ufffd pair"
     assert visible("👩‍🚀 می‌خواهم שלום") == "👩‍🚀 می‌خواهم שלום"
@@ -80,7 +80,7 @@ def test_long_text_is_cut_with_a_note():
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_markdown_shows_it_letter_by_letter(text):
+def test_markdown_renders_the_exact_text(text):
     line = one_line(text, 200)
     assert shown(code(text, 200)) == (line, {"paragraph_open", "paragraph_close", "inline", "code_inline"})
     found, kinds = shown(markdown(text, 200))
