@@ -1,4 +1,4 @@
-"""The shape of the code: which way imports point, how large things are, what an import costs, what is public."""
+"""The structure of the code: layers, sizes, import cost and public names."""
 
 import ast
 import subprocess
@@ -12,7 +12,7 @@ import agentv
 SOURCE = Path(agentv.__file__).parent
 MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
 
-# A layer may import the layers listed for it, itself, and the ground that every layer may use.
+# A layer may import the layers listed for it, itself, and the ground layers.
 GROUND = {"errors", "registry", "settings", "support", "__init__"}
 MAY_IMPORT = {
     "settings": {"model"},
@@ -57,7 +57,7 @@ def layer_of(module: Path) -> str:
 
 
 def imported_layers(module: Path) -> set[str]:
-    """The layers of agentv that a module imports, whether at its top or inside a function."""
+    """Return the layers that a module imports, at the top or inside functions."""
     found = set()
     for node in ast.walk(ast.parse((SOURCE / module).read_text(encoding="utf-8"))):
         names = []

@@ -1,4 +1,4 @@
-"""A format, evaluator, provider, report and executor of an installed package: one module and entry point each."""
+"""Plug-ins of an installed package: a format, evaluator, provider, report and executor."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The quickstart, as README's first command runs it: a pass, a fail and an error, without a key or a network."""
+"""The quickstart of the README: a pass, a fail and an error, without a key or a network."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The tables of kinds: every row leads to a class, every other spelling to a row."""
+"""The registry tables: every row has a class, every alias has a row."""
 
 import msgspec
 import pytest

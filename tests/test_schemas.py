@@ -1,4 +1,4 @@
-"""The schemas: true to the types, valid, and of one mind with the readers about what is accepted."""
+"""The schemas: current, valid, and consistent with the readers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`agentv cases`: what goes to stdout, what to stderr, and when nothing is printed."""
+"""`agentv cases`: output, messages and errors."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`agentv convert`: there and back again, nothing lost, nothing overwritten by surprise."""
+"""`agentv convert`: lossless round trips that never overwrite files by accident."""
 
 import gzip
 import io
@@ -172,7 +172,7 @@ def test_yaml_output_reads_back_the_same(data):
 
 
 def exactly(value):
-    """A value with its types beside it: 1, 1.0 and True are equal in Python and differ here."""
+    """Return a value with its types: 1, 1.0 and True are equal in Python but differ here."""
     if isinstance(value, dict):
         return {key: exactly(item) for key, item in value.items()}
     if isinstance(value, list):

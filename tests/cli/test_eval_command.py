@@ -1,4 +1,4 @@
-"""`agentv eval` from its arguments to its exit code: gates, errors, budget, and what it prints where."""
+"""`agentv eval`: exit codes, gates, errors, budget and output."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`agentv eval` at the terminal: its other name, the plan of a dry run, lines for each job."""
+"""`agentv eval`: its alias, the plan of a dry run, and verbose output."""
 
 import pytest
 from click.testing import CliRunner

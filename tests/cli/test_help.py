@@ -1,4 +1,4 @@
-"""How the command line presents itself, and how it ends."""
+"""The help of the command line, its streams and exit codes."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def test_commands_work_with_any_stream_encoding_and_keep_minus_signs(tmp_path, e
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     (tmp_path / "targets.yaml").write_text("targets: [{name: default, provider: mock}]")
 
-    def said(*arguments):
+    def output_of(*arguments):
         ended = agentv(*arguments, cwd=tmp_path, env=environment, errors="replace", timeout=60)
         assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
         return ended.stdout
@@ -33,10 +33,10 @@ def test_commands_work_with_any_stream_encoding_and_keep_minus_signs(tmp_path, e
         check = {"type": "contains", "value": value}
         cases = [{"id": f"日−{n}", "expected_outcome": "x", "input": "→ 日本"} for n in range(7)]
         (tmp_path / "d.yaml").write_text(json.dumps({"evalcases": cases, "evaluators": [check]}), encoding="utf-8")
-        said("eval", "d.yaml", "--out", run, "--verbose")
-    compared = said("compare", "before", "after", "--fail-on", "never")
+        output_of("eval", "d.yaml", "--out", run, "--verbose")
+    compared = output_of("compare", "before", "after", "--fail-on", "never")
     assert "(1.000 -> 0.000)" in compared and "  -1.000  " in compared
-    assert "Compared with before" in said("rescore", "before", "--out", "again")
+    assert "Compared with before" in output_of("rescore", "before", "--out", "again")
 
 
 def test_help_lists_every_command():
@@ -171,6 +171,21 @@ def test_ctrl_c_ends_a_command_with_130_and_no_traceback(tmp_path):
 def test_colour_is_only_for_terminals(tmp_path):
     (tmp_path / "bad.jsonl").write_text("{", encoding="utf-8")
     assert "\x1b[" not in agentv("cases", tmp_path / "bad.jsonl").stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_no_color_turns_colour_off_on_a_terminal(small, no_color, coloured):
+    reader, writer = os.openpty()
+    environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "agentv", "cases", "d.yaml"], cwd=small, stdout=writer, stderr=writer, env=environment
+    ) as process:
+        process.wait(timeout=60)
+    os.close(writer)
+    shown = os.read(reader, 65536).decode()
+    os.close(reader)
+    assert "1 case" in shown and ("\x1b[" in shown) == coloured
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

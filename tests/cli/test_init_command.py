@@ -1,4 +1,4 @@
-"""`agentv init`: a project that works from the first minute, written around what is there."""
+"""`agentv init`: a working project that keeps existing files."""
 
 import json
 

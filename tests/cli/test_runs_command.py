@@ -1,4 +1,4 @@
-"""`agentv runs`: the list, the trend, and removing what is old without touching what is in use."""
+"""`agentv runs`: the list, the trend, and pruning old runs but not runs in use."""
 
 import io
 import json

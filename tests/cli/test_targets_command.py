@@ -1,4 +1,4 @@
-"""`agentv targets`: the list, and one tiny call to each."""
+"""`agentv targets`: the list, and one small call to each target."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What `validate` accepts, `eval --dry-run` accepts, and vice versa."""
+"""`validate` and `eval --dry-run` accept the same projects."""
 
 import json
 import os

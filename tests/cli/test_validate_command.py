@@ -1,4 +1,4 @@
-"""`agentv validate`: everything wrong in one pass, for people, programs and pull requests."""
+"""`agentv validate`: all findings in one pass, as text, JSON or GitHub annotations."""
 
 import json
 

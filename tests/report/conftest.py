@@ -1,4 +1,4 @@
-"""Runs to report: a small real one, and one whose texts try everything that a text can try."""
+"""Runs to report: a small real one, and one with hostile texts."""
 
 import json
 import os
@@ -139,11 +139,13 @@ def shop(folder):
 
 @pytest.fixture
 def chromium():
-    """Opens a file in a real Chromium; the test is skipped, with what to install, where there is none."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="there is no Playwright: pip install 'agentv[dev]'")
+    """Open a file in a real Chromium; skip the test if it is not installed."""
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright is not installed: pip install 'agentv[dev]'"
+    )
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
-        pytest.skip(f"There is no Chromium: {INSTALL}")
+        pytest.skip(f"Chromium is not installed: {INSTALL}")
 
     @contextmanager
     def opened(file, fragment="", *, width=1440, height=900, scheme="light"):
@@ -156,8 +158,8 @@ def chromium():
                 page = browser.new_context(viewport=size, color_scheme=scheme, offline=True).new_page()
                 page.set_default_timeout(30_000)
                 page.on("pageerror", lambda error: problems.append(str(error)))
-                page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
-                page.on("request", lambda asked: problems.append(asked.url) if not _is_own(asked.url) else None)
+                page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+                page.on("request", lambda sent: problems.append(sent.url) if not _is_own(sent.url) else None)
                 page.goto(f"{file.as_uri()}{fragment}", wait_until="commit")
                 page.wait_for_selector("html[data-ready]")
                 yield page

@@ -1,4 +1,4 @@
-"""Reports for programs: JUnit that a real parser takes, CSV that no spreadsheet computes, Markdown without markup."""
+"""Report formats: valid JUnit, CSV without formulas, Markdown without markup from texts."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The page: its modules joined, its data packed, and all of it in a real Chromium, opened from disk."""
+"""The HTML page: bundled modules, packed data, and its behaviour in a real Chromium."""
 
 import base64
 import json
@@ -226,7 +226,7 @@ def test_a_result_links_to_other_results_of_its_case(folder, record, chromium):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_is_readable_in_both_themes(shop, chromium, scheme):
-    """The contrast of small text with what it stands on is at least 4.5, as WCAG's level AA asks."""
+    """The contrast of small text with its background is at least 4.5, as WCAG level AA requires."""
     contrast = """() => {
         const rgba = (text) => {
             const canvas = new OffscreenCanvas(1, 1).getContext("2d");

@@ -1,4 +1,4 @@
-"""Progress is drawn from snapshots on a timer: a line that changes on a terminal, plain lines elsewhere."""
+"""The progress display: a redrawn line on a terminal, plain lines otherwise."""
 
 import io
 import os
@@ -58,7 +58,7 @@ def test_the_rate_is_measured_over_30_seconds():
 
 
 class Lines(io.StringIO):
-    """A stream that tells when enough lines were written."""
+    """A stream that sets an event after enough lines."""
 
     def __init__(self, wanted):
         super().__init__()
@@ -132,7 +132,7 @@ def test_a_terminal_redraws_the_line_below_notes_and_erases_it(monkeypatch):
     assert "Error: [bold] the first one" in shown
     assert shown.count("142/1000 (14 %)") >= 2
     assert "concurrency 20" in shown
-    # The last thing that happens is that the line is erased and the cursor comes back.
+    # Finally the line is erased and the cursor is shown again.
     assert shown[shown.rindex("concurrency 20") :].endswith(("\x1b[2K", "\x1b[?25h"))
     assert "\x1b[2K" in shown[shown.rindex("concurrency 20") :]
 

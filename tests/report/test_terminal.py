@@ -1,4 +1,4 @@
-"""What the end of a run looks like, on a terminal and elsewhere."""
+"""The summary of a run, on a terminal and as plain text."""
 
 import io
 

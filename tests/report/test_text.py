@@ -1,4 +1,4 @@
-"""What models write is shown as text: on a terminal, and in Markdown as a real parser reads it."""
+"""Text from models is escaped on a terminal and in Markdown."""
 
 import re
 import unicodedata
@@ -103,7 +103,7 @@ def test_markdown_is_never_markup(text):
 
 @given(texts)
 def test_a_cell_stays_one_cell(text):
-    # The pipes of a row, and what stands between them: markdown-it takes `\|` for a bar of the cell as GitHub does.
+    # Split a row at its pipes; markdown-it reads `\|` as a pipe inside a cell, as GitHub does.
     table = f"| a | b |\n|---|---|\n| {cell(text, 200)} | end |\n"
     tokens = reader.parse(table)
     assert [token.type for token in tokens].count("td_open") == 2
