@@ -45,8 +45,13 @@ def _commands() -> dict[str, click.Command]:
 
 def _command(name: str, command: click.Command) -> Lines:
     arguments = [param for param in command.params if isinstance(param, click.Argument)]
-    yield from (f"`{' '.join(['agentv', name, '[OPTIONS]', *map(_argument, arguments)])}`", "")
-    for paragraph in inspect.cleandoc(str(command.help)).split("\n\n"):
+    summary, *paragraphs = inspect.cleandoc(str(command.help)).split("\n\n")
+    yield from (summary, "")
+    if command.epilog:
+        lines = command.epilog.removeprefix("\b\nExamples:\n").split("\n")
+        yield from ("```text", *(line.strip() for line in lines), "```", "")
+    yield from (f"Usage: `{' '.join(['agentv', name, '[OPTIONS]', *map(_argument, arguments)])}`", "")
+    for paragraph in paragraphs:
         if paragraph.startswith("\b"):
             yield from ("```text", *paragraph.split("\n")[1:], "```", "")
         else:
@@ -59,9 +64,6 @@ def _command(name: str, command: click.Command) -> Lines:
             yield from (f"**{title}**", "", *_table(options[:-1] if title == "Output" else options), "")
     else:
         yield from (*_options(command), "")
-    if command.epilog:
-        lines = command.epilog.removeprefix("\b\nExamples:\n").split("\n")
-        yield from ("```text", *(line.strip() for line in lines), "```")
 
 
 def _argument(argument: click.Argument) -> str:

@@ -24,10 +24,10 @@ from writing.markup import (
 def index() -> Lines:
     """Yield the index: the keys of all entries, every type, and unsupported types and keys."""
     yield from ("# Evaluators", "")
-    yield "Each type has its own page. See [Scoring](../how-to/scoring.md)."
-    yield from ("", "An entry of `evaluators` is an object, or a string, which is a rubric criterion:", "")
+    yield from ("An entry of `evaluators` is an object, or a string, which is a rubric criterion:", "")
     yield from ("```yaml", "evaluators:", "  - Greets the user", "  - type: contains", "    value: hello", "```", "")
-    yield from ("## Every entry", "", "| key | meaning |", "|---|---|")
+    yield "Each type has its own page. See [Score answers](../how-to/scoring.md)."
+    yield from ("", "## Every entry", "", "| key | meaning |", "|---|---|")
     yield from (f"| `{key}` | {meaning} |" for key, meaning in meanings_in("Entry", RESERVED).items())
     yield from (
         "",
@@ -55,6 +55,7 @@ def page(name: str) -> Lines:
     yield from (f"# {name}", "", inspect.cleandoc(str(kind.__doc__)))
     if others := also_written(EVALUATORS, name):
         yield from ("", f"Aliases: {others}.")
+    yield from _example(name)
     yield from ("", "## Settings", "")
     yield "In addition to the keys of [every entry](../evaluators.md#every-entry):"
     yield from ("", *setting_table(kind, ()))
@@ -65,6 +66,9 @@ def page(name: str) -> Lines:
     yield from refused_besides(kind, OTHER_TOOLS)
     for inner in dict.fromkeys(structs_in(kind)):
         yield from block(inner)
+
+
+def _example(name: str) -> Lines:
     files = example(name)
     scores = files.pop("scores", "")
     if files:

@@ -11,11 +11,20 @@ from agentv.model.message import PART_KINDS, ROLES
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults
 from writing.markup import BLOCKS, Kind, Lines, code, key_cell, meanings_in, other_names, reasons, type_words
 
+_EXAMPLE = (
+    "tags: [support]",
+    "evalcases:",
+    "  - id: opening-hours",
+    "    expected_outcome: Gives the opening hours",
+    "    input: When are you open?",
+)
+
 
 def page() -> Lines:
     """Yield the page: every key of datasets, sidecars and the configuration."""
     yield from ("# Keys of datasets, sidecars and configuration", "")
-    yield from ("Generated from the types that files are read into. See [Write a dataset](../how-to/datasets.md).", "")
+    yield from ("A dataset has keys for all cases, and a list of cases:", "", "```yaml", *_EXAMPLE, "```", "")
+    yield "See [Write a dataset](../how-to/datasets.md)."
     yield "`null` is the same as an absent key. `agentv schema dataset`, `line`, `sidecar` and `config` print the keys"
     yield "as JSON Schema."
     yield from ("", "## Dataset", "")

@@ -43,12 +43,12 @@ _SHARED: dict[str, Kind] = {"Every target": Target, "Every model API": ModelApi,
 def index() -> Lines:
     """Yield the index: the settings of all targets, every provider, and unsupported keys."""
     yield from ("# Targets", "")
-    yield "Each provider has its own page. This one lists the common settings. See [Targets](../how-to/targets.md)."
-    yield from ("", "A targets file is `.agentv/targets.yaml`, or `targets.yaml`:", "")
+    yield from ("Targets are defined in `.agentv/targets.yaml` or `targets.yaml`:", "")
     yield from ("```yaml", "targets:", "  - name: default", "    provider: openai", "    model: gpt-5-mini")
     yield from ("    api_key: ${{ OPENAI_API_KEY }}", "```", "")
     yield "`${{ NAME }}` in any setting is replaced by the variable from the environment or `.env`. Unknown keys are"
-    yield "errors. Settings can also be written in camelCase or kebab-case."
+    yield "errors. Settings can also be written in camelCase or kebab-case. See"
+    yield "[Configure targets](../how-to/targets.md)."
     for title, kind in _SHARED.items():
         yield from ("", f"## {title}", "", *setting_table(kind, () if kind is Target else (Target,), _of_targets))
         yield from refused_besides(kind, OTHER_TOOLS)
