@@ -153,7 +153,7 @@ class TestMatching:
         path = write_run(tmp_path / "a.jsonl", record("x", 1.0), record("y", 1.0))
         other = tmp_path / "b.jsonl"
         other.write_bytes(encode_record(record("x", 1.0)) + line)
-        with pytest.raises(AgentvError, match=f"Not a result at line 2 in {other}"):
+        with pytest.raises(AgentvError, match=f"Invalid record at line 2 in {other}"):
             compare_runs(RunScores(path, "a"), RunScores(other, "b"))
 
 

@@ -59,7 +59,7 @@ def test_a_store_finds_each_record(file):
 def test_a_damaged_record_is_refused_with_its_location(file):
     name, path = file
     path.write_bytes(path.read_bytes() + FILES[name][2])
-    with pytest.raises(AgentvError, match=r"Not a result at (line|document) 4"):
+    with pytest.raises(AgentvError, match=r"Invalid record at (line|document) 4"):
         list(RunStore.open(path).records())
 
 

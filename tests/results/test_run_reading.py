@@ -101,12 +101,12 @@ def test_our_own_records_are_read_from_yaml(folder):
         (
             "r.jsonl",
             b'{"eval_id":"a","score":1}\n{"id":"a"}\n',
-            "Not a result at line 2 in r.jsonl\n  Not a result: neit",
+            "Invalid record at line 2 in r.jsonl\n  Not a result: neit",
         ),
-        ("r.jsonl", b'{"eval_id":"a","score":1}\n{"eval_id', "Not a result at line 2 in r.jsonl\n  Invalid JSON"),
-        ("r.jsonl", b"\xff\n", "Not a result at line 1 in r.jsonl"),
-        ("r.yaml", b"- a\n", "Not a result at document 1 in r.yaml"),
-        ("r.yaml", b"eval_id: a\n", "Not a result at document 1 in r.yaml"),
+        ("r.jsonl", b'{"eval_id":"a","score":1}\n{"eval_id', "Invalid record at line 2 in r.jsonl\n  Invalid JSON"),
+        ("r.jsonl", b"\xff\n", "Invalid record at line 1 in r.jsonl"),
+        ("r.yaml", b"- a\n", "Invalid record at document 1 in r.yaml"),
+        ("r.yaml", b"eval_id: a\n", "Invalid record at document 1 in r.yaml"),
         ("r.yaml", b"a: [", "Cannot read r.yaml"),
     ],
 )

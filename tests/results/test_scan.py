@@ -71,7 +71,7 @@ def test_a_missing_or_empty_file_has_no_done_jobs(tmp_path):
 
 def test_an_invalid_line_is_an_error_with_its_number(tmp_path):
     path = written(tmp_path, {}, {"eval_id": "b"}, tail=b"\n{}\n")
-    with pytest.raises(AgentvError, match=r"Not a result record at line 4 in .*results.jsonl"):
+    with pytest.raises(AgentvError, match=r"Invalid record at line 4 in .*results.jsonl"):
         DoneJobs.read(path)
 
 

@@ -189,7 +189,7 @@ REFUSED = {
     "several targets": ("results.jsonl", "It has several targets: a, b"),
     "an unknown target": ("results.jsonl:aa", "It has no target 'aa'"),
     "no results": ("blank.jsonl", "It has no results"),
-    "not JSON": ("broken.jsonl", "Not a result at line 2"),
+    "not JSON": ("broken.jsonl", "Invalid record at line 2"),
     "another kind of file": ("cases.jsonl", "neither 'eval_id' nor 'test_id'"),
 }
 

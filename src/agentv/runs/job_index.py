@@ -83,7 +83,7 @@ def _decode(line: bytes, number: int, path: Path) -> RecordKey:
         return decode_key(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         hint = "Remove the line to run its job again"
-        raise AgentvError(f"Not a result record at line {number} in {path}", str(error), hint) from error
+        raise AgentvError(f"Invalid record at line {number} in {path}", str(error), hint) from error
 
 
 class AnswerIndex:
@@ -94,7 +94,7 @@ class AnswerIndex:
 
     def __init__(self, run: RunStore) -> None:
         self.run = run
-        self._find_places = lru_cache(_CASES_REMEMBERED)(self._places)
+        self.places = lru_cache(_CASES_REMEMBERED)(self._places)
         targets: dict[str, None] = {}
         datasets: dict[str, None] = {}
         jobs = HashTable()
@@ -114,17 +114,14 @@ class AnswerIndex:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def places(self, dataset: str, eval_id: str, dataset_path: str) -> list[tuple[JobKey, int]]:
-        """Return the jobs of a case that have a record, each with its offset."""
-        return self._find_places(dataset, eval_id, dataset_path)
-
     def find(self, dataset: str, key: JobKey) -> Result | None:
         """Return the record of a job. Target, prompt and trial must match."""
-        places = self._find_places(dataset, key.eval_id, key.dataset_path)
+        places = self.places(dataset, key.eval_id, key.dataset_path)
         offset = next((offset for found, offset in places if found[2:] == key[2:]), None)
         return None if offset is None else self.run.read(offset)
 
     def _places(self, dataset: str, eval_id: str, dataset_path: str) -> list[tuple[JobKey, int]]:
+        """Return the jobs of a case that have a record, each with its offset."""
         # Some files of AgentV (TypeScript) omit the dataset.
         for name in dict.fromkeys((dataset, "")):
             found = list(self._with_name(name, eval_id))

@@ -246,7 +246,7 @@ def decoded_lines(path: Path, decode: Callable[[bytes], Record]) -> Iterator[tup
 
 def damaged(path: Path, place: str, error: RecordError) -> AgentvError:
     """Build the error for an invalid record."""
-    return AgentvError(f"Not a result at {place} in {path}", str(error))
+    return AgentvError(f"Invalid record at {place} in {path}", str(error))
 
 
 class DuplicateCheck:

@@ -14,13 +14,11 @@ POWER = 0.8
 
 _MANY = 30
 
-Outcome = Literal["shown", "refuted", "inconclusive"]
-
 
 class NonInferiority(NamedTuple):
     """Whether a difference is above -margin; `shown` and `refuted` mean that the whole 95 % interval agrees."""
 
-    outcome: Outcome
+    outcome: Literal["shown", "refuted", "inconclusive"]
     margin: float
     p_value: float | None
 
