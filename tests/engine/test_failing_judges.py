@@ -18,11 +18,11 @@ FAILING = {
     ),
     "a program that is killed": (
         {"type": "code_judge", "script": "kill -9 $$"},
-        "The program was ended by SIGKILL",
+        "The program was terminated by SIGKILL",
     ),
     "a program that takes too long": (
         {"type": "code_judge", "script": HANGS, "timeout_seconds": 0.3},
-        "The program did not end within 0.3 s",
+        "The program did not finish within 0.3 s",
     ),
     "a program that prints garbage": (
         {"type": "code_judge", "script": "echo '{\"score\": high}'"},

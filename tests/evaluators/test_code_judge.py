@@ -76,14 +76,14 @@ BROKEN = {
     "invalid assertions": (prints({"score": 1, "assertions": ["a"]}), {}, "must be a list of {text, passed}"),
     "an exit code": (python("sys.exit('it broke')"), {}, "The program ended with exit code 1: it broke"),
     "a score and an exit code": (python("print('{\"score\": 1}'); sys.exit(3)"), {}, "ended with exit code 3"),
-    "a signal": (python("os.kill(os.getpid(), 9)"), {}, "was ended by SIGKILL"),
+    "a signal": (python("os.kill(os.getpid(), 9)"), {}, "was terminated by SIGKILL"),
     "no such program": (["no-such-program"], {}, "The program 'no-such-program' was not found"),
     "no such folder": (["/bin/true"], {"cwd": "nowhere"}, "the folder does not exist"),
     "no permission": (["/etc/hostname"], {}, "The program '/etc/hostname' cannot be started"),
     "a null byte": (["/bin/echo", "\0"], {}, "cannot be started"),
     "no end": (python("print('x', file=sys.stderr, flush=True); signal.pause()"), {"timeout_seconds": 0.5},
-               "The program did not end within 0.5 s and was ended: x"),
-    "no end of output": (["/bin/sh", "-c", "yes"], {}, "The program printed more than 4 MiB and was ended"),
+               "The program did not finish within 0.5 s and was stopped: x"),
+    "no end of output": (["/bin/sh", "-c", "yes"], {}, "The program printed more than 4 MiB and was stopped"),
 }  # fmt: skip
 
 
@@ -224,7 +224,7 @@ def test_child_processes_end_with_the_program(scoring, tmp_path, then):
     entry = {"script": script, "timeout_seconds": 1}
     started = time.monotonic()
     if then == HANGS:
-        assert "did not end within 1 s" in scoring.failure("code_judge", entry, workdir=str(tmp_path))
+        assert "did not finish within 1 s" in scoring.failure("code_judge", entry, workdir=str(tmp_path))
     else:
         assert scoring.score("code_judge", entry, workdir=str(tmp_path)).score == 1
     assert time.monotonic() - started < 20

@@ -188,8 +188,8 @@ def test_a_process_is_replaced_after_the_maximum_judgements(scoring, tmp_path, p
 # Ways a judge can break its process, with the error message. Only answer 3 is affected.
 HARMFUL = {
     "it exits hard": ("os._exit(7)", "its process ended with exit code 7 before it gave a score"),
-    "it is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "its process was ended by SIGKILL before it gave a score"),
-    "it crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "its process was ended by SIGSEGV before it gave a score"),
+    "it is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "was terminated by SIGKILL before it gave a score"),
+    "it crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "was terminated by SIGSEGV before it gave a score"),
     "it prints and exits": ("print('no licence'); os._exit(1)", "exit code 1 before it gave a score: no licence"),
     "it loops": ("while True: pass", "took longer than 1 s"),
     "it waits": ("threading.Event().wait()", "took longer than 1 s"),

@@ -181,7 +181,7 @@ FAILURES = {
     "an exit code": ("echo first; echo broken >&2; exit 3", "process", "ended with exit code 3: broken"),
     "nothing on stderr": ("echo on stdout; exit 1", "process", "ended with exit code 1: on stdout"),
     "a long stderr": ("seq 100000 >&2; exit 1", "process", "99999\n100000"),
-    "a signal": ("kill -9 $$", "process", "was ended by SIGKILL"),
+    "a signal": ("kill -9 $$", "process", "was terminated by SIGKILL"),
     "no such program": ("no-such-program-here", "process", "ended with exit code 127"),
     "no file": ("echo said; : {OUTPUT_FILE}", "invalid_response", "did not write {OUTPUT_FILE}: said"),
     "invalid messages": (
@@ -329,7 +329,7 @@ def quick(monkeypatch):
 def test_a_timeout_ends_the_whole_group(ask, tmp_path, still_running, pids_in, quick, template):
     failure = failure_of(ask, cli(template + "; true"), folder=tmp_path, timeout_s=0.3)
     assert failure.error_class == "timeout"
-    assert "did not end within 0.3 s" in failure.message
+    assert "did not finish within 0.3 s" in failure.message
     pids = pids_in(tmp_path / "pids", 3)
     assert still_running(pids) == []
 

@@ -93,7 +93,7 @@ def test_no_child_outlives_the_agent(place):
 
 @pytest.mark.parametrize("prompt", ["flood", "flood in one line", "children, then flood"])
 def test_excessive_output_ends_the_agent(place, prompt):
-    with pytest.raises(TargetFailure, match="printed more than 64 MiB and was ended") as raised:
+    with pytest.raises(TargetFailure, match="printed more than 64 MiB and was stopped") as raised:
         ask(place, prompt)
     assert raised.value.error_class == "process"
     if "children" in prompt:

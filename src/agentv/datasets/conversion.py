@@ -35,14 +35,11 @@ class Conversion:
     def __init__(self, source: Source, target: str, options: Options, *, overwrite: bool) -> None:
         self._source = source
         self._options = options
-        kinds = [
-            name
-            for name in formats.suggested(target)
-            if type(formats.load_format(name)).write is not DatasetFormat.write
-        ]
-        if not kinds:
+        names = formats.suggested(target)
+        kind = next((each for each in names if type(formats.load_format(each)).write is not DatasetFormat.write), None)
+        if kind is None:
             raise formats.unsupported(target)
-        self._target = formats.source_of(target, kinds[0])
+        self._target = formats.source_of(target, kind)
         self._dataset = Dataset(source, options, StrictSink(ignore))
         sidecar = (self._target.base + formats.SIDECAR_SUFFIXES[0],) if self._target.format.has_sidecar else ()
         self._outputs = (target, *sidecar)

@@ -88,10 +88,10 @@ async def run_process(spec: ProcessSpec) -> ProcessOutput:
         await running.end(mark)
     tail = tail_of(bytes(running.stderr)) or tail_of(bytes(running.stdout[-_STDERR_BYTES:]))
     if timed_out:
-        raise ProcessFailure("timeout", f"{spec.noun} did not end within {spec.timeout_s:g} s and was ended{tail}")
+        raise ProcessFailure("timeout", f"{spec.noun} did not finish within {spec.timeout_s:g} s and was stopped{tail}")
     if running.overflowed:
         limit = f"{spec.max_output_bytes / 1024 / 1024:g} MiB"
-        raise ProcessFailure("output", f"{spec.noun} printed more than {limit} and was ended")
+        raise ProcessFailure("output", f"{spec.noun} printed more than {limit} and was stopped")
     if code := running.process.returncode:
         raise ProcessFailure("exit", f"{spec.noun} {ending_of(code)}{tail}")
     return ProcessOutput(running.stdout.decode(errors="replace"), running.stderr.decode(errors="replace"))
@@ -100,13 +100,13 @@ async def run_process(spec: ProcessSpec) -> ProcessOutput:
 def ending_of(code: int | None) -> str:
     """Describe how a process ended, from its return code."""
     if code is None:
-        return "did not end"
+        return "did not finish"
     if code >= 0:
         return f"ended with exit code {code}"
     try:
-        return f"was ended by {signal.Signals(-code).name}"
+        return f"was terminated by {signal.Signals(-code).name}"
     except ValueError:
-        return f"was ended by signal {-code}"
+        return f"was terminated by signal {-code}"
 
 
 def tail_of(printed: bytes) -> str:

@@ -45,7 +45,7 @@ class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
         }
     )
 
-    hints: ClassVar[dict[str, str]] = {"trials": "AgentV 4.x's `{count: 2}` is written `trials: 2` here"}
+    hints: ClassVar[dict[str, str]] = {"trials": "Write `trials: 2` instead of `{count: 2}` of AgentV (TypeScript)"}
 
     target: str | None = None
     targets: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
             "vars": "Use an object `input` with a `prompt`",
         }
     )
-    hints: ClassVar[dict[str, str]] = {"prompts": "Each of them is `{id: …, prompt: …}`"}
+    hints: ClassVar[dict[str, str]] = {"prompts": "Write each prompt as `{id: …, prompt: …}`"}
     informational: ClassVar[tuple[str, ...]] = ("category", "author", "license", "requires", "governance")
 
     dataset: str | None = None

@@ -142,9 +142,7 @@ class _Builder:
 
     def _read(self, next_event: Any) -> None:
         documents = 0
-        while True:
-            event = next_event()
-            kind = type(event)
+        while (kind := type(event := next_event())) is not yaml.StreamEndEvent:
             if kind is yaml.ScalarEvent:
                 self._scalar(event)
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
@@ -157,8 +155,6 @@ class _Builder:
                 documents += 1
                 if documents > 1:
                     raise _error(event, "found a second document", "Split the file at the `---`: one document per file")
-            elif kind is yaml.StreamEndEvent:
-                return
 
     def _scalar(self, event: Any) -> None:
         value = event.value

@@ -153,7 +153,7 @@ class WorkerProcess:
 
     def end(self) -> None:
         """Kill the process and what it started; its current judgement fails."""
-        self._fail(f"{self._name}: its process was ended")
+        self._fail(f"{self._name}: its process was stopped")
 
     def _fail(self, message: str) -> None:
         """Fail the current judgement and close the process; queued judgements go to another."""
