@@ -9,24 +9,24 @@ from agentv.engine.job.request import CaseRequest
 from agentv.model.case import EvalCase, Origin, Place
 
 
-def make_question(id="one", text="Hello", *, trial=1, attempt=1, timeout_s=10.0, folder="", dataset="", **case):
+def make_request(id="one", text="Hello", *, trial=1, attempt=1, timeout_s=10.0, folder="", dataset="", **case):
     place = Place(Origin(base_dir=str(folder), dataset=dataset, path=case.pop("path", "")), 1)
-    question = CaseRequest(EvalCase(id, input=text, place=place, **case), trial=trial)
-    question.attempt, question.timeout_s = attempt, timeout_s
-    return question
+    new_request = CaseRequest(EvalCase(id, input=text, place=place, **case), trial=trial)
+    new_request.attempt, new_request.timeout_s = attempt, timeout_s
+    return new_request
 
 
 async def respond_once(target, home, *questions):
     responder = target.open(str(home))
     try:
-        return [await responder.respond(question) for question in questions]
+        return [await responder.respond(new_request) for new_request in questions]
     finally:
         await responder.aclose()
 
 
 @pytest.fixture
-def question():
-    return make_question
+def new_request():
+    return make_request
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def ask(tmp_path):
     """Open a target, call it once, and close it."""
 
     def call(target, *, home=tmp_path, **fields):
-        [response] = asyncio.run(respond_once(target, home, make_question(**fields)))
+        [response] = asyncio.run(respond_once(target, home, make_request(**fields)))
         return response
 
     return call

@@ -129,8 +129,8 @@ def test_files_are_formatted_with_files_format(ask, with_files, tmp_path, files_
     assert response.text == expected.format(tmp_path)
 
 
-def test_the_prompt_references_files_and_guidelines_are_separate(question, with_files, tmp_path):
-    request = question(**with_files)
+def test_the_prompt_references_files_and_guidelines_are_separate(new_request, with_files, tmp_path):
+    request = new_request(**with_files)
     origin = Origin(base_dir=str(tmp_path), root=str(tmp_path), guideline_patterns=("*.instructions.md",))
     request.case = type(request.case)("one", input=with_files["text"], place=Place(origin, 1))
 
@@ -244,10 +244,10 @@ WHERE = {
 
 
 @pytest.mark.parametrize(("settings", "workspace", "expected"), WHERE.values(), ids=WHERE)
-def test_working_folder(question, tmp_path, settings, workspace, expected):
+def test_working_folder(new_request, tmp_path, settings, workspace, expected):
     for name in ("data", "home/sub", "work"):
         (tmp_path / name).mkdir(parents=True)
-    request = question(folder=tmp_path / "data")
+    request = new_request(folder=tmp_path / "data")
     request.job_workspace = SimpleNamespace(path=str(tmp_path / workspace)) if workspace else None
 
     async def answer():
@@ -345,10 +345,10 @@ def test_a_timeout_ends_processes_outside_the_group(ask, tmp_path, still_running
 
 @pytest.mark.parametrize("template", [FAMILY, STUBBORN], ids=["willing", "stubborn"])
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
-def test_a_cancellation_ends_the_whole_group(question, tmp_path, still_running, pids_in, quick, template, times):
+def test_a_cancellation_ends_the_whole_group(new_request, tmp_path, still_running, pids_in, quick, template, times):
     async def cancelled():
         responder = cli(template).open(str(tmp_path))
-        call = asyncio.ensure_future(responder.respond(question(folder=tmp_path)))
+        call = asyncio.ensure_future(responder.respond(new_request(folder=tmp_path)))
         pids = await asyncio.to_thread(pids_in, tmp_path / "pids", 3)
         for _ in range(times):
             call.cancel()
@@ -363,10 +363,10 @@ def test_a_cancellation_ends_the_whole_group(question, tmp_path, still_running, 
 
 
 @pytest.mark.parametrize("between", [None, 0, 1, 2])
-def test_a_cancellation_at_the_start_leaves_no_process(question, tmp_path, still_running, quick, between):
+def test_a_cancellation_at_the_start_leaves_no_process(new_request, tmp_path, still_running, quick, between):
     async def cancelled(steps):
         responder = cli(f"{HANGS} & echo $$ $! >> pids; wait").open(str(tmp_path))
-        call = asyncio.ensure_future(responder.respond(question(folder=tmp_path)))
+        call = asyncio.ensure_future(responder.respond(new_request(folder=tmp_path)))
         await let_others_run(steps)
         call.cancel()
         if between is not None:
@@ -406,23 +406,23 @@ def test_no_zombies_remain(ask):
     assert [stat for stat in stats if ") Z" in stat and mine in stat[:60]] == []
 
 
-def test_a_health_check_runs_once_for_all_cases(question, tmp_path):
+def test_a_health_check_runs_once_for_all_cases(new_request, tmp_path):
     async def answers():
         target = cli("echo ok", healthcheck=Healthcheck(command_template="echo checked {EVAL_ID} >> checks"))
         responder = target.open(str(tmp_path))
-        await asyncio.gather(*(responder.respond(question(str(number))) for number in range(5)))
+        await asyncio.gather(*(responder.respond(new_request(str(number))) for number in range(5)))
         await responder.aclose()
 
     asyncio.run(answers())
     assert (tmp_path / "checks").read_text() == "checked healthcheck\n"
 
 
-def test_a_failed_health_check_fails_every_case(question, tmp_path):
+def test_a_failed_health_check_fails_every_case(new_request, tmp_path):
     async def failures():
         responder = cli("echo ok", healthcheck=Healthcheck(command_template="echo down >&2; exit 1")).open(
             str(tmp_path)
         )
-        return await asyncio.gather(*(responder.respond(question(str(n))) for n in range(3)), return_exceptions=True)
+        return await asyncio.gather(*(responder.respond(new_request(str(n))) for n in range(3)), return_exceptions=True)
 
     found = asyncio.run(failures())
     assert {failure.error_class for failure in found} == {"process"}
@@ -459,11 +459,11 @@ def test_a_health_check_by_address(ask, address):
     assert "503" in failure.message
 
 
-def test_a_cancelled_health_check_leaves_no_process(question, tmp_path, still_running, pids_in):
+def test_a_cancelled_health_check_leaves_no_process(new_request, tmp_path, still_running, pids_in):
     async def closed():
         slow = Healthcheck(command_template=f"echo $$ > pids; {HANGS}")
         responder = cli("echo ok", healthcheck=slow).open(str(tmp_path))
-        call = asyncio.ensure_future(responder.respond(question()))
+        call = asyncio.ensure_future(responder.respond(new_request()))
         pids = await asyncio.to_thread(pids_in, tmp_path / "pids", 1)
         await responder.aclose()
         with pytest.raises(asyncio.CancelledError):
@@ -485,7 +485,7 @@ open(sys.argv[2], "w").write("".join(a if isinstance(a, str) else json.dumps(a) 
 
 
 @pytest.fixture
-def in_batches(tmp_path, question):
+def in_batches(tmp_path, new_request):
     """Return the outcomes of three cases in one batch; `change` modifies the command's answers."""
     (tmp_path / "batch.py").write_text(BATCH)
 
@@ -495,7 +495,7 @@ def in_batches(tmp_path, question):
 
         async def outcomes():
             responder = cli(template, provider_batching=True).open(str(tmp_path))
-            return await responder.respond_many([question(id, f"text {id}", folder=tmp_path) for id in ids])
+            return await responder.respond_many([new_request(id, f"text {id}", folder=tmp_path) for id in ids])
 
         return asyncio.run(outcomes())
 
@@ -548,10 +548,10 @@ def test_only_used_placeholders_become_variables():
     assert variables == {"AGENTV_EVAL_ID": "x"}
 
 
-def test_batch_lines_contain_the_whole_request(question, tmp_path):
+def test_batch_lines_contain_the_whole_request(new_request, tmp_path):
     async def lines():
         copy = f"cp {{PROMPT_FILE}} {shlex.quote(str(tmp_path / 'seen'))}"
-        await cli(copy, provider_batching=True).open(str(tmp_path)).respond_many([question()])
+        await cli(copy, provider_batching=True).open(str(tmp_path)).respond_many([new_request()])
 
     asyncio.run(lines())
     assert json.loads(Path(tmp_path / "seen").read_text()) == {

@@ -46,14 +46,14 @@ def failure(url, timeout_s=5.0) -> TargetFailure:
     return raised.value
 
 
-def failure_of(reply: bytes) -> TargetFailure:
+def failure_of(sent: bytes) -> TargetFailure:
     """Return the failure for a server that sends exactly these bytes and closes the connection."""
 
     async def scenario():
         async def serve(reader, writer):
             await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(len(BODY))
-            writer.write(reply)
+            writer.write(sent)
             await writer.drain()
             writer.close()
 
@@ -167,7 +167,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize(
-    ("reply", "error_class"),
+    ("sent", "error_class"),
     [
         pytest.param(b"", "network", id="nothing"),
         pytest.param(b"HTTP/1.1 200", "network", id="half a status line"),
@@ -181,8 +181,8 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
         pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "invalid_response", id="another protocol"),
     ],
 )
-def test_broken_responses(reply, error_class):
-    assert failure_of(reply).error_class == error_class
+def test_broken_responses(sent, error_class):
+    assert failure_of(sent).error_class == error_class
 
 
 def test_unreadable_bodies_are_network_failures_only_without_a_length():

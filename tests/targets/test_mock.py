@@ -48,15 +48,15 @@ def test_tool_calls_and_usage_come_from_the_settings(ask):
     assert (response.messages[-1].tool_calls, response.usage) == (calls, usage)
 
 
-def test_an_immediate_answer_needs_no_event_loop(question):
-    answering = mock(response="yes").open(".").respond(question())
+def test_an_immediate_answer_needs_no_event_loop(new_request):
+    answering = mock(response="yes").open(".").respond(new_request())
     with pytest.raises(StopIteration) as ended:
         answering.send(None)
     assert ended.value.value.text == "yes"
 
 
-def test_an_immediate_answer_takes_microseconds(question):
-    responder, request = mock(response="yes").open("."), question()
+def test_an_immediate_answer_takes_microseconds(new_request):
+    responder, request = mock(response="yes").open("."), new_request()
 
     async def mean_us():
         started = time.perf_counter()
@@ -73,26 +73,26 @@ def test_delay(ask):
     assert time.perf_counter() - started >= 0.02
 
 
-def delays(question, trial):
+def delays(new_request, trial):
     """Return the delays of 200 answers, measured with a virtual clock."""
 
     async def answered():
         responder = mock(delay_ms=[100.0, 300.0]).open(".")
         moments = [asyncio.get_running_loop().time()]
         for number in range(200):
-            await responder.respond(question(f"case-{number}", trial=trial))
+            await responder.respond(new_request(f"case-{number}", trial=trial))
             moments.append(asyncio.get_running_loop().time())
         return [round(after - before, 6) for before, after in pairwise(moments)]
 
     return virtual_time.run(answered())
 
 
-def test_delays_cover_their_range_and_are_reproducible(question):
-    first = delays(question, 1)
+def test_delays_cover_their_range_and_are_reproducible(new_request):
+    first = delays(new_request, 1)
     assert 0.1 <= min(first) < 0.11 < 0.29 < max(first) <= 0.3
     assert 0.17 < sum(first) / len(first) < 0.23
-    assert first == delays(question, 1)
-    assert first != delays(question, 2)
+    assert first == delays(new_request, 1)
+    assert first != delays(new_request, 2)
 
 
 def test_a_delay_longer_than_the_timeout_is_a_timeout(ask):
@@ -101,13 +101,13 @@ def test_a_delay_longer_than_the_timeout_is_a_timeout(ask):
     assert failed.value.error_class == "timeout"
 
 
-def faults(question, rate, attempt=1):
+def faults(new_request, rate, attempt=1):
     async def count():
         responder = mock(fault_rate=rate, response="yes").open(".")
         failed = set()
         for number in range(1000):
             try:
-                await responder.respond(question(f"case-{number}", attempt=attempt))
+                await responder.respond(new_request(f"case-{number}", attempt=attempt))
             except TargetFailure as failure:
                 assert failure.error_class == "server"
                 failed.add(number)
@@ -116,12 +116,12 @@ def faults(question, rate, attempt=1):
     return asyncio.run(count())
 
 
-def test_faults_match_their_rate_and_are_reproducible(question):
-    assert 250 < len(faults(question, 0.3)) < 350
-    assert faults(question, 0.3) == faults(question, 0.3)
-    assert len(faults(question, 1.0)) == 1000
+def test_faults_match_their_rate_and_are_reproducible(new_request):
+    assert 250 < len(faults(new_request, 0.3)) < 350
+    assert faults(new_request, 0.3) == faults(new_request, 0.3)
+    assert len(faults(new_request, 1.0)) == 1000
 
 
-def test_another_attempt_may_succeed(question):
-    first, second = faults(question, 0.3, attempt=1), faults(question, 0.3, attempt=2)
+def test_another_attempt_may_succeed(new_request):
+    first, second = faults(new_request, 0.3, attempt=1), faults(new_request, 0.3, attempt=2)
     assert 50 < len(first & second) < 130

@@ -301,7 +301,7 @@ REQUESTS = [
                 },
             ],
         ),
-        id="anthropic: file at an address, text file, a reply that was empty",
+        id="anthropic: file at an address, text file, an empty response",
     ),
     pytest.param(
         "anthropic",
@@ -395,7 +395,7 @@ REQUESTS = [
                 content_of("user", part(inline_data=types.Blob(data="Hé you".encode(), mime_type="text/plain"))),
             ],
         ),
-        id="gemini: file at an address, text file, a reply that was empty",
+        id="gemini: file at an address, text file, an empty response",
     ),
     pytest.param(
         "gemini",

@@ -282,22 +282,22 @@ def test_every_exception_is_a_failure(ask, error, error_class, message, kind):
     assert message in failed.value.message
 
 
-def test_sync_functions_run_concurrently(question):
+def test_sync_functions_run_concurrently(new_request):
     meeting = threading.Barrier(8, timeout=10)
 
     async def run_concurrently():
         responder = given(lambda: str(meeting.wait() >= 0)).open(".")
-        answers = await asyncio.gather(*(responder.respond(question(str(number))) for number in range(8)))
+        answers = await asyncio.gather(*(responder.respond(new_request(str(number))) for number in range(8)))
         await responder.aclose()
         return [response.text for response in answers]
 
     assert asyncio.run(run_concurrently()) == ["True"] * 8
 
 
-def test_threads_are_reused(question):
+def test_threads_are_reused(new_request):
     async def run_in_turn():
         responder = given(lambda: threading.current_thread().name).open(".")
-        names = {(await responder.respond(question())).text for _ in range(20)}
+        names = {(await responder.respond(new_request())).text for _ in range(20)}
         await responder.aclose()
         return names
 
@@ -328,10 +328,10 @@ from agentv.targets.python import FunctionTarget
 
 async def main():
     responder = FunctionTarget(name="p", provider="python", call=lambda: threading.Event().wait()).open(".")
-    question = CaseRequest(EvalCase("one", input="Hello"))
-    question.timeout_s = 0.02
+    request = CaseRequest(EvalCase("one", input="Hello"))
+    request.timeout_s = 0.02
     try:
-        await responder.respond(question)
+        await responder.respond(request)
     finally:
         await responder.aclose()
 
@@ -341,10 +341,10 @@ asyncio.run(main())
     assert "did not return within 0.02 s" in ended.stderr
 
 
-def test_a_cancelled_call_ends_immediately(question):
+def test_a_cancelled_call_ends_immediately(new_request):
     async def cancelled():
         responder = given(never_return).open(".")
-        call = asyncio.ensure_future(responder.respond(question()))
+        call = asyncio.ensure_future(responder.respond(new_request()))
         await let_others_run()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -107,11 +107,11 @@ def test_answers_are_found_by(ask, write, fields, text):
     assert ask(replay(), **fields).text == text
 
 
-def test_prompts_have_separate_answers(write, tmp_path, question):
+def test_prompts_have_separate_answers(write, tmp_path, new_request):
     write(record(text="short", prompt="a"), record(text="long", prompt="b"))
 
     async def answer():
-        request = question()
+        request = new_request()
         request.prompt_id = "b"
         responder = replay().open(str(tmp_path))
         try:
@@ -145,10 +145,13 @@ def test_an_answer_with_an_evaluator_error_is_an_answer(ask, write):
 
 
 OTHERS = {
-    "AgentV 2.x": ({"eval_id": "one", "score": 1, "candidate_answer": "hi", "target": "t"}, "hi"),
-    "AgentV 4.x": ({"test_id": "one", "suite": "", "score": 1, "answer": "hi"}, "hi"),
-    "AgentV 4.x with output": ({"test_id": "one", "score": 1, "output": "hi"}, "hi"),
-    "AgentV 4.x with messages": ({"test_id": "one", "output": [{"role": "assistant", "content": "hi"}]}, "hi"),
+    "AgentV (TypeScript) 2.x": ({"eval_id": "one", "score": 1, "candidate_answer": "hi", "target": "t"}, "hi"),
+    "AgentV (TypeScript) 4.x": ({"test_id": "one", "suite": "", "score": 1, "answer": "hi"}, "hi"),
+    "AgentV (TypeScript) 4.x with output": ({"test_id": "one", "score": 1, "output": "hi"}, "hi"),
+    "AgentV (TypeScript) 4.x with messages": (
+        {"test_id": "one", "output": [{"role": "assistant", "content": "hi"}]},
+        "hi",
+    ),
     "a recording": ({"eval_id": "one", "output_messages": [{"role": "assistant", "content": "hi"}]}, "hi"),
     "a recording of texts": ({"eval_id": "one", "text": "hi"}, "hi"),
     "data": ({"eval_id": "one", "candidate_answer": {"a": 1}}, '{"a":1}'),
