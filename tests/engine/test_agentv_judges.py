@@ -94,7 +94,7 @@ def test_a_judge_of_4x(recorded):
     assert found["details"] == {"input": [{"role": "user", "content": "How risky is it?"}]}
 
 
-def test_isolated_it_scores_the_same(recorded):
+def test_an_isolated_judge_gives_the_same_score(recorded):
     entry = {"type": "code_judge", "script": [sys.executable, "judge_2x.py"], "sandbox": "preferred"}
     [found] = recorded(entry)
     assert found["hits"] == ["riskLevel=High", "lookUp:queryText"]

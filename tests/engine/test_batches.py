@@ -61,7 +61,7 @@ def test_more_than_500_cases_are_several_calls(batching):
     assert batching.summary()["scored"] == 501
 
 
-def test_what_has_no_line_or_two_is_an_error_of_that_case(batching):
+def test_a_case_without_exactly_one_line_is_an_error(batching):
     batching.dataset("q", "left out", "twice", "q")
     assert batching.eval("--out", "out", "--quiet").code == 0
     found = batching.by_id()
@@ -70,14 +70,14 @@ def test_what_has_no_line_or_two_is_an_error_of_that_case(batching):
     assert len(batching.calls()) == 1
 
 
-def test_a_command_that_fails_is_the_error_of_all_its_cases(batching):
+def test_a_failed_command_is_an_error_of_all_its_cases(batching):
     batching.dataset("q", "broken")
     assert batching.eval("--out", "out", "--quiet").code == 3
     assert {record["error"]["class"] for record in batching.records()} == {"process"}
     assert len(batching.calls()) == 1
 
 
-def test_a_call_has_no_case_twice_and_cases_of_one_dataset(batching):
+def test_a_batch_has_each_case_once_and_one_dataset(batching):
     prompts = [{"id": "a", "prompt": "{{ x }}"}, {"id": "b", "prompt": "{{ x }}!"}]
     batching.dataset({"input": {"x": "q"}}, {"input": {"x": "r"}}, prompts=prompts)
     batching.dataset("s", name="other.yaml")
@@ -88,7 +88,7 @@ def test_a_call_has_no_case_twice_and_cases_of_one_dataset(batching):
     assert len(batching.records()) == 10
 
 
-def test_a_call_that_takes_too_long_is_made_again_for_all_of_its_cases(batching):
+def test_a_batch_that_times_out_is_retried_with_all_its_cases(batching):
     slow = f"echo run >> runs; test -e second || {{ touch second; exec {HANGS}; }};"
     answer = "sed s/prompt/text/ {PROMPT_FILE}"
     batching.batch_targets(command_template=slow + answer, timeout_seconds=0.5, retry_initial_delay_ms=300)
@@ -101,7 +101,7 @@ def test_a_call_that_takes_too_long_is_made_again_for_all_of_its_cases(batching)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
-def test_its_command_ends_with_the_run(batching, number):
+def test_a_batch_command_ends_with_the_run(batching, number):
     marker = f"MARK={os.getpid()}.{int(number)}{random.randrange(10**6)} {HANGS}"
     batching.batch_targets(command_template=f"touch started; {marker} & {marker}")
     batching.dataset("q", "q")

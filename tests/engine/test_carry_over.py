@@ -48,7 +48,7 @@ def again(project, *arguments):
     return called, why, project.by_id("second")
 
 
-def test_only_what_ended_in_an_error_is_asked_again(earlier):
+def test_only_jobs_that_errored_run_again(earlier):
     write(earlier, {**ROWS, "d": "yes now"})
     called, why, records = again(earlier, "--retry-errors", "first")
     assert called == ["d.1"]
@@ -110,7 +110,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_only_what_changed_is_asked_again_and_the_reason_is_said(earlier, what):
+def test_only_changed_jobs_run_again_and_the_reason_is_shown(earlier, what):
     change, expected = CHANGES[what]
     change(earlier)
     called, why, records = again(earlier, "--changed-since", "first")
@@ -121,7 +121,7 @@ def test_only_what_changed_is_asked_again_and_the_reason_is_said(earlier, what):
     )
 
 
-def test_a_file_that_an_evaluator_names_counts_as_part_of_it(earlier):
+def test_a_changed_file_of_an_evaluator_changes_its_fingerprint(earlier):
     (earlier.path / "first").rename(earlier.path / "zeroth")
     mine = [{"type": "python", "function": "checks.py:good"}]
     begin(earlier, evaluators=mine)
@@ -133,13 +133,13 @@ def test_a_file_that_an_evaluator_names_counts_as_part_of_it(earlier):
     assert {record["score"] for record in earlier.records("third")} == {0.5, None}
 
 
-def test_trials_are_carried_over_one_by_one(earlier):
+def test_trials_are_carried_over_individually(earlier):
     called, _, _ = again(earlier, "--changed-since", "first", "--trials", "2")
     assert called == ["a.2", "b.2", "c.2", "d.1", "d.2"]
     assert len(earlier.records("second")) == 8
 
 
-def test_without_datasets_the_new_run_has_those_and_the_options_of_the_earlier_one(earlier):
+def test_without_datasets_the_options_of_the_earlier_run_are_used(earlier):
     (earlier.path / "first").rename(earlier.path / "zeroth")
     begin(earlier, "--trials", "2", "--case", "a", "--case", "d")
     arguments = ("--retry-errors", "first", "--out", "second", "--workers", "3", "--quiet")
@@ -154,7 +154,7 @@ def test_without_datasets_the_new_run_has_those_and_the_options_of_the_earlier_o
     }
 
 
-def test_where_a_record_first_came_from_is_not_forgotten(earlier):
+def test_a_record_carried_over_twice_names_its_first_run(earlier):
     again(earlier, "--retry-errors", "first")
     assert earlier.eval("--out", "third", "--quiet", "--changed-since", "second").code == 0
     first = earlier.manifest("first")["run_id"]
@@ -177,14 +177,14 @@ def test_a_run_is_named_by_its_folder_or_by_its_id(earlier):
         (("--retry-errors", "first", "--changed-since", "first"), "cannot be combined"),
     ],
 )
-def test_a_run_that_is_none_is_refused_and_nothing_begins(earlier, arguments, said):
+def test_an_invalid_run_is_refused_before_anything_starts(earlier, arguments, said):
     (earlier.path / "evals").mkdir()
     ended = earlier.eval("--out", "second", *arguments)
     assert ended.code == 2 and said in ended.stderr
     assert not (earlier.path / "second").exists() and not (earlier.path / "calls.log").exists()
 
 
-def test_a_new_run_that_is_cut_short_still_carries_over_when_it_goes_on(earlier):
+def test_an_interrupted_run_still_carries_over_when_resumed(earlier):
     write(earlier, {**ROWS, "d": "yes now"})
     again(earlier, "--retry-errors", "first")
     for name, kept in (("results.jsonl", 1), ("cases.jsonl", 1)):
@@ -196,7 +196,7 @@ def test_a_new_run_that_is_cut_short_still_carries_over_when_it_goes_on(earlier)
     assert sorted(earlier.by_id("second")) == list("abcd") and len(earlier.records("second")) == 4
 
 
-def test_what_was_carried_over_is_not_paid_again_out_of_the_budget(project):
+def test_carried_over_records_do_not_count_against_the_budget(project):
     answer = '{"text": "yes", "cost_usd": 1.0}'
     project.targets({"name": "default", "provider": "cli", "command_template": f"echo '{answer}'", "workers": 1})
     project.dataset("a", "b", "c")
@@ -235,7 +235,7 @@ NAMED_FILES = {
 
 
 @pytest.mark.parametrize("what", NAMED_FILES)
-def test_a_file_that_a_target_names_counts_as_part_of_it(project, what):
+def test_a_changed_file_of_a_target_changes_its_fingerprint(project, what):
     settings, name, content = NAMED_FILES[what]
     project.write(".git/HEAD", "")
     project.write(name, content)
@@ -250,7 +250,7 @@ def test_a_file_that_a_target_names_counts_as_part_of_it(project, what):
     assert ended.stderr.count(f"the target default changed ({name})") == 2, ended
 
 
-def test_a_command_is_looked_at_where_its_dataset_is(project):
+def test_files_of_a_command_are_found_next_to_the_dataset(project):
     project.write("evals/agent.py", PYTHON_AGENT)
     project.write("agent.py", "a file of the same name that nobody runs")
     project.targets(command("python agent.py {PROMPT}"))
@@ -259,7 +259,7 @@ def test_a_command_is_looked_at_where_its_dataset_is(project):
     assert list(project.manifest("first")["targets"][0]["files"]) == ["evals/agent.py"]
 
 
-def test_a_recording_that_answers_counts_as_part_of_its_target(project):
+def test_a_changed_recording_changes_the_fingerprint_of_its_target(project):
     project.dataset("yes", "no")
     assert project.eval("--out", "answers", "--quiet").code == 0
     project.targets({"name": "default", "provider": "replay", "from": "answers"})

@@ -34,7 +34,7 @@ def run(project, case, *options, targets=(), code=0):
     return project.records()[0]
 
 
-def test_turns_are_played_with_the_real_replies_in_the_history(project):
+def test_each_turn_sees_the_real_replies_before_it(project):
     replies = {"Hi": "Where to?", "To Rome": "And when?", "Tomorrow": "Booked: train 42."}
     with FaultyServer(lambda asked: Answer(replies[asked.prompt])) as server:
         target = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "api_key": "k"}
@@ -59,7 +59,7 @@ def test_turns_are_played_with_the_real_replies_in_the_history(project):
     assert record["conversation"] == {"turns": 3, "ended": "script"}
 
 
-def test_what_turns_took_is_summed_up(project):
+def test_usage_and_cost_of_turns_are_summed(project):
     usage = {"input": 10, "output": 2, "cached": 4}
     record = run(project, {"turns": TURNS}, targets=[mock("default", *AGENT, token_usage=usage)])
     assert record["execution_metrics"]["token_usage"] == {"input": 30, "output": 6, "cached": 12}
@@ -74,7 +74,7 @@ def answer(messages):
 
 
 @pytest.mark.parametrize(("unpriced", "cost"), [(9, 0.75), (1, None)])
-def test_a_cost_that_one_turn_does_not_tell_is_unknown(project, unpriced, cost):
+def test_the_cost_is_unknown_if_one_turn_does_not_report_it(project, unpriced, cost):
     project.write("agent.py", COSTS % unpriced)
     target = {"name": "default", "provider": "python", "function": "agent.py:answer"}
     record = run(project, {"turns": TURNS, "evaluators": []}, targets=[target])
@@ -108,7 +108,7 @@ def test_an_http_target_sees_the_whole_history(project):
     assert record["candidate_answer"] == "reply 2"
 
 
-def test_turns_are_checked_one_by_one_and_the_whole_at_the_end(project):
+def test_turns_are_scored_individually_and_then_as_a_whole(project):
     turns = [
         {"input": "To Rome", "expected_output": "And when?", "evaluators": [{"type": "equals", "weight": 3}]},
         {
@@ -128,13 +128,13 @@ def test_turns_are_checked_one_by_one_and_the_whole_at_the_end(project):
     assert project.summary()["evaluators"]["turn-1.equals"]["n"] == 1
 
 
-def test_a_required_check_of_a_turn_gates_the_case(project):
+def test_a_required_evaluator_of_a_turn_gates_the_case(project):
     turns = [{"input": "To Rome", "evaluators": [{"type": "contains", "value": "never", "required": True}]}]
     record = run(project, {"turns": turns, "evaluators": [{"type": "contains", "value": "when", "weight": 99}]})
     assert (round(record["score"], 2), record["verdict"]) == (0.99, "fail")
 
 
-def test_a_check_of_a_turn_that_fails_is_an_error_and_no_zero(project):
+def test_a_failed_evaluator_of_a_turn_is_an_error_not_a_zero(project):
     turns = [{"input": "To Rome", "evaluators": [{"type": "latency", "threshold": 5}, {"type": "cost", "budget": 1}]}]
     record = run(project, {"turns": turns, "evaluators": [{"type": "contains", "value": "when"}]}, code=3)
     assert (record["status"], record["score"], record["partial_score"]) == ("error", None, 1.0)
@@ -150,7 +150,7 @@ def seen(context):
 """
 
 
-def test_evaluators_see_the_conversation_as_the_question(project):
+def test_evaluators_see_the_conversation_as_the_prompt(project):
     project.write("check.py", SEEN)
     record = run(project, {"turns": TURNS, "evaluators": [{"type": "python", "function": "check.py:seen"}]})
     question, given, messages = record["evaluator_results"][0]["details"]
@@ -166,7 +166,7 @@ def test_tool_calls_of_all_turns_are_one_trajectory(project):
     assert record["score"] == 1.0 and record["trace_summary"]["event_count"] == 3
 
 
-def test_an_input_that_asks_nothing_is_what_was_said_before(project):
+def test_an_input_that_ends_with_the_assistant_is_history(project):
     given = [
         {"role": "system", "content": "Be brief"},
         {"role": "user", "content": "Hi"},
@@ -177,7 +177,7 @@ def test_an_input_that_asks_nothing_is_what_was_said_before(project):
     assert record["conversation"]["turns"] == 2
 
 
-def test_an_error_in_a_turn_is_the_jobs_error_and_keeps_what_was_said(project):
+def test_an_error_in_a_turn_is_the_jobs_error_and_keeps_earlier_messages(project):
     with FaultyServer(["Where to?", "And when?"], faults=[None, None, "400"]) as server:
         target = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "api_key": "k"}
         record = run(project, {"turns": TURNS}, targets=[target], code=3)
@@ -188,7 +188,7 @@ def test_an_error_in_a_turn_is_the_jobs_error_and_keeps_what_was_said(project):
     assert record["conversation"] == {"turns": 3}
 
 
-def test_a_turn_that_takes_too_long_is_a_time_out_of_that_call(project):
+def test_a_slow_turn_times_out(project):
     project.write(
         "agent.py",
         "import threading\ndef answer(messages):\n    threading.Event().wait(30 * (len(messages) > 1))\n    return 'x'",
@@ -215,14 +215,14 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize(("says", "settings", "ended", "messages"), ENDINGS)
-def test_a_simulated_user_talks_until_it_is_done(project, says, settings, ended, messages):
+def test_a_simulated_user_continues_until_its_goal_is_met(project, says, settings, ended, messages):
     record = run(project, {"user": GOAL | settings}, targets=[mock("default", *AGENT), mock("user", *says)])
     assert record["conversation"]["ended"] == ended
     assert sum(each.startswith("user: ") for each in said(record)) == messages
     assert not any("[[GIVE UP]]" in each or each.endswith("[[GOAL MET]]") for each in said(record))
 
 
-def test_a_simulated_user_goes_on_after_the_turns(project):
+def test_a_simulated_user_follows_the_turns(project):
     record = run(
         project,
         {"turns": TURNS[:1], "user": GOAL},
@@ -237,13 +237,13 @@ def test_a_simulated_user_goes_on_after_the_turns(project):
     ]
 
 
-def test_a_simulated_user_begins_where_the_input_asks_nothing(project):
+def test_a_simulated_user_starts_if_the_input_is_history(project):
     given = [{"role": "system", "content": "You sell tickets"}]
     record = run(project, {"input": given, "user": GOAL})
     assert said(record)[:2] == ["user: To Rome", "assistant: Where to?"]
 
 
-def test_a_simulated_user_that_fails_or_says_nothing_is_the_jobs_error(project):
+def test_a_failing_or_silent_simulated_user_is_the_jobs_error(project):
     failing = mock("user", "x", fault_rate=1.0, max_retries=0)
     record = run(project, {"user": GOAL}, targets=[mock("default", *AGENT), failing], code=3)
     assert record["error"]["message"].startswith("The simulated user (user) failed after turn 1: ")
@@ -253,7 +253,7 @@ def test_a_simulated_user_that_fails_or_says_nothing_is_the_jobs_error(project):
     assert "empty message" in record["error"]["message"]
 
 
-def test_what_a_simulated_user_used_is_told_apart_from_what_the_target_did(project):
+def test_usage_of_the_simulated_user_is_separate_from_the_targets(project):
     project.write(
         "agent.py",
         "def paid(prompt): return {'text': 'More', 'cost_usd': 0.5, 'token_usage': {'input': 5, 'output': 1}}",
@@ -305,7 +305,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("case", "targets", "message"), REFUSED)
-def test_what_cannot_be_played_is_refused_before_anything_is_called(project, case, targets, message):
+def test_an_invalid_conversation_is_refused_before_any_call(project, case, targets, message):
     project.targets(*targets)
     project.dataset({"input": "Hi", **case})
     ended = project.eval("--target", "default", "--out", "out", "--quiet")
@@ -314,7 +314,7 @@ def test_what_cannot_be_played_is_refused_before_anything_is_called(project, cas
     assert not (project.path / "out").exists()
 
 
-def test_the_cache_answers_every_turn_of_both(project):
+def test_the_cache_answers_every_turn_of_target_and_user(project):
     replies = {"Hi": "Where to?", "To Rome": "Booked: train 42."}
 
     def script(asked):

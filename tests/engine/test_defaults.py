@@ -58,7 +58,7 @@ TARGETS = {
 
 
 @pytest.mark.parametrize(("options", "case", "dataset", "config", "name"), TARGETS.values(), ids=TARGETS)
-def test_the_target_is_named_by(run, options, case, dataset, config, name):
+def test_precedence_of_the_target(run, options, case, dataset, config, name):
     records = run(*options, case=case, dataset=dataset, config=config, targets=mocks("a", "b", "c", "d", "default"))
     assert [record["target"] for record in records] == [name]
 
@@ -73,7 +73,7 @@ TRIALS = {
 
 
 @pytest.mark.parametrize(("options", "case", "dataset", "config", "trials"), TRIALS.values(), ids=TRIALS)
-def test_the_number_of_trials_is_said_by(run, options, case, dataset, config, trials):
+def test_precedence_of_trials(run, options, case, dataset, config, trials):
     assert len(run(*options, case=case, dataset=dataset, config=config)) == trials
 
 
@@ -86,7 +86,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize(("case", "dataset", "config", "verdict"), VERDICTS.values(), ids=VERDICTS)
-def test_the_limits_of_verdicts_are_said_by(run, case, dataset, config, verdict):
+def test_precedence_of_verdict_limits(run, case, dataset, config, verdict):
     [record] = run(case=case, dataset=dataset, config=config)
     assert record["verdict"] == verdict
     assert record["evaluator_results"][0]["verdict"] == verdict
@@ -103,7 +103,7 @@ RETRIES = {
 
 
 @pytest.mark.parametrize(("options", "target", "config", "attempts"), RETRIES.values(), ids=RETRIES)
-def test_the_number_of_retries_is_said_by(run, options, target, config, attempts):
+def test_precedence_of_retries(run, options, target, config, attempts):
     failing = mocks("default", fault_rate=1.0, retry_initial_delay_ms=0, **target)
     [record] = run(*options, config=config, targets=failing, expect=3)
     assert record["attempts"] == attempts
@@ -135,7 +135,7 @@ TIMEOUTS = {
 
 
 @pytest.mark.parametrize(("options", "case", "target", "config", "timeout_s"), TIMEOUTS.values(), ids=TIMEOUTS)
-def test_the_limit_of_time_is_said_by(options, case, target, config, timeout_s):
+def test_precedence_of_timeouts(options, case, target, config, timeout_s):
     settings = Mock(name="t", provider="mock", timeout_seconds=target)
     defaults = RunDefaults(timeout_seconds=config)
     assert timeout_of_a_call(settings, case, defaults=defaults, **options) == timeout_s
@@ -148,11 +148,11 @@ def test_the_limit_of_time_is_said_by(options, case, target, config, timeout_s):
         Http(name="t", provider="http", url="http://127.0.0.1:9", max_retries=0),
     ],
 )
-def test_apis_get_less_time_than_agents(settings):
+def test_apis_have_a_shorter_timeout_than_agents(settings):
     assert timeout_of_a_call(settings) == API_TIMEOUT_S
 
 
-def test_a_time_limit_of_the_dataset_is_that_of_its_cases(run):
+def test_a_timeout_of_the_dataset_applies_to_its_cases(run):
     slow = mocks("default", delay_ms=60_000, max_retries=0)
     [record] = run(dataset={"timeout_seconds": 0.01}, config={"timeout_seconds": 50}, targets=slow, expect=3)
     assert record["error"]["class"] == "timeout"
@@ -167,7 +167,7 @@ WORKERS = {
 
 
 @pytest.mark.parametrize(("said", "target", "config", "expected"), WORKERS.values(), ids=WORKERS)
-def test_calls_at_once_are_said_by(said, target, config, expected):
+def test_precedence_of_concurrency(said, target, config, expected):
     settings = OpenAI(name="t", provider="openai", model="m", workers=target)
     assert concurrency_of(settings, said, config) == expected
 
@@ -182,19 +182,19 @@ def test_the_configuration_is_the_nearest_one_up_to_the_root(folder):
 
 
 @pytest.mark.parametrize("text", ["", "guideline_patterns: ['*.md']\n", "# nothing\n"])
-def test_a_configuration_may_say_nothing_of_runs(folder, text):
+def test_a_configuration_may_have_no_run_defaults(folder, text):
     folder.write(".agentv/config.yaml", text)
     assert load_defaults(".", ".", pytest.fail) == RunDefaults()
 
 
-def test_a_wrong_configuration_is_an_error_with_its_line(folder):
+def test_an_invalid_configuration_is_an_error_with_its_line(folder):
     folder.write(".agentv/config.yaml", "execution:\n  trials: 1\n  workers: 0\n")
     with pytest.raises(AgentvError, match=r"Invalid configuration at line 3 in .*config\.yaml") as raised:
         load_defaults(".", ".", pytest.fail)
     assert "'execution.workers' must be an integer of at least 1" in str(raised.value)
 
 
-def test_a_default_target_that_is_not_there_is_an_error(folder, command):
+def test_an_unknown_default_target_is_an_error(folder, command):
     folder.write(".agentv/config.yaml", {"execution": {"target": "sonet"}})
     folder.write("cases.jsonl", [CASE])
     folder.write("targets.yaml", {"targets": mocks("sonnet", "other")})
@@ -204,14 +204,14 @@ def test_a_default_target_that_is_not_there_is_an_error(folder, command):
     assert "Did you mean 'sonnet'?" in done.stderr
 
 
-def test_nobody_is_chosen_among_several_without_a_name():
+def test_there_is_no_default_among_several_targets():
     assert default_target(("a", "b"), RunDefaults()) is None
     assert default_target(("a",), RunDefaults()) == "a"
     with pytest.raises(UsageError, match="Unknown target 'b'"):
         default_target(("a",), RunDefaults(target="b"))
 
 
-def test_a_run_does_not_go_on_under_other_defaults(folder, command, run):
+def test_a_run_is_not_resumed_with_other_defaults(folder, command, run):
     run("--out", "kept", config={"trials": 2})
     folder.write(".agentv/config.yaml", {"execution": {"trials": 3}})
     done = command("eval", "--resume", "--out", "kept", "-q")
@@ -219,12 +219,12 @@ def test_a_run_does_not_go_on_under_other_defaults(folder, command, run):
     assert "`execution` of .agentv/config.yaml changed since the run started" in done.stderr
 
 
-def test_the_first_that_is_given_holds():
+def test_the_first_given_value_wins():
     assert first_given(None, 0, 1) == 0
     assert first_given(None, None) is None
 
 
-def test_a_misspelt_key_of_the_configuration_is_a_warning_at_the_start_of_a_run(project):
+def test_a_misspelt_configuration_key_is_a_warning(project):
     project.write(".agentv/config.yaml", "execution:\n  trails: 3\n")
     project.dataset("yes")
     said = project.eval("--out", "out").stderr

@@ -43,7 +43,7 @@ def project(folder, command):
     return Project(folder, command)
 
 
-def test_what_judges_are_asked_is_kept_beside_it(project):
+def test_prompts_of_judges_are_stored_next_to_those_of_targets(project):
     judge = {"name": "judge", "provider": "mock", "response": "no verdict"}
     project.folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}, judge]})
     project.folder.write("cases.yaml", {"evaluators": [{"type": "llm_judge", "votes": 2}]})
@@ -64,7 +64,7 @@ def test_each_job_has_a_file(project):
     ]
 
 
-def test_it_has_the_text_and_the_messages(project, folder):
+def test_a_prompt_file_has_the_text_and_the_messages(project, folder):
     folder.write("note.txt", "inside")
     parts = [{"type": "text", "value": "Sum up."}, {"type": "file", "value": "note.txt"}]
     project.cases({**CASE, "input": [{"role": "system", "content": "Brief."}, {"role": "user", "content": parts}]})
@@ -74,7 +74,7 @@ def test_it_has_the_text_and_the_messages(project, folder):
     assert prompt["messages"] == [{"role": "system", "content": "Brief."}, {"role": "user", "content": asked}]
 
 
-def test_what_a_model_is_sent_is_the_body_of_the_call(project):
+def test_a_prompt_file_has_the_request_body_of_a_model(project):
     with FaultyServer(answers="hi") as server:
         project.target(
             provider="openai", base_url=server.url, model="m", api_key=KEY, system_prompt="Be brief.", temperature=0.5
@@ -85,7 +85,7 @@ def test_what_a_model_is_sent_is_the_body_of_the_call(project):
     assert prompt["sent"]["messages"][0] == {"role": "system", "content": "Be brief."}
 
 
-def test_what_a_command_and_a_function_are_given_is_there(project, folder):
+def test_a_prompt_file_has_the_arguments_of_commands_and_functions(project, folder):
     project.target(provider="cli", command_template="echo {PROMPT}")
     [prompt] = project.dumped()
     assert prompt["sent"]["command_template"] == "echo {PROMPT}"
@@ -96,7 +96,7 @@ def test_what_a_command_and_a_function_are_given_is_there(project, folder):
     assert prompt["sent"] == {"messages": [{"role": "user", "content": "Hello"}], "trial": 1}
 
 
-def test_what_an_address_is_sent_has_no_password(project):
+def test_a_prompt_file_has_no_password_of_an_endpoint(project):
     with FaultyServer() as server:
         url = server.origin.replace("http://", "http://user:pw@") + "/x?id={{ id }}"
         project.target(provider="http", url=url, body={"q": "{{ prompt }}"}, max_retries=0)
@@ -109,7 +109,7 @@ def test_what_an_address_is_sent_has_no_password(project):
     }
 
 
-def test_secrets_are_taken_out(project, monkeypatch):
+def test_prompt_files_have_no_secrets(project, monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", "hush-hush-hush")
     project.cases({**CASE, "input": "The word is hush-hush-hush"})
     [prompt] = project.dumped()
@@ -117,7 +117,7 @@ def test_secrets_are_taken_out(project, monkeypatch):
     assert "hush-hush-hush" not in json.dumps(prompt)
 
 
-def test_a_prompt_is_there_even_if_the_call_fails(project):
+def test_a_prompt_is_stored_even_if_the_call_fails(project):
     project.target(provider="mock", fault_rate=1.0, max_retries=0)
     assert len(project.dumped(expect=3)) == 1
 
@@ -128,21 +128,21 @@ def test_another_folder_can_be_named(project, folder):
     assert not (run / "prompts").exists()
 
 
-def test_nothing_is_written_unless_asked_for(project):
+def test_prompts_are_not_stored_by_default(project):
     assert not (project.run() / "prompts").exists()
 
 
 @pytest.mark.parametrize(
     ("content", "message"), [("a folder", "The folder for --dump-prompts is not empty"), ("a file", "Not a folder")]
 )
-def test_a_dataset_behind_the_option_is_not_taken_for_a_folder(project, folder, content, message):
+def test_a_dataset_after_the_option_is_not_used_as_a_folder(project, folder, content, message):
     place = folder.write("evals/more.jsonl" if content == "a folder" else "evals", [CASE])
     done = project.command("eval", "cases.jsonl", "--dump-prompts", place.split("/")[0])
     assert done.code == 2
     assert message in done.stderr
 
 
-def test_a_dry_run_dumps_too_and_calls_nobody(project, folder):
+def test_a_dry_run_stores_prompts_without_calls(project, folder):
     with FaultyServer(answers="hi") as server:
         project.target(provider="openai", base_url=server.url, model="m", api_key=KEY)
         done = project.command("eval", "cases.jsonl", "--dry-run", "--dump-prompts", "shown", "-q")
@@ -152,7 +152,7 @@ def test_a_dry_run_dumps_too_and_calls_nobody(project, folder):
     assert not (folder.path / ".agentv").exists()
 
 
-def test_a_dry_run_wants_to_know_where(project):
+def test_a_dry_run_needs_a_folder_for_prompts(project):
     done = project.command("eval", "cases.jsonl", "--dry-run", "-q", "--dump-prompts")
     assert done.code == 2
     assert "--dump-prompts DIR" in done.stderr

@@ -46,7 +46,7 @@ def ids(run):
     ("only", "expected", "code"),
     [("failed", ["bad", "worse"], 0), ("borderline", ["fair"], 0), ("errors", ["broken"], 3)],
 )
-def test_cases_are_chosen_by_how_they_ended(run, only, expected, code):
+def test_cases_are_selected_by_outcome(run, only, expected, code):
     first = run("cases.jsonl")
     assert ids(run("cases.jsonl", "--only", only, "--from", str(first), expect=code)) == expected
 
@@ -56,23 +56,23 @@ def test_the_run_may_be_named_by_its_id_and_its_datasets_left_out(run):
     assert ids(run("--only", "failed", "--from", first.name)) == ["bad", "worse"]
 
 
-def test_the_dataset_may_have_another_path_by_now(run, folder):
+def test_the_dataset_may_have_moved(run, folder):
     first = run("cases.jsonl")
     assert ids(run(str(folder.path / "cases.jsonl"), "--only", "borderline", "--from", str(first))) == ["fair"]
 
 
-def test_filters_and_limits_hold_besides(run):
+def test_filters_and_limits_apply_as_well(run):
     first = run("cases.jsonl")
     assert ids(run("cases.jsonl", "--only", "failed", "--from", str(first), "--limit", "1")) == ["bad"]
     assert ids(run("cases.jsonl", "--only", "failed", "--from", str(first), "-f", "w*")) == ["worse"]
 
 
-def test_a_case_is_wanted_when_one_of_its_trials_ended_so(run, folder):
+def test_a_case_is_selected_if_one_of_its_trials_has_the_outcome(run, folder):
     first = run("cases.jsonl", "--trials", "2")
     assert ids(run("cases.jsonl", "--only", "borderline", "--from", str(first), "--trials", "1")) == ["fair"]
 
 
-def test_nothing_to_choose_is_an_error(run):
+def test_an_empty_selection_is_an_error(run):
     good = run("cases.jsonl", "--case", "good")
     assert "No case failed in" in run("cases.jsonl", "--only", "failed", "--from", str(good), expect=2)
     first = run("cases.jsonl")
@@ -81,9 +81,9 @@ def test_nothing_to_choose_is_an_error(run):
 
 
 @pytest.mark.parametrize("options", [["--only", "failed"], ["--from", "x"]])
-def test_both_options_belong_together(run, options):
+def test_only_and_from_must_be_used_together(run, options):
     assert "--only and --from must be used together" in run("cases.jsonl", *options, expect=2)
 
 
-def test_a_run_that_is_not_there_is_an_error(run):
+def test_a_missing_run_is_an_error(run):
     assert "No such run: nowhere.jsonl" in run("cases.jsonl", "--only", "failed", "--from", "nowhere.jsonl", expect=2)

@@ -100,7 +100,7 @@ def test_embeddings_are_recorded_and_replayed(project):
     assert scores(project, "out") == scores(project, "again")
 
 
-def test_a_score_by_vectors_holds_as_long_as_the_same_target_makes_them(project):
+def test_an_embedding_score_is_valid_while_its_target_is_unchanged(project):
     with FaultyServer() as server:
         assert run(project, openai(server)).code == 0
         (found,) = project.by_id()["c0"]["evaluator_results"]
@@ -119,7 +119,7 @@ def test_a_score_by_vectors_holds_as_long_as_the_same_target_makes_them(project)
             assert [each.body["model"] for each in list(server.requests)[-2:]] == ["large", "large"]
 
 
-def test_a_judge_that_the_command_names_leaves_vectors_alone(project):
+def test_a_judge_of_the_command_does_not_affect_embeddings(project):
     with FaultyServer() as server:
         assert run(project, openai(server)).code == 0
         asked = server.counts.requests
@@ -141,7 +141,7 @@ def test_a_function_makes_embeddings(project):
     ],
 )
 @pytest.mark.parametrize("entry", [{}, {"negate": True}, {"required": True}])
-def test_embeddings_that_are_none_are_an_error_and_no_score(project, function, message, entry):
+def test_invalid_embeddings_are_an_error_not_a_score(project, function, message, entry):
     assert run(project, python(function) | {"max_retries": 0}, **entry).code == 3
     for record in project.records():
         assert (record["status"], record["score"], record["error"]["class"]) == ("error", None, "evaluator")
@@ -158,7 +158,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("vectors", "entry", "message"), REFUSED)
-def test_who_makes_embeddings_is_known_before_anything_is_called(project, vectors, entry, message, monkeypatch):
+def test_embedding_targets_are_checked_before_any_call(project, vectors, entry, message, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
     ended = run(project, vectors, **entry)
     assert ended.code == 2
@@ -166,7 +166,7 @@ def test_who_makes_embeddings_is_known_before_anything_is_called(project, vector
     assert not (project.path / "out").exists()
 
 
-def test_an_empty_answer_is_like_nothing(project):
+def test_an_empty_answer_has_similarity_zero(project):
     project.targets({"name": "default", "provider": "mock", "response": ""}, {"name": "vectors", **python("broken")})
     project.dataset("x", evaluators=[MEANING])
     assert project.eval("--target", "default", "--quiet", "--out", "out").code == 0

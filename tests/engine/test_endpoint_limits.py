@@ -102,7 +102,7 @@ def simulated(endpoint, seconds, start=10, most=200):
 @pytest.mark.parametrize("says_wait", ["exactly", "never"])
 @pytest.mark.parametrize("latency_s", [0.05, 0.2, 1.0, 2.0])
 @pytest.mark.parametrize(("rate", "burst"), [(20, 2), (20, 5), (20, 20), (20, 200), (100, 10), (100, 1000), (5, 5)])
-def test_nine_tenths_of_what_is_allowed_is_used_and_hardly_anything_refused(rate, burst, latency_s, says_wait):
+def test_ninety_percent_of_the_rate_limit_is_used_with_few_refusals(rate, burst, latency_s, says_wait):
     warm_up_s = 5 + 4 * latency_s + 40 / rate
     endpoint = Endpoint(rate, burst, latency_s, says_wait, jitter_s=0.01)
     simulated(endpoint, warm_up_s + 40)
@@ -113,7 +113,7 @@ def test_nine_tenths_of_what_is_allowed_is_used_and_hardly_anything_refused(rate
 
 
 @pytest.mark.parametrize("burst", [1, 5, 20, 200])
-def test_a_server_that_only_knows_whole_seconds_is_used_to_four_fifths(burst):
+def test_eighty_percent_of_a_limit_per_whole_second_is_used(burst):
     endpoint = Endpoint(20, burst, 0.2, "in whole seconds")
     simulated(endpoint, 60)
     answered = sum(moment > 10 for moment in endpoint.answered)
@@ -122,20 +122,20 @@ def test_a_server_that_only_knows_whole_seconds_is_used_to_four_fifths(burst):
     assert refused < 0.02 * (answered + refused)
 
 
-def test_without_refusals_the_limit_doubles_with_every_round_trip_up_to_the_most():
+def test_without_refusals_the_limit_doubles_every_round_trip():
     endpoint = Endpoint(latency_s=1.0)
     limiter = simulated(endpoint, 2.5)
     assert 20 <= limiter.limit <= 60
     assert simulated(Endpoint(latency_s=0.1), 3).limit == 200
 
 
-def test_with_workers_there_are_never_more_at_once():
+def test_a_fixed_concurrency_is_never_exceeded():
     endpoint = Endpoint(latency_s=0.1)
     limiter = simulated(endpoint, 5, start=7, most=7)
     assert (limiter.limit, endpoint.most_at_once) == (7, 7)
 
 
-def test_a_refusal_halves_the_limit_and_it_is_never_fewer_than_one():
+def test_a_refusal_halves_the_limit_down_to_one():
     async def main():
         limiter = Limiter(8, 100, clock=asyncio.get_running_loop().time)
         limits = []
@@ -154,7 +154,7 @@ def test_a_refusal_halves_the_limit_and_it_is_never_fewer_than_one():
     assert min(limits) >= 1 and smallest == 1
 
 
-def test_an_overload_halves_the_limit_once_for_calls_that_were_in_flight_together():
+def test_an_overload_halves_the_limit_once_for_concurrent_calls():
     async def main():
         limiter = Limiter(16, 16, clock=asyncio.get_running_loop().time)
         limits = []
@@ -170,7 +170,7 @@ def test_an_overload_halves_the_limit_once_for_calls_that_were_in_flight_togethe
     assert run(main()) == [8, 4, 2]
 
 
-def test_overloads_now_and_then_hardly_slow_a_run_down():
+def test_occasional_overloads_hardly_slow_a_run_down():
     class Flaky(Endpoint):
         async def call(self, limiter, chance):
             if chance.random() > 0.02:
@@ -187,7 +187,7 @@ def test_overloads_now_and_then_hardly_slow_a_run_down():
 
 
 @pytest.mark.parametrize("why", ["refused", "overloaded"])
-def test_nothing_starts_before_the_time_that_the_server_asked_for(why):
+def test_no_call_starts_before_the_retry_after_time(why):
     async def main():
         loop = asyncio.get_running_loop()
         limiter = Limiter(4, 10, clock=loop.time)
@@ -200,7 +200,7 @@ def test_nothing_starts_before_the_time_that_the_server_asked_for(why):
     assert run(main()) >= 7.5
 
 
-def test_an_answer_that_says_no_room_is_left_delays_calls_and_keeps_the_limit():
+def test_an_answer_with_retry_after_delays_calls_and_keeps_the_limit():
     async def main():
         loop = asyncio.get_running_loop()
         limiter = Limiter(4, 10, clock=loop.time)
@@ -214,7 +214,7 @@ def test_an_answer_that_says_no_room_is_left_delays_calls_and_keeps_the_limit():
     assert 0.5 <= run(main()) < 1
 
 
-def test_a_shorter_wait_does_not_take_back_a_longer_one():
+def test_a_shorter_wait_does_not_replace_a_longer_one():
     async def main():
         loop = asyncio.get_running_loop()
         limiter = Limiter(4, 10, clock=loop.time)
@@ -227,7 +227,7 @@ def test_a_shorter_wait_does_not_take_back_a_longer_one():
     assert run(main()) >= 9.0
 
 
-def test_callers_come_in_in_the_order_of_asking():
+def test_callers_are_served_in_order():
     async def main():
         limiter = Limiter(1, 1, clock=asyncio.get_running_loop().time)
         order = []
@@ -245,7 +245,7 @@ def test_callers_come_in_in_the_order_of_asking():
 
 
 @pytest.mark.parametrize("moment", ["while it waits", "just as its turn came"])
-def test_a_caller_who_gives_up_leaves_no_place_taken(moment):
+def test_a_cancelled_caller_frees_its_place(moment):
     async def main():
         limiter = Limiter(2, 2, clock=asyncio.get_running_loop().time)
         assert limiter.try_enter() and limiter.try_enter()
@@ -266,7 +266,7 @@ def test_a_caller_who_gives_up_leaves_no_place_taken(moment):
     assert run(main()) is True
 
 
-def test_those_behind_one_who_gave_up_come_in_all_the_same():
+def test_callers_after_a_cancelled_one_still_enter():
     async def main():
         limiter = Limiter(1, 1, clock=asyncio.get_running_loop().time)
         assert limiter.try_enter()
@@ -282,7 +282,7 @@ def test_those_behind_one_who_gave_up_come_in_all_the_same():
 
 
 @pytest.mark.parametrize("kept_out_by", ["the limit", "the server"])
-def test_many_callers_who_give_up_at_random_leak_nothing(kept_out_by):
+def test_randomly_cancelled_callers_leak_no_places(kept_out_by):
     async def main():
         limiter = Limiter(3, 3, clock=asyncio.get_running_loop().time)
         chance = random.Random(7)
@@ -342,11 +342,11 @@ def test_targets_share_a_limit_when_they_share_an_endpoint_and_a_key(other, shar
         (Mock(name="a", provider="mock"), None, (os.cpu_count(), os.cpu_count())),
     ],
 )
-def test_how_many_at_once_is_what_the_user_says_else_by_the_kind_of_target(settings, workers, expected):
+def test_concurrency_is_configured_or_depends_on_the_kind_of_target(settings, workers, expected):
     assert concurrency_of(settings, workers) == expected
 
 
-def test_a_real_server_with_a_cap_is_used_well_by_two_targets_that_share_it():
+def test_two_targets_share_the_limit_of_a_real_server():
     """150 requests a second for a few seconds, perhaps on a busy machine: the simulation above has the narrow bounds.
 
     Without a limit the 80 callers would ask ten times as often as they may, and nine of ten calls would be refused.

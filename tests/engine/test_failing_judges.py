@@ -143,7 +143,7 @@ def rows(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("id", "reason"), [(id, reason) for id, _, reason in all_entries()])
-def test_a_judge_that_fails_is_an_error_with_its_reason(rows, id, reason):
+def test_a_failed_judge_is_an_error_with_its_reason(rows, id, reason):
     result = rows[0][id]
     assert (result.status, result.score, result.verdict) == ("error", None, None)
     assert (result.error.error_class, result.error.stage) == ("evaluator", "evaluator")
@@ -155,7 +155,7 @@ def test_a_judge_that_fails_is_an_error_with_its_reason(rows, id, reason):
     assert reason in failing.error.message
 
 
-def test_no_mean_uses_them(rows):
+def test_errors_of_judges_are_not_in_the_mean(rows):
     results, summary = rows
     assert (summary.cases, summary.scored, summary.errors) == (len(results), 1, len(results) - 1)
     assert summary.mean == 0.0

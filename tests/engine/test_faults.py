@@ -42,7 +42,7 @@ def run(project, faults, *, cases=CASES, answers="yes", **settings):
 
 
 @pytest.mark.parametrize("retries", [0, 3])
-def test_at_three_faults_in_ten_of_every_kind_no_fault_becomes_a_score(project, retries):
+def test_with_30_percent_faults_no_fault_becomes_a_score(project, retries):
     assert sum(EVERY_KIND.values()) == pytest.approx(0.3)
     ended, counts = run(project, EVERY_KIND, max_retries=retries)
     assert ended.code == 0
@@ -82,7 +82,7 @@ def test_at_three_faults_in_ten_of_every_kind_no_fault_becomes_a_score(project, 
         ("truncated", "invalid_response", 1),
     ],
 )
-def test_each_fault_ends_in_its_class_after_the_tries_that_it_is_worth(project, fault, error_class, attempts):
+def test_each_fault_has_its_error_class_and_number_of_attempts(project, fault, error_class, attempts):
     ended, counts = run(project, {fault: 1.0}, cases=2, max_retries=2, timeout_seconds=0.1)
     assert ended.code == 3
     for record in project.records():
@@ -91,21 +91,21 @@ def test_each_fault_ends_in_its_class_after_the_tries_that_it_is_worth(project, 
 
 
 @pytest.mark.parametrize("fault", ["wrong_usage", Fault("latency", delay_s=0.01), Fault("slow_drip", delay_s=0.001)])
-def test_what_only_looks_bad_is_an_answer(project, fault):
+def test_unusual_but_valid_responses_are_answers(project, fault):
     ended, _ = run(project, {fault: 1.0}, cases=3)
     assert ended.code == 0 and project.summary()["mean"] == 1.0
     if fault == "wrong_usage":
         assert all("token_usage" not in record["execution_metrics"] for record in project.records())
 
 
-def test_a_refusal_of_the_model_is_no_bad_answer(project):
+def test_a_refusal_of_the_model_is_an_error_not_an_answer(project):
     ended, counts = run(project, (), cases=2, answers=Answer(None, refusal="I cannot help with that"))
     assert ended.code == 3 and counts.requests == 2
     assert {record["error"]["class"] for record in project.records()} == {"refused"}
     assert {record["score"] for record in project.records()} == {None}
 
 
-def test_a_server_that_is_not_there_is_an_error_of_every_case(project):
+def test_an_unreachable_server_is_an_error_of_every_case(project):
     project.targets(
         {
             "name": "default",
@@ -123,7 +123,7 @@ def test_a_server_that_is_not_there_is_an_error_of_every_case(project):
     assert {(record["error"]["class"], record["attempts"]) for record in project.records()} == {("network", 2)}
 
 
-def test_the_first_error_of_each_class_is_shown_at_once_and_once(project):
+def test_the_first_error_of_each_class_is_shown_once(project):
     with FaultyServer("yes", faults=["500", None, "401", "500", None]) as server:
         project.targets(target(server, max_retries=0, workers=1))
         project.dataset(*(["q"] * 5))
@@ -132,7 +132,7 @@ def test_the_first_error_of_each_class_is_shown_at_once_and_once(project):
     assert ended.stderr.count("First auth error in c2") == 1
 
 
-def test_a_key_that_is_refused_from_the_start_ends_the_run_early(project):
+def test_a_run_stops_if_its_first_jobs_all_fail_authentication(project):
     with FaultyServer("yes", faults=["401"] * 400) as server:
         project.targets(target(server, workers=4))
         project.dataset(*(["q"] * 200))
@@ -147,7 +147,7 @@ def test_a_key_that_is_refused_from_the_start_ends_the_run_early(project):
     assert project.summary("again")["scored"] == 200
 
 
-def test_a_key_that_is_refused_later_or_now_and_then_ends_nothing(project):
+def test_later_authentication_errors_do_not_stop_a_run(project):
     with FaultyServer("yes", faults=[None, *["401"] * 60]) as server:
         project.targets(target(server, workers=1))
         project.dataset(*(["q"] * 60))

@@ -67,7 +67,7 @@ def test_nothing_changed_is_an_empty_diff(folders):
 
 
 @needs_git
-def test_git_makes_the_new_folder_of_the_old_one(folders):
+def test_git_can_apply_the_diff(folders):
     template, work = folders
     before = snapshot(str(work))
     text = (work / "edit.py").read_text()
@@ -86,7 +86,7 @@ def test_git_makes_the_new_folder_of_the_old_one(folders):
     assert "@@ -1,7 +1,8 @@" in diff
 
 
-def test_a_diff_reads_as_one_expects(tmp_path):
+def test_a_diff_has_the_usual_format(tmp_path):
     template, work = tmp_path / "template", tmp_path / "work"
     fill(template, {"a.txt": "one\ntwo\n"})
     shutil.copytree(template, work)
@@ -97,7 +97,7 @@ def test_a_diff_reads_as_one_expects(tmp_path):
     )
 
 
-def test_in_an_empty_folder_everything_is_new(tmp_path):
+def test_without_a_template_all_files_are_new(tmp_path):
     fill(tmp_path, {"a.txt": "one\n"})
     assert changes({}, None, str(tmp_path)) == (
         "diff --git a/a.txt b/a.txt\nnew file mode 100644\n--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+one\n"
@@ -105,14 +105,14 @@ def test_in_an_empty_folder_everything_is_new(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"\x00\x01", b"\xff\xfe", b"x" * 2_000_000], ids=repr)
-def test_what_is_no_text_is_named_only(tmp_path, content):
+def test_binary_files_are_listed_without_contents(tmp_path, content):
     fill(tmp_path, {"blob": content})
     diff = changes({}, None, str(tmp_path))
     assert "Binary files /dev/null and b/blob differ" in diff
     assert len(diff) < 200
 
 
-def test_folders_may_be_deep(tmp_path):
+def test_deeply_nested_folders_are_compared(tmp_path):
     top = deepest = str(tmp_path / "top")
     os.mkdir(top)
     for _ in range(1500):
@@ -125,7 +125,7 @@ def test_folders_may_be_deep(tmp_path):
     assert not os.path.exists(top)
 
 
-def test_a_diff_is_bounded_and_says_what_it_leaves_out(tmp_path):
+def test_a_long_diff_is_cut_and_lists_the_omitted_files(tmp_path):
     fill(tmp_path, {f"f{number:03}.txt": "line of text\n" * 5000 for number in range(300)})
     diff = changes({}, None, str(tmp_path))
     assert len(diff.encode()) < file_changes.MAX_BYTES + 5000
@@ -143,7 +143,7 @@ def test_a_large_file_with_small_changes_is_compared_quickly(tmp_path):
     assert changes(before, str(template), str(work)).count("\n") == 12
 
 
-def test_a_file_with_too_many_changed_lines_is_named_only(tmp_path):
+def test_a_file_with_too_many_changed_lines_is_only_listed(tmp_path):
     template, work = tmp_path / "template", tmp_path / "work"
     fill(template, {"a.txt": "old\n" * 6000, "b.txt": "one\n"})
     fill(work, {"a.txt": "new\n" * 6000, "b.txt": "two\n"})
@@ -153,12 +153,12 @@ def test_a_file_with_too_many_changed_lines_is_named_only(tmp_path):
 
 
 @pytest.mark.parametrize("folder", sorted(file_changes.IGNORED_FOLDERS))
-def test_folders_of_tools_are_passed_over(tmp_path, folder):
+def test_folders_of_tools_are_ignored(tmp_path, folder):
     fill(tmp_path, {f"{folder}/x": "x", f"deep/{folder}/x": "x"})
     assert changes({}, None, str(tmp_path)) == ""
 
 
-def test_a_file_that_was_written_again_with_its_old_time_is_still_seen(tmp_path):
+def test_a_changed_file_with_its_old_time_is_detected(tmp_path):
     template, work = tmp_path / "template", tmp_path / "work"
     fill(template, {"a.txt": "one\n"})
     shutil.copytree(template, work)
@@ -171,7 +171,7 @@ def test_a_file_that_was_written_again_with_its_old_time_is_still_seen(tmp_path)
 @pytest.mark.slow
 @needs_git
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")), st.booleans(), st.booleans())
-def test_git_takes_the_diff_of_any_two_texts(tmp_path_factory, old, new, old_end, new_end):
+def test_git_can_apply_the_diff_of_any_two_texts(tmp_path_factory, old, new, old_end, new_end):
     folder = tmp_path_factory.mktemp("texts")
     before = "\n".join(old) + ("\n" if old_end and old else "")
     after = "\n".join(new) + ("\n" if new_end and new else "")

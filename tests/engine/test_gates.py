@@ -47,11 +47,11 @@ def code(gates=None, stopped=None, thresholds=None, **targets):
         (Gates(max_errors=0.29, errors_are_share=True), target(scored=71, errors=29), 0),
     ],
 )
-def test_the_exit_code_says_which_gate_was_missed(gates, found, expected):
+def test_the_exit_code_depends_on_the_failed_gate(gates, found, expected):
     assert code(gates, t=found).exit_code == expected
 
 
-def test_every_target_must_meet_the_gate_and_those_that_do_not_are_named():
+def test_every_target_must_pass_the_gate():
     found = code(Gates(threshold=0.5), good=target(), bad=target(mean=0.4))
     assert found.exit_code == 1
     assert found.reasons == ("bad: mean 0.400 (10 of 10 jobs scored) is below the threshold 0.5",)
@@ -68,7 +68,7 @@ def test_every_target_must_meet_the_gate_and_those_that_do_not_are_named():
         ),
     ],
 )
-def test_a_missed_gate_says_of_how_many_jobs_it_speaks(found, reason):
+def test_a_failed_gate_names_its_sample_size(found, reason):
     assert code(Gates(threshold=0.5, max_errors=2), t=found, other=target()).reasons == (f"t: {reason}",)
 
 
@@ -81,16 +81,16 @@ def test_thresholds_of_evaluators_are_gates_too(found, expected):
 
 
 @pytest.mark.parametrize(("stopped", "expected"), [("interrupted", 130), ("budget", 4), ("fail_fast", 1)])
-def test_what_stopped_a_run_comes_before_what_it_reached(stopped, expected):
+def test_the_reason_a_run_stopped_comes_before_its_scores(stopped, expected):
     assert code(Gates(threshold=0.9), stopped, t=target(mean=0.1)).exit_code == expected
 
 
 @pytest.mark.parametrize(("text", "parsed"), [("0", (0.0, False)), ("12", (12.0, False)), ("2.5%", (0.025, True))])
-def test_a_number_of_errors_or_a_share_of_them(text, parsed):
+def test_max_errors_is_a_number_or_a_percentage(text, parsed):
     assert parse_max_errors(text) == parsed
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "-1", "-1%", "101%", "nan%", "%"])
-def test_anything_else_is_no_number_of_errors(text):
+def test_an_invalid_max_errors_is_refused(text):
     with pytest.raises(UsageError, match="--max-errors takes a number or a percentage"):
         parse_max_errors(text)

@@ -24,7 +24,7 @@ def repository(tmp_path):
 
 
 @pytest.mark.parametrize("state", ["a branch", "a detached head", "packed branches", "a folder below", "a worktree"])
-def test_the_commit_is_the_one_that_git_names(repository, state):
+def test_the_commit_is_the_one_git_reports(repository, state):
     folder = repository
     if state == "a detached head":
         git(repository, "checkout", "--detach")
@@ -37,7 +37,7 @@ def test_the_commit_is_the_one_that_git_names(repository, state):
     assert git_commit(str(folder)) == git(folder, "rev-parse", "HEAD")
 
 
-def test_without_a_commit_there_is_none(tmp_path):
+def test_a_repository_without_commits_has_none(tmp_path):
     assert git_commit(str(tmp_path)) is None
     git(tmp_path, "init")
     assert git_commit(str(tmp_path)) is None

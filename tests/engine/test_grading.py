@@ -35,7 +35,7 @@ def graded(*entries, verdicts=None):
         ([(1.0, {"negate": True}), 1.0], 0.5, "fail"),
     ],
 )
-def test_the_score_is_the_mean_by_weight_and_the_verdict_follows_it(entries, score, verdict):
+def test_the_score_is_the_weighted_mean_and_decides_the_verdict(entries, score, verdict):
     found = graded(*entries)
     assert (found.status, found.verdict, found.error) == ("ok", verdict, None)
     assert found.score == pytest.approx(score, abs=1e-15)
@@ -49,11 +49,11 @@ def test_a_case_passes_from_0_8_and_is_borderline_from_0_6(score, verdict):
 
 
 @pytest.mark.parametrize(("score", "verdict"), [(0.5, "pass"), (0.4, "borderline"), (0.1, "fail")])
-def test_a_case_may_have_limits_of_its_own(score, verdict):
+def test_a_case_may_set_its_own_verdict_limits(score, verdict):
     assert graded(score, verdicts=Verdicts(0.5, 0.2)).verdict == verdict
 
 
-def test_the_last_bit_of_a_sum_decides_nothing():
+def test_floating_point_error_does_not_change_the_verdict():
     scores = [(score, {"weight": 0.1}) for score in (0.7, 0.8, 0.9)]
     mean = graded(*scores).score
     assert mean != 0.8 or graded(*scores).verdict == "pass"
@@ -83,7 +83,7 @@ def test_required_true_means_the_pass_limit_of_the_case():
     assert graded(1.0, (0.5, {"required": True}), verdicts=Verdicts(0.7, 0.2)).verdict == "fail"
 
 
-def test_a_required_evaluator_is_held_to_its_score_after_negation():
+def test_a_required_evaluator_is_compared_after_negation():
     assert graded((0.1, {"required": 0.9, "negate": True})).verdict == "pass"
     assert graded((0.2, {"required": 0.9, "negate": True}), 1.0).verdict == "fail"
 
@@ -95,27 +95,27 @@ def test_negation_turns_hits_into_misses():
 
 
 @pytest.mark.parametrize("negate", [False, True])
-def test_a_failure_is_a_failure_and_never_a_score(negate):
+def test_a_failed_evaluator_never_has_a_score(negate):
     found = graded((FAILED, {"negate": negate}))
     assert (found.status, found.score, found.verdict, found.partial_score) == ("error", None, None, None)
     assert (found.error.error_class, found.error.stage, found.error.message) == ("evaluator", "evaluator", "e0: broke")
 
 
-def test_one_failure_among_scores_leaves_a_partial_score_and_names_those_that_failed():
+def test_one_failure_leaves_a_partial_score_and_is_named():
     found = graded(1.0, FAILED, (0.5, {"weight": 3}), (FAILED, {"weight": 0.5}))
     assert (found.status, found.score, found.verdict) == ("error", None, None)
     assert found.partial_score == (1.0 + 3 * 0.5) / 4
     assert found.error.message == "e1, e3: broke"
 
 
-def test_a_failure_without_weight_does_not_matter_unless_it_was_required():
+def test_a_failure_without_weight_matters_only_if_required():
     assert graded(1.0, (FAILED, {"weight": 0})).verdict == "pass"
     found = graded(1.0, (FAILED, {"weight": 0, "required": True}))
     assert (found.status, found.verdict, found.partial_score) == ("error", None, 1.0)
 
 
 @pytest.mark.parametrize("entries", [[], [(1.0, {"weight": 0})], [(FAILED, {"weight": 0})]])
-def test_nothing_that_counts_is_unscored(entries):
+def test_a_job_without_weighted_evaluators_is_unscored(entries):
     found = graded(*entries)
     assert (found.status, found.score, found.verdict, found.error) == ("unscored", None, None, None)
 
@@ -138,7 +138,7 @@ OTHER = EvaluatorSpec(type="t", name="other")
         ({"negate": True}, Score(1.0, verdict="pass"), "fail", "fail"),
     ],
 )
-def test_a_type_with_a_gate_of_its_own_decides_for_the_case_as_far_as_it_counts(entry, score, alone, beside_another):
+def test_a_weighted_evaluator_with_its_own_gate_decides_the_case(entry, score, alone, beside_another):
     spec = EvaluatorSpec(type="t", name="e", **entry)
     result, other = evaluator_result(spec, score, None), evaluator_result(OTHER, Score(1.0), None)
     assert grade([result], [spec], None).verdict == alone

@@ -24,7 +24,7 @@ ENTRIES = {
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
-def test_nothing_of_a_judge_outlives_its_run(project, entry, number):
+def test_no_process_of_a_judge_outlives_its_run(project, entry, number):
     project.write("judge.py", SLOW)
     project.dataset("yes", "yes", evaluators=[entry])
     with project.spawn("d.yaml", "--out", "out") as process:

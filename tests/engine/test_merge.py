@@ -40,7 +40,7 @@ def without_times(summary):
     return {key: value for key, value in summary.items() if key != "duration_ms"}
 
 
-def test_merged_shards_are_the_run_that_one_machine_would_have_made(shards):
+def test_merged_shards_equal_the_run_of_one_machine(shards):
     done = merge(shards, "s1", "s2", "s3")
     assert (done.code, done.stdout + done.stderr) == (0, "Merged 3 runs with 24 results into merged\n")
     assert jobs_of(shards.records("merged")) == jobs_of(shards.records("whole"))
@@ -55,7 +55,7 @@ def test_merged_shards_are_the_run_that_one_machine_would_have_made(shards):
     )
 
 
-def test_other_commands_take_a_merged_run(shards):
+def test_other_commands_accept_a_merged_run(shards):
     merge(shards, "s1", "s2", "s3")
     assert "No difference" in shards.command("compare", "whole", "merged").stdout
     assert shards.command("report", "merged", "--json").code == 0
@@ -126,7 +126,7 @@ def test_runs_of_different_evaluations_are_refused(shards, changes, message):
     assert not (shards.path / "merged").exists()
 
 
-def test_a_target_that_only_two_later_shards_share_is_compared_too(shards):
+def test_a_target_of_only_two_later_shards_is_compared(shards):
     for number in (2, 3):
         entry = {"name": "other", "provider": "mock", "fingerprint": str(number)}
         change(shards, f"s{number}", targets=[*shards.manifest(f"s{number}")["targets"], entry])
@@ -151,7 +151,7 @@ def test_two_runs_of_the_same_jobs_are_refused(shards):
     assert "Another run has a different record for c" in done.stderr
 
 
-def test_cases_that_name_files_and_have_evaluators_of_their_own_are_merged(project):
+def test_cases_with_files_and_their_own_evaluators_are_merged(project):
     project.write("note.md", "Answer yes.")
     cases = [
         {

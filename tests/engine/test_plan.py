@@ -47,7 +47,7 @@ def test_targets_and_trials_are_crossed_with_cases(project):
     ]
 
 
-def test_prompts_are_an_axis_beside_targets(project):
+def test_prompts_are_crossed_with_targets(project):
     prompts = [{"id": "short", "prompt": "{{ word }}"}, {"id": "long", "prompt": "Say {{ word }} now"}]
     project.dataset({"input": {"word": "yes"}}, {"input": {"word": "no"}}, prompts=prompts)
     assert project.eval("--out", "out", "--trials", "2", "--quiet").code == 0
@@ -65,7 +65,7 @@ def test_prompts_are_an_axis_beside_targets(project):
         (("--target", "other", "--target", "other"), {"c0": ["other"], "c1": ["other"], "c2": ["other"]}),
     ],
 )
-def test_a_case_names_its_targets_and_the_command_overrules_it(project, arguments, expected):
+def test_targets_of_the_command_override_those_of_a_case(project, arguments, expected):
     project.targets(*TWO)
     project.dataset(
         "yes",
@@ -79,7 +79,7 @@ def test_a_case_names_its_targets_and_the_command_overrules_it(project, argument
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [((), {"c0": 2, "c1": 3}), (("--trials", "1"), {"c0": 1, "c1": 1})])
-def test_a_case_says_how_often_it_is_asked_and_the_command_overrules_it(project, arguments, expected):
+def test_trials_of_the_command_override_those_of_a_case(project, arguments, expected):
     project.dataset("yes", {"input": "yes", "execution": {"trials": 3}}, execution={"trials": 2})
     found = [case for case, _, _ in jobs(project, *arguments)]
     assert {case: found.count(case) for case in found} == expected
@@ -96,7 +96,7 @@ def test_a_case_says_how_often_it_is_asked_and_the_command_overrules_it(project,
         ({"timeout_seconds": 0.02}, {}, ("--timeout", "5"), False),
     ],
 )
-def test_the_limit_of_time_is_the_commands_else_the_cases_else_the_targets(project, case, target, arguments, timed_out):
+def test_the_timeout_is_the_commands_else_the_cases_else_the_targets(project, case, target, arguments, timed_out):
     project.targets({"name": "default", "provider": "mock", "delay_ms": 60, "max_retries": 0, **target})
     project.dataset({"input": "yes", "execution": case})
     project.eval("--out", "out", "--quiet", *arguments)
@@ -106,20 +106,20 @@ def test_the_limit_of_time_is_the_commands_else_the_cases_else_the_targets(proje
         assert record["error"]["class"] == "timeout"
 
 
-def test_the_only_target_answers_when_none_is_called_default(project):
+def test_the_only_target_is_the_default(project):
     project.targets({"name": "mine", "provider": "mock"})
     project.dataset("yes")
     assert jobs(project) == [("c0", "mine", 1)]
 
 
-def test_several_targets_and_none_called_default_is_an_error_that_lists_them(project):
+def test_several_targets_without_a_default_are_listed_in_the_error(project):
     project.targets({"name": "a", "provider": "mock"}, {"name": "b", "provider": "mock"})
     project.dataset("yes")
     said = refused(project)
     assert "No target is named" in said and "a, b" in said and "--target" in said
 
 
-def test_without_a_targets_file_the_run_says_which_one_to_write(project):
+def test_a_missing_targets_file_is_an_error_with_its_path(project):
     (project.path / "targets.yaml").unlink()
     project.dataset("yes")
     said = refused(project)
@@ -210,7 +210,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_case_at_the_end_of_the_file_keeps_everything_from_being_called(watched, case):
+def test_an_invalid_case_at_the_end_of_a_file_prevents_all_calls(watched, case):
     row, message = BAD[case]
     watched.write("broken.py", "def check(:\n")
     rows = [{"id": f"c{number}", "expected_outcome": "x", "input": "yes"} for number in range(50)]
@@ -222,7 +222,7 @@ def test_a_bad_case_at_the_end_of_the_file_keeps_everything_from_being_called(wa
         assert "51" in said
 
 
-def test_an_unknown_target_of_the_command_is_an_error_with_a_suggestion(watched):
+def test_an_unknown_target_is_an_error_with_a_suggestion(watched):
     watched.dataset("yes")
     said = refused(watched, "--target", "defalt")
     assert "Unknown target 'defalt'" in said and "Did you mean 'default'?" in said
@@ -238,7 +238,7 @@ def test_an_unknown_target_of_the_command_is_an_error_with_a_suggestion(watched)
         ({"provider": "anthropic", "model": "m", "temperature": 0.5, "thinking_budget": 2000}, "temperature"),
     ],
 )
-def test_a_target_that_cannot_be_opened_leaves_no_run_behind(watched, target, message):
+def test_a_target_that_cannot_be_opened_leaves_no_run_folder(watched, target, message):
     watched.targets({"name": "default", **target})
     watched.dataset("yes")
     assert message in refused(watched)
@@ -258,7 +258,7 @@ def test_the_same_file_twice_is_read_once(project):
     assert len(project.records()) == 1
 
 
-def test_a_filter_a_shard_a_sample_and_a_limit_choose_the_cases(project):
+def test_cases_are_selected_by_filter_shard_sample_and_limit(project):
     project.dataset(*(["yes"] * 40))
     assert jobs(project, "--case", "c7", "--case", "c3") == [("c3", "default", 1), ("c7", "default", 1)]
     for out, arguments, count in (("o1", ("--limit", "5"), 5), ("o2", ("--sample", "10%", "--seed", "3"), 4)):
@@ -271,7 +271,7 @@ def test_a_filter_a_shard_a_sample_and_a_limit_choose_the_cases(project):
     assert sorted(ids) == sorted(f"c{number}" for number in range(40))
 
 
-def test_bad_cases_can_be_skipped_and_are_counted(project):
+def test_invalid_cases_can_be_skipped_and_are_counted(project):
     good = {"expected_outcome": "x", "input": "yes"}
     project.write("d.jsonl", [{"id": "a", **good}, {"id": "b"}, {"id": "c", **good}, {"input": "q"}])
     project.write("d.yaml", {"evaluators": [PASSING]})
@@ -293,7 +293,7 @@ def test_a_dry_run_calls_nothing_and_prints_the_plan(watched):
     assert "4 jobs" in ended.stdout and "default" in ended.stdout and "2 cases" in ended.stdout
 
 
-def test_the_plan_of_cases_with_evaluators_of_their_own_is_checked_in_bounded_memory(project):
+def test_cases_with_their_own_evaluators_are_checked_in_bounded_memory(project):
     import tracemalloc
 
     from agentv.datasets.loader import case_source
@@ -320,7 +320,7 @@ def test_the_plan_of_cases_with_evaluators_of_their_own_is_checked_in_bounded_me
     assert held < 3_000_000
 
 
-def test_a_check_with_a_value_needs_no_reference_and_one_without_takes_the_cases(project):
+def test_an_evaluator_compares_with_its_value_else_the_reference(project):
     project.dataset(
         {"input": "yes", "evaluators": [{"type": "equals", "value": "yes"}]},
         {"input": "yes", "expected_output": "yes", "evaluators": [{"type": "equals"}]},
@@ -328,21 +328,21 @@ def test_a_check_with_a_value_needs_no_reference_and_one_without_takes_the_cases
     assert len(jobs(project)) == 2
 
 
-def test_a_threshold_for_an_evaluator_that_no_case_has_is_an_error_with_a_suggestion(watched):
+def test_a_threshold_for_an_unknown_evaluator_is_an_error(watched):
     watched.dataset("yes", execution={"thresholds": {"say-yes": 0.9}})
     said = refused(watched)
     assert "'execution.thresholds' names an unknown evaluator 'say-yes'" in said
     assert "d.yaml" in said and "Did you mean 'says-yes'?" in said
 
 
-def test_a_threshold_may_be_for_an_evaluator_of_a_case_that_was_not_selected(project):
+def test_a_threshold_may_name_an_evaluator_of_an_unselected_case(project):
     other = {"type": "contains", "value": "y", "name": "other"}
     project.dataset("yes", {"input": "yes", "evaluators": [other]}, execution={"thresholds": {"other": 0.9}})
     assert project.eval("--quiet").code == 0
     assert project.eval("--quiet", "--limit", "1").code == 1
 
 
-def test_a_script_that_is_not_there_yet_is_a_warning_before_the_run(project):
+def test_a_missing_script_is_a_warning_before_the_run(project):
     project.dataset("yes", "yes", evaluators=[{"type": "code_judge", "script": ["python3", "gone.py"]}])
     warning = "Warning: d.yaml, line 1: Evaluator 'code_judge': The script 'gone.py' was not found in "
     assert project.eval("--dry-run").stderr.count(warning) == 1
@@ -353,7 +353,7 @@ def test_a_script_that_is_not_there_yet_is_a_warning_before_the_run(project):
 @pytest.mark.parametrize(
     ("function", "said"), [("gone.py:clean", "File 'gone.py' was not found"), ("w.py:claen", "Did you mean 'clean'?")]
 )
-def test_what_cleans_answers_is_looked_for_before_the_first_call(project, at, function, said):
+def test_transforms_are_checked_before_the_first_call(project, at, function, said):
     project.write("w.py", "def clean(text):\n    return text\n")
     transform = {"transform": {"function": function}}
     project.targets({"name": "default", "provider": "mock", **(transform if at == "target" else {})})

@@ -51,7 +51,7 @@ def installed(project, monkeypatch):
 
 
 @pytest.mark.parametrize("type_", ["longest", "not-long", "own.py:Longest", "own.py:Waits"])
-def test_a_type_of_ones_own_scores_from_dataset_to_record(installed, type_):
+def test_a_custom_evaluator_scores_a_run(installed, type_):
     installed.write("own.py", MODULE)
     entry = {"type": type_, "words": 2, "weight": 3, "required": True}
     installed.dataset("one two", "one two three", evaluators=[entry])
@@ -62,7 +62,7 @@ def test_a_type_of_ones_own_scores_from_dataset_to_record(installed, type_):
     assert (found["type"], found["weight"], found["reasoning"]) == (type_, 3.0, "3 words")
 
 
-def test_a_type_of_ones_own_that_fails_is_an_error_whatever_negate_says(installed):
+def test_a_failing_custom_evaluator_is_an_error_despite_negate(installed):
     installed.targets({"name": "default", "provider": "mock", "response": ""})
     installed.dataset("x", evaluators=[{"type": "longest", "words": 2, "negate": True}])
     assert installed.eval("--out", "out", "--quiet").code == 3
@@ -84,7 +84,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("entry", "message"), REFUSED)
-def test_one_that_cannot_be_used_is_refused_with_its_line(installed, entry, message):
+def test_an_invalid_custom_evaluator_is_refused_with_its_line(installed, entry, message):
     installed.write("own.py", MODULE)
     installed.write("d.jsonl", [{"id": "c", "expected_outcome": "x", "input": "x", "evaluators": [entry]}])
     ended = installed.eval("d.jsonl", "--out", "out", "--quiet")
@@ -94,6 +94,6 @@ def test_one_that_cannot_be_used_is_refused_with_its_line(installed, entry, mess
     assert not (installed.path / "out").exists()
 
 
-def test_a_plug_in_that_cannot_be_loaded_says_why(installed):
+def test_the_error_of_a_broken_plugin_has_the_reason(installed):
     with pytest.raises(UsageError, match="has no attribute 'Gone'"):
         EVALUATORS.find("gone")

@@ -22,20 +22,20 @@ def openai(model="gpt-4o", **settings):
     return OpenAI(name="t", provider="openai", model=model, **settings)
 
 
-def test_tokens_cost_what_the_list_says():
+def test_tokens_are_priced_by_the_list():
     price = price_of(openai())
     assert price.cost_usd(TokenUsage(1_000_000, 0)) == 2.5
     assert price.cost_usd(TokenUsage(0, 1_000_000)) == 10
     assert price.cost_usd(TokenUsage(1_000_000, 0, cached=1_000_000)) == 1.25
 
 
-def test_a_model_of_pydantic_ai_names_its_provider_itself():
+def test_a_pydantic_ai_model_names_its_provider():
     target = PydanticAi(name="t", provider="pydantic_ai", model="openai:gpt-4o")
     assert price_of(target).cost_usd(TokenUsage(1_000_000, 0)) == 2.5
     assert price_of(PydanticAi(name="t", provider="pydantic_ai", model="nobody:gpt-4o")).is_known is False
 
 
-def test_what_is_written_to_a_cache_costs_more_and_for_an_hour_most():
+def test_cache_writes_cost_more_and_for_an_hour_most():
     def written(**settings):
         target = Anthropic(name="t", provider="anthropic", model="claude-haiku-4-5", **settings)
         return price_of(target).cost_usd(TokenUsage(1_000_000, 0, cache_write=1_000_000))
@@ -44,7 +44,7 @@ def test_what_is_written_to_a_cache_costs_more_and_for_an_hour_most():
     assert plain.cost_usd(TokenUsage(1_000_000, 0)) < written(prompt_caching=True) < written(prompt_caching="1h")
 
 
-def test_the_model_that_answered_decides_where_the_list_has_it():
+def test_the_reported_model_decides_the_price_if_it_is_listed():
     price = price_of(openai("gpt-4o"))
     million = TokenUsage(1_000_000, 0)
     assert price.cost_usd(million, "gpt-4o-mini") < price.cost_usd(million, "gpt-4o-2024-08-06")
@@ -79,16 +79,16 @@ def asked(answers, settings):
         return asyncio.run(once(server))
 
 
-def test_an_answer_says_what_it_cost():
+def test_an_answer_has_its_cost():
     assert asked(Answer("Hi", usage=TokenUsage(1000, 100)), openai()).cost_usd == pytest.approx(0.0035)
 
 
-def test_what_the_api_reports_stands():
+def test_a_cost_reported_by_the_api_is_kept():
     body = b'{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 1000, "cost": 0.25}}'
     assert asked(RawReply(body), openai()).cost_usd == 0.25
 
 
-def test_an_answer_without_counts_has_no_cost():
+def test_an_answer_without_token_counts_has_no_cost():
     assert asked(Answer("Hi", wrong_usage=True), openai()).cost_usd is None
 
 
@@ -103,7 +103,7 @@ def test_an_answer_without_counts_has_no_cost():
         (openai(base_url="http://127.0.0.1:1/v1"), False),
     ],
 )
-def test_what_nobody_sends_a_bill_for_is_free(settings, free):
+def test_targets_that_are_not_billed_are_free(settings, free):
     assert settings.is_free == free
 
 
@@ -151,7 +151,7 @@ def priced(project, agentv_server):
     return start
 
 
-def test_a_run_says_what_it_cost_and_stops_at_its_budget(project, priced):
+def test_a_run_reports_its_cost_and_stops_at_its_budget(project, priced):
     server = priced()
     ended = project.eval("--budget-usd", "0.7", "--out", "run")
     assert ended.code == 4

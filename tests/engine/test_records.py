@@ -65,7 +65,7 @@ def test_a_record_has_the_fields_of_the_specification(project):
     assert record["fingerprint"] == loaded.fingerprint
 
 
-def test_what_is_absent_is_left_out_but_score_and_verdict_never_are(project):
+def test_absent_fields_are_omitted_except_score_and_verdict(project):
     project.targets({"name": "default", "provider": "mock", "fault_rate": 1, "max_retries": 0})
     project.dataset("q")
     assert project.eval("--out", "out", "--quiet").code == 3
@@ -75,7 +75,7 @@ def test_what_is_absent_is_left_out_but_score_and_verdict_never_are(project):
     assert record["error"] == {"class": "server", "message": record["error"]["message"], "stage": "target"}
 
 
-def test_one_text_answer_is_not_repeated_as_messages(project):
+def test_a_single_text_answer_is_not_repeated_as_messages(project):
     project.dataset("yes")
     assert project.eval("--out", "out", "--quiet").code == 0
     assert "output_messages" not in project.records()[0]
@@ -84,7 +84,7 @@ def test_one_text_answer_is_not_repeated_as_messages(project):
 @pytest.mark.parametrize(
     ("evaluators", "status"), [([], "unscored"), ([{**PASSING, "weight": 0}], "unscored"), ([PASSING], "ok")]
 )
-def test_a_case_that_nothing_scores_is_unscored(project, evaluators, status):
+def test_a_case_without_evaluators_is_unscored(project, evaluators, status):
     project.dataset("yes", evaluators=evaluators)
     assert project.eval("--out", "out", "--quiet").code == 0
     (record,) = project.records()
@@ -93,7 +93,7 @@ def test_a_case_that_nothing_scores_is_unscored(project, evaluators, status):
     assert project.summary()["unscored"] == (status == "unscored")
 
 
-def test_an_evaluator_that_breaks_is_an_error_with_what_the_others_said(project):
+def test_a_failing_evaluator_is_an_error_and_keeps_the_other_results(project):
     project.write("checks.py", "def broken(context):\n    raise KeyError('gone')\n")
     broken = {"type": "python", "name": "mine", "function": "checks.py:broken", "negate": True}
     project.dataset("yes", "no", evaluators=[PASSING, broken])
@@ -113,7 +113,7 @@ UNUSUAL = ["Grüße, 東京 🗼", "line\nbreak \u2028 and \x85", 'quotes " and 
 
 
 @pytest.mark.parametrize("text", UNUSUAL)
-def test_any_text_comes_through_whole(project, text):
+def test_any_text_is_recorded_unchanged(project, text):
     text = text.encode("utf-16", "surrogatepass").decode("utf-16")
     case = {"id": "fälle/1 ☃", "expected_outcome": text, "input": text, "tags": [text], "metadata": {text: text}}
     project.write("d.jsonl", [case])
@@ -128,7 +128,7 @@ def test_any_text_comes_through_whole(project, text):
     assert raw.count(b"\n") == 1 and (text.isascii() or text.split()[0].encode() in raw)
 
 
-def test_each_case_stands_in_the_folder_once_and_before_its_first_record(project):
+def test_each_case_is_written_once_before_its_first_record(project):
     project.dataset(*(["yes"] * 20), execution={"trials": 3})
     assert project.eval("--out", "out", "--quiet").code == 0
     written = project.lines("cases.jsonl")
@@ -143,7 +143,7 @@ def test_each_case_stands_in_the_folder_once_and_before_its_first_record(project
     assert first == json.loads(json.dumps(resolved_data(loaded)))
 
 
-def test_cases_are_written_some_ahead_of_their_jobs_and_not_all_of_them_at_once(project):
+def test_cases_are_written_shortly_before_their_jobs(project):
     project.write(
         "agent.py",
         "from pathlib import Path\n"
@@ -156,7 +156,7 @@ def test_cases_are_written_some_ahead_of_their_jobs_and_not_all_of_them_at_once(
     assert [record["candidate_answer"] for record in project.records()] == ["64"] * 64 + ["70"] * 6
 
 
-def test_files_are_kept_with_the_cases_that_name_them(project):
+def test_files_are_stored_with_the_cases_that_name_them(project):
     project.write("note.md", "the contents")
     content = [{"type": "text", "value": "read"}, {"type": "file", "value": "note.md"}]
     project.dataset({"input": [{"role": "user", "content": content}]})
@@ -166,7 +166,7 @@ def test_files_are_kept_with_the_cases_that_name_them(project):
     assert '<file path="note.md">\nthe contents\n</file>' in project.records()[0]["candidate_answer"]
 
 
-def test_jobs_end_in_any_order_and_the_summary_does_not_depend_on_it(project):
+def test_the_summary_does_not_depend_on_the_order_of_jobs(project):
     project.targets({"name": "default", "provider": "mock", "delay_ms": [0, 20], "workers": 8})
     project.dataset(*(["yes", "no"] * 10), execution={"trials": 3})
     summaries = []
@@ -191,7 +191,7 @@ def test_trials_of_a_case_are_one_cluster_of_the_interval(project):
     assert often[1] - often[0] > 0.7 * (once[1] - once[0])
 
 
-def test_the_manifest_says_what_was_run_and_how_it_ended(project):
+def test_the_manifest_has_the_inputs_and_outcome_of_the_run(project):
     project.write(".git/HEAD", "")
     project.dataset("yes", "no")
     ended = project.eval("--out", "out", "--quiet", "--trials", "2", "--seed", "5", "--threshold", "0.9")
@@ -213,7 +213,7 @@ def test_the_manifest_says_what_was_run_and_how_it_ended(project):
     assert manifest["fingerprints"].keys() == {"says-yes"}
 
 
-def test_by_default_the_folder_is_under_the_project_root(project):
+def test_the_default_run_folder_is_below_the_project_root(project):
     project.write(".git/HEAD", "")
     project.dataset("yes", name="evals/d.yaml")
     assert project.eval("evals/d.yaml", "--quiet").code == 0
@@ -227,7 +227,7 @@ def test_by_default_the_folder_is_under_the_project_root(project):
     ]
 
 
-def test_a_folder_that_is_there_is_refused_and_left_alone(project):
+def test_an_existing_folder_is_refused_and_unchanged(project):
     project.dataset("yes")
     assert project.eval("--out", "out", "--quiet").code == 0
     before = (project.path / "out" / "results.jsonl").read_bytes()
@@ -238,7 +238,7 @@ def test_a_folder_that_is_there_is_refused_and_left_alone(project):
 
 
 @pytest.mark.parametrize("name", ["all.jsonl", "all.yaml", "ALL.YML"])
-def test_records_go_to_a_file_besides_which_is_replaced(project, name):
+def test_an_export_of_records_replaces_the_file(project, name):
     project.write(".git/HEAD", "")
     project.write(name, "something else")
     project.dataset("yes", "nein ☃")
@@ -257,14 +257,14 @@ def test_records_go_to_a_file_besides_which_is_replaced(project, name):
         ]
 
 
-def test_a_file_that_cannot_be_written_is_known_before_anything_is_called(project):
+def test_an_unwritable_file_is_an_error_before_any_call(project):
     project.dataset("yes")
     ended = project.eval("--out", "nowhere/all.jsonl")
     assert ended.code == 2 and "The folder nowhere does not exist" in ended.stderr
     assert project.runs == []
 
 
-def test_a_dataset_that_changes_while_it_runs_does_not_end_as_if_complete(project):
+def test_a_run_whose_dataset_changes_is_not_complete(project):
     project.write(
         "agent.py",
         "from pathlib import Path\n"
@@ -283,14 +283,14 @@ def test_a_dataset_that_changes_while_it_runs_does_not_end_as_if_complete(projec
 
 
 @pytest.mark.parametrize("text", ["plain", *UNUSUAL[:3], ""])
-def test_the_fingerprints_of_shorthand_are_those_of_the_messages_it_means(text):
+def test_shorthand_has_the_fingerprint_of_its_messages(text):
     shorthand = EvalCase("a", text, text, text)
     written_out = EvalCase("a", text, (Message("user", text),), (Message("assistant", text),))
     assert shorthand.fingerprints == written_out.fingerprints
     assert shorthand.fingerprints == (shorthand.input_fingerprint, shorthand.fingerprint)
 
 
-def test_logprobs_stand_in_the_record_where_they_are_asked_for(project, agentv_server):
+def test_logprobs_are_recorded_if_requested(project, agentv_server):
     server = agentv_server("yes indeed")
     target = {"provider": "openai", "base_url": server.url, "model": "m"}
     project.targets({"name": "default", **target}, {"name": "with", "logprobs": 1, **target})
@@ -301,7 +301,7 @@ def test_logprobs_stand_in_the_record_where_they_are_asked_for(project, agentv_s
     assert [token["token"] for token in metrics["with"]["logprobs"]["content"]] == ["yes ", "indeed"]
 
 
-def test_an_answer_that_was_cut_off_says_so_in_its_record(project, agentv_server):
+def test_the_record_of_a_truncated_answer_has_its_stop_reason(project, agentv_server):
     server = agentv_server(Answer("yes, b", stop_reason="length"))
     project.targets({"name": "default", "provider": "openai", "base_url": server.url, "model": "m"})
     project.dataset("Go on")

@@ -116,7 +116,7 @@ def test_a_replay_can_be_recorded_and_replayed_again(recorded):
         assert canonical(project, out) == canonical(project, "first")
 
 
-def test_what_is_not_in_the_recording_ends_the_run_with_errors(recorded):
+def test_calls_missing_from_the_recording_fail_the_run(recorded):
     project = recorded(CASES[0], faults=())
     project.dataset(CASES[0], CASES[3])
     ended = project.eval("--target", "default", "--replay", "calls.jsonl", "--out", "again", "--quiet")
@@ -126,7 +126,7 @@ def test_what_is_not_in_the_recording_ends_the_run_with_errors(recorded):
     assert {id: record["status"] for id, record in project.by_id("again").items()} == {"c0": "ok", "c1": "error"}
 
 
-def test_a_judge_that_is_not_in_the_recording_is_an_error_and_no_score(recorded):
+def test_a_judge_missing_from_the_recording_is_an_error(recorded):
     project = recorded(CASES[0], faults=())
     project.dataset({"input": "plain", "evaluators": [*CASES[0]["evaluators"], ASKS]})
     ended = project.eval("--target", "default", "--replay", "calls.jsonl", "--out", "again", "--quiet")
@@ -136,7 +136,7 @@ def test_a_judge_that_is_not_in_the_recording_is_an_error_and_no_score(recorded)
     assert "'judge:c0' by judge" in record["error"]["message"]
 
 
-def test_the_recording_of_a_resumed_run_replays_whole(project):
+def test_the_recording_of_a_resumed_run_is_complete(project):
     with FaultyServer(Script()) as server:
         own = {"provider": "openai", "base_url": server.url, "api_key": "k"}
         project.targets(*(own | {"name": name, "model": name} for name in ("default", "judge")))
@@ -168,7 +168,7 @@ def test_a_conversation_is_replayed_from_the_results_of_a_run(project, case):
     assert again["execution_metrics"]["token_usage"] == first["execution_metrics"]["token_usage"]
 
 
-def test_judges_are_asked_when_the_results_of_a_run_are_replayed(recorded, monkeypatch):
+def test_judges_are_called_when_results_are_replayed(recorded, monkeypatch):
     project = recorded(CASES[0], faults=())
     project.dataset({"input": "plain", "evaluators": [ASKS]})
     with FaultyServer(json.dumps({"score": 0.25, "reasoning": "r"})) as server:

@@ -74,7 +74,7 @@ def scores(project, out="second"):
     return {id: record["score"] for id, record in project.by_id(out).items()}
 
 
-def test_where_nothing_changed_nothing_runs_and_records_are_carried_over(answered):
+def test_unchanged_records_are_carried_over(answered):
     scored, why, _ = rescore(answered)
     assert scored == []
     assert why["c0"] == "no evaluator changed"
@@ -109,7 +109,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_only_what_changed_about_an_evaluator_runs(answered, change):
+def test_only_changed_evaluators_run(answered, change):
     evaluators, expected, reason = CHANGES[change]
     write(answered, evaluators=evaluators)
     scored, why, _ = rescore(answered)
@@ -119,14 +119,14 @@ def test_only_what_changed_about_an_evaluator_runs(answered, change):
     assert [result["name"] for result in answered.by_id("second")["c1"]["evaluator_results"]] == names
 
 
-def test_a_file_that_an_evaluator_names_is_part_of_it(answered):
+def test_an_evaluator_runs_again_if_its_file_changed(answered):
     answered.write("checks.py", CHECKS + "\n# another day\n")
     scored, why, _ = rescore(answered)
     assert scored == ["maybe yes", "no", "yes"]
     assert why["c0"] == "runs counted (changed)"
 
 
-def test_the_function_that_cleans_for_an_evaluator_is_part_of_it(answered):
+def test_an_evaluator_runs_again_if_its_transform_changed(answered):
     answered.write("clean.py", "def clean(text):\n    return text\n")
     write(answered, "yes", evaluators=[{**PASSING, "transform": {"function": "clean.py:clean"}}, COUNTED])
     assert answered.eval("--out", "cleaned", "--quiet").code == 0
@@ -137,20 +137,20 @@ def test_the_function_that_cleans_for_an_evaluator_is_part_of_it(answered):
     assert scores(answered, "b") == {"c0": 0.5}
 
 
-def test_a_case_that_expects_something_else_is_scored_by_every_evaluator(answered):
+def test_all_evaluators_run_if_the_expected_output_changed(answered):
     write(answered, {"input": "yes", "expected_outcome": "new words"}, "no", "maybe yes", "broken")
     scored, why, _ = rescore(answered)
     assert scored == ["yes"]
     assert why["c0"] == "all evaluators run: the case changed"
 
 
-def test_everything_runs_when_asked(answered):
+def test_all_evaluators_run_if_requested(answered):
     scored, _, _ = rescore(answered, "--all")
     assert scored == ["maybe yes", "no", "yes"]
     assert answered.by_id("second")["c0"].get("carried_from") is None
 
 
-def test_weights_and_limits_are_those_of_now(answered):
+def test_current_weights_and_limits_apply(answered):
     write(answered, evaluators=[{**PASSING, "weight": 3}, {"type": "contains", "value": "maybe", "name": "m"}])
     rescore(answered)
     assert scores(answered) == {"c0": 0.75, "c1": 0.0, "c2": 1.0, "c3": None}
@@ -181,14 +181,14 @@ def test_evaluators_of_the_command_replace_those_of_the_cases(answered):
         ("none.yaml", "No such file: none.yaml"),
     ],
 )
-def test_a_wrong_evaluator_ends_it_before_anything_is_written(answered, given, said):
+def test_an_invalid_evaluator_is_an_error_before_anything_is_written(answered, given, said):
     ended = answered.command("rescore", "first", "--out", "second", "--evaluator", given)
     assert ended.code == 2
     assert said in ended.stderr
     assert not (answered.path / "second").exists()
 
 
-def test_an_answer_to_another_question_is_an_error_and_no_score(answered):
+def test_an_answer_to_a_changed_input_is_an_error_not_a_score(answered):
     write(answered, {"input": "yes, what?"}, "no", "maybe yes", "broken")
     rescore(answered, "--evaluator", "{type: contains, value: yes}")
     record = answered.by_id("second")["c0"]
@@ -205,7 +205,7 @@ def test_cases_and_answers_without_each_other_are_left_out_and_counted(answered)
     assert sorted(answered.by_id("second")) == ["c0", "c1"]
 
 
-def test_datasets_that_a_folder_got_since_have_no_part_in_it(answered):
+def test_datasets_added_to_the_folder_since_are_ignored(answered):
     answered.dataset("yes", name="all/one.yaml")
     assert answered.command("eval", "all", "--out", "first-of-all", "--quiet").code == 0
     forget(answered)
@@ -215,14 +215,14 @@ def test_datasets_that_a_folder_got_since_have_no_part_in_it(answered):
     assert [entry["name"] for entry in answered.manifest("second")["datasets"]] == ["one"]
 
 
-def test_a_folder_that_lost_its_manifest_says_so(answered):
+def test_a_run_folder_without_a_manifest_is_an_error(answered):
     (answered.path / "first" / "run.json").unlink()
     ended = answered.command("rescore", "first")
     assert ended.code == 2
     assert "has no run.json, which is needed" in ended.stderr and "No cases.jsonl" not in ended.stderr
 
 
-def test_a_run_is_scored_from_its_folder_alone(answered):
+def test_a_run_is_rescored_from_its_folder_alone(answered):
     (answered.path / "d.yaml").unlink()
     scored, why, ended = rescore(answered)
     assert "using the cases stored in its folder" in ended.stderr
@@ -231,7 +231,7 @@ def test_a_run_is_scored_from_its_folder_alone(answered):
     assert scores(answered, "third") == {"c0": 0.0, "c1": 0.0, "c2": 1.0, "c3": None}
 
 
-def test_cases_out_of_the_folder_have_their_files_in_them(answered):
+def test_cases_from_the_run_folder_contain_their_files(answered):
     answered.write("note.txt", "What they wrote")
     parts = ["Read this:", {"type": "file", "value": "note.txt"}]
     cases = [{"input": [{"role": "user", "content": parts}], "expected_output": [1, {"a": 2}]}]
@@ -247,7 +247,7 @@ def test_cases_out_of_the_folder_have_their_files_in_them(answered):
     assert scores(answered, "third") == {"c0": 1.0}
 
 
-def test_prompts_and_trials_are_jobs_of_their_own(project):
+def test_prompts_and_trials_are_separate_jobs(project):
     project.dataset(
         {"input": {"name": "yes"}},
         prompts=[{"id": "short", "prompt": "{{ name }}"}, {"id": "long", "prompt": "Say {{ name }} or maybe"}],
@@ -273,7 +273,7 @@ def test_a_fixed_evaluator_removes_its_errors(answered):
     assert "errors      4 → 1 of 4 (3 fixed, 0 new)" in ended.stdout
 
 
-def test_the_answer_is_cleaned_as_the_target_says_now(answered):
+def test_the_current_transform_of_the_target_applies(answered):
     target = {"name": "default", "provider": "python", "function": "agent.py:answer"}
     answered.targets({**target, "transform": {"regex": "maybe (.*)"}})
     write(answered, "maybe yes", "maybe no")
@@ -287,7 +287,7 @@ def test_the_answer_is_cleaned_as_the_target_says_now(answered):
     assert answered.by_id("third")["c0"]["candidate_answer"] == "maybe"
 
 
-def test_the_summary_says_what_changed_and_over_how_many(answered):
+def test_the_summary_shows_the_changes_and_their_number(answered):
     write(answered, evaluators=[{**PASSING, "value": "maybe"}])
     _, _, ended = rescore(answered)
     told = ended.stdout.split("Compared with first")[1]
@@ -302,7 +302,7 @@ def test_the_summary_says_what_changed_and_over_how_many(answered):
     assert (delta["flips"], delta["carried"]) == ({"pass → fail": 1}, 1)
 
 
-def test_gates_hold_for_a_rescoring_too(answered):
+def test_gates_apply_to_a_rescore(answered):
     assert "is below the threshold" in rescore(answered, "--threshold", "0.9", "--max-errors", "1", code=1)[2].stderr
     assert "errored, more than allowed" in rescore(answered, "--threshold", "0.9", code=3, out="third")[2].stderr
 
@@ -317,7 +317,7 @@ other = verdict
 """
 
 
-def test_a_score_stands_as_long_as_its_judge_is_the_same(answered):
+def test_a_score_is_valid_while_its_judge_is_unchanged(answered):
     answered.write("judge.py", JUDGE)
     target = {"name": "default", "provider": "python", "function": "agent.py:answer"}
     judge = {"name": "judge", "provider": "python", "function": "judge.py:verdict"}
@@ -354,7 +354,7 @@ def test_a_score_stands_as_long_as_its_judge_is_the_same(answered):
         ),
     ],
 )
-def test_what_judges_are_told_is_part_of_their_scores(answered, entry, prompt, tmp_path, monkeypatch):
+def test_changed_judge_prompts_run_the_evaluator_again(answered, entry, prompt, tmp_path, monkeypatch):
     answered.write("judge.py", JUDGE)
     target = {"name": "default", "provider": "python", "function": "agent.py:answer"}
     answered.targets(target, {"name": "judge", "provider": "python", "function": "judge.py:verdict"})
@@ -375,7 +375,7 @@ def test_what_judges_are_told_is_part_of_their_scores(answered, entry, prompt, t
         judge_prompt.prompt_text.cache_clear()
 
 
-def test_a_script_is_part_of_its_evaluator_wherever_it_is_started(answered):
+def test_a_changed_script_runs_its_evaluator_again_in_any_folder(answered):
     answered.write("judges/check.sh", "echo '{\"score\": 0.25}'")
     entry = {"type": "code_judge", "script": ["sh", "check.sh"], "cwd": "judges", "name": "runs"}
     write(answered, "yes", evaluators=[entry])
@@ -410,7 +410,7 @@ def judged(answered):
     return answered
 
 
-def test_a_rescoring_is_stopped_by_its_budget_with_exit_code_4(judged):
+def test_a_rescore_stops_at_its_budget_with_exit_code_4(judged):
     _, _, ended = rescore(judged, "--all", "--budget-usd", "2.5", run="judged", code=4)
     assert "the budget is used up" in ended.stderr
     assert "--cache avoids paying for a judge call twice" in ended.stdout
@@ -421,7 +421,7 @@ def test_a_rescoring_is_stopped_by_its_budget_with_exit_code_4(judged):
     assert (judged.path / "judged.log").read_text() == "xxx"
 
 
-def test_a_rescoring_pays_for_what_it_asks_and_for_nothing_else(judged):
+def test_a_rescore_pays_only_for_its_own_calls(judged):
     write(judged, *"abcdef", evaluators=[{"type": "llm_judge", "name": "asks"}, {**PASSING, "value": "a"}])
     rescore(judged, "--budget-usd", "0.5", run="judged")
     assert not (judged.path / "judged.log").exists()
@@ -429,7 +429,7 @@ def test_a_rescoring_pays_for_what_it_asks_and_for_nothing_else(judged):
     assert (judged.path / "judged.log").read_text() == "x" * 6
 
 
-def test_a_budget_needs_the_price_of_judges_and_not_of_those_who_answered(judged):
+def test_a_budget_needs_prices_of_judges_but_not_of_targets(judged):
     judged.targets(
         {"name": "default", "provider": "openai", "model": "nobody-knows", "api_key": "k"},
         {"name": "judge", "provider": "openai", "model": "nobody-knows", "api_key": "k"},
@@ -469,7 +469,7 @@ COMPOSITE = {"type": "composite", "evaluators": [TRAJECTORY], "aggregator": {"ty
         ({"candidate_answer": None}, PASSING, None),
     ],
 )
-def test_results_of_agentv_are_scored_as_far_as_they_go(project, row, evaluator, expected):
+def test_results_of_agentv_typescript_can_be_rescored(project, row, evaluator, expected):
     project.dataset("What?", evaluators=[evaluator])
     project.write("old.jsonl", [{key: value for key, value in {**ROW, **row}.items() if value is not None}])
     project.command("rescore", "old.jsonl", "d.yaml", "--out", "second", "--quiet")
@@ -484,14 +484,14 @@ def test_results_of_agentv_are_scored_as_far_as_they_go(project, row, evaluator,
         assert record["score"] == expected
 
 
-def test_results_without_cases_ask_for_the_datasets(project):
+def test_results_without_cases_need_datasets(project):
     project.write("old.jsonl", [ROW])
     ended = project.command("rescore", "old.jsonl")
     assert ended.code == 2
     assert "agentv rescore old.jsonl PATHS…" in ended.stderr
 
 
-def test_datasets_that_have_nothing_to_do_with_the_run_are_refused(answered):
+def test_unrelated_datasets_are_refused(answered):
     answered.dataset("yes", name="e.yaml")
     ended = answered.command("rescore", "first", "e.yaml")
     assert ended.code == 2
@@ -499,7 +499,7 @@ def test_datasets_that_have_nothing_to_do_with_the_run_are_refused(answered):
 
 
 @pytest.mark.parametrize("run", ["nowhere", "targets.yaml"])
-def test_what_is_no_run_is_refused(project, run):
+def test_an_invalid_run_is_refused(project, run):
     ended = project.command("rescore", run)
     assert ended.code in (1, 2)
     assert "Error: " in ended.stderr
@@ -515,7 +515,7 @@ def killed_once(project, *arguments):
     return process.returncode
 
 
-def test_a_rescoring_that_is_killed_goes_on_where_it_was(answered):
+def test_a_killed_rescore_can_be_resumed(answered):
     write(answered, *(f"yes {number}" for number in range(200)))
     assert answered.eval("--out", "many", "--quiet").code == 0
     forget(answered)
@@ -532,7 +532,7 @@ def test_a_rescoring_that_is_killed_goes_on_where_it_was(answered):
     assert done >= 5
 
 
-def test_a_rescoring_does_not_go_on_with_other_evaluators(answered):
+def test_a_rescore_is_not_resumed_with_other_evaluators(answered):
     rescore(answered)
     manifest = json.loads((answered.path / "second" / "run.json").read_text())
     (answered.path / "second" / "run.json").write_text(json.dumps({**manifest, "finished_at": None}))
@@ -552,7 +552,7 @@ TALK = {
 }
 
 
-def test_turns_of_a_conversation_are_scored_again_each_by_its_own_checks(answered):
+def test_turns_are_rescored_with_their_own_evaluators(answered):
     write(answered, TALK)
     assert answered.eval("--out", "talk", "--quiet").code == 0
     forget(answered)
@@ -565,7 +565,7 @@ def test_turns_of_a_conversation_are_scored_again_each_by_its_own_checks(answere
         assert after[key] == before[key]
 
 
-def test_one_changed_check_of_a_turn_runs_alone(answered):
+def test_only_the_changed_evaluator_of_a_turn_runs(answered):
     write(answered, TALK)
     assert answered.eval("--out", "talk", "--quiet").code == 0
     forget(answered)
@@ -578,7 +578,7 @@ def test_one_changed_check_of_a_turn_runs_alone(answered):
     assert found == {"turn-1.says-yes": 1, "turn-2.says-yes": 1, "turn-2.contains": 1, "counted": 1}
 
 
-def test_turns_are_scored_from_the_folder_alone(answered):
+def test_turns_are_rescored_from_the_folder_alone(answered):
     write(answered, TALK)
     assert answered.eval("--out", "talk", "--quiet").code == 0
     forget(answered)
@@ -589,7 +589,7 @@ def test_turns_are_scored_from_the_folder_alone(answered):
 
 
 @pytest.mark.parametrize("name", ["again.jsonl", "again.csv"])
-def test_a_folder_that_is_named_as_a_file_is_refused(answered, name):
+def test_a_run_folder_named_like_a_file_is_refused(answered, name):
     ended = answered.command("rescore", "first", "--out", name)
     assert ended.code == 2 and name in ended.stderr
     assert not (answered.path / name).exists()

@@ -68,7 +68,7 @@ def check_complete(project, jobs):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_at_random_moments_every_job_is_there_once_and_none_is_paid_twice(slow, seed):
+def test_a_run_killed_at_random_runs_every_job_exactly_once(slow, seed):
     chance = random.Random(seed)
     kills = sum(killed_at_some_moment(slow, chance, "d.yaml") for _ in range(8))
     assert kills >= 6
@@ -79,7 +79,7 @@ def test_killed_at_random_moments_every_job_is_there_once_and_none_is_paid_twice
     assert JOBS <= calls <= JOBS + kills * WORKERS
 
 
-def test_killed_between_calls_to_a_server_only_what_was_in_flight_is_asked_again(project):
+def test_after_a_kill_only_calls_in_flight_are_repeated(project):
     chance = random.Random(5)
     with FaultyServer("yes", latency_s=0.02, keep=0) as server:
         target = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "workers": WORKERS}
@@ -93,7 +93,7 @@ def test_killed_between_calls_to_a_server_only_what_was_in_flight_is_asked_again
 
 
 @pytest.mark.parametrize("cut", [1, 7, 150])
-def test_a_torn_last_line_is_healed_and_its_job_run_again(project, cut):
+def test_an_incomplete_last_record_is_removed_and_its_job_runs_again(project, cut):
     project.dataset(*(["yes"] * 10))
     assert project.eval("--out", "out", "--quiet").code == 0
     results = project.path / "out" / "results.jsonl"
@@ -104,7 +104,7 @@ def test_a_torn_last_line_is_healed_and_its_job_run_again(project, cut):
     check_complete(project, 10)
 
 
-def test_a_torn_line_of_cases_is_healed_too(project):
+def test_an_incomplete_line_of_cases_is_removed(project):
     project.dataset(*(["yes"] * 5))
     assert project.eval("--out", "out", "--quiet").code == 0
     for name in ("cases.jsonl", "results.jsonl"):
@@ -114,7 +114,7 @@ def test_a_torn_line_of_cases_is_healed_too(project):
     check_complete(project, 5)
 
 
-def test_killed_before_the_first_record_no_case_stands_in_the_folder_twice(project):
+def test_no_case_is_written_twice_after_a_kill_before_the_first_record(project):
     project.dataset(*(["yes"] * 5))
     assert project.eval("--out", "out", "--quiet").code == 0
     (project.path / "out" / "results.jsonl").write_bytes(b"")
@@ -122,7 +122,7 @@ def test_killed_before_the_first_record_no_case_stands_in_the_folder_twice(proje
     check_complete(project, 5)
 
 
-def test_the_last_unfinished_run_goes_on_when_none_is_named(project):
+def test_the_last_unfinished_run_is_resumed_by_default(project):
     project.write(".git/HEAD", "")
     project.dataset(*(["no", "yes"] * 20))
     assert project.eval("--fail-fast", "--workers", "1").code == 1
@@ -132,13 +132,13 @@ def test_the_last_unfinished_run_goes_on_when_none_is_named(project):
     assert len(project.records(f".agentv/results/{run}")) >= 2
 
 
-def test_without_a_run_to_go_on_with_it_says_so(project):
+def test_no_run_to_resume_is_an_error(project):
     project.dataset("yes")
     ended = project.eval("--resume")
     assert ended.code == 2 and "No unfinished run to resume" in ended.stderr
 
 
-def test_on_a_folder_that_is_not_there_it_starts_the_run(project):
+def test_resuming_in_a_new_folder_starts_a_run(project):
     project.dataset("yes")
     assert project.eval("d.yaml", "--resume", "--out", "out", "--quiet").code == 0
     check_complete(project, 1)
@@ -170,7 +170,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_changed_since_the_run_began_is_refused_and_explained(begun, what):
+def test_changes_since_the_run_started_are_refused_and_explained(begun, what):
     change, explained = CHANGES[what]
     change(begun)
     ended = begun.eval("--resume", "--out", "out")
@@ -179,7 +179,7 @@ def test_what_changed_since_the_run_began_is_refused_and_explained(begun, what):
     assert len(begun.records()) == 3
 
 
-def test_code_of_the_target_that_changed_since_the_run_began_is_refused_and_named(project):
+def test_changed_code_of_a_target_is_refused_and_named(project):
     project.write("agent.py", "def answer(prompt):\n    return 'no'\n")
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
     project.dataset("yes", "yes")
@@ -201,24 +201,24 @@ def test_code_of_the_target_that_changed_since_the_run_began_is_refused_and_name
         ("d.yaml", "--seed", "4"),
     ],
 )
-def test_other_options_than_those_of_the_run_are_refused(begun, arguments):
+def test_different_options_are_refused(begun, arguments):
     ended = begun.eval(*arguments, "--resume", "--out", "out")
     assert ended.code == 2 and "was started with different values for" in ended.stderr
     assert len(begun.records()) == 3
 
 
 @pytest.mark.parametrize("arguments", [(), ("d.yaml",), ("d.yaml", "--trials", "2"), ("--trials", "2")])
-def test_the_same_options_may_be_given_again(begun, arguments):
+def test_the_same_options_may_be_repeated(begun, arguments):
     assert begun.eval(*arguments, "--resume", "--out", "out", "--quiet").code == 0
     check_complete(begun, 4)
 
 
-def test_a_new_key_or_number_of_workers_is_no_other_target(begun):
+def test_a_new_key_or_number_of_workers_does_not_change_a_target(begun):
     begun.targets({"name": "default", "provider": "mock", "workers": 7, "max_retries": 9})
     assert begun.eval("--resume", "--out", "out", "--quiet").code == 0
 
 
-def test_a_run_that_is_complete_is_left_as_it_is(project):
+def test_a_complete_run_is_left_unchanged(project):
     project.dataset("yes", "no")
     assert project.eval("--out", "out", "--quiet").code == 0
     before = (project.path / "out" / "results.jsonl").read_bytes()
@@ -227,7 +227,7 @@ def test_a_run_that_is_complete_is_left_as_it_is(project):
     assert project.summary()["scored"] == 2
 
 
-def test_the_file_besides_is_whole_again_after_going_on(project):
+def test_the_export_is_complete_after_resuming(project):
     project.write(".git/HEAD", "")
     project.dataset(*(["yes"] * 6))
     assert project.eval("--out", "all.jsonl", "--quiet").code == 0
@@ -308,7 +308,7 @@ def processes_with(text):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_ends_its_children_keeps_what_is_done_and_says_how_to_go_on(project, number):
+def test_an_interrupt_ends_child_processes_and_keeps_completed_jobs(project, number):
     marker = f"MARK={os.getpid()}.{int(number)}{random.randrange(10**6)} {HANGS}"
     quick = "case {EVAL_ID} in c0|c1) echo yes;; *) touch started; " + f"({marker} & {marker}); {marker};; esac"
     project.targets({"name": "default", "provider": "cli", "command_template": quick, "workers": 3})
@@ -330,7 +330,7 @@ def test_interrupted_it_ends_its_children_keeps_what_is_done_and_says_how_to_go_
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-def test_interrupted_twice_it_quits_at_once(project):
+def test_a_second_interrupt_quits_immediately(project):
     project.write("agent.py", "import asyncio\nasync def answer(prompt):\n" + STUBBORN)
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
     project.dataset("q")
@@ -363,7 +363,7 @@ def test_an_evaluator_whose_file_changed_is_refused(project):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="signals")
-def test_interrupted_twice_it_quits_though_a_function_keeps_the_loop_busy(project):
+def test_a_second_interrupt_quits_even_if_a_function_blocks_the_loop(project):
     blocking = "async def answer(prompt):\n    open('started', 'w').close()\n    while True: pass\n"
     project.write("agent.py", blocking)
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
@@ -393,7 +393,7 @@ STUBBORN = """
 """
 
 
-def test_interrupted_while_it_goes_on_it_goes_on_again(slow):
+def test_an_interrupted_resumed_run_can_be_resumed_again(slow):
     results = slow.path / "out" / "results.jsonl"
     for _ in range(3):
         before = whole_lines(results)
@@ -407,24 +407,24 @@ def test_interrupted_while_it_goes_on_it_goes_on_again(slow):
     assert whole_lines(slow.path / "calls.log") <= JOBS + 3 * WORKERS
 
 
-def test_on_a_folder_that_is_not_there_and_without_datasets_it_says_what_to_name(project):
+def test_resuming_a_missing_folder_without_datasets_is_an_error(project):
     ended = project.command("eval", "--resume", "--out", "nowhere")
     assert ended.code == 2 and "No run to resume: nowhere does not exist" in ended.stderr
     assert "Name datasets to start a run there" in ended.stderr
 
 
 @pytest.mark.parametrize("arguments", [("rescore", "nowhere"), ("judge", "label", "nowhere")])
-def test_a_run_that_is_not_there_is_named_as_it_was_typed(project, arguments):
+def test_the_error_of_a_missing_run_has_the_name_as_typed(project, arguments):
     assert "No such run: nowhere\n" in project.command(*arguments).stderr
 
 
-def test_a_run_that_is_complete_says_so_when_it_is_to_go_on(project):
+def test_resuming_a_complete_run_says_it_is_complete(project):
     project.dataset("yes", "no")
     assert "already complete" not in project.eval("--out", "out").stderr
     assert "All jobs in this run are already complete" in project.eval("--resume", "--out", "out").stderr
 
 
-def test_a_run_that_ended_for_its_own_options_stands_in_nobodys_way(project):
+def test_a_run_that_cannot_be_resumed_is_skipped(project):
     project.write("agent.py", "def answer(prompt):\n    return prompt\n")
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
     project.dataset("yes", "no")
@@ -455,7 +455,7 @@ agentv.evaluate({dataset}, slow, [{{"type": "is_json"}}])
         ("'d.yaml'", "Its target 'slow' was passed from Python"),
     ],
 )
-def test_what_a_program_began_stands_in_nobodys_way_either(project, dataset, why):
+def test_a_run_started_by_a_program_is_skipped(project, dataset, why):
     project.dataset("yes")
     project.write("program.py", PROGRAM.format(dataset=dataset))
     with subprocess.Popen([sys.executable, "program.py"], cwd=project.path, stderr=subprocess.PIPE) as process:

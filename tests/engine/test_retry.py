@@ -37,17 +37,17 @@ def failure(error_class, status=None, retry_after_s=None):
         ("process", None, False),
     ],
 )
-def test_a_failure_is_tried_again_by_its_class_and_its_status(error_class, status, again):
+def test_retries_depend_on_the_error_class_and_status(error_class, status, again):
     assert (POLICY.delay_s(failure(error_class, status), 0) is not None) is again
 
 
-def test_a_target_says_which_statuses_are_worth_it():
+def test_a_target_may_set_the_statuses_to_retry():
     policy = policy_of(Mock(name="m", provider="mock", retry_status_codes=(418,)))
     assert policy.delay_s(failure("invalid_response", 418), 0) is not None
     assert policy.delay_s(failure("server", 500), 0) is None
 
 
-def test_there_are_so_many_retries_and_no_more():
+def test_retries_are_limited():
     policy = RetryPolicy(max_retries=2, initial_delay_s=0, status_codes=(500,))
     assert [policy.delay_s(failure("server", 500), retries) is None for retries in range(4)] == [
         False,
@@ -61,7 +61,7 @@ def test_there_are_so_many_retries_and_no_more():
 
 
 @pytest.mark.parametrize(("retries", "most"), [(0, 1.0), (1, 2.0), (2, 4.0), (3, 5.0), (30, 5.0)])
-def test_the_wait_is_anything_between_nothing_and_the_backoff(retries, most):
+def test_the_delay_has_full_jitter(retries, most):
     policy = RetryPolicy(max_retries=100, initial_delay_s=1.0, max_delay_s=5.0, backoff_factor=2.0)
     waits = [policy.delay_s(failure("network"), retries) for _ in range(400)]
     assert all(0 <= wait <= most for wait in waits)
@@ -69,7 +69,7 @@ def test_the_wait_is_anything_between_nothing_and_the_backoff(retries, most):
     assert 0.4 * most < sum(waits) / len(waits) < 0.6 * most
 
 
-def test_the_server_is_never_asked_before_it_said_so():
+def test_retry_after_is_respected():
     policy = RetryPolicy(max_retries=3, initial_delay_s=1.0, status_codes=(429,))
     waits = [policy.delay_s(failure("rate_limit", 429, retry_after_s=7.5), 0) for _ in range(50)]
     assert set(waits) == {7.5}

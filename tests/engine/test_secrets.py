@@ -71,7 +71,7 @@ def test_secrets_in_answers_headers_and_error_bodies_are_written_nowhere(planted
     assert {record["status"] for record in planted.records()} == {"ok", "error"}
 
 
-def test_what_is_shown_at_the_end_is_what_was_written(planted):
+def test_the_printed_output_is_redacted_like_the_records(planted):
     """Reasons are cut to a length: half a secret must not remain."""
     evaluator = {"type": "python", "function": "checks.py:check"}
     planted.write(
@@ -103,7 +103,7 @@ def test_secrets_in_the_output_of_commands_are_written_nowhere(planted):
     assert planted.by_id()["c1"]["error"]["class"] == "process"
 
 
-def test_the_manifest_names_the_variable_in_the_place_of_its_value(planted):
+def test_the_manifest_has_the_variable_instead_of_its_value(planted):
     with FaultyServer("yes") as server:
         planted.targets(target(server))
         planted.dataset("q")
@@ -123,7 +123,7 @@ def test_carried_over_and_resumed_records_stay_without_secrets(planted):
     assert {record["candidate_answer"] for record in planted.records("again")} == {"yes [redacted]"}
 
 
-def test_a_file_of_records_besides_has_no_secrets_either(planted):
+def test_an_export_of_records_has_no_secrets(planted):
     planted.targets({"name": "default", "provider": "mock", "response": f"yes {IN_DOTENV}"})
     planted.dataset("a")
     for name in ("all.jsonl", "all.yaml"):

@@ -35,7 +35,7 @@ def summary_of(project, out="out"):
     return RunFolder(project.path / out).read_summary().targets
 
 
-def test_a_clear_answer_ends_the_run_and_is_labelled(easy):
+def test_a_clear_result_ends_the_run_early_and_is_labelled(easy):
     result = easy.eval("--stop-when", "0.7", "--out", "out", "--workers", "4")
     assert result.code == 0
     found = summary_of(easy)["default"]
@@ -55,7 +55,7 @@ def test_a_clear_answer_ends_the_run_and_is_labelled(easy):
     assert "--resume" not in result.stdout
 
 
-def test_the_figures_are_those_of_bets_in_the_drawn_order(easy):
+def test_the_figures_follow_the_random_order(easy):
     easy.eval("--stop-when", "0.7", "--out", "out", "--workers", "7", "--seed", "3")
     path = easy.records()[0]["dataset_path"]
     drawn = sorted(easy.records(), key=lambda each: draw_rank(3, sampling_unit(None, path, each["eval_id"])))
@@ -72,7 +72,7 @@ def test_the_figures_are_those_of_bets_in_the_drawn_order(easy):
     assert {record["eval_id"] for record in drawn} == set(order[: len(drawn)])
 
 
-def test_an_answer_that_is_not_clear_runs_to_the_end(easy):
+def test_an_unclear_result_runs_to_the_end(easy):
     result = easy.eval("--stop-when", "mean=0.95", "--out", "out")
     found = summary_of(easy)["default"]
     assert (found.scored, found.skipped, found.early_stop.answer) == (CASES, 0, None)
@@ -88,7 +88,7 @@ def test_below_and_by_pass_rate(easy):
     assert (stop.measure, stop.answer, result.code) == ("pass_rate", "below", 1)
 
 
-def test_targets_are_decided_one_by_one(project):
+def test_targets_are_decided_individually(project):
     project.targets(
         {"name": "good", "provider": "mock", "response": "yes"},
         {"name": "even", "provider": "mock", "responses": {"c*[02468]": "yes", "*": "no"}},
@@ -103,7 +103,7 @@ def test_targets_are_decided_one_by_one(project):
     assert RunFolder(project.path / "out").read_manifest().stopped_early
 
 
-def test_conversations_and_trials_are_one_bet_each_and_finished(project):
+def test_a_conversation_or_the_trials_of_a_case_are_one_unit(project):
     cases = [{"input": said(number // 4, 90), "conversation_id": f"talk-{number // 4}"} for number in range(CASES)]
     project.dataset(*cases)
     project.eval("--stop-when", "0.5", "--trials", "2", "--out", "out", "--workers", "3")
@@ -129,7 +129,7 @@ def test_against_an_earlier_run(project):
     assert "decided     the mean is above that of before (difference +0." in result.stdout
 
 
-def test_a_comparison_of_such_a_run_holds_too(project):
+def test_a_run_that_stopped_early_can_be_compared(project):
     project.dataset(*(said(number, 60) for number in range(CASES)))
     project.eval("--out", "before")
     project.targets({"name": "better", "provider": "mock", "response": "yes"})
@@ -147,7 +147,7 @@ def test_a_comparison_of_such_a_run_holds_too(project):
         assert "C was stopped early" in many
 
 
-def test_a_run_goes_on_after_a_kill_as_if_nothing_had_been(project):
+def test_a_killed_run_resumes_with_the_same_result(project):
     project.targets({"name": "default", "provider": "mock", "delay_ms": 4, "workers": 3})
     project.dataset(*(said(number, 85) for number in range(CASES)))
     options = ("d.yaml", "--stop-when", "0.75", "--out")
@@ -166,7 +166,7 @@ def test_a_run_goes_on_after_a_kill_as_if_nothing_had_been(project):
     assert len(project.records("killed")) == len(ids[0])
 
 
-def test_errors_are_no_scores_here_either(project):
+def test_errors_do_not_count_for_early_stopping(project):
     project.targets({"name": "default", "provider": "mock", "response": "yes", "fault_rate": 0.5, "max_retries": 0})
     project.dataset(*["yes"] * 200)
     project.eval("--stop-when", "0.5", "--out", "out", "--max-retries", "0")
@@ -184,14 +184,14 @@ def test_errors_are_no_scores_here_either(project):
         ("cost=0.5", "Invalid rule"),
     ],
 )
-def test_mistakes_are_found_before_anything_is_called(easy, text, message):
+def test_invalid_rules_are_errors_before_any_call(easy, text, message):
     result = easy.eval("--stop-when", text, "--out", "out")
     assert result.code == 2
     assert message in result.stderr
     assert not (easy.path / "out").exists()
 
 
-def test_a_baseline_must_say_what_to_hold_a_target_against(project):
+def test_a_baseline_needs_a_matching_target(project):
     project.targets(*({"name": name, "provider": "mock"} for name in ("one", "two", "three")))
     project.dataset("yes", "no")
     project.eval("--target", "one", "--target", "two", "--out", "before")
@@ -201,7 +201,7 @@ def test_a_baseline_must_say_what_to_hold_a_target_against(project):
     assert project.eval("--target", "three", "--stop-when", "before:two", "--out", "after").code == 0
 
 
-def test_the_python_api_takes_it_too(project):
+def test_the_python_api_supports_early_stopping(project):
     run = evaluate(
         [{"id": str(number), "expected_outcome": "x", "input": "yes"} for number in range(200)],
         lambda prompt: prompt,
@@ -215,7 +215,7 @@ def test_the_python_api_takes_it_too(project):
 
 
 @pytest.mark.parametrize("at_once", [7, 60, 1_000])
-def test_a_large_dataset_is_drawn_in_the_same_order_in_several_readings(at_once):
+def test_a_large_dataset_has_the_same_order_when_read_in_parts(at_once):
     rows = [
         {"id": str(number), "expected_outcome": "x", "input": "a"}
         | ({"conversation_id": f"c{number % 9}"} if number % 2 else {})
@@ -246,14 +246,14 @@ def talks(project):
     return project
 
 
-def test_a_run_that_is_complete_is_left_as_it_is(talks):
+def test_a_complete_run_is_left_unchanged(talks):
     files = [talks.path / "out" / name for name in ("summary.json", "results.jsonl", "run.json")]
     before = [file.read_text() for file in files]
     assert talks.command("eval", "--resume", "--out", "out").code == 0
     assert [file.read_text() for file in files] == before
 
 
-def test_what_had_begun_when_enough_was_known_is_finished_after_a_kill(talks):
+def test_a_started_unit_is_finished_after_a_kill(talks):
     whole = summary_of(talks)
     units = {}
     results = talks.path / "out" / "results.jsonl"
@@ -280,7 +280,7 @@ def timeless(targets):
     return {name: msgspec.structs.replace(target, duration_ms=None) for name, target in targets.items()}
 
 
-def test_a_rescoring_knows_that_the_run_was_stopped_early(talks):
+def test_a_rescore_keeps_the_early_stop_of_the_run(talks):
     result = talks.command("rescore", "out", "--out", "again")
     assert result.code == 0, result
     before, after = summary_of(talks), summary_of(talks, "again")
@@ -294,7 +294,7 @@ def test_a_rescoring_knows_that_the_run_was_stopped_early(talks):
     assert timeless(summary_of(talks, "third")) == timeless(before)
 
 
-def test_scores_of_now_are_bet_on_where_others_ended_the_run(talks):
+def test_a_rescore_bets_on_the_new_scores(talks):
     result = talks.command("rescore", "out", "-e", "{type: contains, value: 'no'}", "--out", "again")
     assert result.code == 0, result
     before, after = (summary_of(talks, name)["default"] for name in ("out", "again"))
@@ -305,14 +305,14 @@ def test_scores_of_now_are_bet_on_where_others_ended_the_run(talks):
     assert RunFolder(talks.path / "again").read_manifest().stopped_early
 
 
-def test_a_rescoring_of_some_cases_only_bets_too(talks):
+def test_a_rescore_of_some_cases_bets_on_them(talks):
     assert talks.command("rescore", "out", "--limit", "30", "--out", "again").code == 0
     found = summary_of(talks, "again")["default"]
     assert (found.early_stop.n, found.early_stop.not_needed, found.skipped) == (found.scored, 0, 0)
     assert RunFolder(talks.path / "again").read_manifest().stopped_early
 
 
-def test_a_rescoring_needs_the_run_that_decided_when_to_stop(project):
+def test_a_rescore_needs_the_baseline_of_the_early_stop(project):
     project.dataset(*(said(number, 60) for number in range(CASES)))
     project.eval("--out", "before")
     project.targets({"name": "better", "provider": "mock", "response": "yes"})

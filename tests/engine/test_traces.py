@@ -12,7 +12,7 @@ def traces(project, folder="out/traces"):
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
-def test_each_job_has_a_file_with_what_was_said_and_what_came_of_it(project):
+def test_each_job_has_a_trace_with_messages_and_scores(project):
     project.targets({"name": "default", "provider": "mock", "response": "yes", "tool_calls": [CALL]})
     project.dataset("question", execution={"trials": 2})
     assert project.eval("--out", "out", "--quiet", "--dump-traces").code == 0
@@ -26,7 +26,7 @@ def test_each_job_has_a_file_with_what_was_said_and_what_came_of_it(project):
     assert first["evaluator_results"][0]["type"] == "contains"
 
 
-def test_a_job_that_failed_has_one_too(project):
+def test_a_failed_job_has_a_trace(project):
     project.targets({"name": "default", "provider": "mock", "fault_rate": 1.0, "max_retries": 0})
     project.dataset("question")
     assert project.eval("--out", "out", "--quiet", "--dump-traces", "elsewhere").code == 3
@@ -35,7 +35,7 @@ def test_a_job_that_failed_has_one_too(project):
     assert trace["input_messages"] and "output_messages" not in trace
 
 
-def test_no_secret_is_in_them(project, monkeypatch):
+def test_traces_have_no_secrets(project, monkeypatch):
     monkeypatch.setenv("AGENT_TOKEN", "a-planted-secret")
     project.dataset("say a-planted-secret")
     assert project.eval("--out", "out", "--quiet", "--dump-traces").code == 0
@@ -43,7 +43,7 @@ def test_no_secret_is_in_them(project, monkeypatch):
 
 
 @pytest.mark.parametrize("option", ["--dump-traces", "--dump-prompts"])
-def test_a_folder_with_something_in_it_is_refused(project, option):
+def test_a_folder_that_is_not_empty_is_refused(project, option):
     project.dataset("yes")
     project.write("there/file", "x")
     ended = project.eval("--quiet", option, "there")
@@ -51,7 +51,7 @@ def test_a_folder_with_something_in_it_is_refused(project, option):
 
 
 @pytest.mark.parametrize(("options", "kept"), [((), False), (("--include-trace",), True)])
-def test_the_messages_of_one_text_are_kept_when_that_is_asked_for(project, options, kept):
+def test_include_trace_records_the_messages_of_a_single_text(project, options, kept):
     project.dataset("yes")
     assert project.eval("--out", "out", "--quiet", *options).code == 0
     [record] = project.records()

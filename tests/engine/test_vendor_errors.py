@@ -44,7 +44,7 @@ def run(project, kind, **options):
 
 @pytest.mark.parametrize("status", ["529", "503", "500", "429", "520"])
 @pytest.mark.parametrize("kind", TARGETS)
-def test_an_overload_is_tried_again(project, kind, status):
+def test_an_overload_is_retried(project, kind, status):
     record, server = run(project, kind, faults=[status])
     assert (record["status"], record["attempts"]) == ("ok", 2)
     assert server.counts.requests == 2
@@ -52,7 +52,7 @@ def test_an_overload_is_tried_again(project, kind, status):
 
 @pytest.mark.parametrize("status", ["401", "403", "400", "404", "413"])
 @pytest.mark.parametrize("kind", TARGETS)
-def test_what_trying_again_does_not_help_is_not_tried_again(project, kind, status):
+def test_permanent_errors_are_not_retried(project, kind, status):
     record, server = run(project, kind, faults=[status])
     expected = "auth" if status in ("401", "403") else "invalid_response"
     assert (record["status"], record["error"]["class"], record["attempts"]) == ("error", expected, 1)
@@ -60,7 +60,7 @@ def test_what_trying_again_does_not_help_is_not_tried_again(project, kind, statu
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_a_prompt_that_is_too_long_is_an_error_at_once(project, kind):
+def test_a_prompt_that_is_too_long_is_not_retried(project, kind):
     reply = RawReply(json.dumps(TOO_LONG[kind]).encode(), 400)
     record, _ = run(project, kind, answers=reply)
     assert (record["status"], record["error"]["class"], record["attempts"]) == ("error", "invalid_response", 1)

@@ -54,7 +54,7 @@ def left(place):
 WITH_TEMPLATE = {"workspace": {"template": "template"}}
 
 
-def test_what_an_agent_changed_is_in_the_record(place, command):
+def test_changes_of_an_agent_are_recorded(place, command):
     _, records = evaluate(place, command, WITH_TEMPLATE)
     assert records["c0"]["candidate_answer"] == "yes, done: given.txt,src"
     assert records["c0"]["file_changes"] == (
@@ -73,13 +73,13 @@ def test_without_a_workspace_an_agent_gets_an_empty_folder(place, command):
     assert left(place) == []
 
 
-def test_a_command_works_in_the_workspace_too(place, command):
+def test_a_command_runs_in_the_workspace(place, command):
     _, records = evaluate(place, command, WITH_TEMPLATE, target="cli")
     assert "+more" in records["c0"]["file_changes"]
     assert records["c0"]["candidate_answer"].startswith(str(place.path / "temporary"))
 
 
-def test_jobs_at_the_same_time_never_share_a_folder(place, command):
+def test_concurrent_jobs_never_share_a_workspace(place, command):
     _, records = evaluate(place, command, *[WITH_TEMPLATE] * 12, target="cli", options=("--workers", "6"))
     folders = {record["candidate_answer"].splitlines()[0] for record in records.values()}
     assert len(folders) == 12
@@ -96,7 +96,7 @@ def test_evaluators_get_the_folder_and_the_diff(place, command):
     assert details["changes"] == records["c0"]["file_changes"]
 
 
-def test_setup_runs_before_and_is_no_part_of_the_diff(place, command):
+def test_changes_of_the_setup_are_not_in_the_diff(place, command):
     workspace = {
         "template": "template",
         "setup": ["echo made > made.txt", 'echo "$AGENTV_EVAL_ID" > id.txt; test -e "$AGENTV_DATASET_FOLDER/d.yaml"'],
@@ -107,7 +107,7 @@ def test_setup_runs_before_and_is_no_part_of_the_diff(place, command):
     assert "+edit" in records["c0"]["file_changes"]
 
 
-def test_a_setup_that_fails_is_an_error_of_that_stage_and_the_next_case_is_unharmed(place, command):
+def test_a_failed_setup_is_an_error_of_that_case_only(place, command):
     broken = {"workspace": {"template": "template", "setup": "echo no luck >&2; exit 3"}}
     _, records = evaluate(place, command, broken, WITH_TEMPLATE)
     error = records["c0"]["error"]
@@ -117,7 +117,7 @@ def test_a_setup_that_fails_is_an_error_of_that_stage_and_the_next_case_is_unhar
     assert left(place) == []
 
 
-def test_teardown_runs_after_the_evaluators_and_its_failure_leaves_the_score(place, command):
+def test_a_failed_teardown_does_not_change_the_score(place, command):
     good = {"workspace": {"teardown": f"ls > {place.path}/seen"}}
     bad = {"workspace": {"teardown": "exit 4"}}
     _, records = evaluate(place, command, good, bad)
@@ -146,7 +146,7 @@ def test_every_attempt_gets_a_fresh_copy(place, command):
     assert records["c0"]["file_changes"].count("\n+x") == 1
 
 
-def test_what_a_failed_agent_changed_is_in_the_record_too(place, command):
+def test_changes_of_a_failed_agent_are_recorded(place, command):
     entry = {"name": "bad", "provider": "cli", "command_template": "echo more >> given.txt; exit 1"}
     place.write("targets.yaml", {"targets": [entry]})
     _, records = evaluate(place, command, WITH_TEMPLATE, target="bad")
@@ -154,7 +154,7 @@ def test_what_a_failed_agent_changed_is_in_the_record_too(place, command):
     assert "+more" in records["c0"]["file_changes"]
 
 
-def test_sockets_and_pipes_of_a_setup_are_no_harm(place, command):
+def test_sockets_and_pipes_in_a_workspace_are_ignored(place, command):
     made = "mkfifo pipe; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('socket')\"; echo x > x.txt"
     _, records = evaluate(place, command, {"workspace": {"template": "template", "setup": made}})
     assert records["c0"]["status"] == "ok", records["c0"].get("error")
@@ -188,7 +188,7 @@ def test_secrets_in_a_diff_are_not_written(place, command, monkeypatch):
     assert "+[redacted]" in records["c0"]["file_changes"]
 
 
-def test_folders_that_cannot_be_written_to_are_removed_all_the_same(place, command):
+def test_read_only_folders_are_removed(place, command):
     entry = {
         "name": "locks",
         "provider": "cli",
@@ -208,7 +208,7 @@ def test_folders_that_cannot_be_written_to_are_removed_all_the_same(place, comma
         ("", "The folder name is empty"),
     ],
 )
-def test_a_template_that_cannot_be_used_is_found_before_anything_runs(place, command, template, message):
+def test_an_invalid_template_is_an_error_before_anything_runs(place, command, template, message):
     (place.path.parent / "outside").mkdir(exist_ok=True)
     place.write(".git/HEAD", "")
     ended, records = evaluate(place, command, {"workspace": {"template": template}})
@@ -217,7 +217,7 @@ def test_a_template_that_cannot_be_used_is_found_before_anything_runs(place, com
     assert records == {}
 
 
-def test_a_changed_template_is_another_question(place):
+def test_a_changed_template_changes_the_fingerprint(place):
     place.write(
         "rows.jsonl", [{"id": "a", "expected_outcome": "x", "input": "y", "workspace": {"template": "template"}}]
     )

@@ -48,7 +48,7 @@ def test_workers_together_never_hold_more_permits_than_the_limit():
     assert len(running) == 1 + 2 * 600 and max(running) == 3
 
 
-def test_a_worker_that_is_alone_needs_few_messages():
+def test_a_single_worker_needs_few_messages():
     async def main():
         hub = Hub()
         limit = limit_of(hub, "a")
@@ -90,7 +90,7 @@ def test_the_permits_of_a_lost_worker_are_free_again():
     asyncio.run(main())
 
 
-def test_a_permit_that_is_granted_to_a_worker_after_its_loss_is_free_again():
+def test_a_permit_granted_to_a_lost_worker_is_free_again():
     async def main():
         hub = LimitHub()
         endpoint = Endpoint("endpoint", 1, 1)

@@ -73,7 +73,7 @@ def test_a_killed_worker_costs_only_its_jobs_in_flight(work, number):
     assert len(begun) == 200 and max(begun.values()) <= 2 and begun.total() <= 203
 
 
-def test_a_job_that_kills_its_worker_twice_is_an_error_and_no_other_job_is(work):
+def test_only_a_job_that_kills_its_worker_twice_is_an_error(work):
     results = run(work, [*range(40), "deadly", *range(40, 80)])
     assert ids(results) == dict.fromkeys([*map(str, range(80)), "deadly"], 1)
     (failed,) = (result for result in results if result.error is not None)
@@ -88,7 +88,7 @@ def test_workers_that_die_as_they_start_end_the_run(work):
     assert raised.value.detail == "exit code 5"
 
 
-def test_what_user_code_prints_does_not_disturb_the_run(project):
+def test_output_of_user_code_does_not_disturb_the_run(project):
     code = "import os\ndef answer(prompt):\n    print('x' * 100_000)\n    os.write(2, b'noise')\n    return 'yes'\n"
     project.write("agent.py", code)
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
@@ -97,7 +97,7 @@ def test_what_user_code_prints_does_not_disturb_the_run(project):
     assert Counter(record["verdict"] for record in project.records()) == {"pass": 20}
 
 
-def test_secrets_are_in_no_command_line_and_no_environment_of_a_worker(project):
+def test_command_line_and_environment_of_workers_have_no_secrets(project):
     project.write(".env", "MY_API_KEY=sk-0123456789abcdef\n")
     code = "def answer(prompt):\n    own = [open(f'/proc/self/{name}').read() for name in ('cmdline', 'environ')]\n"
     project.write("agent.py", code + "    return 'no' if any('sk-0123456789' in each for each in own) else 'yes'\n")
@@ -123,7 +123,7 @@ def answer(prompt):
 
 @needs_pidfd
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
-def test_nothing_that_a_worker_started_outlives_the_run(project, number):
+def test_no_process_started_by_a_worker_outlives_the_run(project, number):
     project.write("agent.py", STARTS_A_CHILD)
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
     project.dataset(*["q"] * 4)
@@ -176,7 +176,7 @@ def test_a_function_of_a_module_can_be_evaluated_in_processes(folder, monkeypatc
     assert f"yes {os.getpid()}" not in {result.candidate_answer for result in ended.results}
 
 
-def test_a_lambda_cannot_be_evaluated_in_processes_and_the_error_says_what_to_do(folder):
+def test_a_lambda_cannot_be_evaluated_in_processes(folder):
     cases = [{"id": "a", "input": "q", "expected_outcome": "x", "expected_output": "yes"}]
     with pytest.raises(UsageError, match="cannot be sent to another process") as raised:
         agentv.evaluate(cases, lambda prompt: "yes", [{"type": "equals"}], executor="process", out="out")
@@ -184,7 +184,7 @@ def test_a_lambda_cannot_be_evaluated_in_processes_and_the_error_says_what_to_do
     assert not Path("out").exists()
 
 
-def test_a_function_of_the_main_program_is_refused_in_words(folder):
+def test_a_function_of_the_main_program_is_refused(folder):
     folder.write(
         "program.py",
         "import agentv\ndef answer(prompt):\n    return 'yes'\n"

@@ -60,7 +60,7 @@ def test_a_killed_node_and_a_killed_driver_cost_only_the_jobs_in_flight(fragile_
     assert project.command("compare", "out", "local").code == 0
 
 
-def test_secrets_come_from_the_environment_of_the_workers_and_stay_there(cluster, project):
+def test_secrets_come_from_the_environment_of_the_workers(cluster, project):
     project.dataset(*["q"] * 10)
     with FaultyServer(f"yes, with {KEY}") as server:
         settings = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url}
@@ -93,7 +93,7 @@ def test_workers_end_with_a_driver_that_is_killed(cluster, project):
         os.close(descriptor)
 
 
-def test_a_secret_that_is_written_out_is_not_sent(project):
+def test_a_literal_secret_is_not_sent_to_workers(project):
     project.targets({"name": "default", "provider": "openai", "model": "m", "api_key": KEY})
     project.dataset("q")
     ended = project.eval("--executor", "ray", "--out", "out")
@@ -110,7 +110,7 @@ def test_calls_on_other_machines_cannot_be_recorded(project):
     assert "Calls on other machines cannot be recorded" in ended.stderr
 
 
-def test_without_ray_the_error_says_how_to_install_it(project, monkeypatch):
+def test_the_error_without_ray_has_the_install_command(project, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     project.dataset("q")
     ended = project.eval("--executor", "ray", "--out", "out")
@@ -118,7 +118,7 @@ def test_without_ray_the_error_says_how_to_install_it(project, monkeypatch):
     assert "pip install 'agentv[ray]'" in ended.stderr
 
 
-def test_an_address_at_which_nothing_answers_is_refused_at_once(project):
+def test_an_unreachable_address_is_refused_immediately(project):
     pytest.importorskip("ray")
     project.dataset("q")
     ended = project.eval("--executor", "ray", "--ray-address", "127.0.0.2:1", "--out", "out")

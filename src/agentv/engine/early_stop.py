@@ -78,14 +78,12 @@ class Baseline:
 
     def __init__(self, rule: StopRule, targets: list[str]) -> None:
         assert rule.baseline is not None
-        self._scores: dict[tuple[str, str, str], tuple[float, int]] = {}
-        self._targets: set[str] = set()
+        self._scores: dict[tuple[str, str, str], _Unit] = {}
         for record in RunStore.open(rule.baseline).records(ScoreRecord):
             if record.score is not None and rule.baseline_target in (None, record.target):
                 key = (record.target, record.dataset, record.eval_id)
-                total, count = self._scores.get(key, (0.0, 0))
-                self._scores[key] = total + record.score, count + 1
-                self._targets.add(record.target)
+                self._scores.setdefault(key, _Unit(record.eval_id)).add(record.score)
+        self._targets = {target for target, _, _ in self._scores}
         if not self._targets:
             raise UsageError(f"--stop-when {rule.text}: that run has no scores")
         if len(self._targets) > 1 and (missing := [name for name in targets if name not in self._targets]):
@@ -95,8 +93,8 @@ class Baseline:
     def score(self, target: str, dataset: str, id: str) -> float | None:
         """Return the mean score of a case; None if it has none."""
         other = target if len(self._targets) > 1 else next(iter(self._targets))
-        total, count = self._scores.get((other, dataset, id), (0.0, 0))
-        return total / count if count else None
+        found = self._scores.get((other, dataset, id))
+        return None if found is None else found.total / found.count
 
 
 class EarlyStopping:

@@ -21,15 +21,18 @@ class Verdict(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
 
 
+_STOPPED: dict[str | None, Verdict] = {
+    "interrupted": Verdict(EXIT_INTERRUPTED, ("Interrupted: completed jobs are kept",)),
+    "budget": Verdict(EXIT_BUDGET, ("Stopped: the budget is used up",)),
+    "auth": Verdict(EXIT_ERRORS, ("Stopped: every job so far failed authentication. Check the API key.",)),
+}
+
+
 def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresholds: dict[str, float]) -> Verdict:
     """Return the exit code of a run. The reason it stopped comes first, then errors, then scores."""
     gates = gates or Gates()
-    if stopped == "interrupted":
-        return Verdict(EXIT_INTERRUPTED, ("Interrupted: completed jobs are kept",))
-    if stopped == "budget":
-        return Verdict(EXIT_BUDGET, ("Stopped: the budget is used up",))
-    if stopped == "auth":
-        return Verdict(EXIT_ERRORS, ("Stopped: every job so far failed authentication. Check the API key.",))
+    if stopped in _STOPPED:
+        return _STOPPED[stopped]
     jobs = sum(target.scored + target.errors + target.unscored for target in summary.targets.values())
     errors = sum(target.errors for target in summary.targets.values())
     if jobs and errors == jobs:
@@ -54,17 +57,17 @@ def with_missing(verdict: Verdict, missing: Sequence[str]) -> Verdict:
 def _missed(summary: RunSummary, gates: Gates, thresholds: dict[str, float]) -> list[str]:
     missed = []
     for name, target in summary.targets.items():
-        of_all = _of(target.scored, target)
-        if gates.threshold is not None and (target.mean is None or round(target.mean, 12) < gates.threshold):
-            missed.append(f"{name}: {_below('mean', target.mean, of_all, gates.threshold)}")
-        if gates.min_pass_rate is not None and (target.pass_rate is None or target.pass_rate < gates.min_pass_rate):
-            missed.append(f"{name}: {_below('pass rate', target.pass_rate, of_all, gates.min_pass_rate)}")
+        figures = [
+            (name, "mean", target.mean, target.scored, gates.threshold),
+            (name, "pass rate", target.pass_rate, target.scored, gates.min_pass_rate),
+        ]
         for evaluator, minimum in thresholds.items():
             found = target.evaluators.get(evaluator)
-            mean = None if found is None else found.mean
-            if mean is None or round(mean, 12) < minimum:
-                of_its = _of(0 if found is None else found.n, target)
-                missed.append(f"{name}: {evaluator}: {_below('mean', mean, of_its, minimum)}")
+            mean, scored = (None, 0) if found is None else (found.mean, found.n)
+            figures.append((f"{name}: {evaluator}", "mean", mean, scored, minimum))
+        for subject, what, value, scored, least in figures:
+            if least is not None and (value is None or round(value, 12) < least):
+                missed.append(f"{subject}: {_below(what, value, _of(scored, target), least)}")
     return missed
 
 

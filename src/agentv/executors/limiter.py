@@ -132,18 +132,15 @@ class Limiter:
             now = self._clock()
             delay_s = self._delay_s(now)
             if delay_s > 0:
-                self._wake_later(delay_s)
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
                 return
             place = self._waiting.popleft()
             if not place.done():
                 self.in_flight += 1
                 self._pace.started(now)
                 place.set_result(None)
-
-    def _wake_later(self, delay_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
 
 
 class _Pace:

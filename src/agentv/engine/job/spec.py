@@ -64,10 +64,6 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int = MOST_AT_ONCE
     most_given: int | None = None
 
-    def target(self, name: str) -> Target:
-        """Return the settings of a target."""
-        return next(target for target in self.targets if target.name == name)
-
     def open(self, limits: Limits) -> JobContext:
         """Build the worker of this process and open its targets. Raises the error of a target that cannot be opened."""
         from agentv.engine.job.run_job import JobContext  # late: a spec is also made where no job runs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import stat
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -153,10 +152,6 @@ def _copy_texts(path: str, copy: str) -> None:
 
 
 def _is_copied(path: str) -> bool:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
-    if stat.S_ISREG(status.st_mode):
-        return status.st_size <= file_changes.MAX_FILE_BYTES
-    return stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode)
+    if os.path.islink(path) or os.path.isdir(path):
+        return True
+    return os.path.isfile(path) and os.path.getsize(path) <= file_changes.MAX_FILE_BYTES
