@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps instead of waiting: minutes of a run pass in milliseconds, the same every time."""
+"""An event loop with a virtual clock: minutes pass in milliseconds, and deterministically."""
 
 import asyncio
 import selectors
@@ -26,11 +26,11 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
-    """Runs to the end of `main`, in no time. The clock is `asyncio.get_running_loop().time`."""
+    """Run a coroutine on the virtual clock, which is `asyncio.get_running_loop().time`."""
     with asyncio.Runner(loop_factory=_Loop) as runner:
         return runner.run(main)
 
 
 async def passes(seconds: float) -> None:
-    """Lets so much virtual time pass."""
+    """Let virtual time pass."""
     await asyncio.sleep(seconds)

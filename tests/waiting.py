@@ -1,4 +1,4 @@
-"""Wait for what another process, thread or task is about to do. No test sleeps for a fixed time."""
+"""Wait for another process, thread or task. No test sleeps for a fixed time."""
 
 import asyncio
 import subprocess
@@ -7,41 +7,41 @@ import time
 from pathlib import Path
 
 HANGS = "tail -f /dev/null"
-"""A command that never ends by itself."""
+"""A command that never ends on its own."""
 
 
 def wait_until(condition, process=None, within_s=60.0):
-    """Returns once the condition holds. Fails when the time is up, or when `process` ended before."""
+    """Wait until a condition is true. Fail after a timeout, or if `process` ends before."""
     pause, deadline = threading.Event(), time.monotonic() + within_s
     while not condition():
         assert process is None or process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "timed out"
         pause.wait(0.002)
 
 
 async def wait_until_async(condition, within_s=60.0):
-    """The same, while the event loop goes on."""
+    """Wait until a condition is true without blocking the event loop."""
     await asyncio.to_thread(wait_until, condition, None, within_s)
 
 
 async def let_others_run(turns=1):
-    """Gives the other tasks of the event loop so many turns."""
+    """Let the other tasks of the event loop run."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
 
 def words_in(path):
-    """The words that a program has written into a file so far."""
+    """Return the words a program has written to a file so far."""
     return path.read_text().split() if path.exists() else []
 
 
 def whole_lines(path):
-    """How many whole lines a file has by now."""
+    """Return the number of complete lines in a file."""
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def still_running(pids, within_s=10.0):
-    """Those of some processes that run on after a while: a killed one is not gone the same instant."""
+    """Return the processes that still run after a while; a killed process takes a moment to end."""
     try:
         wait_until(lambda: not any(map(_runs, pids)), within_s=within_s)
     except AssertionError:
@@ -50,7 +50,7 @@ def still_running(pids, within_s=10.0):
 
 
 def _runs(pid):
-    """Whether a process runs; one that has ended and was not waited for yet does not."""
+    """Whether a process is running; a zombie is not."""
     if Path("/proc/self").exists():
         try:
             return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

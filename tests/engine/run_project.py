@@ -1,4 +1,4 @@
-"""A project of one dataset and a few targets, runs of it, and what they leave: what the tests of runs share."""
+"""A project with one dataset and a few targets, and helpers to run it: shared by the tests of runs."""
 
 import json
 import os
@@ -73,6 +73,6 @@ class Project:
 
 
 def jobs_of(records: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The keys of the jobs that records stand for, sorted."""
+    """Return the sorted job keys of records."""
     keys = ("dataset_path", "eval_id", "target", "prompt", "trial")
     return sorted(tuple(str(record.get(key)) for key in keys) for record in records)

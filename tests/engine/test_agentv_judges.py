@@ -1,4 +1,4 @@
-"""Judges written for AgentV, 2.x and 4.x, run unchanged against recorded answers, and see data as it was written."""
+"""Code judges written for AgentV (TypeScript) 2.x and 4.x run unchanged, and receive data in its format."""
 
 import sys
 

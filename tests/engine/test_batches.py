@@ -1,4 +1,4 @@
-"""Targets that answer many cases with one command: what goes into one call, and what becomes of its cases."""
+"""Batching targets: which cases go into one call, and what happens to them."""
 
 import os
 import random
@@ -29,7 +29,7 @@ for case in cases:
 
 @pytest.fixture
 def batching(project):
-    """The project with a target that answers many cases at once, and the ids in each of its calls."""
+    """The project with a batching target that logs the ids in each of its calls."""
 
     def targets(**settings):
         project.write("batch.py", BATCH)

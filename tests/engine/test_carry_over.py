@@ -1,4 +1,4 @@
-"""A new run that keeps what an earlier one is still good for: nothing is called for a record that is carried over."""
+"""A run that carries over records of an earlier one: no target is called for these."""
 
 import pytest
 from run_project import PASSING
@@ -15,7 +15,7 @@ def answer(prompt, case, trial):
 
 @pytest.fixture
 def earlier(project):
-    """A run of which one of four jobs ended in an error."""
+    """A run in which one of four jobs errored."""
     project.write(".git/HEAD", "")
     project.write("agent.py", AGENT)
     project.write("checks.py", "def good(context):\n    return 1.0\n")
@@ -39,7 +39,7 @@ def begin(project, *arguments, **document):
 
 
 def again(project, *arguments):
-    """What a second run called, what it said why, and its records."""
+    """Return the calls of a second run, its reasons, and its records."""
     ended = project.eval("--out", "second", "--why", *arguments)
     assert ended.code in (0, 1), ended
     log = project.path / "calls.log"
@@ -74,7 +74,7 @@ CHANGES = {
         lambda project: write(project, {**ROWS, "b": "yes"}),
         {"b": "the case changed", "d": "errored (process)"},
     ),
-    "what a case is held against": (
+    "the expected output of a case": (
         lambda project: write(project, {**ROWS, "a": {"input": "yes", "expected_output": "ja"}}),
         {"a": "the case changed", "d": "errored (process)"},
     ),
@@ -170,17 +170,17 @@ def test_a_run_is_named_by_its_folder_or_by_its_id(earlier):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--retry-errors", "nowhere"), "No such run: nowhere"),
         (("--changed-since", "evals"), "Not a run folder: evals"),
         (("--retry-errors", "first", "--changed-since", "first"), "cannot be combined"),
     ],
 )
-def test_an_invalid_run_is_refused_before_anything_starts(earlier, arguments, said):
+def test_an_invalid_run_is_refused_before_anything_starts(earlier, arguments, message):
     (earlier.path / "evals").mkdir()
     ended = earlier.eval("--out", "second", *arguments)
-    assert ended.code == 2 and said in ended.stderr
+    assert ended.code == 2 and message in ended.stderr
     assert not (earlier.path / "second").exists() and not (earlier.path / "calls.log").exists()
 
 
@@ -252,7 +252,7 @@ def test_a_changed_file_of_a_target_changes_its_fingerprint(project, what):
 
 def test_files_of_a_command_are_found_next_to_the_dataset(project):
     project.write("evals/agent.py", PYTHON_AGENT)
-    project.write("agent.py", "a file of the same name that nobody runs")
+    project.write("agent.py", "a file of the same name that is not used")
     project.targets(command("python agent.py {PROMPT}"))
     project.dataset("yes", name="evals/d.yaml")
     assert project.eval("evals/d.yaml", "--out", "first", "--quiet").code == 0

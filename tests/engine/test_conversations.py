@@ -1,4 +1,4 @@
-"""Conversations: turns played live, simulated users; what of them is scored, summed up, kept and gone on with."""
+"""Conversations: live turns and simulated users; how they are scored, summed, recorded and resumed."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ TURNS = [{"input": "To Rome"}, {"input": "Tomorrow"}]
 AGENT = ["Where to?", "And when?", "Booked: train 42."]
 
 
-def said(record):
+def transcript(record):
     return [f"{message['role']}: {message['content']}" for message in record["output_messages"]]
 
 
@@ -36,10 +36,10 @@ def run(project, case, *options, targets=(), code=0):
 
 def test_each_turn_sees_the_real_replies_before_it(project):
     replies = {"Hi": "Where to?", "To Rome": "And when?", "Tomorrow": "Booked: train 42."}
-    with FaultyServer(lambda asked: Answer(replies[asked.prompt])) as server:
+    with FaultyServer(lambda request: Answer(replies[request.prompt])) as server:
         target = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "api_key": "k"}
         record = run(project, {"turns": TURNS}, targets=[target])
-        sent = [[(each["role"], each["content"]) for each in asked.body["messages"]] for asked in server.requests]
+        sent = [[(each["role"], each["content"]) for each in request.body["messages"]] for request in server.requests]
     assert sent[0] == [("user", "Hi")]
     assert sent[2] == [
         ("user", "Hi"),
@@ -48,7 +48,7 @@ def test_each_turn_sees_the_real_replies_before_it(project):
         ("assistant", "And when?"),
         ("user", "Tomorrow"),
     ]
-    assert said(record) == [
+    assert transcript(record) == [
         "assistant: Where to?",
         "user: To Rome",
         "assistant: And when?",
@@ -100,7 +100,7 @@ def test_every_kind_of_target_sees_the_whole_history(project, target):
 
 
 def test_an_http_target_sees_the_whole_history(project):
-    with FaultyServer(lambda asked: Answer(f"reply {len(asked.body['messages']) // 2}")) as server:
+    with FaultyServer(lambda request: Answer(f"reply {len(request.body['messages']) // 2}")) as server:
         body = {"model": "m", "messages": "{{ messages }}"}
         target = {"name": "default", "provider": "http", "url": f"{server.url}/chat/completions", "body": body}
         target["response_path"] = "choices[0].message.content"
@@ -173,7 +173,7 @@ def test_an_input_that_ends_with_the_assistant_is_history(project):
         {"role": "assistant", "content": "Yes?"},
     ]
     record = run(project, {"input": given, "turns": TURNS, "evaluators": []})
-    assert said(record)[:2] == ["user: To Rome", "assistant: Where to?"]
+    assert transcript(record)[:2] == ["user: To Rome", "assistant: Where to?"]
     assert record["conversation"]["turns"] == 2
 
 
@@ -183,7 +183,7 @@ def test_an_error_in_a_turn_is_the_jobs_error_and_keeps_earlier_messages(project
         record = run(project, {"turns": TURNS}, targets=[target], code=3)
     assert (record["status"], record["score"], record["error"]["stage"]) == ("error", None, "target")
     assert record["error"]["message"].startswith("In turn 3: ")
-    assert said(record)[-1] == "user: Tomorrow" and len(record["output_messages"]) == 4
+    assert transcript(record)[-1] == "user: Tomorrow" and len(record["output_messages"]) == 4
     assert record["execution_metrics"]["token_usage"]["output"] > 0
     assert record["conversation"] == {"turns": 3}
 
@@ -196,7 +196,7 @@ def test_a_slow_turn_times_out(project):
     target = {"name": "default", "provider": "python", "function": "agent.py:answer", "max_retries": 0}
     record = run(project, {"turns": TURNS, "execution": {"timeout_seconds": 0.2}}, targets=[target], code=3)
     assert record["error"]["class"] == "timeout"
-    assert said(record) == ["assistant: x", "user: To Rome"]
+    assert transcript(record) == ["assistant: x", "user: To Rome"]
 
 
 GOAL = {"goal": "Book a train to Rome", "persona": "In a hurry"}
@@ -218,8 +218,8 @@ ENDINGS = [
 def test_a_simulated_user_continues_until_its_goal_is_met(project, says, settings, ended, messages):
     record = run(project, {"user": GOAL | settings}, targets=[mock("default", *AGENT), mock("user", *says)])
     assert record["conversation"]["ended"] == ended
-    assert sum(each.startswith("user: ") for each in said(record)) == messages
-    assert not any("[[GIVE UP]]" in each or each.endswith("[[GOAL MET]]") for each in said(record))
+    assert sum(each.startswith("user: ") for each in transcript(record)) == messages
+    assert not any("[[GIVE UP]]" in each or each.endswith("[[GOAL MET]]") for each in transcript(record))
 
 
 def test_a_simulated_user_follows_the_turns(project):
@@ -228,7 +228,7 @@ def test_a_simulated_user_follows_the_turns(project):
         {"turns": TURNS[:1], "user": GOAL},
         targets=[mock("default", *AGENT), mock("user", "Tomorrow", "[[GOAL MET]]")],
     )
-    assert said(record) == [
+    assert transcript(record) == [
         "assistant: Where to?",
         "user: To Rome",
         "assistant: And when?",
@@ -240,14 +240,14 @@ def test_a_simulated_user_follows_the_turns(project):
 def test_a_simulated_user_starts_if_the_input_is_history(project):
     given = [{"role": "system", "content": "You sell tickets"}]
     record = run(project, {"input": given, "user": GOAL})
-    assert said(record)[:2] == ["user: To Rome", "assistant: Where to?"]
+    assert transcript(record)[:2] == ["user: To Rome", "assistant: Where to?"]
 
 
 def test_a_failing_or_silent_simulated_user_is_the_jobs_error(project):
     failing = mock("user", "x", fault_rate=1.0, max_retries=0)
     record = run(project, {"user": GOAL}, targets=[mock("default", *AGENT), failing], code=3)
     assert record["error"]["message"].startswith("The simulated user (user) failed after turn 1: ")
-    assert said(record) == ["assistant: Where to?"]
+    assert transcript(record) == ["assistant: Where to?"]
     (project.path / "out").rename(project.path / "first")
     record = run(project, {"user": GOAL}, targets=[mock("default", *AGENT), mock("user", " ")], code=3)
     assert "empty message" in record["error"]["message"]
@@ -317,10 +317,10 @@ def test_an_invalid_conversation_is_refused_before_any_call(project, case, targe
 def test_the_cache_answers_every_turn_of_target_and_user(project):
     replies = {"Hi": "Where to?", "To Rome": "Booked: train 42."}
 
-    def script(asked):
-        if "You play a person" in asked.body["messages"][0]["content"]:
-            return Answer("To Rome" if "train 42" not in asked.prompt else "[[GOAL MET]]")
-        return Answer(replies[asked.prompt])
+    def script(request):
+        if "You play a person" in request.body["messages"][0]["content"]:
+            return Answer("To Rome" if "train 42" not in request.prompt else "[[GOAL MET]]")
+        return Answer(replies[request.prompt])
 
     with FaultyServer(script) as server:
         targets = [
@@ -328,11 +328,11 @@ def test_the_cache_answers_every_turn_of_target_and_user(project):
             for name in ("default", "user")
         ]
         first = run(project, {"user": GOAL}, "--cache", targets=targets)
-        asked = server.counts.requests
-        assert asked == 4
+        count = server.counts.requests
+        assert count == 4
         again = run(project, {"user": GOAL}, "--cache", "--out", "again", targets=targets)
         again = project.records("again")[0]
-        assert server.counts.requests == asked
+        assert server.counts.requests == count
     assert again["cached"] is True
     assert again["output_messages"] == first["output_messages"]
 

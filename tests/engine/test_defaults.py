@@ -1,4 +1,4 @@
-"""Which value holds where several give one: command line, case, dataset, target, configuration, default."""
+"""Precedence of settings: command line, case, dataset, target, configuration, default."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ CASE = {"id": "one", "expected_outcome": "Answers", "input": "Hello"}
 
 @pytest.fixture
 def run(folder, command):
-    """The records of a run in which the configuration, the dataset, the case and the command say what they are told."""
+    """Return the records of a run with settings in the configuration, the dataset, the case and the command."""
 
     def start(*options, config=None, dataset=None, case=None, targets=None, expect=0):
         if config is not None:
@@ -95,7 +95,7 @@ def test_precedence_of_verdict_limits(run, case, dataset, config, verdict):
 RETRIES = {
     "the command line": (["--max-retries", "1"], {"max_retries": 2}, {"max_retries": 4}, 2),
     "then the target": ([], {"max_retries": 2}, {"max_retries": 4}, 3),
-    "then the target, that says the usual number": ([], {"max_retries": 3}, {"max_retries": 4}, 4),
+    "then the target, even with the default number": ([], {"max_retries": 3}, {"max_retries": 4}, 4),
     "then the configuration": ([], {}, {"max_retries": 4}, 5),
     "then three": ([], {}, {}, 4),
     "none at all": ([], {}, {"max_retries": 0}, 1),

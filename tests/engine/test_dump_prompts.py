@@ -1,4 +1,4 @@
-"""`--dump-prompts`: exactly what is sent, one file a job, before it is sent and without secrets."""
+"""`--dump-prompts`: one file per job with the exact request, written before the call and without secrets."""
 
 import json
 from pathlib import Path
@@ -69,9 +69,9 @@ def test_a_prompt_file_has_the_text_and_the_messages(project, folder):
     parts = [{"type": "text", "value": "Sum up."}, {"type": "file", "value": "note.txt"}]
     project.cases({**CASE, "input": [{"role": "system", "content": "Brief."}, {"role": "user", "content": parts}]})
     [prompt] = project.dumped()
-    asked = 'Sum up.\n<file path="note.txt">\ninside\n</file>'
-    assert prompt["text"] == f"@[System]:\nBrief.\n\n@[User]:\n{asked}"
-    assert prompt["messages"] == [{"role": "system", "content": "Brief."}, {"role": "user", "content": asked}]
+    text = 'Sum up.\n<file path="note.txt">\ninside\n</file>'
+    assert prompt["text"] == f"@[System]:\nBrief.\n\n@[User]:\n{text}"
+    assert prompt["messages"] == [{"role": "system", "content": "Brief."}, {"role": "user", "content": text}]
 
 
 def test_a_prompt_file_has_the_request_body_of_a_model(project):
@@ -80,8 +80,8 @@ def test_a_prompt_file_has_the_request_body_of_a_model(project):
             provider="openai", base_url=server.url, model="m", api_key=KEY, system_prompt="Be brief.", temperature=0.5
         )
         [prompt] = project.dumped("--trials", "1")
-        [asked] = server.requests
-    assert prompt["sent"] == asked.body
+        [sent_request] = server.requests
+    assert prompt["sent"] == sent_request.body
     assert prompt["sent"]["messages"][0] == {"role": "system", "content": "Be brief."}
 
 

@@ -1,4 +1,4 @@
-"""`--only … --from RUN`: the cases that failed, were borderline or ended in errors, once more."""
+"""`--only … --from RUN`: select the cases that failed, were borderline or errored in an earlier run."""
 
 import json
 from pathlib import Path
@@ -76,8 +76,8 @@ def test_an_empty_selection_is_an_error(run):
     good = run("cases.jsonl", "--case", "good")
     assert "No case failed in" in run("cases.jsonl", "--only", "failed", "--from", str(good), expect=2)
     first = run("cases.jsonl")
-    said = run("cases.jsonl", "--only", "failed", "--from", str(first), "-f", "good", expect=2)
-    assert "No case matches the filter 'good'" in said
+    output = run("cases.jsonl", "--only", "failed", "--from", str(first), "-f", "good", expect=2)
+    assert "No case matches the filter 'good'" in output
 
 
 @pytest.mark.parametrize("options", [["--only", "failed"], ["--from", "x"]])

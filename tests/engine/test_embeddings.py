@@ -1,4 +1,4 @@
-"""Similarity by meaning: which targets make embeddings, how they are asked, and what is wrong when they make none."""
+"""Similarity by embeddings: the targets that return them, their calls, and their errors."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_azure_makes_embeddings_under_its_own_addresses(project, version, path):
             "version": version,
         }
         assert run(project, settings).code == 0
-        assert {f"{asked.path}?{asked.query}".rstrip("?") for asked in server.requests} == {path}
+        assert {f"{request.path}?{request.query}".rstrip("?") for request in server.requests} == {path}
     assert project.by_id()["c0"]["score"] == pytest.approx(2 / 3)
 
 
@@ -86,10 +86,10 @@ def test_embeddings_are_retried_and_cached(project):
     with FaultyServer(faults=["503"]) as server:
         settings = openai(server) | {"retry_initial_delay_ms": 0}
         assert run(project, settings, "--cache").code == 0
-        asked = server.counts.requests
-        assert asked == 3
+        count = server.counts.requests
+        assert count == 3
         assert run(project, settings, "--cache", "--out", "again").code == 0
-        assert server.counts.requests == asked
+        assert server.counts.requests == count
     assert scores(project, "out") == scores(project, "again")
 
 
@@ -107,10 +107,10 @@ def test_an_embedding_score_is_valid_while_its_target_is_unchanged(project):
         (call,) = found["evaluator_provider_request"]["calls"]
         assert (call["target"], call["embeddings"], call["reply"]) == ("vectors", 2, "2 vectors")
         assert [entry["name"] for entry in project.manifest()["judges"]] == ["vectors"]
-        asked = server.counts.requests
+        count = server.counts.requests
         for command in (("rescore", "out"), ("eval", "d.yaml", "--target", "default", "--changed-since", "out")):
             assert project.command(*command, "--quiet", "--out", f"same-{command[0]}").code == 0
-            assert server.counts.requests == asked
+            assert server.counts.requests == count
         project.targets(
             {"name": "default", "provider": "mock"}, {"name": "vectors", **openai(server), "model": "large"}
         )
@@ -122,9 +122,9 @@ def test_an_embedding_score_is_valid_while_its_target_is_unchanged(project):
 def test_a_judge_of_the_command_does_not_affect_embeddings(project):
     with FaultyServer() as server:
         assert run(project, openai(server)).code == 0
-        asked = server.counts.requests
+        count = server.counts.requests
         assert project.command("rescore", "out", "--judge", "default", "--quiet", "--out", "second").code == 0
-        assert server.counts.requests == asked
+        assert server.counts.requests == count
 
 
 def test_a_function_makes_embeddings(project):

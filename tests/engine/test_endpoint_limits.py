@@ -1,4 +1,4 @@
-"""How many calls an endpoint gets and how fast: against an endpoint that is simulated, on a clock that jumps."""
+"""Adaptive concurrency and rate of calls, against a simulated endpoint on a virtual clock."""
 
 import asyncio
 import math
@@ -56,7 +56,7 @@ class Endpoint:
         return 0.0
 
     async def call(self, limiter, chance):
-        """One call through the limiter; whether it was answered, and how long it asks to be left alone."""
+        """Make one call through the limiter; return whether it was answered, and the Retry-After."""
         loop = asyncio.get_running_loop()
         if not limiter.try_enter():
             await limiter.enter()
@@ -70,13 +70,13 @@ class Endpoint:
         if not wait_s:
             limiter.leave()
             return True, 0.0
-        said = {"exactly": wait_s, "in whole seconds": float(math.ceil(wait_s)), "never": None}[self.says_wait]
-        limiter.leave(CallReport(ok=False, refused=True, retry_after_s=said))
-        return False, said or 0.0
+        retry_after_s = {"exactly": wait_s, "in whole seconds": float(math.ceil(wait_s)), "never": None}[self.says_wait]
+        limiter.leave(CallReport(ok=False, refused=True, retry_after_s=retry_after_s))
+        return False, retry_after_s or 0.0
 
 
 def simulated(endpoint, seconds, start=10, most=200):
-    """As many callers as may ever be at once, each with the next question as soon as its last one is answered."""
+    """Run as many callers as the limit allows, each making its next call when the last one is answered."""
 
     async def main():
         loop = asyncio.get_running_loop()

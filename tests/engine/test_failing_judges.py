@@ -1,4 +1,4 @@
-"""Judges and scripts that fail, in every place an entry may stand: an error with its reason, and never a score."""
+"""Failing judges and scripts, at every place an evaluator can be used: an error with its reason, never a score."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from waiting import HANGS
 
 PYTHON = sys.executable
 
-# A name, an entry that fails, and what its reason says.
+# A name, an evaluator that fails, and its reason.
 FAILING = {
     "a program that crashes": (
         {"type": "code_judge", "script": [PYTHON, "-c", "import sys; sys.exit('it broke')"]},

@@ -1,4 +1,4 @@
-"""Against a server at which everything goes wrong: each case ends as ok or as an error with its class, never as a 0."""
+"""A server with faults of every kind: each case ends as ok or as an error with its class, never as a zero."""
 
 import pytest
 from run_project import jobs_of

@@ -1,4 +1,4 @@
-"""What changed in a folder: a diff that git takes, whatever the files are like."""
+"""Diffs of a folder: git can apply them, whatever the files contain."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""How a run ends: what stopped it, then errors, then scores."""
+"""The exit code of a run: the reason it stopped, then errors, then scores."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The commit that a run notes down: the one that git names, however the repository keeps it."""
+"""The commit stored in the manifest is the one git reports, however the repository stores it."""
 
 import shutil
 import subprocess

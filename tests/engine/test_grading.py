@@ -1,4 +1,4 @@
-"""Scores → a verdict: weights, gates, negation, failures. No run is needed for that."""
+"""Grading of scores: weights, gates, negation, failures. No run is needed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Judges' processes end with their run, however it ends; many judgements of a run share a few of them."""
+"""Processes of judges end with their run, however it ends, and are shared by many judgements."""
 
 import signal
 from pathlib import Path

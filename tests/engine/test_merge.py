@@ -1,4 +1,4 @@
-"""`agentv runs merge`: the runs of shards become one run that every command takes."""
+"""`agentv runs merge`: the runs of shards become one run that every command accepts."""
 
 import json
 import os

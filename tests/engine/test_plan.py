@@ -1,4 +1,4 @@
-"""Which jobs a run has, and that everything is checked before the first of them is begun."""
+"""The jobs of a run, and the checks before the first of them starts."""
 
 import json
 
@@ -21,7 +21,7 @@ def watched(project):
 
 
 def refused(project, *arguments):
-    """What a run says that must not begin: nothing called, no run folder, exit code 2."""
+    """Return the error of a run that must not start: nothing called, no run folder, exit code 2."""
     ended = project.eval(*arguments)
     assert ended.code == 2, ended
     assert not (project.path / "called").exists()
@@ -115,15 +115,15 @@ def test_the_only_target_is_the_default(project):
 def test_several_targets_without_a_default_are_listed_in_the_error(project):
     project.targets({"name": "a", "provider": "mock"}, {"name": "b", "provider": "mock"})
     project.dataset("yes")
-    said = refused(project)
-    assert "No target is named" in said and "a, b" in said and "--target" in said
+    output = refused(project)
+    assert "No target is named" in output and "a, b" in output and "--target" in output
 
 
 def test_a_missing_targets_file_is_an_error_with_its_path(project):
     (project.path / "targets.yaml").unlink()
     project.dataset("yes")
-    said = refused(project)
-    assert "There is no targets file" in said and "provider: openai" in said
+    output = refused(project)
+    assert "There is no targets file" in output and "provider: openai" in output
 
 
 BAD = {
@@ -166,7 +166,7 @@ BAD = {
         {"input": "q", "evaluators": [{"type": "llm_judge", "target": "default", "prompt": "Is {{ anwser }} good?"}]},
         "Evaluator 'llm_judge': The prompt uses an unknown variable 'anwser'",
     ),
-    "a judge's prompt that is no template": (
+    "an invalid template of a judge prompt": (
         {"input": "q", "evaluators": [{"type": "rubric", "target": "default", "prompt": "Is {{ question good?"}]},
         "Evaluator 'rubric': The prompt is not a valid template",
     ),
@@ -179,7 +179,7 @@ BAD = {
         {"input": "q", "evaluators": [{"type": "python", "name": "mine", "function": "agent.py:anwser"}]},
         "Evaluator 'mine': There is no 'anwser' in file 'agent.py'\n\n  Hint: Did you mean 'answer'?",
     ),
-    "an evaluator's file that is no Python": (
+    "an evaluator file that is not valid Python": (
         {"input": "q", "evaluators": [{"type": "python", "name": "mine", "function": "broken.py:check"}]},
         "Evaluator 'mine': File 'broken.py' is not valid Python: ",
     ),
@@ -216,16 +216,16 @@ def test_an_invalid_case_at_the_end_of_a_file_prevents_all_calls(watched, case):
     rows = [{"id": f"c{number}", "expected_outcome": "x", "input": "yes"} for number in range(50)]
     watched.write("d.jsonl", [*rows, {"id": "last", "expected_outcome": "x", **row}])
     watched.write("d.yaml", {"evaluators": [PASSING]})
-    said = refused(watched, "d.jsonl")
-    assert message in said
+    output = refused(watched, "d.jsonl")
+    assert message in output
     if case != "an unknown evaluator":
-        assert "51" in said
+        assert "51" in output
 
 
 def test_an_unknown_target_is_an_error_with_a_suggestion(watched):
     watched.dataset("yes")
-    said = refused(watched, "--target", "defalt")
-    assert "Unknown target 'defalt'" in said and "Did you mean 'default'?" in said
+    output = refused(watched, "--target", "defalt")
+    assert "Unknown target 'defalt'" in output and "Did you mean 'default'?" in output
 
 
 @pytest.mark.parametrize(
@@ -330,9 +330,9 @@ def test_an_evaluator_compares_with_its_value_else_the_reference(project):
 
 def test_a_threshold_for_an_unknown_evaluator_is_an_error(watched):
     watched.dataset("yes", execution={"thresholds": {"say-yes": 0.9}})
-    said = refused(watched)
-    assert "'execution.thresholds' names an unknown evaluator 'say-yes'" in said
-    assert "d.yaml" in said and "Did you mean 'says-yes'?" in said
+    output = refused(watched)
+    assert "'execution.thresholds' names an unknown evaluator 'say-yes'" in output
+    assert "d.yaml" in output and "Did you mean 'says-yes'?" in output
 
 
 def test_a_threshold_may_name_an_evaluator_of_an_unselected_case(project):
@@ -351,9 +351,9 @@ def test_a_missing_script_is_a_warning_before_the_run(project):
 
 @pytest.mark.parametrize("at", ["evaluator", "target"])
 @pytest.mark.parametrize(
-    ("function", "said"), [("gone.py:clean", "File 'gone.py' was not found"), ("w.py:claen", "Did you mean 'clean'?")]
+    ("function", "output"), [("gone.py:clean", "File 'gone.py' was not found"), ("w.py:claen", "Did you mean 'clean'?")]
 )
-def test_transforms_are_checked_before_the_first_call(project, at, function, said):
+def test_transforms_are_checked_before_the_first_call(project, at, function, output):
     project.write("w.py", "def clean(text):\n    return text\n")
     transform = {"transform": {"function": function}}
     project.targets({"name": "default", "provider": "mock", **(transform if at == "target" else {})})
@@ -361,4 +361,4 @@ def test_transforms_are_checked_before_the_first_call(project, at, function, sai
     project.dataset("yes", evaluators=[check])
     ended = project.eval("--out", "out")
     assert ended.code == 2 and not (project.path / "out").exists()
-    assert said in ended.stderr
+    assert output in ended.stderr

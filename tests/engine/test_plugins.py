@@ -1,4 +1,4 @@
-"""Evaluator types of others: installed packages that announce theirs, and classes in files, from dataset to record."""
+"""Custom evaluators: from installed packages and from classes in files."""
 
 import sys
 
@@ -12,7 +12,7 @@ from agentv.evaluators.base import Evaluator
 from agentv.model.evaluator import EvaluatorFailure, Score
 
 class Longest(Evaluator, frozen=True, kw_only=True):
-    """The answer has at most so many words."""
+    """Passes if the answer has at most `words` words."""
 
     words: int
 
@@ -41,7 +41,7 @@ gone = wordcount:Gone
 
 @pytest.fixture
 def installed(project, monkeypatch):
-    """A package that is installed: its module, and beside it the folder that says what it announces."""
+    """An installed package: its module, and the metadata folder with its entry points."""
     project.write("site/wordcount.py", MODULE)
     project.write("site/wordcount-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: wordcount\nVersion: 1.0\n")
     project.write("site/wordcount-1.0.dist-info/entry_points.txt", ENTRY_POINTS)

@@ -1,4 +1,4 @@
-"""What calls cost: as reported, else by the list of prices, else unknown; and budgets, which need to know."""
+"""The cost of calls: as reported, else from the price list, else unknown; and budgets, which need it."""
 
 import asyncio
 import sys
@@ -66,7 +66,7 @@ def test_a_price_is_never_guessed(settings):
     assert price is None or price.cost_usd(TokenUsage(1000, 1000)) is None
 
 
-def asked(answers, settings):
+def request(answers, settings):
     async def once(server):
         target = openai(base_url=server.url, api_key="none")
         responder = PriceWrapper(target.open("."), price_of(settings))
@@ -80,16 +80,16 @@ def asked(answers, settings):
 
 
 def test_an_answer_has_its_cost():
-    assert asked(Answer("Hi", usage=TokenUsage(1000, 100)), openai()).cost_usd == pytest.approx(0.0035)
+    assert request(Answer("Hi", usage=TokenUsage(1000, 100)), openai()).cost_usd == pytest.approx(0.0035)
 
 
 def test_a_cost_reported_by_the_api_is_kept():
     body = b'{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 1000, "cost": 0.25}}'
-    assert asked(RawReply(body), openai()).cost_usd == 0.25
+    assert request(RawReply(body), openai()).cost_usd == 0.25
 
 
 def test_an_answer_without_token_counts_has_no_cost():
-    assert asked(Answer("Hi", wrong_usage=True), openai()).cost_usd is None
+    assert request(Answer("Hi", wrong_usage=True), openai()).cost_usd is None
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_targets_that_are_not_billed_are_free(settings, free):
     ],
 )
 def test_a_budget_needs_a_price(settings, why):
-    said = why_unpriced(settings)
-    assert said is None if why is None else why in said
+    output = why_unpriced(settings)
+    assert output is None if why is None else why in output
 
 
 def test_without_the_package_nothing_has_a_price_and_the_install_command_is_named(monkeypatch):
@@ -169,14 +169,14 @@ def test_a_target_without_a_price_is_refused_before_anything_is_called(project, 
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "output"),
     [
         ({}, "cost about $0.0200 for prompts, plus $0.0100 per 1,000 response tokens"),
         ({"max_output_tokens": 500}, "cost about $0.0200 for prompts, at most $0.0600 with responses"),
     ],
 )
-def test_a_dry_run_estimates_from_the_list(project, more, said):
+def test_a_dry_run_estimates_from_the_list(project, more, output):
     target = {"name": "default", "provider": "openai", "model": "gpt-4o", "api_key": "none"}
     project.targets({**target, **more})
     project.dataset(*["yes " * 1000] * 8)
-    assert said in project.eval("--dry-run").stdout
+    assert output in project.eval("--dry-run").stdout

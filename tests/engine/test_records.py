@@ -1,4 +1,4 @@
-"""What a run leaves: one record for each job with the fields of the specification, cases, manifest, summary."""
+"""The files of a run: one record per job with the specified fields, cases, manifest, summary."""
 
 import json
 import os

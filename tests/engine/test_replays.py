@@ -1,4 +1,4 @@
-"""A recorded run replays to the same results without a network: answers, failures, judges, talks, embeddings."""
+"""A recorded run replays to the same results without a network: answers, failures, judges, conversations."""
 
 import json
 
@@ -19,17 +19,17 @@ COMPOSITE = {
 
 
 class Script:
-    """A model that never says the same twice, so that only what was recorded can come back."""
+    """A model that never gives the same response twice, so that only a recording can repeat one."""
 
     def __init__(self):
         self.calls = 0
 
-    def __call__(self, asked):
+    def __call__(self, request):
         self.calls += 1
-        system = asked.body["messages"][0]["content"]
+        system = request.body["messages"][0]["content"]
         if "You play a person" in str(system):
             return Answer(f"And then? ({self.calls})" if self.calls % 4 else "Thanks\n[[GOAL MET]]")
-        if asked.body["model"] == "judge":
+        if request.body["model"] == "judge":
             broken = self.calls % 3 == 0
             return Answer(
                 "no JSON" if broken else json.dumps({"score": round(self.calls % 10 / 10, 1), "reasoning": "r"})
@@ -175,6 +175,6 @@ def test_judges_are_called_when_results_are_replayed(recorded, monkeypatch):
         monkeypatch.setenv("SERVER", server.url)
         monkeypatch.setenv("SERVER_API_KEY", "sk-hidden-hidden")
         assert project.eval("--target", "default", "--replay", "first", "--out", "again", "--quiet").code == 0
-        assert {asked.body["model"] for asked in server.requests} == {"judge"}
+        assert {request.body["model"] for request in server.requests} == {"judge"}
     assert project.records("again")[0]["score"] == 0.25
     assert project.records("again")[0]["candidate_answer"] == project.records("first")[0]["candidate_answer"]

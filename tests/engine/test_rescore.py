@@ -1,4 +1,4 @@
-"""Answers scored again: nobody is asked, only changed evaluators run, and what cannot be scored is an error."""
+"""Rescoring: no target is called, only changed evaluators run, and an answer that cannot be scored is an error."""
 
 import json
 import shutil
@@ -173,7 +173,7 @@ def test_evaluators_of_the_command_replace_those_of_the_cases(answered):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("contain", "Unknown evaluator type 'contain'"),
         ("{type: contains", "--evaluator: "),
@@ -181,10 +181,10 @@ def test_evaluators_of_the_command_replace_those_of_the_cases(answered):
         ("none.yaml", "No such file: none.yaml"),
     ],
 )
-def test_an_invalid_evaluator_is_an_error_before_anything_is_written(answered, given, said):
+def test_an_invalid_evaluator_is_an_error_before_anything_is_written(answered, given, message):
     ended = answered.command("rescore", "first", "--out", "second", "--evaluator", given)
     assert ended.code == 2
-    assert said in ended.stderr
+    assert message in ended.stderr
     assert not (answered.path / "second").exists()
 
 
@@ -397,7 +397,7 @@ def verdict(prompt):
 
 @pytest.fixture
 def judged(answered):
-    """A run of six cases, judged by somebody who takes a dollar for each."""
+    """A run of six cases, with a judge that costs a dollar per call."""
     answered.write("judge.py", PAID)
     answered.targets(
         {"name": "default", "provider": "python", "function": "agent.py:answer"},

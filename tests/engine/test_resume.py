@@ -1,4 +1,4 @@
-"""A run that is killed, cut short or interrupted goes on where it was: every job once, nothing paid twice."""
+"""A run that is killed or interrupted can be resumed: every job runs once, nothing is paid twice."""
 
 import os
 import random
@@ -42,7 +42,7 @@ def slow(project):
 
 
 def killed_at_some_moment(project, chance, *arguments):
-    """Starts the run, or goes on with it, and kills it: while it starts, or once a few more records are there."""
+    """Start or resume the run, and kill it: during startup, or after a few more records."""
     results = project.path / "out" / "results.jsonl"
     process = project.spawn(*arguments, "--resume", "--out", "out", "--quiet")
     if chance.random() < 0.2:
@@ -56,7 +56,7 @@ def killed_at_some_moment(project, chance, *arguments):
 
 
 def check_complete(project, jobs):
-    """Every job is there exactly once, and so is every case; the run says that it is done."""
+    """Check that every job and every case is recorded exactly once, and that the run is complete."""
     records = project.records()
     found = jobs_of(records)
     assert len(found) == len(set(found)) == jobs
@@ -246,8 +246,8 @@ def test_two_processes_do_not_write_to_one_folder(project):
     project.dataset("yes", "yes")
     assert project.eval("--out", "out", "--quiet").code == 0
     with RunFolder(project.path / "out").lock():
-        code, _, said = project.run("--resume", "--out", "out")
-    assert code == 2 and "in use" in said and f"Process {os.getpid()} is writing to it" in said
+        code, _, output = project.run("--resume", "--out", "out")
+    assert code == 2 and "in use" in output and f"Process {os.getpid()} is writing to it" in output
 
 
 def limited_to(size):
@@ -256,11 +256,11 @@ def limited_to(size):
 
 @pytest.mark.parametrize("size", [300, 3_000, 45_000])
 def test_a_file_that_may_not_grow_ends_the_run_with_an_error_and_it_resumes_later(slow, size):
-    code, _, said = slow.run("d.yaml", "--resume", "--out", "out", preexec_fn=limited_to(size))
-    assert code == 2, said
-    assert "Cannot write" in said and "File too large" in said and "Traceback" not in said
+    code, _, output = slow.run("d.yaml", "--resume", "--out", "out", preexec_fn=limited_to(size))
+    assert code == 2, output
+    assert "Cannot write" in output and "File too large" in output and "Traceback" not in output
     if size > 3_000:
-        assert "--resume" in said
+        assert "--resume" in output
         assert 0 < len(slow.records()) < JOBS
     assert slow.run("d.yaml", "--resume", "--out", "out", "--quiet") == (0, "", "")
     check_complete(slow, JOBS)
@@ -283,9 +283,9 @@ def small_disk(folder, size):
 @pytest.mark.skipif(sys.platform != "linux", reason="tmpfs")
 def test_a_full_disk_ends_the_run_with_an_error_and_it_resumes_when_there_is_room(slow):
     with small_disk(slow.path / "disk", "64k") as resize:
-        code, _, said = slow.run("d.yaml", "--out", "disk/out")
-        assert code == 2, said
-        assert "No space left on device" in said and "Traceback" not in said
+        code, _, output = slow.run("d.yaml", "--out", "disk/out")
+        assert code == 2, output
+        assert "No space left on device" in output and "Traceback" not in output
         done = len(slow.records("disk/out"))
         assert 0 < done < JOBS
         resize("8m")
@@ -318,10 +318,10 @@ def test_an_interrupt_ends_child_processes_and_keeps_completed_jobs(project, num
     wait_until(lambda: (project.path / "started").exists() and whole_lines(results) >= 2, process)
     assert processes_with(marker)
     process.send_signal(number)
-    out, said = process.communicate(timeout=20)
-    assert process.returncode == 130, said
+    out, output = process.communicate(timeout=20)
+    assert process.returncode == 130, output
     assert "agentv eval --resume --out out" in out
-    assert "Interrupted" in said and "Traceback" not in said
+    assert "Interrupted" in output and "Traceback" not in output
     assert processes_with(marker) == []
     assert sorted(project.by_id()) == ["c0", "c1"]
     manifest = project.manifest()
@@ -400,8 +400,8 @@ def test_an_interrupted_resumed_run_can_be_resumed_again(slow):
         process = slow.spawn("d.yaml", "--resume", "--out", "out", "--quiet")
         wait_until(lambda wanted=before + 10: whole_lines(results) >= wanted, process)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
-        assert process.returncode == 130 and "agentv eval --resume --out out" in said
+        _, output = process.communicate(timeout=20)
+        assert process.returncode == 130 and "agentv eval --resume --out out" in output
     assert slow.run("--resume", "--out", "out", "--quiet") == (0, "", "")
     check_complete(slow, JOBS)
     assert whole_lines(slow.path / "calls.log") <= JOBS + 3 * WORKERS

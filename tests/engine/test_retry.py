@@ -1,4 +1,4 @@
-"""Which failures are worth another try, and how long the wait is."""
+"""Which failures are retried, and after which delay."""
 
 import pytest
 

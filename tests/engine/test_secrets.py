@@ -1,4 +1,4 @@
-"""A secret that is planted everywhere turns up nowhere: no file of a run, no line of output."""
+"""Planted secrets do not appear in any file or output of a run."""
 
 import pytest
 
@@ -51,12 +51,12 @@ def target(server, **settings):
 def test_secrets_in_answers_headers_and_error_bodies_are_written_nowhere(planted, arguments):
     leaks = " and ".join(SECRETS)
 
-    def answers(asked):
-        assert asked.headers["Authorization"] == f"Bearer {IN_ENVIRONMENT}"
-        assert asked.headers["X-Token"] == IN_DOTENV
-        if "fail" in asked.prompt:
+    def answers(request):
+        assert request.headers["Authorization"] == f"Bearer {IN_ENVIRONMENT}"
+        assert request.headers["X-Token"] == IN_DOTENV
+        if "fail" in request.prompt:
             return RawReply(f'{{"error": {{"message": "your key {leaks} is wrong"}}}}'.encode(), 500)
-        if "break" in asked.prompt:
+        if "break" in request.prompt:
             return RawReply(leaks.encode(), 502)
         return f"I was asked with {leaks}"
 

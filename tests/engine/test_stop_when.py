@@ -1,4 +1,4 @@
-"""Stopping early: as soon as the answer is known, in random order, with figures that stay true."""
+"""Early stopping: in random order, as soon as the result is known, with figures that stay valid."""
 
 import json
 import signal
@@ -20,14 +20,14 @@ from waiting import wait_until, whole_lines
 CASES = 400
 
 
-def said(number, share):
-    """A text that passes for so many of every hundred cases, spread evenly."""
+def case_text(number, share):
+    """Return a text that passes in the given percentage of cases, spread evenly."""
     return "yes" if number * 37 % 100 < share else "no"
 
 
 @pytest.fixture
 def easy(project):
-    project.dataset(*(said(number, 95) for number in range(CASES)))
+    project.dataset(*(case_text(number, 95) for number in range(CASES)))
     return project
 
 
@@ -82,7 +82,7 @@ def test_an_unclear_result_runs_to_the_end(easy):
 
 
 def test_below_and_by_pass_rate(easy):
-    easy.dataset(*(said(number, 30) for number in range(CASES)))
+    easy.dataset(*(case_text(number, 30) for number in range(CASES)))
     result = easy.eval("--stop-when", "pass-rate=0.6", "--threshold", "0.6", "--out", "low")
     stop = summary_of(easy, "low")["default"].early_stop
     assert (stop.measure, stop.answer, result.code) == ("pass_rate", "below", 1)
@@ -104,7 +104,7 @@ def test_targets_are_decided_individually(project):
 
 
 def test_a_conversation_or_the_trials_of_a_case_are_one_unit(project):
-    cases = [{"input": said(number // 4, 90), "conversation_id": f"talk-{number // 4}"} for number in range(CASES)]
+    cases = [{"input": case_text(number // 4, 90), "conversation_id": f"talk-{number // 4}"} for number in range(CASES)]
     project.dataset(*cases)
     project.eval("--stop-when", "0.5", "--trials", "2", "--out", "out", "--workers", "3")
     records = project.records()
@@ -118,7 +118,7 @@ def test_a_conversation_or_the_trials_of_a_case_are_one_unit(project):
 
 
 def test_against_an_earlier_run(project):
-    project.dataset(*(said(number, 60) for number in range(CASES)))
+    project.dataset(*(case_text(number, 60) for number in range(CASES)))
     project.eval("--out", "before")
     project.targets({"name": "better", "provider": "mock", "response": "yes"})
     result = project.eval("--target", "better", "--stop-when", "before", "--out", "after")
@@ -130,7 +130,7 @@ def test_against_an_earlier_run(project):
 
 
 def test_a_run_that_stopped_early_can_be_compared(project):
-    project.dataset(*(said(number, 60) for number in range(CASES)))
+    project.dataset(*(case_text(number, 60) for number in range(CASES)))
     project.eval("--out", "before")
     project.targets({"name": "better", "provider": "mock", "response": "yes"})
     project.eval("--target", "better", "--stop-when", "before", "--out", "after", "--seed", "2")
@@ -149,7 +149,7 @@ def test_a_run_that_stopped_early_can_be_compared(project):
 
 def test_a_killed_run_resumes_with_the_same_result(project):
     project.targets({"name": "default", "provider": "mock", "delay_ms": 4, "workers": 3})
-    project.dataset(*(said(number, 85) for number in range(CASES)))
+    project.dataset(*(case_text(number, 85) for number in range(CASES)))
     options = ("d.yaml", "--stop-when", "0.75", "--out")
     with project.spawn(*options, "killed") as process:
         results = project.path / "killed" / "results.jsonl"
@@ -238,7 +238,7 @@ def test_rules_are_read():
 
 @pytest.fixture
 def talks(project):
-    cases = [{"input": said(number // 4, 90), "conversation_id": f"talk-{number // 4}"} for number in range(120)]
+    cases = [{"input": case_text(number // 4, 90), "conversation_id": f"talk-{number // 4}"} for number in range(120)]
     project.targets({"name": "default", "provider": "mock", "delay_ms": 2})
     project.dataset(*cases)
     project.eval("--stop-when", "0.5", "--workers", "6", "--seed", "5", "--out", "out")
@@ -313,7 +313,7 @@ def test_a_rescore_of_some_cases_bets_on_them(talks):
 
 
 def test_a_rescore_needs_the_baseline_of_the_early_stop(project):
-    project.dataset(*(said(number, 60) for number in range(CASES)))
+    project.dataset(*(case_text(number, 60) for number in range(CASES)))
     project.eval("--out", "before")
     project.targets({"name": "better", "provider": "mock", "response": "yes"})
     project.eval("--target", "better", "--stop-when", "before", "--out", "after")

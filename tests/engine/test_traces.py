@@ -1,4 +1,4 @@
-"""`--dump-traces` and `--include-trace`: all that was said, one file a job or in the record; `--executor`."""
+"""`--dump-traces` and `--include-trace`: all messages, in one file per job or in the record; `--executor`."""
 
 import json
 
@@ -19,8 +19,8 @@ def test_each_job_has_a_trace_with_messages_and_scores(project):
     first, second = traces(project)
     assert {first["trial"], second["trial"]} == {1, 2}
     assert first["input_messages"] == [{"role": "user", "content": "question"}]
-    [said] = first["output_messages"]
-    assert said["content"] == "yes" and said["tool_calls"][0]["tool"] == "search"
+    [shown] = first["output_messages"]
+    assert shown["content"] == "yes" and shown["tool_calls"][0]["tool"] == "search"
     assert first["trace_summary"]["tool_calls_by_name"] == {"search": 1}
     assert (first["status"], first["score"]) == ("ok", 1.0)
     assert first["evaluator_results"][0]["type"] == "contains"

@@ -1,4 +1,4 @@
-"""Errors of the vendors' APIs in a run: what is tried again, what slows calls down, what is neither."""
+"""Errors of vendor APIs in a run: which are retried, and which slow calls down."""
 
 import asyncio
 import json

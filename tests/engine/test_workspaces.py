@@ -1,4 +1,4 @@
-"""Workspaces: a folder for each job, its set-up, what the target changed in it, and that nothing of it stays."""
+"""Workspaces: one folder per job, its setup, the target's changes, and its removal."""
 
 import errno
 import json

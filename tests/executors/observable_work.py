@@ -1,4 +1,4 @@
-"""Work whose every step is written to a file, so that it can be observed wherever it runs."""
+"""Work that logs its steps to a file, so that it can be observed wherever it runs."""
 
 import asyncio
 import os

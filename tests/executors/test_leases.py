@@ -1,4 +1,4 @@
-"""Permits of endpoints that workers lease: never more than the limit, and none lost with a worker."""
+"""Leases of endpoint permits: never more than the limit, and none lost with a worker."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Worker processes: they share one machine's cores, may die at any time, and never outlive their run."""
+"""Worker processes: they use all cores, may die at any time, and never outlive their run."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ def run(work, ids, emit=None, processes=2):
 
 
 def wait_for_end(pid, seconds=30):
-    """Wait until a process has ended that may be nobody's child."""
+    """Wait until a process has ended that may not be a child of this one."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
