@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -75,18 +75,8 @@ class LabelSession:
                 return key
 
     def _record(self, card: Card, value: LabelValue | None) -> None:
-        self._file.add(
-            Label(
-                timestamp=now(),
-                dataset=card.key.dataset,
-                eval_id=card.key.eval_id,
-                answer=card.key.answer,
-                label=value,
-                drawn=self._drawn,
-                labeller=self._labeller,
-                run_id=self._run_id,
-            )
-        )
+        session: dict[str, Any] = {"drawn": self._drawn, "labeller": self._labeller, "run_id": self._run_id}
+        self._file.add(Label(timestamp=now(), **card.key._asdict(), label=value, **session))
 
     def _show(self, card: Card, place: int, total: int) -> None:
         if self._interactive:

@@ -87,11 +87,8 @@ def option(spec: str, text: str, type: Any = None, **settings: Any) -> Any:
     names = [word for word in spec.split() if word.startswith("-")]
     metavar = " ".join(word for word in spec.split() if word not in names) or None
     shows_default = settings.get("default", "") != ""
-    return _Declared(
-        click.Option,
-        names,
-        {"metavar": metavar, "show_default": shows_default, "help": text, "type": type, **settings},
-    )
+    described = {"metavar": metavar, "show_default": shows_default, "help": text, "type": type}
+    return _Declared(click.Option, names, {**described, **settings})
 
 
 def flag(spec: str, text: str) -> Any:

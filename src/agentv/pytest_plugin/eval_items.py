@@ -54,7 +54,7 @@ class EvalFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         self._results: dict[str, list[Result]] = {}
-        self._lines: dict[str, bytes] = {}
+        self.lines: dict[str, bytes] = {}  # the cases as stored by the run, by id
         self._failed = ""
         try:
             cases = EvalOptions(paths=(self._shown,)).open_cases(self.warn, ignore).load()
@@ -73,13 +73,13 @@ class EvalFile(pytest.File):
 
     @property
     def _shown(self) -> str:
-        """The path as a user would name it from here."""
+        """The path, relative to the current folder if it is below it."""
         path = os.path.relpath(self.path)
         return str(self.path) if path.startswith(os.pardir) else path
 
     @property
     def has_threshold(self) -> bool:
-        """Whether the file as a whole has something to reach."""
+        """Whether the file has a threshold for its mean scores."""
         return bool(self.thresholds) or self.gates.threshold is not None
 
     def _grouped(self, item: pytest.Item) -> pytest.Item:
@@ -94,10 +94,6 @@ class EvalFile(pytest.File):
             alone = hasattr(self.config, "workerinput")
             self._run([item] if alone else [each for each in self._chosen() if each.case.id not in self._results])
         return self._results[item.case.id]
-
-    def case_line(self, item: EvalItem) -> bytes:
-        """Return the case as stored by the run."""
-        return self._lines.get(item.case.id, b"")
 
     def all_results(self) -> list[Result]:
         """Return the results of all selected cases. Fails if other xdist workers have some of them."""
@@ -124,7 +120,7 @@ class EvalFile(pytest.File):
             for result in RunStore.open(folder).records():
                 self._results.setdefault(result.eval_id, []).append(result)
             for line in Path(folder, "cases.jsonl").read_bytes().splitlines(keepends=True):
-                self._lines[str(msgspec.json.decode(line)["id"])] = line
+                self.lines[str(msgspec.json.decode(line)["id"])] = line
 
     def _evaluate(self, names: frozenset[tuple[str, str]], folder: str) -> None:
         option = self.config.getoption

@@ -134,10 +134,11 @@ def _notes(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRe
         return None
     if hasattr(item, "case") and hasattr(item, "results"):
         records = [encode_record(result).decode() for result in item.results]
-        line = item.file.case_line(item).decode()  # type: ignore[attr-defined]
+        line = item.file.lines.get(item.case.id, b"").decode()  # type: ignore[attr-defined]
         key = (item.results[0].dataset_path, item.case.id) if records else None
         return {"records": records, "case": line, "key": key} if records else None
-    case = _case_of(item)
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    case = next((value for value in params.values() if isinstance(value, EvalCase)), None)
     if case is None or report.skipped:
         return None
     data = {**resolved_data(case), "dataset_path": case.path, "line": case.line}
@@ -157,11 +158,6 @@ def _further(item: pytest.Item, case: EvalCase) -> str:
             called = getattr(value, "__name__", f"{name}{spec.indices[name]}")
             names.append(visible(str(value) if plain else called))
     return f"[{'-'.join(names)}]" if names else ""
-
-
-def _case_of(item: pytest.Item) -> EvalCase | None:
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    return next((value for value in params.values() if isinstance(value, EvalCase)), None)
 
 
 def _result(item: pytest.Item, case: EvalCase, call: pytest.CallInfo[None], report: pytest.TestReport) -> Result:
