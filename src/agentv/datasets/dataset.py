@@ -119,8 +119,13 @@ class Dataset:
         cases: list[EvalCase] = []
         bad: list[BadCase] = []
         rows, offset = batch.rows, 0
-        while (offset := builder.add_plain(rows, place, offset, cases)) < len(rows):
+        while offset < len(rows):
             row = rows[offset]
+            if type(row) is PlainRow:
+                offset = builder.add_plain(rows, place, offset, cases)
+                if offset == len(rows):
+                    break
+                row = rows[offset]
             if isinstance(row, PlainRow):
                 row = msgspec.json.decode(batch.lines[offset])
             if row is not None:

@@ -50,6 +50,10 @@ class CaseBuilder(msgspec.Struct):
     outcome_optional: bool = False
     settings_file: str = ""
     item_ids: ItemIds = msgspec.field(default_factory=ItemIds)
+    reader: MessageReader = msgspec.field(default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.reader = MessageReader(self.finder)
 
     def add_plain(self, rows: list[Row], place: Place, start: int, cases: list[EvalCase]) -> int:
         """Add cases for plain rows from `start` on; return the offset of the first row that needs `build`."""
@@ -221,7 +225,7 @@ class CaseBuilder(msgspec.Struct):
         if prompts:
             message = "The prompt is ignored: it applies only if 'input' is an object of variables"
             problems.warning((key,), message, topic="prompt ignored")
-        return MessageReader(self.finder).input(value, (key,), problems), None, ()
+        return self.reader.input(value, (key,), problems), None, ()
 
     def _render(self, variables: dict[str, Any], prompts: tuple[Prompt, ...], problems: Problems) -> Input:
         frozen: FrozenDict = freeze(variables)
@@ -253,8 +257,7 @@ class CaseBuilder(msgspec.Struct):
         key, value = self._new_or_old(row, "expected_output", "expected_messages", problems)
         if value is None:
             return ()
-        reader = MessageReader(self.finder)
-        read = reader.messages if key == "expected_messages" else reader.expected_output
+        read = self.reader.messages if key == "expected_messages" else self.reader.expected_output
         return read(value, (key,), problems)
 
     def _evaluators(
@@ -310,7 +313,7 @@ class CaseBuilder(msgspec.Struct):
         if data.get("input") is None:
             problems.missing((*path, "input"))
             return Turn(())
-        reader = MessageReader(self.finder)
+        reader = self.reader
         given = reader.input(data["input"], (*path, "input"), problems)
         if not isinstance(given, str) and given and given[-1].role not in ("user", "tool"):
             message = f"Field '{field_name((*path, 'input'))}' must end with a user or tool message"

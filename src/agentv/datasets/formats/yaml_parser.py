@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from contextlib import suppress
 from typing import Any, NamedTuple
 
-import msgspec
 import yaml
 
 from agentv.datasets.formats.yaml_writer import resolve
@@ -66,9 +64,11 @@ class Seq(list[Any]):
 def locate(node: Any, path: KeyPath) -> Mark | None:
     """Return the position of the value at `path`, or that of the last step that exists."""
     mark = getattr(node, "start", None)
-    with suppress(AttributeError, LookupError, TypeError):  # a step that does not exist
+    try:
         for step in path:
             mark, node = node.marks[step], node[step]
+    except (AttributeError, LookupError, TypeError):
+        pass  # a step that does not exist
     return None if mark is None else Mark(mark.line + 1, mark.column + 1)
 
 
@@ -102,15 +102,15 @@ def _without_breaks(text: str) -> tuple[str, dict[int, str]]:
     return text.translate(swap), {code: chr(char) for char, code in swap.items()}
 
 
-class _Frame(msgspec.Struct):
-    """A container that is still open."""
+class _Frame:
+    """A container that is still open. Not a struct: setting an attribute of a struct takes twice as long."""
 
-    node: Any
-    anchor: str | None
-    nodes_before: int
-    height: int = 1
-    key: str | None = None
-    merges: list[tuple[Map, Any]] | None = None
+    __slots__ = ("anchor", "height", "key", "merges", "node", "nodes_before")
+
+    def __init__(self, node: Any, anchor: str | None, nodes_before: int) -> None:
+        self.node, self.anchor, self.nodes_before, self.height = node, anchor, nodes_before, 1
+        self.key: str | None = None
+        self.merges: list[tuple[Map, Any]] | None = None
 
 
 class _Anchored(NamedTuple):
@@ -141,10 +141,10 @@ class _Builder:
         return self._root
 
     def _read(self, next_event: Any) -> None:
-        documents = 0
-        while (kind := type(event := next_event())) is not yaml.StreamEndEvent:
-            if kind is yaml.ScalarEvent:
-                self._scalar(event)
+        documents, scalar_kind, end_kind, scalar = 0, yaml.ScalarEvent, yaml.StreamEndEvent, self._scalar
+        while (kind := type(event := next_event())) is not end_kind:
+            if kind is scalar_kind:
+                scalar(event)
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
                 self._open(event, kind is yaml.MappingStartEvent)
             elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
