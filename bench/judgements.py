@@ -85,7 +85,7 @@ def judged(folder: str, type_: str, settings: str, count: str, scores: str) -> C
 
 def judgement(number: int, folder: str, host: Any) -> Any:
     """One answered case; every case has a different answer."""
-    from agentv.engine.job.request import Question
+    from agentv.engine.job.request import CaseRequest
     from agentv.model.case import EvalCase
     from agentv.model.job import Judgement
     from agentv.model.message import Message
@@ -94,7 +94,7 @@ def judgement(number: int, folder: str, host: Any) -> Any:
     text = f"The parcel {number} left the warehouse on Monday and will be there within {number % 7} days."
     expected = (Message("assistant", f"It left on Monday and takes {number % 5} days."),)
     case = EvalCase(str(number), expected_outcome="Says when", input="Where is my parcel?", expected_output=expected)
-    return Judgement(Question(case), answer(text), candidate_answer=text, workdir=folder, host=host)
+    return Judgement(CaseRequest(case), answer(text), candidate_answer=text, workdir=folder, host=host)
 
 
 def bare(folder: str, count: str) -> Callable[[], Any]:
