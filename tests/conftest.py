@@ -25,8 +25,9 @@ settings.load_profile("agentv")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores: many tests wait for the processes they start."""
-    return (os.cpu_count() or 1) + 1
+    """Twice as many workers as cores, up to 4 more: many tests wait for the processes they start."""
+    cores = os.cpu_count() or 1
+    return cores + min(cores, 4)
 
 
 # What changes how programs print, where they send a request or which key they find, on one machine and not on another.

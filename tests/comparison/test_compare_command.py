@@ -7,10 +7,14 @@ import pty
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 from compared_runs import judged, record, used, write_run, write_scores
 from markdown_it import MarkdownIt
+
+from agentv.cli import cli
 
 HOSTILE = {
     "a script": "<script>alert(1)</script></details><img src=x onerror=alert(1)>",
@@ -23,9 +27,10 @@ HOSTILE = {
 }
 
 
-def agentv(*arguments, **options):
-    command = [sys.executable, "-m", "agentv", "compare", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False, **options)
+def agentv(*arguments):
+    """Run `agentv compare` in this process."""
+    ended = CliRunner().invoke(cli, ["compare", *map(str, arguments)])
+    return SimpleNamespace(returncode=ended.exit_code, stdout=ended.stdout, stderr=ended.stderr)
 
 
 @pytest.fixture
@@ -223,10 +228,11 @@ def test_a_target_with_only_errors_is_named(tmp_path):
         (("a.jsonl", "c.txt"), "Not a run: c.txt"),
     ],
 )
-def test_mistakes_are_explained(tmp_path, arguments, message):
+def test_mistakes_are_explained(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "a.jsonl", record("x", 1.0))
     (tmp_path / "c.txt").write_text("no run")
-    found = agentv(*arguments, cwd=tmp_path)
+    found = agentv(*arguments)
     assert (found.returncode, found.stdout) == (2, "")
     assert message in found.stderr
     assert "Traceback" not in found.stderr

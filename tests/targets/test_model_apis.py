@@ -18,10 +18,18 @@ from agentv.targets.apis.gemini import Gemini
 from agentv.targets.apis.openai import PRESETS, Azure, Compatible, OpenAI
 from agentv_testing import Answer, FaultyServer, RawReply, SampleRequest
 
-anthropic = pytest.importorskip("anthropic")
-genai = pytest.importorskip("google.genai")
-openai = pytest.importorskip("openai")
-types = genai.types
+
+class Late:
+    """A vendor's SDK, imported when it is first used: they take seconds, and every test process collects this file."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def __getattr__(self, name):
+        return getattr(pytest.importorskip(self.module), name)
+
+
+anthropic, genai, types, openai = map(Late, ("anthropic", "google.genai", "google.genai.types", "openai"))
 
 KEY = "planted-key-0123456789"
 PIXEL = "iVBORw0KGgo="
