@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from compared_runs import record, used, write_run
 
-from agentv.comparison.planning import PlanOptions, plan
+from agentv.comparison.sample_size import PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.errors import UsageError
 from agentv.stats.paired_comparison import compare_paired

@@ -7,7 +7,7 @@ import pytest
 
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.preflight import Preflight, ProjectFacts
-from agentv.engine.scoring.grading import evaluator_result
+from agentv.engine.scoring.grades import evaluator_result
 from agentv.model.case import CaseDetails, EvalCase, Origin, Place
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
 from agentv.model.job import Judgement

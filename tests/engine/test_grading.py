@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.engine.scoring.grading import evaluator_result, failed_result, grade, verdict_of
+from agentv.engine.scoring.grades import evaluator_result, failed_result, grade, verdict_of
 from agentv.model.evaluator import EvaluatorSpec, Score, Verdicts
 
 FAILED = None

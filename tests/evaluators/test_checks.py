@@ -228,7 +228,7 @@ def test_similarity_is_symmetric_and_between_0_and_1(scoring, one, other):
 
 @given(TEXTS.filter(str.strip), TEXTS)
 def test_a_negated_check_inverts_the_score(scoring, value, answer):
-    from agentv.engine.scoring.grading import evaluator_result
+    from agentv.engine.scoring.grades import evaluator_result
     from agentv.model.evaluator import EvaluatorSpec
 
     score = Contains(value=value).score(scoring.judgement(answer))

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from agentv.engine.answers.stored import StoredCases
+from agentv.engine.answers.stored_answers import StoredCases
 from agentv.engine.job.request import CaseRequest
 from agentv.errors import AgentvError, file_errors
 from agentv.model.case import EvalCase

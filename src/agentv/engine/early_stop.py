@@ -29,7 +29,7 @@ from agentv.runs.summary import TargetDetails
 from agentv.stats.sequential import BettingMean, Side
 
 if TYPE_CHECKING:
-    from agentv.engine.answers.rescored import RescoredAnswers
+    from agentv.engine.answers.rescored_answers import RescoredAnswers
 
 Measure = Literal["mean", "pass_rate", "difference"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from agentv.engine.answers.carried import CarriedAnswers, carried
+from agentv.engine.answers.carried_answers import CarriedAnswers, carried
 from agentv.engine.calls.prices import why_unpriced
 from agentv.engine.named_runs import open_run
 from agentv.engine.preflight import ProjectFacts

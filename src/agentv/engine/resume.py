@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agentv.datasets.files import project_root
-from agentv.engine.answers.carried import carried
+from agentv.engine.answers.carried_answers import carried
 from agentv.engine.named_runs import open_run
 from agentv.engine.run_options import EvalOptions, Options, RescoreOptions
 from agentv.errors import UsageError

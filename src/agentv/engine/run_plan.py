@@ -25,7 +25,7 @@ from agentv.support.hashes import add_file
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:
-    from agentv.engine.answers.rescored import RescoredAnswers
+    from agentv.engine.answers.rescored_answers import RescoredAnswers
     from agentv.engine.early_stop import EarlyStopping
 
 Fingerprints = tuple[str, str]

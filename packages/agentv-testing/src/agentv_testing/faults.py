@@ -54,7 +54,7 @@ class Fault:
 
 
 Faults = Mapping[str | Fault, float] | Sequence[str | Fault | None]
-"""Rates that add up to at most 1, or a script with the fault of each request in order, where None is no fault."""
+"""Rates that add up to at most 1, or a script with the fault of each request in order, where None means no fault."""
 
 
 class FaultPlan:

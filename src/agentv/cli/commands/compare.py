@@ -11,8 +11,8 @@ import click
 from agentv.cli.analysis_options import CompareArguments, PlanArguments
 from agentv.cli.options import options_of
 from agentv.comparison.comparison import FailOn, comparison_data, matrix_data
-from agentv.comparison.planning import DIFFERENCES, TRIALS, Plan, PlanOptions, plan
 from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
+from agentv.comparison.sample_size import DIFFERENCES, TRIALS, Plan, PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import named_run
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError, plural

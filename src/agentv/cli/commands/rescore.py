@@ -14,8 +14,8 @@ from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import RescoreArguments
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import evaluator_entries, specs_of
-from agentv.engine.answers.rescored import prepare_rescore
-from agentv.engine.answers.stored import StoredAnswers, cases_to_rescore
+from agentv.engine.answers.rescored_answers import prepare_rescore
+from agentv.engine.answers.stored_answers import StoredAnswers, cases_to_rescore
 from agentv.engine.named_runs import existing_run
 from agentv.engine.resume import folder_of, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentv.engine.answers.rescored import MAX_CONCURRENT_SCORES
+from agentv.engine.answers.rescored_answers import MAX_CONCURRENT_SCORES
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.prepare import Evaluators, checked_plan

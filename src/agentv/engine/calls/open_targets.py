@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentv.engine.calls.batching import MAX_BATCH, BatchWrapper, is_batching
+from agentv.engine.calls.batches import MAX_BATCH, BatchWrapper, is_batching
 from agentv.engine.calls.prices import PriceWrapper, price_of
 from agentv.engine.calls.retry import RetryWrapper, policy_of
 from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper, WorkspaceWrapper

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from agentv.engine.job.request import CaseRequest
-from agentv.engine.scoring.grading import Grade
+from agentv.engine.scoring.grades import Grade
 from agentv.model.case import Turn
 from agentv.model.job import Job
 from agentv.model.message import Message, message_to_data, tool_calls_in

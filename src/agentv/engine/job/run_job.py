@@ -16,7 +16,7 @@ from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, me
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.job.spec import MOST_AT_ONCE, RunSpec
-from agentv.engine.scoring.grading import Grade, failed_result, grade
+from agentv.engine.scoring.grades import Grade, failed_result, grade
 from agentv.engine.scoring.judge_calls import ScoringContext
 from agentv.engine.scoring.scorer import Scorer
 from agentv.evaluators.code.judge_host import JudgeHost

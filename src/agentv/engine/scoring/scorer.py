@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentv.engine.calls.open_targets import OpenTargets
-from agentv.engine.scoring.grading import evaluator_result, failed_result, misses_gate
+from agentv.engine.scoring.grades import evaluator_result, failed_result, misses_gate
 from agentv.engine.scoring.judge_calls import JudgeCalls, Judging, ScoringContext
 from agentv.model.evaluator import Evaluator, EvaluatorFailure, EvaluatorSpec, Verdicts
 from agentv.model.job import Judgement

@@ -89,7 +89,7 @@ def capacity_wait_s(headers: Mapping[str, str], tokens: int, now_s: float) -> fl
 
 
 def seconds_until(text: str | None, now_s: float) -> float | None:
-    """Parse seconds, a duration (`6m0s`, `120ms`), a Unix time, or an ISO or HTTP date; None if it is none of these."""
+    """Parse seconds, a duration (`6m0s`, `120ms`), a Unix time, or an ISO or HTTP date; None for anything else."""
     if text is None or not (text := text.strip()):
         return None
     number = _number(text)

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from agentv.engine.answers.carried import called_targets
-from agentv.engine.answers.stored import StoredAnswer, StoredAnswers
+from agentv.engine.answers.carried_answers import called_targets
+from agentv.engine.answers.stored_answers import StoredAnswer, StoredAnswers
 from agentv.engine.calls.open_targets import concurrency_of
 from agentv.engine.cost import evaluator_cost
 from agentv.engine.early_stop import EarlyStopping, StopRule, parse_rule
@@ -23,7 +23,7 @@ from agentv.engine.run_options import RescoreOptions
 from agentv.engine.run_plan import Cases, Fingerprints, JobSource, RunPlan, named_evaluators
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
-from agentv.engine.scoring.grading import regraded
+from agentv.engine.scoring.grades import regraded
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import Verdicts

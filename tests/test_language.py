@@ -1,0 +1,60 @@
+"""The text of the project is plain English: expressions that had to be read twice do not come back."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACES = ("src", "packages", "docs", "bench", "README.md", "CONTRIBUTING.md", "DECISIONS.md", "CHANGELOG.md")
+SUFFIXES = {".py", ".md", ".js", ".css", ".html", ".toml", ".yaml", ".json", ".txt"}
+
+PHRASES = {
+    "a negated noun (“is no JSON”)": r"(?<!there )\b(is|are|was|were) (no|none)\b(?! (longer|more|less|better|worse))",
+    "speech for data (“what the entry says”)": r"\b(says|said|saying|(is|are|be|been) told)\b",
+    "furniture for data (“stands beside”)": r"\b(stands|stood|standing)\b|\bheld against\b",
+    "people for functions (“nobody looks”)": r"\b(nobody|whoever|whom|everybody)\b",
+    "a count without a number": r"\bso many\b",
+    "an old-fashioned adverb": r"\b(besides|anew)\b|\bbehind (the (word|last|first|name|code)|them|that)\b",
+    "“goes on” for resumes": r"\bgo(es)? on with\b",
+    "a vague word": r"\bthings?\b|\bof then\b|\ba word on\b|\bput yours\b|\bin the place of\b|\bwhat is wrong with\b",
+}
+"""Expressions to avoid, by habit. CONTRIBUTING has the rules."""
+
+DATA = ("docs/examples/", "docs/reference/evaluators/", "prompts/", "probes_text/", "texts/", "simulated_user.md")
+"""Cases, answers and prompts: people speak in them, and stored runs depend on their exact words."""
+
+ALLOWED = {
+    "bench/judgements.py": "Says when",
+    "bench/report.py": "Says ",
+    "bench/startup.py": "Says Paris",
+    "src/agentv/engine/job/conversation.py": "Nothing has been said yet: you begin.",
+}
+"""The one expression in a file that is data."""
+
+
+def files():
+    for place in PLACES:
+        path = ROOT / place
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            name = file.relative_to(ROOT).as_posix()
+            if file.suffix in SUFFIXES and ".egg-info" not in name and not any(part in name for part in DATA):
+                yield name, file
+
+
+@pytest.mark.parametrize("habit", PHRASES)
+def test_text_avoids_the_habit(habit):
+    pattern = re.compile(PHRASES[habit], re.IGNORECASE)
+    found = []
+    for name, file in files():
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            text = line.replace(ALLOWED.get(name, "\0"), "")
+            text = re.sub(r"\b(is|are) (not )?None\b", "", text)
+            if pattern.search(text):
+                found.append(f"{name}:{number}: {line.strip()[:100]}")
+    assert not found, "\n".join(found)
+
+
+def test_module_names_are_nouns():
+    names = {path.stem for path in (ROOT / "src").rglob("*.py")}
+    assert not {name for name in names if re.search(r"(ing|ed)$", name)} - {"ranking"}  # a noun in statistics
