@@ -471,7 +471,9 @@ def test_a_case_of_two_texts_is_encoded_like_any_other(fields):
     case = EvalCase("1", **{"input": 'a "quoted" é', "expected_output": "", **fields})
     data = case_to_data(case)
     del data["evaluators"]
-    assert text_case_json(case) == to_json(data)
+    place = {"dataset_path": case.path, "line": case.line} if case.path else {}
+    data |= {**place, "input_fingerprint": "a", "fingerprint": "b"}
+    assert text_case_json(case, ("a", "b")) == to_json(data)
 
 
 @pytest.mark.parametrize(

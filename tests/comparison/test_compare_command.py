@@ -10,11 +10,8 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 from compared_runs import judged, record, used, write_run, write_scores
 from markdown_it import MarkdownIt
-
-from agentv.cli import cli
 
 HOSTILE = {
     "a script": "<script>alert(1)</script></details><img src=x onerror=alert(1)>",
@@ -27,10 +24,15 @@ HOSTILE = {
 }
 
 
-def agentv(*arguments):
-    """Run `agentv compare` in this process."""
-    ended = CliRunner().invoke(cli, ["compare", *map(str, arguments)])
-    return SimpleNamespace(returncode=ended.exit_code, stdout=ended.stdout, stderr=ended.stderr)
+@pytest.fixture
+def agentv(command):
+    """`agentv compare` in this process."""
+
+    def compare(*arguments):
+        ended = command("compare", *map(str, arguments))
+        return SimpleNamespace(returncode=ended.code, stdout=ended.stdout, stderr=ended.stderr)
+
+    return compare
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def runs(tmp_path):
     return write_run(tmp_path / "a.jsonl", *before), write_run(tmp_path / "b.jsonl", *after)
 
 
-def test_the_conclusion_comes_first_and_the_details_follow(runs):
+def test_the_conclusion_comes_first_and_the_details_follow(agentv, runs):
     found = agentv(*runs)
     assert (found.returncode, found.stderr) == (0, "")
     first, *rest = found.stdout.splitlines()
@@ -97,14 +99,14 @@ def test_a_narrow_terminal_truncates_tables_but_not_sentences(runs):
     assert max(map(len, text.splitlines())) <= 60
 
 
-def test_errors_are_reported_by_class(tmp_path):
+def test_errors_are_reported_by_class(agentv, tmp_path):
     before = write_run(tmp_path / "a.jsonl", record("x", 1.0), record("y", None), record("z", 0.0))
     found = agentv(before, before)
     assert "Errors in A (not scored): 1 of 3 results (timeout 1)" in found.stdout
     assert "In both runs but not scored in B: 1 case" in found.stdout
 
 
-def test_json_without_a_pair_has_the_documented_names_too(tmp_path):
+def test_json_without_a_pair_has_the_documented_names_too(agentv, tmp_path):
     paths = [write_scores(tmp_path / f"{name}.jsonl", [score]) for name, score in (("a", 1.0), ("b", None))]
     summary = json.loads(agentv(*paths, "--json").stdout)["summary"]
     assert (summary["total"], summary["matched"], summary["n"]) == (1, 0, 0)
@@ -113,7 +115,7 @@ def test_json_without_a_pair_has_the_documented_names_too(tmp_path):
 
 
 @pytest.mark.parametrize("style", [(), ("--json",), ("--markdown",)])
-def test_no_case_scored_in_both_runs_fails_with_a_message(tmp_path, style):
+def test_no_case_scored_in_both_runs_fails_with_a_message(agentv, tmp_path, style):
     before = write_run(tmp_path / "a.jsonl", record("x", 1.0, tags=("t",)), record("y", 0.0))
     after = write_run(tmp_path / "b.jsonl", record("x", None), record("y", None))
     found = agentv(before, after, *style)
@@ -126,7 +128,7 @@ def test_no_case_scored_in_both_runs_fails_with_a_message(tmp_path, style):
     assert agentv(before, after, "--fail-on", "never").returncode == 0
 
 
-def test_json_has_the_documented_names(runs):
+def test_json_has_the_documented_names(agentv, runs):
     data = json.loads(agentv(*runs, "--json").stdout)
     assert data["matched"][1] == {
         "dataset": "d", "eval_id": "1", "score1": 0.2, "score2": 0.4, "delta": 0.2, "outcome": "win",
@@ -154,11 +156,11 @@ def test_json_has_the_documented_names(runs):
         (("--margin", "0.01"), 1),
     ],
 )
-def test_exit_codes_when_b_is_worse(runs, options, code):
+def test_exit_codes_when_b_is_worse(agentv, runs, options, code):
     assert agentv(*reversed(runs), *options).returncode == code
 
 
-def test_three_runs_give_a_matrix_and_a_ranking(tmp_path):
+def test_three_runs_give_a_matrix_and_a_ranking(agentv, tmp_path):
     paths = [write_scores(tmp_path / f"{n}.jsonl", [float(case % 10 < n) for case in range(200)]) for n in (4, 6, 9)]
     found = agentv(*paths)
     assert found.returncode == 0
@@ -174,21 +176,21 @@ def test_three_runs_give_a_matrix_and_a_ranking(tmp_path):
     assert "### C has the highest mean" in agentv(*paths, "--markdown").stdout
 
 
-def test_targets_of_one_run_are_compared(tmp_path):
+def test_targets_of_one_run_are_compared(agentv, tmp_path):
     records = [record(n, score, target=target) for n in range(20) for target, score in (("old", 0.0), ("new", 1.0))]
     path = write_run(tmp_path / "a.jsonl", *records)
     assert agentv(path).stdout.startswith("B is better by 1.000")
     assert agentv(f"{path}:new", f"{path}:old").returncode == 1
 
 
-def test_a_target_may_have_colons_in_its_name(tmp_path):
+def test_a_target_may_have_colons_in_its_name(agentv, tmp_path):
     names = ("ollama:llama3:8b", "ollama:llama3:70b")
     records = [record(n, float(number), target=name) for n in range(20) for number, name in enumerate(names)]
     path = write_run(tmp_path / "a.jsonl", *records)
     assert agentv(*(f"{path}:{name}" for name in names)).stdout.startswith("B is better by 1.000")
 
 
-def test_prompts_of_one_run_are_compared(tmp_path):
+def test_prompts_of_one_run_are_compared(agentv, tmp_path):
     records = [record(n, score, prompt=prompt) for n in range(20) for prompt, score in (("old", 0.0), ("new", 1.0))]
     path = write_run(tmp_path / "a.jsonl", *records)
     assert agentv(path).stdout.startswith("B is better by 1.000")
@@ -198,7 +200,7 @@ def test_prompts_of_one_run_are_compared(tmp_path):
     assert "Targets: t; prompts: new, old" in unknown.stderr
 
 
-def test_a_name_that_is_a_target_and_a_prompt_is_the_target(tmp_path):
+def test_a_name_that_is_a_target_and_a_prompt_is_the_target(agentv, tmp_path):
     records = [
         record(n, float(target == "x"), target=target, prompt=prompt)
         for n in range(9)
@@ -209,7 +211,7 @@ def test_a_name_that_is_a_target_and_a_prompt_is_the_target(tmp_path):
     assert agentv(f"{path}:y", f"{path}:x").stdout.startswith("B is better by 1.000")
 
 
-def test_a_target_with_only_errors_is_named(tmp_path):
+def test_a_target_with_only_errors_is_named(agentv, tmp_path):
     scores = (("good", 1.0), ("other", 0.5), ("dead", None))
     path = write_run(tmp_path / "a.jsonl", *(record(n, score, target=t) for n in range(3) for t, score in scores))
     found = agentv(path)
@@ -228,7 +230,7 @@ def test_a_target_with_only_errors_is_named(tmp_path):
         (("a.jsonl", "c.txt"), "Not a run: c.txt"),
     ],
 )
-def test_mistakes_are_explained(tmp_path, monkeypatch, arguments, message):
+def test_mistakes_are_explained(agentv, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "a.jsonl", record("x", 1.0))
     (tmp_path / "c.txt").write_text("no run")
@@ -239,7 +241,7 @@ def test_mistakes_are_explained(tmp_path, monkeypatch, arguments, message):
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_model_output_is_shown_as_plain_text(tmp_path, text):
+def test_model_output_is_shown_as_plain_text(agentv, tmp_path, text):
     known = {
         "candidate_answer": text,
         "reasoning": text,

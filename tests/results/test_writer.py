@@ -14,6 +14,7 @@ from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
 from agentv.runs.writer import ResultWriter
 from made_results import made
+from waiting import wait_until
 
 
 def record(number=0, answer=""):
@@ -101,8 +102,27 @@ def test_the_file_is_synced_once_a_second_and_on_close(tmp_path, monkeypatch):
     with ResultWriter(tmp_path / "results.jsonl") as writer:
         for _ in range(10):
             writer.write(encode_record(record()))
+            wait_until(lambda: not writer._syncing.is_alive())
             now[0] += 0.25
     assert synced == [101.0, 102.0, 102.5]
+
+
+def test_a_failed_sync_is_an_error_of_the_next_write(tmp_path, monkeypatch):
+    def fail(file):
+        raise OSError(5, "Input/output error")
+
+    now = [100.0]
+    monkeypatch.setattr(writing, "_sync", fail)
+    monkeypatch.setattr(writing, "monotonic", lambda: now[0])
+    writer = ResultWriter(tmp_path / "results.jsonl")
+    now[0] += 2 * writing.SYNC_INTERVAL_S
+    writer.write(encode_record(record()))
+    wait_until(lambda: not writer._syncing.is_alive())
+    now[0] += 2 * writing.SYNC_INTERVAL_S
+    with pytest.raises(AgentvError, match="Input/output error"):
+        writer.write(encode_record(record()))
+    with pytest.raises(AgentvError, match="Input/output error"):
+        writer.close()
 
 
 def test_a_missing_folder_is_a_clear_error(tmp_path):

@@ -143,6 +143,7 @@ class Preflight:
             and case.place.origin is last.place.origin
             and targets is self._targets
             and not self._demanding
+            and not self.judge_needs
         )
 
     def judges(self, need: JudgeNeed, target: str) -> tuple[str, ...]:

@@ -243,14 +243,16 @@ class RunInProgress:
         return jobs
 
     def _case_line(self, case: EvalCase, fingerprints: Fingerprints) -> bytes:
-        written = text_case_json(case)
+        written = text_case_json(case, fingerprints)
         if written is None:
             data = resolved_data(case)
             del data["evaluators"]
+            data["dataset_path"] = case.path
+            if case.line:
+                data["line"] = case.line
+            data["input_fingerprint"], data["fingerprint"] = fingerprints
             written = to_json(data)
-        line = b'"line":%d,' % case.line if case.line else b""
-        ours = (to_json(case.path), line, *map(str.encode, fingerprints), self._evaluators_json(case))
-        return b'%b,"dataset_path":%b,%b"input_fingerprint":"%b","fingerprint":"%b",%b\n' % (written[:-1], *ours)
+        return b"%b,%b\n" % (written[:-1], self._evaluators_json(case))
 
     def _evaluators_json(self, case: EvalCase) -> bytes:
         """Return the evaluator part of a case line; computed once for consecutive cases that share evaluators."""

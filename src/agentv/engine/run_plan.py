@@ -136,12 +136,8 @@ class CheckResult(msgspec.Struct, kw_only=True):
 
     def add(self, case: EvalCase, counts: dict[str, int], preflight: Preflight) -> None:
         """Count a case that was checked; `counts` is its number of jobs per target."""
-        self.cases += 1
-        self.without_jobs += not counts
-        for target, count in counts.items():
-            self.most_per_case = max(self.most_per_case, count)
-            self.jobs[target] += count
-            self.cases_by_target[target] += 1
+        self.repeat(counts, 1)
+        self.most_per_case = max(self.most_per_case, *counts.values(), 1)
         if case.execution.thresholds:
             self.thresholds.update(case.execution.thresholds)
         if case.user is not None:
@@ -152,6 +148,14 @@ class CheckResult(msgspec.Struct, kw_only=True):
                 for judge in preflight.judges(need, target):
                     self.judges[judge] += need.calls * times
                     self.judge_characters[judge] += need.calls * times * characters
+
+    def repeat(self, counts: dict[str, int], times: int) -> None:
+        """Count the jobs of cases that share everything with one that was added."""
+        self.cases += times
+        self.without_jobs += 0 if counts else times
+        for target, count in counts.items():
+            self.jobs[target] += count * times
+            self.cases_by_target[target] += times
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,13 +213,21 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
     preflight, checked = Preflight(facts), CheckResult()
     datasets = {each.path: _DatasetTotals(each.name) for each in cases.sources}
     totals = {file: datasets[each.path] for each in cases.sources for file in each.files}
+    counts: dict[str, int] = {}
+    repeats = 0
     for case in cases.stream():
-        counts = source.counts(case)
-        for problem in () if preflight.is_checked(case, counts) else preflight.problems(case, counts):
-            _raise_or_warn(problem, case, facts, cases.sink)
-        checked.add(case, counts, preflight)
+        last, counts = counts, source.counts(case)
+        if preflight.is_checked(case, counts):
+            repeats += 1
+        else:
+            checked.repeat(last, repeats)
+            repeats = 0
+            for problem in preflight.problems(case, counts):
+                _raise_or_warn(problem, case, facts, cases.sink)
+            checked.add(case, counts, preflight)
         if case.path in totals:
             totals[case.path].add(case)
+    checked.repeat(counts, repeats)
     if facts.judge is not None and facts.judge not in facts.may_judge:
         raise UsageError(f"Unknown judge '{facts.judge}'", hint=known_targets(facts.judge, facts.may_judge))
     skipped: dict[str, list[int]] = {}
@@ -270,7 +282,7 @@ class _DatasetTotals:
     def add(self, case: EvalCase) -> None:
         self.cases += 1
         self.name = case.dataset
-        if case.names_files or case.workspace is not None:
+        if case.names_files:
             self.contents = merged_contents(self.contents, case.fingerprint)
 
 

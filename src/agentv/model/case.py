@@ -313,26 +313,23 @@ class _TextCase(msgspec.Struct, gc=False, omit_defaults=True):
     execution: dict[str, Any] = {}
     metadata: FrozenDict | None = None
     tags: tuple[str, ...] = ()
+    dataset_path: str = ""
+    line: int = 0
+    input_fingerprint: str = ""
+    fingerprint: str = ""
 
 
-def text_case_json(case: EvalCase) -> bytes | None:
-    """Return `case_to_data` as JSON, without evaluators, for a case of two texts; None for any other."""
+def text_case_json(case: EvalCase, fingerprints: tuple[str, str] = ("", "")) -> bytes | None:
+    """Return a case of two texts as JSON, with its place and without evaluators; None for any other case."""
     given, expected = _stored_input(case), _stored_expected_output(case)
     if case.details is not NO_DETAILS or type(given) is not str or type(expected) is not str:
         return None
-    return to_json(
-        _TextCase(
-            case.id,
-            case.dataset,
-            case.conversation_id,
-            case.expected_outcome,
-            ({"role": "user", "content": given},),
-            ({"role": "assistant", "content": expected},),
-            execution_to_data(case.execution),
-            case.metadata or None,
-            case.tags,
-        )
-    )
+    messages = ({"role": "user", "content": given},), ({"role": "assistant", "content": expected},)
+    written = _TextCase(
+        case.id, case.dataset, case.conversation_id, case.expected_outcome, *messages,
+        execution_to_data(case.execution), case.metadata or None, case.tags, case.path, case.line, *fingerprints,
+    )  # fmt: skip
+    return to_json(written)
 
 
 def _stored_to_data(stored: str | tuple[Message, ...], role: str) -> list[dict[str, Any]]:

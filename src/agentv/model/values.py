@@ -89,9 +89,8 @@ def freeze(value: Any, depth: int = 0) -> Any:
     return int(value) if isinstance(value, int) else value
 
 
-def to_json(value: Any) -> bytes:
-    """Encode as compact UTF-8 JSON, keys in order."""
-    return msgspec.json.encode(value)
+to_json = msgspec.json.Encoder().encode
+"""Encode as compact UTF-8 JSON, keys in order."""
 
 
 def digest(value: Any) -> str:

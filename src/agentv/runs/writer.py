@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from threading import Thread
 from time import monotonic
 from typing import NoReturn
 
@@ -39,6 +40,8 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         self._pending: list[bytes] = []
         self._synced_at = monotonic()
         self._written_at = 0.0
+        self._syncing = Thread()
+        self._sync_error: OSError | None = None
         with file_errors(f"Cannot write {self.path}"):
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             self._file = os.open(self.path, flags, 0o666)
@@ -86,16 +89,29 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
                 self._cut_torn_line()
             self._fail(error)
         self._written_at = monotonic()
-        if self._written_at - self._synced_at >= SYNC_INTERVAL_S:
-            self.sync()
+        if self._written_at - self._synced_at >= SYNC_INTERVAL_S and not self._is_syncing():
+            self._synced_at = self._written_at
+            self._syncing = Thread(target=self._sync, daemon=True)  # the jobs do not wait for the disk
+            self._syncing.start()
 
     def sync(self) -> None:
         """Flush to disk, so that everything written survives a power failure."""
-        self._synced_at = monotonic()
+        if self._is_syncing():
+            self._syncing.join()
+        self._sync()
+        self._is_syncing()
+
+    def _sync(self) -> None:
         try:
             _sync(self._file)
         except OSError as error:
-            self._fail(error)
+            self._sync_error = error
+
+    def _is_syncing(self) -> bool:
+        """Whether a sync is running. Raises AgentvError if one failed."""
+        if self._sync_error is not None:
+            self._fail(self._sync_error)
+        return self._syncing.is_alive()
 
     def close(self) -> None:
         """Sync and close. May be called twice."""

@@ -107,14 +107,14 @@ def metrics_of(response: Response) -> ExecutionMetrics:
 
 
 def now() -> str:
-    """Return the current time in the format of records: UTC, with milliseconds."""
-    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
-    return f"{_date_and_time(seconds)}.{nanoseconds // 1_000_000:03d}Z"
+    """Return the current time as in records: UTC, with milliseconds."""
+    return _timestamp(time.time_ns() // 1_000_000)
 
 
 @lru_cache(maxsize=1)
-def _date_and_time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+def _timestamp(milliseconds: int) -> str:
+    seconds, rest = divmod(milliseconds, 1_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
 
 
 class JobOutcome(msgspec.Struct, frozen=True, gc=False):
