@@ -1,5 +1,6 @@
 """The schemas: current, valid, and consistent with the readers."""
 
+from functools import cache
 from pathlib import Path
 
 import jsonschema_rs
@@ -16,10 +17,14 @@ from agentv.settings.settings_reader import check_config
 from agentv.targets.targets_file import check_targets
 
 CARRIED = Path(__file__).parent.parent / "schemas"
-VALIDATORS = {name: jsonschema_rs.Draft202012Validator(schema(name)) for name in NAMES}
 
 QUESTION = [{"role": "user", "content": "What is 2+2?"}]
 CASE = {"id": "sum", "expected_outcome": "The sum is right", "input": "What is 2+2?"}
+
+
+@cache
+def validator(name):
+    return jsonschema_rs.Draft202012Validator(schema(name))
 
 
 def case(**keys):
@@ -90,8 +95,8 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 def test_a_line_is_accepted(line):
-    assert [error.message for error in VALIDATORS["line"].iter_errors(line)] == []
-    assert VALIDATORS["dataset"].is_valid({"evalcases": [line], "format": "agentmark"})
+    assert [error.message for error in validator("line").iter_errors(line)] == []
+    assert validator("dataset").is_valid({"evalcases": [line], "format": "agentmark"})
 
 
 WRONG_LINES = {
@@ -122,8 +127,8 @@ WRONG_LINES = {
 
 @pytest.mark.parametrize("line", WRONG_LINES.values(), ids=WRONG_LINES)
 def test_a_line_is_refused(line):
-    assert not VALIDATORS["line"].is_valid(line)
-    assert not VALIDATORS["dataset"].is_valid({"evalcases": [line]})
+    assert not validator("line").is_valid(line)
+    assert not validator("dataset").is_valid({"evalcases": [line]})
 
 
 @pytest.mark.parametrize(
@@ -141,7 +146,7 @@ def test_a_line_is_refused(line):
     ],
 )
 def test_an_evaluator_entry_is_accepted(entry):
-    assert [error.message for error in VALIDATORS["line"].iter_errors(case(evaluators=[entry]))] == []
+    assert [error.message for error in validator("line").iter_errors(case(evaluators=[entry]))] == []
 
 
 @pytest.mark.parametrize(
@@ -165,7 +170,7 @@ def test_an_evaluator_entry_is_accepted(entry):
     ],
 )
 def test_a_document_is_accepted_or_refused(document, accepted):
-    assert VALIDATORS["dataset"].is_valid(document) is accepted
+    assert validator("dataset").is_valid(document) is accepted
 
 
 @pytest.mark.parametrize(
@@ -180,7 +185,7 @@ def test_a_document_is_accepted_or_refused(document, accepted):
     ],
 )
 def test_a_sidecar_is_accepted_or_refused(sidecar, accepted):
-    assert VALIDATORS["sidecar"].is_valid(sidecar) is accepted
+    assert validator("sidecar").is_valid(sidecar) is accepted
 
 
 TARGET_ENTRIES = [
@@ -206,7 +211,7 @@ TARGET_ENTRIES = [
 @pytest.mark.parametrize(("entry", "accepted"), TARGET_ENTRIES)
 def test_the_schema_and_the_reader_agree_on_a_target(entry, accepted):
     data = {"targets": [{"name": "t", **entry}]}
-    assert VALIDATORS["targets"].is_valid(data) is accepted
+    assert validator("targets").is_valid(data) is accepted
     assert (check_targets(data).errors == []) is accepted
 
 
@@ -223,7 +228,7 @@ def test_the_schema_and_the_reader_agree_on_a_target(entry, accepted):
     ],
 )
 def test_the_schema_and_the_reader_agree_on_a_configuration(data, accepted):
-    assert VALIDATORS["config"].is_valid(data) is accepted
+    assert validator("config").is_valid(data) is accepted
     assert (check_config(data).errors == []) is accepted
 
 
@@ -258,9 +263,9 @@ def test_a_full_result_fits_its_schema():
         execution_metrics=ExecutionMetrics(usage, 0.01, 12.5, {"Read": [3.0]}),
     )
     data = msgspec.json.decode(msgspec.json.encode(result))
-    assert [problem.message for problem in VALIDATORS["result"].iter_errors(data)] == []
+    assert [problem.message for problem in validator("result").iter_errors(data)] == []
     assert data["evaluator_results"][0]["error"] == {"class": "timeout", "message": error.message, "stage": "target"}
-    assert not VALIDATORS["result"].is_valid({**data, "status": "fine"})
+    assert not validator("result").is_valid({**data, "status": "fine"})
 
 
 def test_a_manifest_fits_its_schema():
@@ -272,7 +277,7 @@ def test_a_manifest_fits_its_schema():
         counts=Counts(cases=3, jobs=3),
     )
     data = msgspec.json.decode(msgspec.json.encode(manifest))
-    assert [problem.message for problem in VALIDATORS["run"].iter_errors(data)] == []
+    assert [problem.message for problem in validator("run").iter_errors(data)] == []
     assert data["schema_version"] == 1
 
 

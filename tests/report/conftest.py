@@ -137,34 +137,39 @@ def shop(folder):
     return folder
 
 
-@pytest.fixture
-def chromium():
-    """Open a file in a real Chromium; skip the test if it is not installed."""
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium, started once per module; skip the tests if it is not installed."""
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="Playwright is not installed: pip install 'agentv[dev]'"
     )
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip(f"Chromium is not installed: {INSTALL}")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def chromium(browser):
+    """Open files in the browser, each in a profile of its own."""
 
     @contextmanager
     def opened(file, fragment="", *, width=1440, height=900, scheme="light"):
         """A page that shows the file. Anything it fetches or complains about is a failure."""
         problems = []
-        with sync_api.sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-            try:
-                size = {"width": width, "height": height}
-                page = browser.new_context(viewport=size, color_scheme=scheme, offline=True).new_page()
-                page.set_default_timeout(30_000)
-                page.on("pageerror", lambda error: problems.append(str(error)))
-                page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
-                page.on("request", lambda sent: problems.append(sent.url) if not _is_own(sent.url) else None)
-                page.goto(f"{file.as_uri()}{fragment}", wait_until="commit")
-                page.wait_for_selector("html[data-ready]")
-                yield page
-            finally:
-                browser.close()
+        size = {"width": width, "height": height}
+        with browser.new_context(viewport=size, color_scheme=scheme, offline=True) as context:
+            page = context.new_page()
+            page.set_default_timeout(30_000)
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+            page.on("request", lambda sent: problems.append(sent.url) if not _is_own(sent.url) else None)
+            page.goto(f"{file.as_uri()}{fragment}", wait_until="commit")
+            page.wait_for_selector("html[data-ready]")
+            yield page
         assert problems == []
 
     return opened

@@ -5,8 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import binom
-from statsmodels.stats.inter_rater import cohens_kappa
 
 from agentv.stats.judge_calibration import (
     Labelled,
@@ -22,7 +20,9 @@ from agentv.stats.judge_calibration import (
     rogan_gladen,
     slope_moments,
 )
+from late import Late
 
+stats, raters = Late("scipy.stats"), Late("statsmodels.stats.inter_rater")
 FIGURES = ("accuracy", "kappa", "Rogan-Gladen", "PPI++")
 
 # True pass rate; how often the judge passes good answers; how often it fails bad ones.
@@ -77,7 +77,7 @@ TABLES = [
 
 @pytest.mark.parametrize("table", TABLES)
 def test_kappa_and_its_variance_match_statsmodels(table):
-    known = cohens_kappa(np.array(table))
+    known = raters.cohens_kappa(np.array(table))
     assert cohen_kappa(table).value == pytest.approx(known.kappa, abs=1e-12)
     assert slope_moments(kappa_gradient(table), table)[1] ** 0.5 == pytest.approx(known.std_kappa, abs=1e-9)
 
@@ -274,7 +274,7 @@ def test_intervals_cover_the_true_value_in_93_to_97_percent_of_data_sets(design,
 def test_the_interval_of_accuracy_covers_the_true_value_in_93_to_97_percent(labels, truth):
     rate, finds, rejects = truth
     agree = rate * finds + (1 - rate) * rejects
-    shares = binom.pmf(range(labels + 1), labels, agree)
+    shares = stats.binom.pmf(range(labels + 1), labels, agree)
     intervals = [accuracy(of_all(labelled(k, 0, labels - k, 0), 1000)) for k in range(labels + 1)]
     held = sum(share for share, found in zip(shares, intervals, strict=True) if found.low <= agree <= found.high)
     assert 0.93 <= held <= 0.97

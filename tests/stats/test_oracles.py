@@ -5,12 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
-from statsmodels.api import GLM, OLS, families
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.power import normal_power, normal_sample_size_one_tail
-from statsmodels.stats.proportion import proportion_confint
 
 from agentv.stats.distributions import (
     beta_quantile,
@@ -33,6 +27,12 @@ from agentv.stats.power import (
     variance_of_difference,
 )
 from agentv.stats.ranking import rank
+from late import Late
+
+optimize, stats, models = Late("scipy.optimize"), Late("scipy.stats"), Late("statsmodels.api")
+tables = Late("statsmodels.stats.contingency_tables")
+proportion, power = Late("statsmodels.stats.proportion"), Late("statsmodels.stats.power")
+multitest = Late("statsmodels.stats.multitest")
 
 NEAR = {"rel": 1e-9, "abs": 1e-9}
 chance = np.random.default_rng(7)
@@ -62,10 +62,10 @@ class TestDistributions:
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 1), (1, 1), (0, 20), (3, 10), (81, 263), (500, 1000), (9_999, 10_000)])
 def test_intervals_of_proportions(hits, n):
-    assert clopper_pearson(hits, n) == pytest.approx(proportion_confint(hits, n, method="beta"), **NEAR)
+    assert clopper_pearson(hits, n) == pytest.approx(proportion.proportion_confint(hits, n, method="beta"), **NEAR)
     known = stats.binomtest(hits, n).proportion_ci(0.9, method="exact")
     assert clopper_pearson(hits, n, 0.9) == pytest.approx((known.low, known.high), **NEAR)
-    assert wilson(hits / n, n) == pytest.approx(proportion_confint(hits, n, method="wilson"), **NEAR)
+    assert wilson(hits / n, n) == pytest.approx(proportion.proportion_confint(hits, n, method="wilson"), **NEAR)
 
 
 def test_no_hits_match_the_closed_form_and_the_rule_of_three():
@@ -87,7 +87,9 @@ class TestMeans:
 
     def test_the_clustered_mean_matches_a_regression_on_a_constant(self):
         found = clustered_mean(self.scores, self.clusters)
-        fit = OLS(self.scores, np.ones(60)).fit(cov_type="cluster", cov_kwds={"groups": self.clusters}, use_t=True)
+        fit = models.OLS(self.scores, np.ones(60)).fit(
+            cov_type="cluster", cov_kwds={"groups": self.clusters}, use_t=True
+        )
         assert found.value == pytest.approx(fit.params[0], **NEAR)
         assert found.standard_error == pytest.approx(fit.bse[0], **NEAR)
         assert found.ci95 == pytest.approx(tuple(fit.conf_int()[0]), **NEAR)
@@ -107,7 +109,7 @@ class TestMeans:
 
     def test_the_clustered_difference_matches_a_regression(self):
         found = paired_difference(self.scores, self.others, self.clusters)
-        fit = OLS(self.others - self.scores, np.ones(60)).fit(
+        fit = models.OLS(self.others - self.scores, np.ones(60)).fit(
             cov_type="cluster", cov_kwds={"groups": self.clusters}, use_t=True
         )
         assert found.p_value == pytest.approx(fit.pvalues[0], **NEAR)
@@ -136,7 +138,7 @@ class TestMeans:
 class TestPairs:
     @pytest.mark.parametrize(("wins", "losses"), [(0, 0), (1, 0), (5, 0), (3, 9), (8, 8), (40, 61), (4_000, 4_200)])
     def test_mcnemar(self, wins, losses):
-        known = mcnemar([[5, wins], [losses, 7]], exact=True).pvalue
+        known = tables.mcnemar([[5, wins], [losses, 7]], exact=True).pvalue
         assert mcnemar_exact(wins, losses) == pytest.approx(min(1.0, known), **NEAR)
         least = min(wins, losses)
         mid = 2 * (stats.binom.cdf(least - 1, wins + losses, 0.5) + stats.binom.pmf(least, wins + losses, 0.5) / 2)
@@ -218,9 +220,9 @@ class TestTrials:
 class TestPower:
     def test_power_and_sample_sizes_match_statsmodels(self):
         for difference, n in [(0.05, 400), (0.02, 900), (0.1, 50)]:
-            known = normal_power(difference / 0.4, n, 0.05, alternative="two-sided")
+            known = power.normal_power(difference / 0.4, n, 0.05, alternative="two-sided")
             assert power_to_detect(difference, 0.4 / math.sqrt(n)) == pytest.approx(known, **NEAR)
-            needed = normal_sample_size_one_tail(difference, 0.8, 0.025, std_null=0.4)
+            needed = power.normal_sample_size_one_tail(difference, 0.8, 0.025, std_null=0.4)
             assert cases_needed(difference, 0.16) == math.ceil(needed)
 
     @pytest.mark.parametrize("difference", [0.02, 0.05, 0.1, 0.5])
@@ -261,7 +263,7 @@ class TestPower:
 
 @pytest.mark.parametrize("p_values", [[0.01, 0.04, 0.03, 0.005], [0.5], [0.2, 0.2, 0.9, 0.0], []])
 def test_holm_matches_statsmodels(p_values):
-    known = multipletests(p_values, method="holm")[1].tolist() if p_values else []
+    known = multitest.multipletests(p_values, method="holm")[1].tolist() if p_values else []
     assert holm(p_values) == pytest.approx(known, **NEAR)
 
 
@@ -273,7 +275,7 @@ class TestRanking:
             for j in range(i):
                 rows.append(np.eye(4)[i] - np.eye(4)[j])
                 outcomes.append(((scores[:, i] > scores[:, j]).sum(), (scores[:, i] < scores[:, j]).sum()))
-        fit = GLM(np.array(outcomes), np.array(rows), family=families.Binomial()).fit(tol=1e-14)
+        fit = models.GLM(np.array(outcomes), np.array(rows), family=models.families.Binomial()).fit(tol=1e-14)
         found = {ranked.side: ranked.value for ranked in rank(scores)}
         known = fit.params - fit.params.mean()
         assert [found[side] for side in range(4)] == pytest.approx(known.tolist(), **NEAR)

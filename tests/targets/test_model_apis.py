@@ -17,17 +17,7 @@ from agentv.targets.apis.anthropic import Anthropic
 from agentv.targets.apis.gemini import Gemini
 from agentv.targets.apis.openai import PRESETS, Azure, Compatible, OpenAI
 from agentv_testing import Answer, FaultyServer, RawReply, SampleRequest
-
-
-class Late:
-    """A vendor's SDK, imported when it is first used: they take seconds, and every test process collects this file."""
-
-    def __init__(self, module):
-        self.module = module
-
-    def __getattr__(self, name):
-        return getattr(pytest.importorskip(self.module), name)
-
+from late import Late
 
 anthropic, genai, types, openai = map(Late, ("anthropic", "google.genai", "google.genai.types", "openai"))
 
