@@ -24,7 +24,10 @@ def local_ray():
     ray.shutdown()
 
 
-@pytest.fixture(params=EXECUTORS.names())
+MARKS = {"ray": pytest.mark.cluster}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in EXECUTORS.names()])
 def name(request):
     if request.param == "ray":
         request.getfixturevalue("local_ray")

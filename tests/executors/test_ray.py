@@ -31,6 +31,7 @@ def fragile_cluster():
         yield nodes
 
 
+@pytest.mark.cluster
 def test_a_killed_node_and_a_killed_driver_cost_only_the_jobs_in_flight(fragile_cluster, project):
     cluster = fragile_cluster
     project.write("agent.py", SLOW)
@@ -60,6 +61,7 @@ def test_a_killed_node_and_a_killed_driver_cost_only_the_jobs_in_flight(fragile_
     assert project.command("compare", "out", "local").code == 0
 
 
+@pytest.mark.cluster
 def test_secrets_come_from_the_environment_of_the_workers(cluster, project):
     project.dataset(*["q"] * 10)
     with FaultyServer(f"yes, with {KEY}") as server:
@@ -75,6 +77,7 @@ def test_secrets_come_from_the_environment_of_the_workers(cluster, project):
     assert re.search(r"on node \S+\n +Target 'default': 'api_key' uses \$\{\{ OTHER_API_KEY \}\}, which is not", err)
 
 
+@pytest.mark.cluster
 def test_workers_end_with_a_driver_that_is_killed(cluster, project):
     code = (
         "import os, time\ndef answer(prompt):\n    open('pids', 'a').write(f'{os.getpid()}\\n')\n    time.sleep(1000)\n"
