@@ -6,7 +6,7 @@ import pytest
 
 from agentv.datasets.formats import lines as lines_module
 from agentv.datasets.formats.lines import BATCH, line_batches
-from agentv.support.hashes import IdSet, PackedIds
+from agentv.support.hash_table import IdSet, PackedIds
 
 
 class Dribble(io.RawIOBase):

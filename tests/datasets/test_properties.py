@@ -25,7 +25,7 @@ from agentv.model.case import case_to_data
 from agentv.model.values import freeze, to_json
 from agentv.registry import EVALUATORS
 from agentv.support import patterns as globs
-from agentv.support.hashes import IdSet, PackedIds
+from agentv.support.hash_table import IdSet, PackedIds
 
 SECONDS = 20.0
 

@@ -22,7 +22,7 @@ from agentv.datasets.formats.yaml_parser import Map, locate
 from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError, MissingSidecarWarning
 from agentv.model.case import EvalCase, Origin, Place
 from agentv.settings.diagnostics import Problem, Problems, type_word
-from agentv.support.hashes import IdSet, PackedIds
+from agentv.support.hash_table import IdSet, PackedIds
 
 _MOST_EXPECTED = 1 << 20
 """Upper limit of the estimated number of ids: a file may begin with short lines and continue with long ones."""

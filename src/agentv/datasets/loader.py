@@ -30,7 +30,7 @@ from agentv.errors import (
 )
 from agentv.model.case import EvalCase, Origin, Place
 from agentv.settings.diagnostics import Problems
-from agentv.support.hashes import IdSet, PackedIds
+from agentv.support.hash_table import IdSet, PackedIds
 from agentv.support.patterns import upward
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from agentv.runs.job_index import DoneJobs
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
-from agentv.support.hashes import HashTable
+from agentv.support.hash_table import HashTable
 
 MAX_FIRST_AUTH_ERRORS = 20
 """Stop if the first 20 jobs all fail authentication; the rest would fail the same way."""

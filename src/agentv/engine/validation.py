@@ -22,7 +22,7 @@ from agentv.model.evaluator import Execution
 from agentv.settings.diagnostics import Problem, Problems
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import check_config, field_of
-from agentv.support.hashes import PackedIds
+from agentv.support.hash_table import PackedIds
 from agentv.targets.catalog import find_targets_file
 from agentv.targets.target import Target
 from agentv.targets.targets_file import check_targets, target_names

@@ -15,7 +15,7 @@ import msgspec
 from agentv.errors import AgentvError, file_errors
 from agentv.model.result import JobKey, Result
 from agentv.runs.record import RecordKey, ScoreRecord, decode_key
-from agentv.support.hashes import HashTable
+from agentv.support.hash_table import HashTable
 
 if TYPE_CHECKING:
     from agentv.runs.store import RunStore

@@ -11,7 +11,7 @@ import msgspec
 from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.result import SCHEMA_VERSION, JobKey, Result, Share, Status, Verdict
 from agentv.registry import RESULT_FORMATS
-from agentv.support.hashes import HashTable
+from agentv.support.hash_table import HashTable
 from agentv.support.json_values import repair_json
 
 _DEEPEST = 200

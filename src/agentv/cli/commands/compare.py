@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import click
@@ -34,22 +35,24 @@ def compare(args: CompareArguments) -> None:
             raise UsageError("--margin and --fail-on any-loss need exactly two runs", hint="Compare the runs in pairs")
         matrix = compare_many(loaded, seed=args.seed)
         code = EXIT_FINDINGS if matrix.fails(fail_on) else EXIT_OK
-        _print(args, matrix_data(matrix, code), lambda: matrix_markdown(matrix), lambda: matrix_lines(matrix))
+        data, markdown = partial(matrix_data, matrix, code), partial(matrix_markdown, matrix)
+        _print(args, data, markdown, partial(matrix_lines, matrix))
     else:
         found = compare_runs(loaded[0], loaded[1], options_of(CompareOptions, args))
         code = EXIT_FINDINGS if found.fails(fail_on) else EXIT_OK
-        _print(args, comparison_data(found, code), lambda: comparison_markdown(found), lambda: comparison_lines(found))
+        data, markdown = partial(comparison_data, found, code), partial(comparison_markdown, found)
+        _print(args, data, markdown, partial(comparison_lines, found))
     sys.exit(code)
 
 
 def _print(
     args: CompareArguments,
-    data: dict[str, Any],
+    data: Callable[[], dict[str, Any]],
     markdown: Callable[[], str],
     lines: Callable[[], list[tuple[str, str]]],
 ) -> None:
     if args.as_json:
-        sys.stdout.buffer.write(to_json(data) + b"\n")
+        sys.stdout.buffer.write(to_json(data()) + b"\n")
     elif args.as_markdown:
         sys.stdout.buffer.write(markdown().encode())
     else:

@@ -12,7 +12,7 @@ from agentv.model.message import PART_KINDS, ROLES, FilePart, ImagePart, Message
 from agentv.model.values import freeze
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, type_word
 from agentv.settings.settings_reader import read_settings
-from agentv.support.hashes import PackedIds
+from agentv.support.hash_table import PackedIds
 
 _MESSAGE_KEYS = ("role", "content", "tool_calls", "name")
 _PART_KEYS = ("type", "value")
@@ -27,9 +27,12 @@ class MessageReader(NamedTuple):
 
     def expected_output(self, value: Any, path: KeyPath, problems: Problems) -> str | tuple[Message, ...]:
         """Read the reference: text, messages, or any other JSON value as the content of one assistant message."""
+        if isinstance(value, str):
+            return value
         first = value[0] if isinstance(value, list) and value else value
-        if isinstance(value, str) or is_message(first):
-            return self.input(value, path, problems)
+        if is_message(first):
+            is_list = first is not value
+            return self.messages(value if is_list else [value], path, problems, single=not is_list)
         if isinstance(first, dict) and isinstance(first.get("role"), str) and "content" in first:
             read_as = "the content of one assistant message"
             problems.warning(path, f"Role {first['role']!r} is not one of {_ROLE_LIST}; the value is read as {read_as}")
@@ -58,10 +61,10 @@ class MessageReader(NamedTuple):
             problems.wrong_type(path, "a message", data, _SHAPES)
             return None
         role = data.get("role")
-        if role is None:
-            problems.missing((*path, "role"), _SHAPES)
-            return None
         if role not in ROLES:
+            if role is None:
+                problems.missing((*path, "role"), _SHAPES)
+                return None
             found, hint = (repr(role), did_you_mean(role, ROLES)) if isinstance(role, str) else (type_word(role), "")
             problems.error((*path, "role"), f"The role of a message must be one of {_ROLE_LIST}, got {found}", hint)
             return None

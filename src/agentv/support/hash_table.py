@@ -1,0 +1,92 @@
+"""Compact sets of hashes, for millions of ids and jobs."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+
+class HashTable:
+    """A compact set of 64-bit hashes. Verify the repeats it reports: hashes can collide."""
+
+    def __init__(self) -> None:
+        self._slots = array("q", bytes(8 * 4096))
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    def __contains__(self, code: int) -> bool:
+        slots, mask = self._slots, len(self._slots) - 1
+        slot = code & mask
+        while held := slots[slot]:
+            if held == code:
+                return True
+            slot = (slot + 1) & mask
+        return False
+
+    def add(self, codes: Sequence[int]) -> list[int]:
+        """Add hashes; return the positions of those that were present before, also earlier in this batch."""
+        if (self._used + len(codes)) * 3 > len(self._slots) * 2:
+            self.expect(self._used + len(codes))
+        slots, mask = self._slots, len(self._slots) - 1
+        repeated = []
+        for position, code in enumerate(codes):
+            slot = code & mask
+            while held := slots[slot]:
+                if held == code:
+                    repeated.append(position)
+                    break
+                slot = (slot + 1) & mask
+            else:
+                slots[slot] = code
+        self._used += len(codes) - len(repeated)
+        return repeated
+
+    def expect(self, count: int) -> None:
+        """Grow for `count` hashes, with a third of the slots free. Calling this early avoids repeated moves."""
+        size = len(self._slots)
+        while count * 3 > size * 2:
+            size *= 2
+        if size == len(self._slots):
+            return
+        slots, mask = array("q", bytes(8 * size)), size - 1
+        for code in filter(None, self._slots):
+            slot = code & mask
+            while slots[slot]:
+                slot = (slot + 1) & mask
+            slots[slot] = code
+        self._slots = slots
+
+
+class IdSet:
+    """The ids seen so far, for callers that keep the ids anyway."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def repeats(self, ids: Sequence[str]) -> list[int]:
+        """Add ids; return the positions of those that were seen before, also earlier in this batch."""
+        before = len(self._seen)
+        if self._seen.isdisjoint(ids):
+            self._seen.update(ids)
+            if len(self._seen) == before + len(ids):
+                return []
+            return [position for position, id in enumerate(ids) if id in ids[:position]]
+        found = []
+        for position, id in enumerate(ids):
+            if id in self._seen:
+                found.append(position)
+            self._seen.add(id)
+        return found
+
+    def expect(self, count: int) -> None:
+        """Do nothing: a set grows cheaply."""
+
+
+class PackedIds(HashTable):
+    """Hashes of the ids seen so far. Verify the repeats it reports: hashes can collide."""
+
+    def repeats(self, ids: Sequence[str]) -> list[int]:
+        """Add ids; return the positions of those that were seen before, also earlier in this batch."""
+        return self.add(list(map(hash, ids)))
