@@ -35,7 +35,7 @@ def write(tmp_path):
 def test_valid_files_exit_with_0(write):
     result = validate(write("a.jsonl", GOOD))
     assert result.exit_code == 0
-    assert "Checked 1 file with 1 valid case: 0 errors, 0 warnings" in result.stderr
+    assert "Checked 1 file with 1 readable case: 0 errors, 0 warnings" in result.stderr
 
 
 def test_all_findings_of_all_files_are_reported_together(write, tmp_path):

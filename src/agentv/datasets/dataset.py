@@ -12,7 +12,7 @@ import msgspec
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header, guideline_patterns, read_header
 from agentv.datasets.case.keys import CASE_LIST_KEYS, is_header
-from agentv.datasets.case.shorthand import AGENTMARK
+from agentv.datasets.case.shorthand import AGENTMARK, MessageReader
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Source
@@ -84,7 +84,7 @@ class Dataset:
         """Yield all cases in batches. With `seen`, a repeated id is an error."""
         builder = CaseBuilder(
             self.header,
-            self.finder,
+            MessageReader(self.finder),
             is_agentmark=self.is_agentmark,
             outcome_optional=self.document.lists_tests,
             settings_file=self.document.header_path or self.source.base + formats.SIDECAR_SUFFIXES[0],
@@ -121,13 +121,13 @@ class Dataset:
         rows, offset = batch.rows, 0
         while offset < len(rows):
             row = rows[offset]
-            if type(row) is PlainRow:
+            if isinstance(row, PlainRow):
                 offset = builder.add_plain(rows, place, offset, cases)
                 if offset == len(rows):
                     break
                 row = rows[offset]
-            if isinstance(row, PlainRow):
-                row = msgspec.json.decode(batch.lines[offset])
+                if isinstance(row, PlainRow):  # it needs more than its types checked
+                    row = msgspec.json.decode(batch.lines[offset])
             if row is not None:
                 case, errors = self._build_one(builder, row, place, offset)
                 if errors:

@@ -14,6 +14,7 @@ import msgspec
 
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header
+from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.dataset import Dataset, Options, ProblemSink, SilentSink
 from agentv.datasets.discovery import Paths, find_datasets
 from agentv.datasets.files import FileFinder, project_root
@@ -210,7 +211,7 @@ class InMemoryCases:
         self._warned: set[str] = set()
         self._place = Place(Origin(IN_MEMORY, "given", folder, project_root(folder)), 1)
         finder = FileFinder(folder, project_root(folder))
-        self._builder = CaseBuilder(Header(dataset="given"), finder, outcome_optional=True)
+        self._builder = CaseBuilder(Header(dataset="given"), MessageReader(finder), outcome_optional=True)
         self._selection = selection
         self._cases = [self._case(case, index) for index, case in enumerate(cases)]
         self.sink = StrictSink(ignore)

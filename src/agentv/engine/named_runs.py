@@ -38,7 +38,7 @@ def existing_run(given: str) -> str:
     """Return the absolute path of a run. Raises UsageError if it does not exist."""
     path = run_path(given)
     if not os.path.exists(path):
-        raise UsageError(f"No such run: {given}", hint=f"Runs are kept in {RESULTS_FOLDER}")
+        raise UsageError(f"No such run: {given}", hint=f"Runs are in {RESULTS_FOLDER}")
     return os.path.abspath(path)
 
 
@@ -62,7 +62,7 @@ def named_run(given: str) -> tuple[str, str | None]:
             return run_path(run), target
     raise UsageError(
         f"No such run: {given}",
-        hint=f"Runs are kept in {RESULTS_FOLDER}; RUN:target selects one target, RUN:prompt one prompt",
+        hint=f"Runs are in {RESULTS_FOLDER}; RUN:target selects one target, RUN:prompt one prompt",
     )
 
 

@@ -109,7 +109,7 @@ class RunStore(AbstractContextManager["RunStore"]):
         """
         path = Path(path)
         if not path.exists():
-            raise UsageError(f"No such run: {path}", hint=f"Runs are stored in {RESULTS_FOLDER}")
+            raise UsageError(f"No such run: {path}", hint=f"Runs are in {RESULTS_FOLDER}")
         folder = RunFolder(path, redact)
         return cls(folder, _records_in(folder) if path.is_dir() else path, needs_scores)
 

@@ -89,17 +89,18 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
                 self._cut_torn_line()
             self._fail(error)
         self._written_at = monotonic()
-        if self._written_at - self._synced_at >= SYNC_INTERVAL_S and not self._is_syncing():
+        if self._written_at - self._synced_at >= SYNC_INTERVAL_S and not self._syncing.is_alive():
+            self._check_sync()
             self._synced_at = self._written_at
             self._syncing = Thread(target=self._sync, daemon=True)  # the jobs do not wait for the disk
             self._syncing.start()
 
     def sync(self) -> None:
         """Flush to disk, so that everything written survives a power failure."""
-        if self._is_syncing():
-            self._syncing.join()
+        self._wait_for_sync()
+        self._check_sync()
         self._sync()
-        self._is_syncing()
+        self._check_sync()
 
     def _sync(self) -> None:
         try:
@@ -107,11 +108,14 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         except OSError as error:
             self._sync_error = error
 
-    def _is_syncing(self) -> bool:
-        """Whether a sync is running. Raises AgentvError if one failed."""
+    def _wait_for_sync(self) -> None:
+        if self._syncing.is_alive():
+            self._syncing.join()
+
+    def _check_sync(self) -> None:
+        """Raise AgentvError if a sync failed."""
         if self._sync_error is not None:
             self._fail(self._sync_error)
-        return self._syncing.is_alive()
 
     def close(self) -> None:
         """Sync and close. May be called twice."""
@@ -121,6 +125,7 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
             self.flush()
             self.sync()
         finally:
+            self._wait_for_sync()  # also after an error: the thread uses the file
             os.close(self._file)
             self._file = -1
 

@@ -136,7 +136,7 @@ def _print_human(report: Report, quiet: bool) -> None:
         output.note(note)
     listed = len(report.findings)
     more = f" ({listed:,} listed)" if listed < report.errors + report.warnings else ""
-    checked = f"Checked {plural(report.files, 'file')} with {plural(report.cases, 'valid case')}"
+    checked = f"Checked {plural(report.files, 'file')} with {plural(report.cases, 'readable case')}"
     found = f"{plural(report.errors, 'error')}, {plural(report.warnings, 'warning')}{more}"
     output.message(("\n" if listed else "") + f"{checked}: {found}")
 

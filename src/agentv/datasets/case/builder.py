@@ -11,7 +11,7 @@ from agentv.datasets.case.header import DEFAULT_CHOICE, Header, effective_evalua
 from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
 from agentv.datasets.case.prompts import Prompt, read_prompt
 from agentv.datasets.case.shorthand import ItemIds, MessageReader, holds_variables, is_message, is_result, note_unknown
-from agentv.datasets.files import FileError, FileFinder
+from agentv.datasets.files import FileError
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn, Workspace
@@ -45,15 +45,11 @@ class CaseBuilder(msgspec.Struct):
     """
 
     header: Header
-    finder: FileFinder
+    reader: MessageReader
     is_agentmark: bool = False
     outcome_optional: bool = False
     settings_file: str = ""
     item_ids: ItemIds = msgspec.field(default_factory=ItemIds)
-    reader: MessageReader = msgspec.field(default=None)  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        self.reader = MessageReader(self.finder)
 
     def add_plain(self, rows: list[Row], place: Place, start: int, cases: list[EvalCase]) -> int:
         """Add cases for plain rows from `start` on; return the offset of the first row that needs `build`."""
@@ -218,7 +214,7 @@ class CaseBuilder(msgspec.Struct):
             return (), None, ()
         prompts = self.header.prompts
         if row.get("prompt") is not None:
-            own = read_prompt(row["prompt"], ("prompt",), problems, self.finder)
+            own = read_prompt(row["prompt"], ("prompt",), problems, self.reader.finder)
             prompts = () if own is None else (own,)
         if isinstance(value, dict) and not is_message(value):
             return self._render(value, prompts, problems)
@@ -300,7 +296,7 @@ class CaseBuilder(msgspec.Struct):
         digest = path = ""
         if keys.template is not None:
             try:
-                path, digest = self.finder.find(keys.template, is_folder=True)
+                path, digest = self.reader.finder.find(keys.template, is_folder=True)
             except FileError as error:
                 problems.error(("workspace", "template"), error.message, error.hint)
         return Workspace(keys.template, keys.setup, keys.teardown, keys.keep, digest, path)

@@ -11,6 +11,7 @@ import msgspec
 
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header
+from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import CaseSource, StrictSink
@@ -174,7 +175,9 @@ class StoredCases:
             folder = os.path.dirname(path) or "."
             folder = folder if os.path.isdir(folder) else "."
             root = project_root(folder)
-            builder = CaseBuilder(Header(dataset=dataset), FileFinder(folder, root), outcome_optional=True)
+            builder = CaseBuilder(
+                Header(dataset=dataset), MessageReader(FileFinder(folder, root)), outcome_optional=True
+            )
             known = self._builders[dataset, path] = (builder, Origin(path, dataset, folder, root))
         return known
 

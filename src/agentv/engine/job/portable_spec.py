@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from agentv.engine.job.run_job import JobContext
+from agentv.engine.job.run_job import JobContext, run_job
 from agentv.engine.job.spec import RunSpec
 from agentv.errors import TargetsError, UsageError
 from agentv.executors.executor import Limits
 from agentv.model.job import Job
 from agentv.model.result import Result
 from agentv.runs.record import decode_record, encode_record
-from agentv.runs.redaction import Redactor
 from agentv.settings.environment import is_secret_field
 from agentv.targets.catalog import PortableTargets, Targets, refuse_to_send
 from agentv.targets.target import Target, explicit_settings
@@ -26,12 +25,12 @@ class PortableSpec(msgspec.Struct, frozen=True):
     spec: RunSpec
     targets: PortableTargets
 
-    def open(self, limits: Limits) -> RedactingContext:
+    def open(self, limits: Limits) -> JobContext:
         """Build the worker of this process. Raises UsageError if a variable is not set on this machine."""
         targets = self.targets.load()
         settings = (*self.spec.targets, *self._filled(targets))
         spec = msgspec.structs.replace(self.spec, targets=settings, home=targets.home, secrets=targets.secrets)
-        return RedactingContext(spec, limits)
+        return JobContext(spec, limits, run_redacted)
 
     def _filled(self, targets: Targets) -> Iterator[Target]:
         spec = self.spec
@@ -50,19 +49,12 @@ class PortableSpec(msgspec.Struct, frozen=True):
         return self.spec.failed(job, message)
 
 
-class RedactingContext(JobContext):
-    """Removes secrets from records before they leave the machine: the driver may not have the same secrets."""
-
-    def __init__(self, spec: RunSpec, limits: Limits) -> None:
-        super().__init__(spec, limits)
-        self._redact = Redactor(spec.secrets).redact_line
-
-    async def run(self, job: Job) -> Result:
-        """Return the record of one job, without secrets."""
-        result = await super().run(job)
-        line = encode_record(result)
-        redacted = self._redact(line)
-        return result if redacted is line else decode_record(redacted)
+async def run_redacted(job: Job, context: JobContext) -> Result:
+    """Return the record of one job without secrets: the driver may not have the secrets of this machine."""
+    result = await run_job(job, context)
+    line = encode_record(result)
+    redacted = context.redact_line(line)
+    return result if redacted is line else decode_record(redacted)
 
 
 def portable(spec: RunSpec, file: Targets) -> PortableSpec:

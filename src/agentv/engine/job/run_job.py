@@ -37,13 +37,19 @@ if TYPE_CHECKING:
 
 Checks = list[tuple[EvaluatorSpec, EvaluatorResult]]
 Results = list[EvaluatorResult | None]
+Runner = Callable[[Job, "JobContext"], Awaitable[Result]]
 
 
 class JobContext:
-    """The state shared by all jobs of a run in one process: open targets, evaluators and files."""
+    """The state shared by all jobs of a run in one process: open targets, evaluators and files.
 
-    def __init__(self, spec: RunSpec, limits: Limits) -> None:
+    `runner` replaces `run_job`, for example to redact the record.
+    """
+
+    def __init__(self, spec: RunSpec, limits: Limits, runner: Runner | None = None) -> None:
         redactor = Redactor(spec.secrets)
+        self.redact_line = redactor.redact_line
+        self._runner = runner or run_job
         files = spec.files
         self.spec = spec
         self.targets = OpenTargets(spec, limits)
@@ -73,7 +79,7 @@ class JobContext:
 
     def run(self, job: Job) -> Awaitable[Result]:
         """Return the record of one job, even if it fails."""
-        return run_job(job, self)
+        return self._runner(job, self)
 
     async def aclose(self) -> None:
         """Close the targets, and end the processes of evaluators."""
