@@ -29,7 +29,11 @@ def index() -> Lines:
         "`agentv compare`, or a failed target in `agentv targets check` |"
     )
     yield "| 2 | usage, configuration or targets error, or a dataset that cannot be loaded |"
-    yield from ("| 3, 4 | `agentv eval`: too many errors; budget reached |", "| 130 | interrupted |")
+    yield from (
+        "| 3, 4 | `agentv eval`: too many errors; budget reached |",
+        "| 5 | can't tell: the results do not decide |",
+    )
+    yield "| 130 | interrupted |"
 
 
 def page(name: str) -> Lines:

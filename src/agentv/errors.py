@@ -26,6 +26,8 @@ EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_ERRORS = 3
 EXIT_BUDGET = 4
+EXIT_UNDECIDED = 5
+"""The results do not decide: can't tell."""
 EXIT_INTERRUPTED = 130
 
 
