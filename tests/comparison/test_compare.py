@@ -189,6 +189,16 @@ class TestOutcomes:
         assert (found.n, found.clusters, found.test) == (40, 8, "sign flips")
         assert found.p_value == sign_flip_test([5.0 * (cluster % 2) for cluster in range(8)]).p_value
 
+    def test_the_same_conversation_id_in_two_datasets_is_two_clusters(self, compare):
+        def run(gain):
+            turns = [(dataset, turn) for dataset in ("support", "sales") for turn in range(8)]
+            return [
+                record(f"{dataset}-{turn}", gain * turn / 10, dataset=dataset, conversation_id=f"c{turn // 2}")
+                for dataset, turn in turns
+            ]
+
+        assert compare(run(0.5), run(1.0)).paired.clusters == 8
+
     @pytest.mark.parametrize("silent", [0, 1])
     def test_conversations_named_in_only_one_run_are_clusters_too(self, compare, silent):
         def run(side):

@@ -229,6 +229,11 @@ def test_a_large_dataset_has_the_same_order_when_read_in_parts(at_once):
     assert {len(unit) for unit in drawn if unit[0].conversation_id} == {6, 7}
 
 
+def test_the_same_conversation_id_in_two_datasets_is_two_units():
+    assert sampling_unit("c1", "support.yaml", "a") == sampling_unit("c1", "support.yaml", "b")
+    assert sampling_unit("c1", "support.yaml", "a") != sampling_unit("c1", "sales.yaml", "a")
+
+
 def test_rules_are_read():
     assert parse_rule("0.8").measure == parse_rule("mean = 0.8").measure == "mean"
     assert (parse_rule("pass_rate=0.9").measure, parse_rule("pass-rate=0.9").value) == ("pass_rate", 0.9)
@@ -259,7 +264,7 @@ def test_a_started_unit_is_finished_after_a_kill(talks):
     results = talks.path / "out" / "results.jsonl"
     lines = results.read_bytes().splitlines(keepends=True)
     for number, record in enumerate(map(json.loads, lines)):
-        units.setdefault(draw_rank(5, sampling_unit(record["conversation_id"], "", "")), []).append(
+        units.setdefault(draw_rank(5, sampling_unit(record["conversation_id"], record["dataset_path"], "")), []).append(
             (number, record["score"])
         )
     *before, last = (units[place] for place in sorted(units))

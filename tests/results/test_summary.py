@@ -169,6 +169,13 @@ def test_prompts_are_not_trials_and_many_trials_are_summarised():
     assert [(each.k, each.n) for each in found] == [(1, 2), (2, 2), (3, 2), (5, 2), (7, 2)]
 
 
+def test_the_same_conversation_id_in_two_datasets_is_two_clusters():
+    turns = [(path, turn) for path in ("support.yaml", "sales.yaml") for turn in range(8)]
+    shared = built(*(scored(0.1 * n, dataset_path=path, conversation_id=f"c{n // 2}") for path, n in turns))
+    unique = built(*(scored(0.1 * n, dataset_path=path, conversation_id=f"{path} {n // 2}") for path, n in turns))
+    assert shared.build().targets["t"].ci95 == unique.build().targets["t"].ci95
+
+
 def test_conversations_and_repeated_cases_are_clusters():
     alone = built(*(scored(0.2 * (n % 5), eval_id=str(n)) for n in range(20)))
     talks = built(*(scored(0.2 * (n % 5), conversation_id=str(n % 5)) for n in range(20)))

@@ -65,6 +65,7 @@ class RunScores:
         self.label = label
         self.cases: dict[CaseKey, int] = {}
         self.conversations: list[str | None] = []
+        self.datasets: list[str] = []
         self.paths: list[str] = []
         self.tags = array("l")
         self.tag_sets: dict[tuple[str, ...], int] = {}
@@ -120,6 +121,7 @@ class RunScores:
         if case == len(self.starts):
             self.starts.append(None)
             self.conversations.append(record.conversation_id)
+            self.datasets.append(self._paths.setdefault(record.dataset, record.dataset))
             self.paths.append(self._paths.setdefault(record.dataset_path, record.dataset_path))
             self.has_conversations = self.has_conversations or record.conversation_id is not None
             self.tags.append(self.tag_sets.setdefault(record.tags, len(self.tag_sets)))
@@ -185,9 +187,11 @@ class GroupedCases:
         start = self.run.starts[self.first[row]]
         return None if start is None else self.run.run.read(start)
 
-    def conversation(self, row: int) -> str | None:
-        """Return the conversation of a case."""
-        return self.run.conversations[self.first[row]]
+    def conversation(self, row: int) -> tuple[str, str, str] | None:
+        """Return what identifies the conversation of a case: the same id in another dataset is another one."""
+        case = self.first[row]
+        found = self.run.conversations[case]
+        return None if found is None else ("conversation", self.run.datasets[case], found)
 
 
 def clusters_of(sides: Sequence[GroupedCases], rows: NDArray[Any]) -> NDArray[Any] | None:

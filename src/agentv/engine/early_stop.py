@@ -234,7 +234,7 @@ class _Unit:
 
 def _counted(cases: Cases, source: JobSource) -> tuple[int, int, list[str]]:
     """Return the number of cases, the largest number of jobs per target and unit, and the targets."""
-    together: Counter[str] = Counter()
+    together: Counter[tuple[str, str]] = Counter()
     count, largest = 0, 1
     targets: dict[str, None] = {}
     for case in cases.stream_again():
@@ -244,7 +244,7 @@ def _counted(cases: Cases, source: JobSource) -> tuple[int, int, list[str]]:
         largest = max(largest, jobs)
         targets.update(dict.fromkeys(counts))
         if case.conversation_id is not None:
-            together[case.conversation_id] += jobs
+            together[case.path, case.conversation_id] += jobs
     return count, max([largest, *together.values()]), list(targets)
 
 

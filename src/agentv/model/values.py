@@ -109,5 +109,5 @@ def draw_rank(seed: int, name: str) -> int:
 
 
 def sampling_unit(conversation_id: str | None, path: str, id: str) -> str:
-    """Return the group that a case is sampled with: its conversation, or only its own trials."""
-    return f"conversation\0{conversation_id}" if conversation_id is not None else f"{path}\0{id}"
+    """Return the group that a case is sampled with: its conversation in this dataset, or only its own trials."""
+    return f"{path}\0{id}" if conversation_id is None else f"{path}\0conversation\0{conversation_id}"

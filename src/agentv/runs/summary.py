@@ -161,7 +161,9 @@ class _Target:
         if result.status == "error":
             self._add_error(result)
             return
-        group: object = key if result.conversation_id is None else result.conversation_id
+        # The same conversation id in another dataset is another conversation.
+        talk = result.conversation_id
+        group: object = key if talk is None else (result.dataset_path, talk)
         cluster = None if group is None else self._clusters.setdefault(group, len(self._clusters))
         score = result.score
         if score is None:
