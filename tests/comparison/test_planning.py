@@ -13,7 +13,7 @@ from agentv.comparison.sample_size import PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.errors import UsageError
 from agentv.stats.paired_comparison import compare_paired
-from agentv.stats.power import cases_needed
+from agentv.stats.power import Noise, cases_needed
 
 
 def scores_of(tmp_path, name, rows, **known):
@@ -30,8 +30,8 @@ def test_a_plan_from_one_run_assumes_a_correlation(tmp_path):
     scores = np.random.default_rng(1).random(50)
     found = plan([scores_of(tmp_path, "a", scores[:, None])], [0.05], options=PlanOptions(correlation=0.6))
     variance = 2 * scores.var(ddof=1) * 0.4
-    assert found.spread.between == pytest.approx(variance)
-    assert [(need.trials, need.cases) for need in found.needs] == [(1, cases_needed(0.05, variance))]
+    assert found.spread.noise(1).variance == pytest.approx(variance)
+    assert [(need.trials, need.cases) for need in found.needs] == [(1, cases_needed(0.05, Noise(variance)))]
     assert found.could_show[1] == pytest.approx(2.86 * math.sqrt(variance / 50), rel=0.01)
 
 
@@ -42,18 +42,19 @@ def test_a_plan_from_two_runs_measures_the_correlation(tmp_path):
     runs = [scores_of(tmp_path, name, scores[:, None]) for name, scores in [("a", before), ("b", after)]]
     found = plan(runs, [0.02])
     assert found.spread.correlation is None
-    assert found.needs[0].cases == cases_needed(0.02, (after - before).var(ddof=1))
+    assert found.needs[0].cases == cases_needed(0.02, Noise((after - before).var(ddof=1)))
 
 
 def test_variance_between_trials_is_separated_from_variance_between_cases(tmp_path):
     draw = np.random.default_rng(3)
     easy = draw.random(3_000)
     rows = draw.random((3_000, 4)) < easy[:, None]
-    found = plan([scores_of(tmp_path, "a", rows)], [0.05], [1, 4], PlanOptions(correlation=0.5)).spread
+    found = plan([scores_of(tmp_path, "a", rows)], [0.05], [1, 4], PlanOptions(correlation=0.2)).spread
     # Pass rates are uniform: their variance is 1/12 between cases, and E[p(1-p)] = 1/6 between trials.
     assert found.between == pytest.approx(1 / 12, rel=0.1)
     assert found.within == pytest.approx((1 / 6, 1 / 6), rel=0.1)
-    assert found.variance(4) == pytest.approx(1 / 12 + 2 / 6 / 4, rel=0.1)
+    # A correlation of 0.2 of single trials is a covariance of 0.2 / 4.
+    assert found.noise(4).variance == pytest.approx(2 * (1 / 12 - 0.2 / 4) + 2 / 6 / 4, rel=0.1)
 
 
 def test_the_planned_number_of_cases_has_the_promised_power(tmp_path):
@@ -92,7 +93,11 @@ def test_prompts_of_a_case_are_not_independent_cases(tmp_path):
     once = write_run(tmp_path / "a.jsonl", *(record(n, n / 9) for n in range(9)))
     thrice = write_run(tmp_path / "b.jsonl", *(record(n, n / 9, prompt=name) for n in range(9) for name in "pqr"))
     few, many = (plan([RunScores(path, "a")], [0.1]).spread for path in (once, thrice))
-    assert many.variance(1) / many.cases == pytest.approx(few.variance(1) / few.cases, rel=1e-9)
+    assert variance_of_mean(many) == pytest.approx(variance_of_mean(few), rel=1e-9)
+
+
+def variance_of_mean(spread):
+    return spread.design_effect * spread.noise(1).variance / spread.cases
 
 
 def test_one_case_is_too_few(tmp_path):

@@ -19,11 +19,16 @@ from agentv.stats.intervals import clopper_pearson, pass_at_k, pass_hat_k, wilso
 from agentv.stats.means import Estimate, clustered_mean, paired_difference, t_test
 from agentv.stats.paired_comparison import mcnemar_exact, mcnemar_mid_p, share_difference, sign_flip_test
 from agentv.stats.power import (
+    Noise,
+    cases_for_gate,
+    cases_for_margin,
     cases_needed,
+    detectable_difference,
     holm,
     minimum_detectable_difference,
     non_inferiority,
     power_to_detect,
+    variance_between_runs,
     variance_of_difference,
 )
 from agentv.stats.ranking import rank
@@ -223,13 +228,56 @@ class TestPower:
             known = power.normal_power(difference / 0.4, n, 0.05, alternative="two-sided")
             assert power_to_detect(difference, 0.4 / math.sqrt(n)) == pytest.approx(known, **NEAR)
             needed = power.normal_sample_size_one_tail(difference, 0.8, 0.025, std_null=0.4)
-            assert cases_needed(difference, 0.16) == math.ceil(needed)
+            # Student's quantiles add about two cases.
+            assert math.ceil(needed) <= cases_needed(difference, Noise(0.16)) <= needed + 4
 
+    @pytest.mark.parametrize("noise", [Noise(0.0004), Noise(0.02, step=1), Noise(0.3, 1, 0.1, 2.5, 4.0)])
     @pytest.mark.parametrize("difference", [0.02, 0.05, 0.1, 0.5])
-    def test_the_needed_number_of_cases_can_detect_the_difference(self, difference):
-        n = cases_needed(difference, 0.0004)
-        assert minimum_detectable_difference(0.02 / math.sqrt(n), n - 1) <= difference
-        assert n == 2 or minimum_detectable_difference(0.02 / math.sqrt(n - 1), n - 2) > difference
+    def test_the_needed_number_of_cases_can_detect_the_difference(self, difference, noise):
+        n = cases_needed(difference, noise)
+        assert detectable_difference(noise, n) <= difference
+        fewer = detectable_difference(noise, n - 1)
+        assert fewer is None or fewer > difference
+
+    @pytest.mark.parametrize("difference", [0.02, 0.1])
+    def test_a_difference_of_pass_rates_varies_even_if_earlier_runs_were_equal(self, difference):
+        assert Noise(0.0, step=1).variance_at(difference) == pytest.approx(difference * (1 - difference))
+        # Eight changed cases on average, so that six or more change in 80 % of comparisons.
+        assert cases_needed(difference, Noise(0.0, step=1)) == pytest.approx(7.9 / difference, rel=0.05)
+
+    def test_the_variance_is_halfway_between_old_changes_and_additional_ones(self):
+        noise = Noise(0.2, step=1)
+        assert noise.variance_at(0.1) == pytest.approx((0.2 + 0.29) / 2)
+        assert Noise(0.2).variance_at(0.1) == 0.2
+        # The difference of the runs in which the variance was measured is part of it.
+        assert Noise(0.2, 1, 0.1).variance_at(0.1) == pytest.approx(0.2)
+
+    def test_five_cases_detect_nothing(self):
+        assert detectable_difference(Noise(0.01), 5) is None
+        assert detectable_difference(Noise(0.01, cluster_size=4.0), 20) is None
+        assert detectable_difference(Noise(0.01), 6) < 0.2
+
+    def test_a_run_and_a_second_one_like_it(self):
+        assert variance_between_runs(0.2) == pytest.approx(0.2)
+        assert variance_between_runs(0.1, 0.1, 4, correlation=0.2) == pytest.approx(2 * (0.1 - 0.04) + 0.05)
+        # Trials are independent, so the correlation of single trials cannot exceed 0.1 / 0.2.
+        assert variance_between_runs(0.1, 0.1, 1, correlation=0.9) == pytest.approx(0.2)
+
+    @pytest.mark.parametrize(("value", "limit"), [(0.95, 0.9), (0.8, 0.9), (1.0, 0.9), (0.5, 0.4)])
+    def test_a_gate_is_decided_with_the_promised_power(self, value, limit):
+        n = cases_for_gate(value, limit)
+        passed = np.arange(n + 1)
+        bounds = np.array([wilson(k / n, n) for k in passed])
+        decided = bounds[:, 0] > limit if value > limit else bounds[:, 1] < limit
+        assert 0.75 <= stats.binom.pmf(passed, n, value)[decided].sum() <= 1.0 - 0.12 * (value < 1)
+        assert cases_for_gate(limit, limit) is None
+
+    def test_a_margin_needs_as_many_cases_as_a_difference_of_that_size(self):
+        assert cases_for_margin(0.05, Noise(0.16)) == cases_needed(0.05, Noise(0.16))
+        assert cases_for_margin(0.05, Noise(0.16), difference=-0.02) > cases_for_margin(0.05, Noise(0.16))
+        assert cases_for_margin(0.05, Noise(0.16), difference=-0.05) is None
+        n = cases_for_margin(0.02, Noise(0.0, step=1))
+        assert share_difference(0, 0, n)[0] > -0.02 >= share_difference(0, 0, n - 1)[0]
 
     def test_the_minimum_detectable_difference_is_the_inverse(self):
         smallest = minimum_detectable_difference(0.01)
@@ -245,7 +293,7 @@ class TestPower:
     def test_zero_difference_and_zero_error(self):
         assert (power_to_detect(0.1, 0), power_to_detect(0, 0)) == (1.0, 0.05)
         with pytest.raises(ValueError, match="difference of 0"):
-            cases_needed(0, 1)
+            cases_needed(0, Noise(1))
 
     @pytest.mark.parametrize(("margin", "outcome"), [(0.2, "shown"), (0.05, "inconclusive"), (0.0, "inconclusive")])
     def test_non_inferiority_outcomes(self, margin, outcome):

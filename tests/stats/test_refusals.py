@@ -20,8 +20,8 @@ ARRAYS = {
     "Holm": lambda x: stats.holm([0.5, x]),
     "power": lambda x: stats.power_to_detect(0.1, x),
     "the smallest difference": lambda x: stats.minimum_detectable_difference(x),
-    "cases": lambda x: stats.cases_needed(x, 1.0),
-    "a variance": lambda x: stats.cases_needed(0.1, x),
+    "cases": lambda x: stats.cases_needed(x, stats.Noise(1.0)),
+    "a variance": lambda x: stats.cases_needed(0.1, stats.Noise(x)),
     "a margin": lambda x: stats.non_inferiority(stats.clustered_mean([0.1, 0.2]), x),
 }
 
@@ -62,7 +62,7 @@ def test_scores_and_proportions_outside_0_and_1_are_rejected(call):
         (lambda: stats.holm([0.1, 2.0]), "2.0"),
         (lambda: stats.power_to_detect(0.1, -1.0), "-1.0"),
         (lambda: stats.minimum_detectable_difference(-1.0), "-1.0"),
-        (lambda: stats.cases_needed(0.1, -1.0), "-1.0"),
+        (lambda: stats.cases_needed(0.1, stats.Noise(-1.0)), "-1.0"),
         (lambda: stats.variance_of_difference(0.1, 0.1, 0.1, 0), "0"),
     ],
 )

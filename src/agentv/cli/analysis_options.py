@@ -61,10 +61,9 @@ class PlanArguments(Arguments):
     )
     trials: tuple[int, ...] = option("--trials N", "Number of trials per case. Repeatable.", AT_LEAST_1, multiple=True)
     power: float = option("--power X", "Probability of detecting a real difference.", _FRACTION, default=0.8)
-    alpha: float = option("--alpha X", "Probability of reporting a difference by chance.", _FRACTION, default=0.05)
     correlation: float = option(
         "--correlation X",
-        "Expected correlation of a case's scores between two runs; used with one RUN.",
+        "Correlation to assume between the scores of a case in two runs with one trial each; used with one RUN.",
         Number(Range(-1, 1)),
         default=0.5,
     )

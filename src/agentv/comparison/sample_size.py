@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,15 @@ from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
 from agentv.errors import UsageError
 from agentv.stats.intervals import ROUNDING_ERROR
 from agentv.stats.means import clustered_mean
-from agentv.stats.power import ALPHA, POWER, cases_needed, minimum_detectable_difference, variance_of_difference
+from agentv.stats.power import (
+    CORRELATION,
+    POWER,
+    Noise,
+    cases_needed,
+    detectable_difference,
+    variance_between_runs,
+    variance_of_difference,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,22 +35,30 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """The variance of a case's difference: between cases, and between trials of one case in each run.
 
     `within` is None if no case has two trials; `between` then includes both. `asked_once` names the runs without
-    repeated trials. `design_effect` is the factor by which conversations increase the number of cases. `correlation`
-    is the assumed one, and None if it was measured from two runs.
+    repeated trials. `design_effect` is the factor by which conversations increase the number of cases. With one run,
+    `correlation` is the assumed one, and `between` the variance of its case means; with two runs, it is None, and
+    `between` the variance of the difference. `step` and `difference` are explained in `Noise`.
     """
 
     cases: int
     between: float
     within: tuple[float, float] | None
     design_effect: float
+    cluster_size: float
+    step: float
+    difference: float
     correlation: float | None
     cost_usd: float | None
     asked_once: tuple[str, ...] = ()
 
-    def variance(self, trials: int) -> float:
-        """Return the variance of a case's difference with this number of trials in both runs."""
-        within = self.within or (0.0, 0.0)
-        return self.design_effect * variance_of_difference(self.between, *within, trials)
+    def noise(self, trials: int) -> Noise:
+        """Return how much a case's difference varies with this number of trials in both runs."""
+        before, after = self.within or (0.0, 0.0)
+        if self.correlation is None:
+            variance = variance_of_difference(self.between, before, after, trials)
+        else:
+            variance = variance_between_runs(self.between, before, trials, self.correlation)
+        return Noise(variance, self.step, self.difference, self.design_effect, self.cluster_size)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,17 +75,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     spread: Spread
     power: float
-    alpha: float
     needs: tuple[Need, ...]
-    could_show: dict[int, float]
+    could_show: dict[int, float | None]
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The power, the significance level, and the assumed correlation of two runs."""
+    """The power, and the correlation of a case's scores between two runs that is assumed with one run."""
 
     power: float = POWER
-    alpha: float = ALPHA
-    correlation: float = 0.5
+    correlation: float = CORRELATION
 
 
 def plan(
@@ -80,26 +93,18 @@ def plan(
     options: PlanOptions = PlanOptions(),
 ) -> Plan:
     """Plan from one run and an assumed correlation, or from two runs, whose correlation is measured."""
-    power, alpha = options.power, options.alpha
+    power = options.power
     spread = _spread_of_two(*runs) if len(runs) == 2 else _spread_of_one(runs[0], options.correlation)
     # The effect of more trials is unknown without repeated trials.
     known = tuple(trials) if spread.within is not None else (1,)
     needs = []
     for difference in differences:
         for count in known:
-            cases = cases_needed(difference, spread.variance(count), alpha=alpha, wanted=power)
+            cases = cases_needed(difference, spread.noise(count), power)
             cost = None if spread.cost_usd is None else spread.cost_usd * cases * count
             needs.append(Need(difference=difference, trials=count, cases=cases, cost_usd=cost))
-    could = {
-        count: min(
-            1.0,
-            minimum_detectable_difference(
-                math.sqrt(spread.variance(count) / spread.cases), spread.cases - 1, alpha=alpha, wanted=power
-            ),
-        )
-        for count in known
-    }
-    return Plan(spread=spread, power=power, alpha=alpha, needs=tuple(needs), could_show=could)
+    could = {count: detectable_difference(spread.noise(count), spread.cases, power) for count in known}
+    return Plan(spread=spread, power=power, needs=tuple(needs), could_show=could)
 
 
 def _spread_of_one(run: RunScores, correlation: float) -> Spread:
@@ -140,13 +145,29 @@ def _spread(
     _, costs = sides[-1].run.cost.arrays()
     return Spread(
         cases=len(values),
-        between=between if correlation is None else 2 * between * (1 - correlation),
+        between=between,
         within=(within[0], within[-1]) if is_known else None,
         design_effect=effect,
+        cluster_size=1.0 if clusters is None else len(values) / len(np.unique(clusters)),
+        step=_step(sides),
+        difference=float(values.mean()) if correlation is None else 0.0,
         correlation=correlation,
         cost_usd=float(costs.mean()) if len(costs) else None,
         asked_once=tuple(label for label, (each, _) in zip(labels, noise, strict=True) if each is None),
     )
+
+
+def _step(sides: Sequence[GroupedCases]) -> float:
+    """Return the smallest change of a case: 1 if all scores are 0 or 1 and trials agree, 0 if it may be any amount."""
+    found = 1.0
+    for side in sides:
+        values = side.run.scores.arrays()[1]
+        if not np.isin(values, (0.0, 1.0)).all():
+            return 0.0
+        means = side.means(side.run.scores)
+        means = means[~np.isnan(means)]
+        found = min(found, float(np.isin(means, (0.0, 1.0)).mean()) ** 2)
+    return found
 
 
 def _trial_variance(side: GroupedCases) -> tuple[float | None, float]:

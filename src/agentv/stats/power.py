@@ -1,18 +1,35 @@
-"""Power analysis: power, minimum detectable difference, sample size, non-inferiority, and adjusted p-values."""
+"""Power analysis: sample sizes, the detectable difference, non-inferiority, and adjusted p-values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from agentv.stats.distributions import check_fraction, check_nonnegative, normal_cdf, normal_quantile, t_cdf, t_quantile
-from agentv.stats.means import Estimate
+from agentv.stats.distributions import (
+    binomial_cdf,
+    bisect,
+    check_fraction,
+    check_nonnegative,
+    normal_cdf,
+    normal_quantile,
+    t_cdf,
+    t_quantile,
+)
+
+if TYPE_CHECKING:
+    from agentv.stats.means import Estimate  # its module imports numpy
 
 ALPHA = 0.05
 POWER = 0.8
 
-_MANY = 30
+CORRELATION = 0.5
+"""The correlation of a case's scores between two runs that is assumed when only one run is known."""
+
+FEWEST_CHANGES = 6
+"""No test of six signs or fewer reaches 5 % unless all six agree, so fewer changed cases never show a difference."""
+
+_MOST_CASES = 1 << 40
 
 
 class NonInferiority(NamedTuple):
@@ -21,6 +38,141 @@ class NonInferiority(NamedTuple):
     outcome: Literal["shown", "refuted", "inconclusive"]
     margin: float
     p_value: float | None
+
+
+class Noise(NamedTuple):
+    """How much the difference of a case between two runs varies.
+
+    `variance` was measured in runs that differ by `difference`, with clusters that multiply the variance of the mean by
+    `design_effect` and have `cluster_size` cases on average. `step` is the smallest change of a case: 1 for scores of 0
+    and 1, and 0 if every case may change by any amount.
+    """
+
+    variance: float
+    step: float = 0.0
+    difference: float = 0.0
+    design_effect: float = 1.0
+    cluster_size: float = 1.0
+
+    def variance_at(self, difference: float) -> float:
+        """Return the variance of a case's difference if the means differ by this much.
+
+        If cases change in steps of s, a mean difference δ alone has the variance v(δ) = sδ - δ²: for scores of 0 and 1
+        that is δ(1-δ), however few cases changed before. The changes that make up δ may be among those that happen
+        anyway, which gives max(V, v(δ)), or come on top of them, which gives V + v(δ). The result is halfway between.
+        """
+        own = self._of_steps(difference)
+        least = max(self.variance, own)
+        return (least + max(least, self.variance + own - self._of_steps(self.difference))) / 2
+
+    def _of_steps(self, difference: float) -> float:
+        return max(0.0, self.step * abs(difference) - difference**2)
+
+
+def detectable_difference(noise: Noise, cases: int, power: float = POWER) -> float | None:
+    """Return the smallest true difference that a comparison on this number of cases shows with the given power.
+
+    It is the δ for which `cases_needed` is the number of cases; None if even a difference of 1 would not show.
+    """
+    if not _is_enough(1.0, noise, cases, power):
+        return None
+    return bisect(lambda difference: not _is_enough(difference, noise, cases, power), 0.0, 1.0, steps=40)[1]
+
+
+def cases_needed(difference: float, noise: Noise, power: float = POWER) -> int:
+    """Return the number of paired cases that show a difference with the given power: n ≥ (t_{0.975} + t_{power})² V/δ².
+
+    V is the variance of a case's difference, times the design effect; see `Noise`. For scores of 0 and 1, the number of
+    changed cases must also reach six with that probability.
+
+    Miller (2024), arXiv:2411.00640, section 5; Connor (1987), Biometrics 43:207, for scores of 0 and 1.
+    """
+    check_nonnegative(abs(difference), "The size of a difference")
+    if difference == 0:
+        raise ValueError("A difference of 0 cannot be detected with any number of cases")
+    check_nonnegative(noise.variance, "A variance")
+    return _smallest(lambda cases: _is_enough(difference, noise, cases, power))
+
+
+def cases_for_margin(margin: float, noise: Noise, power: float = POWER, difference: float = 0.0) -> int | None:
+    """Return the number of paired cases that show non-inferiority: the interval lies above -margin.
+
+    n ≥ (t_{0.975} + t_{power})² V / (δ + margin)², where δ is the true difference; None if that is -margin or less.
+    """
+    if difference <= -margin:
+        return None
+    # Without any change the interval still has a width: Tango's bound is z² / (n + z²).
+    width = normal_quantile(1 - ALPHA / 2) ** 2
+    variance = noise.variance_at(difference)
+
+    def is_enough(cases: int) -> bool:
+        if width / (cases + width) >= difference + margin:
+            return False
+        return _distance_shown(variance, noise, cases, power) <= difference + margin
+
+    return _smallest(is_enough)
+
+
+def cases_for_gate(value: float, limit: float, variance: float | None = None, power: float = POWER) -> int | None:
+    """Return the number of cases after which the interval of a mean lies above or below a limit; None if on the limit.
+
+    Without `variance` the mean is a proportion p with Wilson's interval, which excludes the limit L with this power
+    if n ≥ (z_{0.975} √(L(1-L)) + z_{power} √(p(1-p)))² / (p-L)².
+    """
+    check_fraction(limit, "A limit")
+    if value == limit:
+        return None
+    spread = value * (1 - value) if variance is None else variance
+    critical, of_power = normal_quantile(1 - ALPHA / 2), normal_quantile(power)
+    at_limit = limit * (1 - limit) if variance is None else variance
+    needed = ((critical * math.sqrt(at_limit) + of_power * math.sqrt(spread)) / (value - limit)) ** 2
+    return max(2, math.ceil(needed - 1e-9))
+
+
+def variance_between_runs(
+    between: float, within: float = 0.0, trials: int = 1, correlation: float = CORRELATION
+) -> float:
+    """Return the variance of a case's difference between a run and a second run like it.
+
+    `between` is the variance of the cases' true means, `within` that of the trials of one case; if trials are unknown,
+    `between` is the variance of the scores. `correlation` is that of a case's scores in the two runs, with one trial
+    each. It is at most between / (between + within), because trials are independent.
+    """
+    shared = min(between, correlation * (between + within))
+    return variance_of_difference(2 * (between - shared), within, within, trials)
+
+
+def _is_enough(difference: float, noise: Noise, cases: int, power: float) -> bool:
+    """Return whether a comparison of this number of cases shows a difference with the given power."""
+    clusters = int(cases / noise.cluster_size)
+    if clusters < FEWEST_CHANGES:
+        return False
+    variance = noise.variance_at(difference)
+    if noise.step == 1:
+        changed = min(1.0, variance + difference**2)
+        if binomial_cdf(FEWEST_CHANGES - 1, clusters, changed) > 1 - power:
+            return False
+    return _distance_shown(variance, noise, cases, power) <= abs(difference)
+
+
+def _distance_shown(variance: float, noise: Noise, cases: int, power: float) -> float:
+    """Return the distance from a hypothesis that is shown with the given power."""
+    error = math.sqrt(variance * noise.design_effect / cases)
+    return minimum_detectable_difference(error, max(1.0, cases / noise.cluster_size - 1), wanted=power)
+
+
+def _smallest(is_enough: Callable[[int], bool]) -> int:
+    """Return the smallest number of cases that is enough, by doubling and bisection."""
+    high = 2
+    while not is_enough(high):
+        high *= 2
+        if high > _MOST_CASES:
+            raise ValueError("No number of cases is enough")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def power_to_detect(difference: float, standard_error: float, alpha: float = ALPHA) -> float:
@@ -47,28 +199,6 @@ def minimum_detectable_difference(
     if degrees is None:
         return (normal_quantile(1 - alpha / 2) + normal_quantile(wanted)) * standard_error
     return (t_quantile(1 - alpha / 2, degrees) + t_quantile(wanted, degrees)) * standard_error
-
-
-def cases_needed(difference: float, variance: float, *, alpha: float = ALPHA, wanted: float = POWER) -> int:
-    """Return the number of paired cases to detect a difference: n = (z_{1-α/2} + z_{power})² · Var(d) / δ², rounded up.
-
-    Var(d) is the variance of a case's difference, see `variance_of_difference`. Below 30 cases the quantiles are
-    Student's, as in `minimum_detectable_difference`; above, that would add about two cases.
-
-    Miller (2024), arXiv:2411.00640, section 5.
-    """
-    if difference == 0:
-        raise ValueError("A difference of 0 cannot be detected with any number of cases")
-    check_nonnegative(abs(difference), "The size of a difference")
-    check_nonnegative(variance, "A variance")
-    total = normal_quantile(1 - alpha / 2) + normal_quantile(wanted)
-    cases = max(2, math.ceil(total**2 * variance / difference**2 - 1e-9))
-    while cases < _MANY:
-        error = math.sqrt(variance / cases)
-        if minimum_detectable_difference(error, cases - 1, alpha=alpha, wanted=wanted) <= abs(difference):
-            break
-        cases += 1
-    return cases
 
 
 def variance_of_difference(between: float, within_before: float, within_after: float, trials: int = 1) -> float:

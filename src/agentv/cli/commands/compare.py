@@ -95,7 +95,7 @@ def _lines(found: Plan) -> list[str]:
     cases = f"{plural(first.cases, 'paired case')} with {plural(first.trials, 'trial')} each"
     lines = [
         f"Detecting a difference of {first.difference:g} with {found.power:.0%} power needs {cases}",
-        f"The {plural(spread.cases, 'case')} of this run can detect {number(found.could_show[first.trials])}",
+        f"The {plural(spread.cases, 'case')} of this run can detect {_detectable(found.could_show[first.trials])}",
         "",
     ]
     rows = [["difference", *(plural(count, "trial") for count in found.could_show)]]
@@ -116,3 +116,7 @@ def _lines(found: Plan) -> list[str]:
     if spread.design_effect > 1.005:
         lines.append(f"Conversations increase the number of cases by a factor of {spread.design_effect:.2f}")
     return lines
+
+
+def _detectable(difference: float | None) -> str:
+    return "no difference reliably" if difference is None else f"differences of {number(difference)} or more"
