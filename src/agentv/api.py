@@ -177,7 +177,7 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
     known = {name: value for name, value in given.items() if name in EvalOptions.__struct_fields__}
     data = {**known, "paths": paths, "filters": [filters] if isinstance(filters, str) else filters}
     try:
-        return msgspec.convert({**data, "gates": gates or None}, EvalOptions)
+        return msgspec.convert({**data, "gates": gates or None}, EvalOptions).lasting()
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
         name = place.strip("`").removeprefix("$.").removeprefix("gates.").replace("filters", "filter")

@@ -73,9 +73,10 @@ class PlanArguments(Arguments):
 class RunFilters(Arguments):
     """Options that select runs of the project."""
 
-    folder: str | None = option("--in DIR", "Folder to search for runs (default: .agentv/results).", PATH)
+    folder: str | None = option("--in DIR", "Folder to search for runs (default: all runs of the project).", PATH)
     dataset: str | None = option("--dataset GLOB", "Select runs of a dataset with this name.")
     target: str | None = option("--target GLOB", "Select runs of a target with this name.")
+    experiment: str | None = option("--experiment GLOB", "Select runs with this --experiment.")
     since: str | None = option(
         "--since DATE|AGE", "Select runs started since a date (2026-11-01) or within an age (36h, 30d, 8w)."
     )
@@ -87,11 +88,14 @@ class RunFilters(Arguments):
 
 
 class RunsArguments(RunFilters):
-    """Lists the runs in .agentv/results of the project, newest first, including those of AgentV (TypeScript).
+    """Lists the runs of the project, newest first, including those made with --out and those of AgentV (TypeScript).
+    RUN is a path, an id or the beginning of one, `latest`, `latest~1` for the run before, `@tag`, or `@experiment` for
+    the newest run of an experiment.
 
     \b
     agentv runs          list id, time, state, datasets, and the mean of each target with its interval
     agentv runs trend    show means over time for the same datasets and target, and where they changed
+    agentv runs tag      name a run, so that commands find it as @NAME
     agentv runs prune    remove old runs, after a confirmation; never removes a run in progress
     agentv runs merge    merge the runs of shards into one run
     """
@@ -101,6 +105,7 @@ class RunsArguments(RunFilters):
         "agentv runs",
         "agentv runs --dataset support --since 30d",
         "agentv runs trend",
+        "agentv runs tag latest baseline",
         "agentv runs prune --keep 20 --older-than 30d",
     )
 
@@ -122,12 +127,30 @@ class TrendArguments(RunFilters):
     as_json: bool = flag("--json", "Print one JSON object per series.")
 
 
+class TagArguments(Arguments):
+    """Name a run, so that commands find it as @TAG.
+
+    A tag names one run of the project: tagging another run moves the tag. Tagged runs are never pruned.
+    """
+
+    action = "agentv.cli.commands.runs:tag"
+    examples = (
+        "agentv runs tag latest baseline",
+        "agentv compare @baseline latest",
+        "agentv runs tag --remove baseline",
+    )
+
+    run: str = argument(metavar="[RUN]", type=str)
+    name: str | None = argument(metavar="TAG", type=str, required=False)
+    remove: bool = flag("--remove", "Remove the tag.")
+
+
 class PruneArguments(RunFilters):
     """Remove old runs.
 
     Removes the runs beyond --keep, the runs older than --older-than, or with both options the runs that are both. Asks
-    for confirmation; without a terminal, --yes is required. Runs in progress, runs of AgentV (TypeScript) and
-    symbolic links are never removed.
+    for confirmation; without a terminal, --yes is required. Only runs in .agentv/results, or in --in, are removed; runs
+    in progress, tagged runs, runs of AgentV (TypeScript) and symbolic links never are.
 
     \b
     Exit codes: 0 done   2 usage error, or some runs could not be removed
@@ -170,6 +193,7 @@ runs_command = declare(
     "runs",
     RunsArguments,
     declare("trend", TrendArguments),
+    declare("tag", TagArguments),
     declare("prune", PruneArguments),
     declare("merge", MergeArguments),
 )

@@ -71,6 +71,9 @@ class RunArguments(GateOptions, SelectionOptions, ReadingOptions, JudgeOptions):
     verbose: bool = flag("--verbose -v", "Print a line for each finished job, and the log of targets.")
     why: bool = flag("--why", "Print for each job why it runs or is carried over.")
     as_json: bool = flag("--json", "Print the summary as JSON on stdout.")
+    experiment: str | None = option(
+        "--experiment NAME", "Name that groups runs; @NAME is the newest of them wherever a RUN is expected."
+    )
 
 
 class EarlierRunOptions(Arguments):

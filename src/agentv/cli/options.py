@@ -17,11 +17,12 @@ from agentv.settings import diagnostics
 from agentv.settings.diagnostics import Range
 
 GROUPS = {
-    "Selection": "given_filters tags cases sample seed shard limit on_error allow_outside_files max_line_bytes",
+    "Selection": "given_filters tags excluded_tags cases sample seed shard limit on_error allow_outside_files "
+    "max_line_bytes",
     "Targets": "targets targets_file trials cache record replay",
     "Scoring": "judge evaluators kinds every_evaluator stored_cases threshold min_pass_rate max_errors max_fooled",
     "Limits": "workers timeout_s max_retries budget_usd stop_when fail_fast executor processes ray_address",
-    "Output": "out file_format as_json quiet verbose why dry_run include_trace dump_prompts dump_traces",
+    "Output": "out experiment file_format as_json quiet verbose why dry_run include_trace dump_prompts dump_traces",
     "Resume": "resume retry_errors changed_since only only_from",
 }
 """The headings of the options in the help of commands with many of them, and the order of the options."""
@@ -182,10 +183,14 @@ class SelectionOptions(Arguments):
 
     given_filters: tuple[str, ...] = option(
         "--filter -f FILTER",
-        "Select cases by id glob, tag=x or metadata.k=v. Repeat to require several.",
+        "Select cases by id glob, tag=x, tag!=x or metadata.k=v. Commas separate alternatives; repeat to require "
+        "several.",
         multiple=True,
     )
     tags: tuple[str, ...] = option("--tag TAG", "Select cases with this tag; same as --filter tag=TAG.", multiple=True)
+    excluded_tags: tuple[str, ...] = option(
+        "--exclude-tag TAG", "Leave out cases with this tag; same as --filter tag!=TAG.", multiple=True
+    )
     cases: tuple[str, ...] = option("--case ID", "Select the case with this id. Repeatable.", multiple=True)
     sample: int | float | None = option(
         "--sample N|N%", "Select a random sample: a count (200) or a percentage (10%).", parse_sample
@@ -198,8 +203,9 @@ class SelectionOptions(Arguments):
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """All filters, including those from --tag."""
-        return (*self.given_filters, *(f"tag={tag}" for tag in self.tags))
+        """All filters, including those from --tag and --exclude-tag."""
+        tags = (f"tag={tag}" for tag in self.tags)
+        return (*self.given_filters, *tags, *(f"tag!={tag}" for tag in self.excluded_tags))
 
 
 class FileOptions(Arguments):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -22,6 +23,8 @@ _MAX_KEPT = 10_000
 """Ids or tags to keep for suggestions."""
 
 _MAX_SHOWN = 20
+
+_KEY = re.compile(r"(?:tag|metadata\.[^=]+?)!?=")
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -113,28 +116,55 @@ class Selection(msgspec.Struct, frozen=True):
                 yield case
 
 
+Alternatives = tuple[str, list[str]]
+"""A key with its operator (`tag=`, `metadata.k!=`; empty for ids) and the values to compare with."""
+
+
 def _test(filter: str) -> Test:
-    """Parse a filter: `tag=x`, `metadata.k=v`, or a glob over ids."""
-    key, equals, wanted = filter.partition("=")
-    if equals and key == "tag":
-        return lambda case: any(fnmatchcase(tag, wanted) for tag in case.tags)
-    if equals and key.startswith("metadata."):
-        steps = key.split(".")[1:]
-        return lambda case: _holds(case.metadata, steps, wanted)
-    return lambda case: case.id == filter or fnmatchcase(case.id, filter)
+    """Parse a filter with alternatives: `a*,b`, `tag=x,y`, `metadata.k=v`; `tag!=x,y` excludes both."""
+    tests = [_test_of(key, values) for key, values in _groups(filter)]
+    return tests[0] if len(tests) == 1 else lambda case: any(test(case) for test in tests)
+
+
+def _groups(filter: str) -> list[Alternatives]:
+    """Split a filter at its commas. A part without a key has the key of the part before it."""
+    groups: list[Alternatives] = []
+    for part in filter.split(","):
+        key, value = _key_and_value(part)
+        if key or not groups:
+            groups.append((key, [value]))
+        else:
+            groups[-1][1].append(value)
+    if len(groups) == 1 and "," in filter:
+        groups[0][1].append(_key_and_value(filter)[1])  # an id or a value may contain commas
+    return groups
+
+
+def _key_and_value(part: str) -> tuple[str, str]:
+    found = _KEY.match(part)
+    return (found[0], part[found.end() :]) if found else ("", part)
+
+
+def _test_of(key: str, values: list[str]) -> Test:
+    name, is_excluded = key.rstrip("!="), key.endswith("!=")
+    if not name:
+        return lambda case: case.id in values or any(fnmatchcase(case.id, value) for value in values)
+    if name == "tag":
+        return lambda case: is_excluded != any(fnmatchcase(tag, value) for tag in case.tags for value in values)
+    steps = name.split(".")[1:]
+    return lambda case: is_excluded != any(_holds(case.metadata, steps, value) for value in values)
 
 
 def _hint(filters: Sequence[str], tags: Collection[str]) -> str:
     """Return a hint for the first filter that looks wrong."""
-    for filter in filters:
-        key, equals, wanted = filter.partition("=")
-        if equals and key == "tag":
-            if any(fnmatchcase(tag, wanted) for tag in tags):
+    for key, values in (group for filter in filters for group in _groups(filter)):
+        if key == "tag=":
+            if any(fnmatchcase(tag, value) for tag in tags for value in values):
                 continue
             known = sorted(tags)[:_MAX_SHOWN]
-            return did_you_mean(wanted, tags) or (f"Tags: {', '.join(known)}" if known else "No case has a tag")
-        if equals and not key.startswith("metadata."):
-            return f"'{key}=' is not a filter. Use tag=x, metadata.key=x, or a glob over ids"
+            return did_you_mean(values[0], tags) or (f"Tags: {', '.join(known)}" if known else "No case has a tag")
+        if not key and "=" in values[0]:
+            return f"'{values[0].partition('=')[0]}=' is not a filter. Use tag=x, metadata.key=x, or a glob over ids"
     return "Ids are matched by globs, for example '*part*'"
 
 

@@ -28,6 +28,7 @@ from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
 from agentv.model.values import to_json
 from agentv.registry import EXECUTORS
+from agentv.runs.catalogue import RunJournal
 from agentv.runs.folder import RunFolder, new_run_id
 from agentv.runs.job_index import DoneJobs
 from agentv.runs.redaction import Redactor
@@ -72,13 +73,19 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     stopped_early: bool = False
 
 
-def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False) -> RunStore:
-    """Open the run folder: the one to resume, the named one, or a new one in the project."""
+def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False, listed: bool = True) -> RunStore:
+    """Open the run folder: the one to resume, the named one, or a new one in the project.
+
+    With `listed`, `agentv runs` also lists a run outside the project's results folder.
+    """
     redact = Redactor(plan.project.secrets).redact_line
     if resume and out is not None and RunFolder(out).manifest_path.is_file():
         return RunStore(RunFolder.open(out, redact))
     path = Path(plan.project.root) / RESULTS / new_run_id() if out is None else Path(out)
-    return RunStore(RunFolder.create(path, redact))
+    folder = RunFolder.create(path, redact)
+    if listed and out is not None:
+        RunJournal(plan.project.root).add_run(path)
+    return RunStore(folder)
 
 
 def open_executor(plan: RunPlan) -> Executor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -16,7 +16,7 @@ from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
 from agentv.datasets.loader import CaseSource, case_source
 from agentv.datasets.selection import Selection
-from agentv.engine.named_runs import Ended, cases_that_ended
+from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, lasting_name
 from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
 from agentv.model.evaluator import DEFAULT_TARGET
 from agentv.settings.diagnostics import Problems, did_you_mean
@@ -25,6 +25,9 @@ from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_co
 Share = Annotated[float, Meta(ge=0, le=1)]
 Options = TypeVar("Options", bound="EvalOptions")
 Positive = Annotated[float, Meta(gt=0)]
+
+_RUN_OPTIONS = ("retry_errors", "changed_since", "only_from", "replay", "stop_when")
+"""The options that may name an earlier run."""
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,7 +51,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     `retry_errors` and `changed_since` name an earlier run whose valid records are carried over; `only` selects the
     cases with that outcome in the run `only_from`. `dump_prompts` and `dump_traces` are folders; empty means one
-    inside the run folder.
+    inside the run folder. `experiment` is a name that groups runs.
     """
 
     paths: tuple[str, ...] = ()
@@ -85,6 +88,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     executor: str | None = None
     processes: Annotated[int, Meta(ge=1)] | None = None
     ray_address: str | None = None
+    experiment: str | None = None
 
     @property
     def selection(self) -> Selection:
@@ -106,6 +110,18 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """Whether these options may select only some of the cases."""
         choices = (self.sample, self.shard, self.limit, self.only)
         return bool(self.filters or self.cases) or any(choice is not None for choice in choices)
+
+    def lasting(self) -> Self:
+        """Return the options with a valid experiment, and with runs that are named independently of later runs."""
+        if self.experiment is not None:
+            check_run_name(self.experiment, "experiment")
+        names = {name: getattr(self, name) for name in _RUN_OPTIONS}
+        changed = {
+            name: lasting_name(given)
+            for name, given in names.items()
+            if isinstance(given, str) and not (name == "stop_when" and given.isdigit())
+        }
+        return msgspec.structs.replace(self, **changed) if changed else self
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""

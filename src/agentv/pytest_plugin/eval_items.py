@@ -129,7 +129,7 @@ class EvalFile(pytest.File):
         )
         cases = options.open_cases(ignore, ignore)
         plan = prepare(options, msgspec.structs.replace(cases, selection=Selection(named=names)))
-        outcome = run(plan, open_store(plan, folder), open_executor(plan), Observer())
+        outcome = run(plan, open_store(plan, folder, listed=False), open_executor(plan), Observer())
         if outcome.stopped == "interrupted":
             raise KeyboardInterrupt
 

@@ -14,8 +14,9 @@ from agentv.runs.catalogue import RunEntry
 from agentv.runs.run_figures import Delta, MeanChange
 from agentv.stats.sequential import LevelChange, Point, change_points
 
-_HEAD = ["run", "began", "state", "datasets", "target", "mean", "95 % interval", "passed", "scored", "errors", "cost"]
-_SPARE = ("cost", "began", "passed", "errors", "datasets", "state", "95 % interval")
+_HEAD = ["run", "began", "state", "datasets"]
+_FIGURES = ["target", "mean", "95 % interval", "passed", "scored", "errors", "cost"]
+_SPARE = ("cost", "began", "passed", "errors", "datasets", "state", "experiment", "tags", "95 % interval")
 """The columns to drop first on a narrow terminal."""
 
 _NAME_LENGTHS = (30, 14)
@@ -33,13 +34,16 @@ def run_list(runs: Sequence[RunEntry], width: int | None = None) -> Table:
 
 def _rows(runs: Sequence[RunEntry], longest: int) -> list[list[str]]:
     """Return the rows. Values of the whole run are on its first line; its name is never cut."""
-    rows = [_HEAD]
+    optional = [name for name in ("experiment", "tags") if any(getattr(run, name) for run in runs)]
+    rows = [[*_HEAD, *optional, *_FIGURES]]
     for run in runs:
+        names = {"experiment": run.experiment or NONE, "tags": ", ".join(run.tags) or NONE}
         state = f"{run.state}, {run.done or 0:,} of {run.jobs:,}" if run.jobs and run.state in _OPEN else run.state
         datasets = one_line(", ".join(run.datasets), longest) or NONE
         if len(run.datasets) > 2:
             datasets = f"{len(run.datasets):,} datasets"
         about = [visible(run.name), (run.started_at or NONE)[:16].replace("T", " "), state, datasets]
+        about += [one_line(names[name], longest) for name in optional]
         targets: list[tuple[str, TargetSummary | None]] = [*run.targets.items()] or [(NONE, None)]
         for number_, (name, target) in enumerate(targets):
             rows.append([*(about if not number_ else [""] * len(about)), one_line(name, longest), *_figures(target)])

@@ -1,8 +1,10 @@
-"""List the runs in a folder with their state and figures, and remove runs."""
+"""List the runs of a project or folder with their state and figures, tag runs, and remove them."""
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +14,7 @@ import msgspec
 
 from agentv.errors import AgentvError, file_errors
 from agentv.model.manifest import TargetSummary
-from agentv.runs.folder import RunFolder, is_locked
+from agentv.runs.folder import RESULTS_FOLDER, RunFolder, is_locked
 from agentv.runs.store import RECORD_FILES, RunStore
 
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)
@@ -23,7 +25,8 @@ State = Literal["finished", "unfinished", "running", "foreign", "unreadable"]
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run. `done` of its `jobs` have a record; the figures come from its summary or, without one, its records.
 
-    `name` is the argument that commands accept as RUN; a folder's name may differ from its run id.
+    `name` is the argument that commands accept as RUN; a folder's name may differ from its run id. `tags` name this run
+    in its project.
     """
 
     run_id: str
@@ -35,6 +38,8 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: int | None = None
     exit_code: int | None = None
     git_commit: str | None = None
+    experiment: str | None = None
+    tags: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     targets: dict[str, TargetSummary] = {}
 
@@ -48,11 +53,89 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+class JournalLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run outside the results folder; or a tag and the run it names, None if the tag was removed.
+
+    The path is relative to the project if the run is inside it.
+    """
+
+    path: str | None = None
+    tag: str | None = None
+
+
+class RunJournal:
+    """The list of a project's runs made with `--out`, and its tags. Lines are only appended; the last one counts."""
+
+    def __init__(self, root: Path | str) -> None:
+        self._root = os.path.realpath(root)
+        self._file = Path(root, ".agentv", "runs.jsonl")
+        self.folders: dict[str, None] = {}
+        self.tags: dict[str, str] = {}
+        for line in self._lines():
+            if line.path is not None:
+                path = os.path.join(self._root, line.path)
+                self.folders[path] = None
+                if line.tag is not None:
+                    self.tags[line.tag] = path
+            elif line.tag is not None:
+                self.tags.pop(line.tag, None)
+
+    def add_run(self, path: Path | str) -> None:
+        """Add a run outside the results folder. A project that cannot be written to is left alone."""
+        real = os.path.realpath(path)
+        if real not in self.folders and os.path.dirname(real) != os.path.realpath(self._file.parent / "results"):
+            with suppress(OSError):
+                self._append(JournalLine(path=self._stored(real)))
+
+    def tag(self, tag: str, path: Path | str | None) -> None:
+        """Let a tag name this run, or with None no run."""
+        with file_errors(f"Cannot write {self._file}"):
+            self._append(JournalLine(tag=tag, path=None if path is None else self._stored(os.path.realpath(path))))
+
+    def tags_of(self, path: Path | str) -> tuple[str, ...]:
+        """Return the tags of a run."""
+        real = os.path.realpath(path) if self.tags else ""
+        return tuple(sorted(tag for tag, tagged in self.tags.items() if os.path.realpath(tagged) == real))
+
+    def _stored(self, real: str) -> str:
+        return os.path.relpath(real, self._root) if real.startswith(self._root + os.sep) else real
+
+    def _append(self, line: JournalLine) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+    def _lines(self) -> Iterable[JournalLine]:
+        try:
+            lines = self._file.read_bytes().splitlines()
+        except OSError:
+            return
+        for line in lines:
+            with suppress(msgspec.DecodeError):  # a line that was cut off
+                yield msgspec.json.decode(line, type=JournalLine)
+
+
 def find_runs(folder: Path | str) -> list[RunEntry]:
     """Return the runs in a folder, newest first."""
-    folder = Path(folder)
-    found = [_entry(path) for path in folder.iterdir() if _is_run(path)] if folder.is_dir() else []
-    return sorted(found, key=lambda entry: (entry.began or _UNKNOWN, entry.run_id), reverse=True)
+    return [_with_figures(entry) for entry in _sorted(_runs_in(Path(folder)))]
+
+
+def project_runs(root: Path | str, *, figures: bool = True) -> list[RunEntry]:
+    """Return all runs of a project, newest first: those in its results folder, and those made with `--out`."""
+    journal = RunJournal(root)
+    others = (Path(path) for path in journal.folders)
+    paths = {os.path.realpath(path): path for path in (*others, *_runs_in(Path(root, RESULTS_FOLDER)))}
+    found = _sorted(path for path in paths.values() if _is_run(path))
+    tagged = (msgspec.structs.replace(entry, tags=journal.tags_of(entry.path)) for entry in found)
+    return [_with_figures(entry) for entry in tagged] if figures else list(tagged)
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if _is_run(path)] if folder.is_dir() else []
+
+
+def _sorted(paths: Iterable[Path]) -> list[RunEntry]:
+    return sorted(map(_entry, paths), key=lambda entry: (entry.began or _UNKNOWN, entry.run_id), reverse=True)
 
 
 def remove_run(entry: RunEntry) -> None:
@@ -63,8 +146,8 @@ def remove_run(entry: RunEntry) -> None:
 
 
 def is_removable(entry: RunEntry) -> bool:
-    """Return whether a run may be removed: not if it is in progress, from another tool, or a symbolic link."""
-    return entry.state in ("finished", "unfinished") and not Path(entry.path).is_symlink()
+    """Return whether a run may be removed: not if it is tagged, in progress, from another tool, or a symbolic link."""
+    return entry.state in ("finished", "unfinished") and not entry.tags and not Path(entry.path).is_symlink()
 
 
 def _is_run(path: Path) -> bool:
@@ -74,29 +157,44 @@ def _is_run(path: Path) -> bool:
 
 
 def _entry(path: Path) -> RunEntry:
+    """Return a run without its figures."""
     bare = RunEntry(run_id=path.name if path.is_dir() else path.stem, path=str(path), state="unreadable")
     folder = RunFolder(path)
     try:
         if not folder.manifest_path.is_file():
-            return _foreign(bare, RunStore.open(path))
+            first = next(RunStore.open(path).records(), None)
+            return msgspec.structs.replace(bare, state="foreign", started_at=first.timestamp if first else None)
         manifest = folder.read_manifest()
     except AgentvError:
         return bare
     finished = manifest.finished_at is not None
-    targets = _targets(folder, finished)
-    done = sum(target.scored + target.errors + target.unscored for target in targets.values())
+    experiment = manifest.options.get("experiment")
     return msgspec.structs.replace(
         bare,
         run_id=manifest.run_id,
         state="running" if is_locked(path) else "finished" if finished else "unfinished",
         started_at=manifest.started_at,
         jobs=manifest.counts.jobs if manifest.counts else None,
-        done=done if targets else _lines(folder.results_path),
         exit_code=manifest.exit_code,
         git_commit=manifest.git_commit,
+        experiment=experiment if isinstance(experiment, str) else None,
         datasets=tuple(entry.name for entry in manifest.datasets),
-        targets=targets,
     )
+
+
+def _with_figures(entry: RunEntry) -> RunEntry:
+    """Add the figures of a run."""
+    if entry.state == "unreadable":
+        return entry
+    try:
+        if entry.state == "foreign":
+            return _foreign(entry, RunStore.open(entry.path))
+        folder = RunFolder(entry.path)
+        targets = _targets(folder, folder.read_manifest().finished_at is not None)
+    except AgentvError:
+        return msgspec.structs.replace(entry, state="unreadable")
+    done = sum(target.scored + target.errors + target.unscored for target in targets.values())
+    return msgspec.structs.replace(entry, targets=targets, done=done if targets else _lines(folder.results_path))
 
 
 def _targets(folder: RunFolder, finished: bool) -> dict[str, TargetSummary]:
@@ -114,8 +212,6 @@ def _foreign(bare: RunEntry, run: RunStore) -> RunEntry:
     first = next(run.records(), None)
     return msgspec.structs.replace(
         bare,
-        state="foreign",
-        started_at=first.timestamp if first else None,
         jobs=figures.jobs,
         done=figures.done,
         datasets=(first.dataset,) if first and first.dataset else (),

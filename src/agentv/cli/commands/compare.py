@@ -15,7 +15,7 @@ from agentv.comparison.comparison import FailOn, comparison_data, matrix_data
 from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
 from agentv.comparison.sample_size import DIFFERENCES, TRIALS, Plan, PlanOptions, plan
 from agentv.comparison.scores import RunScores
-from agentv.engine.named_runs import named_run
+from agentv.engine.named_runs import lasting_name, named_run
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.comparison_text import comparison_lines, comparison_markdown, matrix_lines, matrix_markdown
@@ -29,7 +29,7 @@ def compare(args: CompareArguments) -> None:
         raise click.UsageError("--json and --markdown cannot be combined")
     default = "regression" if args.margin is None else "inconclusive"
     fail_on = cast("FailOn", args.fail_on or default)
-    loaded = _loaded(args.runs)
+    loaded = _loaded(tuple(map(lasting_name, args.runs)))
     if len(loaded) > 2:
         if args.margin is not None or fail_on == "any-loss":
             raise UsageError("--margin and --fail-on any-loss need exactly two runs", hint="Compare the runs in pairs")

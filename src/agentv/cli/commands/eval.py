@@ -28,7 +28,7 @@ def evaluate(args: EvalArguments) -> None:
     """Run the cases, print the outcome and exit with the exit code of the run."""
     _check(args)
     folder, file = output_paths(args.out, args.file_format)
-    options, folder = _chosen(options_of(EvalOptions, args, gates=gates_of(args)), folder, args.resume)
+    options, folder = _chosen(options_of(EvalOptions, args, gates=gates_of(args)).lasting(), folder, args.resume)
     written = None if file is None else file[0]
     plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), written=written)
     if args.dry_run:

@@ -133,7 +133,7 @@ def probe(args: ProbeArguments) -> None:
     specs = specs_of(evaluator_entries(args.evaluators))[0] if args.evaluators else None
     plan = prepare_probes(options, options.open_cases(*output.listeners(args.quiet)), chosen_kinds(args.kinds), specs)
     with _probe_folder(run_folder(args.out)) as folder:
-        outcome = run(plan, open_store(plan, folder), open_executor(plan), RunDisplay(plan, args))
+        outcome = run(plan, open_store(plan, folder, listed=False), open_executor(plan), RunDisplay(plan, args))
         found = summarize_probes(RunStore.open(outcome.folder).records(), frozenset({ORACLE}))
     if outcome.stopped == "interrupted":
         output.message("Interrupted" if args.out is None else f"Interrupted. Finished probes are saved in {args.out}.")

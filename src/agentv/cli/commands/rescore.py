@@ -60,7 +60,7 @@ def _chosen(args: RescoreArguments) -> tuple[RescoreOptions, str | None]:
         run="" if args.run is None else existing_run(args.run),
         evaluators=tuple(evaluator_entries(args.evaluators)) if args.evaluators else None,
         gates=gates_of(args),
-    )
+    ).lasting()
     folder = run_folder(args.out)
     return resumed(options, folder, folder_of(args.paths)) if args.resume else (options, folder)
 

@@ -1,4 +1,4 @@
-"""`agentv runs`: list runs, show their trend, remove old runs, merge shards."""
+"""`agentv runs`: list, tag and merge runs, show their trend, remove old ones."""
 
 from __future__ import annotations
 
@@ -14,15 +14,22 @@ import click
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.analysis_options import MergeArguments, PruneArguments, RunFilters, RunsArguments, TrendArguments
+from agentv.cli.analysis_options import (
+    MergeArguments,
+    PruneArguments,
+    RunFilters,
+    RunsArguments,
+    TagArguments,
+    TrendArguments,
+)
 from agentv.datasets.files import project_root
-from agentv.engine.named_runs import existing_run, run_name
+from agentv.engine.named_runs import check_run_name, existing_run, run_name
 from agentv.errors import EXIT_FINDINGS, EXIT_USAGE, AgentvError, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.figures import can_show_bars
 from agentv.report.run_tables import run_list, series_of, trend_lines
 from agentv.report.terminal import width_of
-from agentv.runs.catalogue import RunEntry, find_runs, is_removable, remove_run
+from agentv.runs.catalogue import RunEntry, RunJournal, find_runs, is_removable, project_runs, remove_run
 from agentv.runs.folder import RESULTS_FOLDER
 from agentv.runs.merge import merge_runs
 
@@ -61,11 +68,31 @@ def print_trend(args: TrendArguments) -> None:
         click.echo("\n".join(trend_lines(series, can_show_bars(sys.stdout.encoding))))
 
 
+def tag(args: TagArguments) -> None:
+    """Let a tag name a run, or remove the tag."""
+    if (args.name is None) != args.remove:
+        raise click.UsageError("Pass a RUN and a TAG, or --remove and a TAG")
+    name = check_run_name(args.run if args.name is None else args.name, "tag")
+    journal = RunJournal(project_root("."))
+    before = journal.tags.get(name)
+    if args.remove and before is None:
+        raise UsageError(f"No run has the tag '{name}'", hint="`agentv runs` lists the runs of the project")
+    path = None if args.remove else existing_run(args.run)
+    journal.tag(name, path)
+    if path is None:
+        click.echo(f"Removed the tag {name}")
+        return
+    moved = "" if before is None or before == path else f", before: {run_name(before)}"
+    click.echo(f"Tagged {run_name(path)} as {name}{moved}")
+
+
 def prune(args: PruneArguments) -> None:
     """Remove old runs after a confirmation."""
     if args.keep is None and args.older_than is None:
         raise UsageError("prune needs to know which runs are old", hint="Pass --keep N, --older-than 30d, or both")
-    ours = [entry for entry in _found(args) if is_removable(entry)]
+    results = os.path.realpath(args.folder or os.path.join(project_root("."), RESULTS_FOLDER))
+    inside = (entry for entry in _found(args) if os.path.realpath(os.path.dirname(entry.path)) == results)
+    ours = [entry for entry in inside if is_removable(entry)]
     old = ours[args.keep or 0 :]
     if args.older_than is not None:
         limit = datetime.now(UTC) - _age(args.older_than, "--older-than")
@@ -90,6 +117,7 @@ def prune(args: PruneArguments) -> None:
 def merge(args: MergeArguments) -> None:
     """Merge the runs of shards into one."""
     merged = merge_runs([existing_run(shard) for shard in args.shards], args.out)
+    RunJournal(project_root(".")).add_run(args.out)
     for missing in merged.missing:
         output.note(f"Shard {missing} is missing")
     for path in merged.unfinished:
@@ -120,14 +148,15 @@ def _removed(entries: list[RunEntry]) -> int:
 
 def _found(args: RunFilters) -> Iterator[RunEntry]:
     """Yield the runs that match all filters, newest first."""
-    folder = args.folder or os.path.join(project_root("."), RESULTS_FOLDER)
-    if args.folder and not os.path.isdir(folder):
-        raise UsageError(f"No such folder: {folder}")
+    if args.folder and not os.path.isdir(args.folder):
+        raise UsageError(f"No such folder: {args.folder}")
     since = None if args.since is None else _moment(args.since)
-    for entry in find_runs(folder):
+    for entry in find_runs(args.folder) if args.folder else project_runs(project_root(".")):
         if args.state not in (None, entry.state):
             continue
         if since is not None and (entry.began is None or entry.began < since):
+            continue
+        if not _matches(args.experiment, (entry.experiment or "",)):
             continue
         if _matches(args.dataset, entry.datasets) and _matches(args.target, tuple(entry.targets)):
             yield msgspec.structs.replace(entry, name=run_name(entry.path))
