@@ -39,6 +39,9 @@ def ending():
 
 
 PRINTED = """\
+quick: passed 75 % of the 8 cases scored; 2 of 12 errored; 2 of 12 not run
+other: no case was scored; 1 of 1 unscored
+
 Stopped by the budget
 
 Run 20260102-030405-abcd in 1m 23s
@@ -122,6 +125,23 @@ def test_a_narrow_terminal_shows_fewer_columns(width, head):
     reasons = [line for line in lines if "case-6  says" in line or "lost-0" in line]
     assert reasons and all(len(line) <= width for line in reasons)
     assert "  mean        0.812 (95 % interval 0.522 to 1.000, n = 8)" in lines
+
+
+@pytest.mark.parametrize(
+    ("results", "planned", "text"),
+    [
+        ([scored(1.0)], 1, "Passed 100 % of the 1 case"),
+        ([scored(1.0), failed(), failed()], 3, "Passed 100 % of the 1 case scored; 2 of 3 errored"),
+        ([failed(), failed()], 2, "No case was scored; 2 of 2 errored"),
+        ([scored(0.0), unscored()], 4, "Passed 0 % of the 1 case scored; 1 of 4 unscored; 2 of 4 not run"),
+        ([scored(1.0)] * 2999 + [scored(0.0)], 3000, "Passed more than 99.9 % of the 3,000 cases"),
+        ([scored(0.0)] * 2999 + [scored(1.0)], 3000, "Passed less than 0.1 % of the 3,000 cases"),
+    ],
+)
+def test_the_first_line_includes_errors_and_jobs_that_did_not_run(results, planned, text):
+    builder = SummaryBuilder("r").add_all(results)
+    shown = Ending(summary=builder.build({"t": planned}), details=builder.details())
+    assert printed("utf-8", shown=shown).decode().splitlines()[0] == text
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from agentv.model.result import ErrorInfo, ExecutionMetrics, Result, Stage
 from agentv.model.values import to_json
 from agentv.report.figures import visible
 from agentv.report.formats import format_of, write_report
+from agentv.report.summary_text import headlines
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder, new_run_id
 from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
@@ -47,6 +48,7 @@ class RunRecorder:
         self._by_test: dict[str, list[str]] = {}
         self._cases: dict[tuple[str, str], str] = {}
         self._path: Path | None = None
+        self._headlines: list[str] = []
         self._problem: AgentvError | None = None
 
     @pytest.hookimpl(wrapper=True)
@@ -75,11 +77,13 @@ class RunRecorder:
             self._problem = error
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print the location of the run."""
+        """Print the pass rate and errors of each target, and the location of the run."""
         if self._problem is not None:
             terminalreporter.write_line(f"agentv: {self._problem}", red=True)
         if self._path is not None:
             count = sum(map(len, self._by_test.values()))
+            for text in self._headlines:
+                terminalreporter.write_line(f"agentv: {text}")
             terminalreporter.write_line(f"agentv: {plural(count, 'result')} in {os.path.relpath(self._path)}")
 
     def _written(self) -> Path:
@@ -94,6 +98,7 @@ class RunRecorder:
         opened = RunStore.open(folder.path)
         figures = opened.figures()
         folder.write_summary(figures.summary)
+        self._headlines = headlines(figures.summary)
         for file in self._files or [str(folder.path / "report.html")]:
             write_report(format_of(file), opened, figures, file)
         return folder.path

@@ -23,7 +23,7 @@ from agentv import __version__
 from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
 from agentv.report.figures import one_line
 from agentv.report.formats import ReportFormat
-from agentv.report.terminal import early_stop_line
+from agentv.report.summary_text import early_stop_line, headlines
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 
@@ -285,6 +285,7 @@ def _head(run: RunStore, figures: Figures, table: _Table) -> dict[str, Any]:
             "agentv": __version__,
         },
         "total": table.results.count,
+        "headlines": headlines(figures.summary),
         "summary": figures.summary,
         "details": figures.details,
         "early": {

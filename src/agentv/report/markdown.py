@@ -28,7 +28,7 @@ from agentv.report.figures import (
     usd,
 )
 from agentv.report.formats import ReportFormat
-from agentv.report.terminal import early_stop_line, trials_shown
+from agentv.report.summary_text import early_stop_line, headlines, trials_shown
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 from agentv.runs.summary import reason_of
@@ -79,6 +79,8 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
 def markdown_lines(run: RunStore, figures: Figures) -> Iterator[str]:
     """Yield the lines of the report."""
     yield from (f"## Run {cell(run.run_id, _LONGEST_NAME)}", "")
+    for text in headlines(figures.summary):
+        yield from (f"**{markdown(text, 2 * _LONGEST_REASON)}.**", "")
     if figures.unfinished:
         yield from (f"**Unfinished**: {figures.missing_note}.", "")
     yield from _targets(figures)

@@ -10,7 +10,7 @@ from typing import TextIO
 import msgspec
 
 from agentv.errors import plural
-from agentv.model.manifest import EarlyStop, PartSummary, RunSummary, TargetSummary
+from agentv.model.manifest import PartSummary, RunSummary, TargetSummary
 from agentv.report.figures import (
     aligned,
     bars,
@@ -25,13 +25,11 @@ from agentv.report.figures import (
     one_line,
     percent,
     percent_interval,
-    signed,
-    signed_interval,
     usd,
 )
+from agentv.report.summary_text import LONGEST_NAME, early_stop_line, headlines, trials_shown
 from agentv.runs.summary import CaseNote, TargetDetails
 
-_LONGEST_NAME = 40
 _LONGEST_REASON = 100
 _FIGURES_WIDTH = 40
 _SPARE = ("cost", "passed", "errors", "95 % interval")
@@ -41,7 +39,7 @@ Line = tuple[str, str]
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary to print. `notes` are printed before the figures, `commands` (what to run next) after them."""
+    """The summary to print: a sentence for each target, `notes`, the figures, and `commands` to run next."""
 
     summary: RunSummary
     details: Mapping[str, TargetDetails]
@@ -83,8 +81,10 @@ def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> Non
 
 def summary_lines(ending: Ending, drawn: bool, width: int | None = None) -> list[Line]:
     """Return the lines of the summary. `drawn` is whether the stream can show bars."""
-    lines: list[Line] = [(note, "") for note in ending.notes]
-    if lines:
+    failed = any(target.errors for target in ending.summary.targets.values())
+    lines: list[Line] = [(text, "bold red" if failed else "bold") for text in headlines(ending.summary)]
+    lines += [("", ""), *((note, "") for note in ending.notes)]
+    if ending.notes:
         lines.append(("", ""))
     lines += _overview(ending, width)
     for name, summary in ending.summary.targets.items():
@@ -103,7 +103,7 @@ def _overview(ending: Ending, width: int | None) -> list[Line]:
         costs = [cost for cost in (target.cost_usd, target.judge_cost_usd) if cost is not None]
         rows.append(
             [
-                one_line(name, _LONGEST_NAME if width is None else max(12, min(_LONGEST_NAME, width - _FIGURES_WIDTH))),
+                one_line(name, LONGEST_NAME if width is None else max(12, min(LONGEST_NAME, width - _FIGURES_WIDTH))),
                 number(target.mean),
                 interval(target.ci95),
                 f"{target.scored} of {target.jobs}",
@@ -114,13 +114,13 @@ def _overview(ending: Ending, width: int | None) -> list[Line]:
         )
     head, *body = fitted(rows, width, _SPARE).lines
     took = "" if ending.duration_ms is None else f" in {duration(ending.duration_ms)}"
-    return [(f"Run {ending.summary.run_id}{took}", "bold"), ("", ""), (head, "dim"), *((row, "") for row in body)]
+    return [(f"Run {ending.summary.run_id}{took}", ""), ("", ""), (head, "dim"), *((row, "") for row in body)]
 
 
 def _target(
     name: str, target: TargetSummary, details: TargetDetails | None, drawn: bool, width: int | None
 ) -> Iterator[Line]:
-    yield one_line(name, _LONGEST_NAME), "bold"
+    yield one_line(name, LONGEST_NAME), "bold"
     errors = [plural(target.errors, "error")] if target.errors else []
     rest = {"unscored": target.unscored, "skipped": target.skipped}
     not_scored = ", ".join([*errors, *(f"{count:,} {what}" for what, count in rest.items() if count)])
@@ -147,33 +147,6 @@ def _target(
         yield from _cases("slowest", details.slowest, "time", width)
 
 
-def trials_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:
-    """Yield pass@k and pass^k for the largest number of trials; nothing for single trials."""
-    if not target.trials:
-        return
-    found = target.trials[-1]
-    for name, share, bounds in (
-        (f"pass@{found.k}", found.pass_at_k, found.pass_at_k_ci95),
-        (f"pass^{found.k}", found.pass_hat_k, found.pass_hat_k_ci95),
-    ):
-        within = "" if bounds is None else f"95 % interval {percent_interval(bounds)}, "
-        yield name, f"{percent(share)} ({within}n = {found.n:,} with {found.k} scored trials)"
-
-
-def early_stop_line(found: EarlyStop) -> str:
-    """Describe the outcome of early stopping."""
-    what = {"mean": "the mean", "pass_rate": "the pass rate", "difference": "the mean"}[found.measure]
-    against = one_line(found.rule, _LONGEST_NAME) if found.measure == "difference" else f"{found.value:g}"
-    seen = f"e-value {found.e_value:.3g} after {plural(found.n, 'score')}"
-    if found.measure == "difference":
-        seen = f"difference {signed(found.estimate)}, 95 % {signed_interval(found.ci95)}, {seen}"
-    if found.answer is None:
-        return f"undecided   whether {what} is above or below {against} ({seen})"
-    skipped = f"; {plural(found.not_needed, 'job')} not needed" if found.not_needed else ""
-    that = "that of " if found.measure == "difference" else ""
-    return f"decided     {what} is {found.answer} {that}{against} ({seen}){skipped}"
-
-
 def _use(target: TargetSummary, details: TargetDetails | None) -> Iterator[Line]:
     """Yield cost and time, with the number of jobs for which they are known."""
     for name, cost, count in (
@@ -194,7 +167,7 @@ def _parts(title: str, parts: Mapping[str, PartSummary]) -> Iterator[Line]:
     rows = []
     for name, found in parts.items():
         basis = f"(95 % interval {interval(found.ci95)}, n = {found.n})"
-        rows.append(["  ", one_line(name, _LONGEST_NAME), number(found.mean), basis])
+        rows.append(["  ", one_line(name, LONGEST_NAME), number(found.mean), basis])
     yield from ((row, "") for row in aligned(rows))
 
 
@@ -223,4 +196,4 @@ def _cut(line: str, width: int | None) -> str:
 
 
 def _named(note: CaseNote) -> str:
-    return job_name(one_line(note.eval_id, _LONGEST_NAME), note.prompt, note.trial)
+    return job_name(one_line(note.eval_id, LONGEST_NAME), note.prompt, note.trial)

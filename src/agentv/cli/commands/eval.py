@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,6 +21,7 @@ from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, Gates, parse_max_errors
 from agentv.errors import UsageError, plural
 from agentv.model.values import to_json
+from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.folder import export_records, output_paths
 
@@ -102,6 +104,17 @@ def print_outcome(outcome: Outcome, notes: list[str], commands: list[str]) -> No
     print_ending(ending, sys.stdout, sys.stdout.isatty())
 
 
+def outcome_data(outcome: Outcome) -> dict[str, Any]:
+    """Return the outcome of a run as printed by `--json`."""
+    return {
+        "run": str(outcome.folder),
+        "headlines": headlines(outcome.summary),
+        "exit_code": outcome.verdict.exit_code,
+        "reasons": outcome.verdict.reasons,
+        "summary": outcome.summary,
+    }
+
+
 def print_reasons(outcome: Outcome) -> None:
     """Print the reasons for the exit code on stderr."""
     for reason in outcome.verdict.reasons:
@@ -110,8 +123,7 @@ def print_reasons(outcome: Outcome) -> None:
 
 def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
     if args.as_json:
-        data = {"run": str(outcome.folder), "exit_code": outcome.verdict.exit_code, "summary": outcome.summary}
-        click.echo(to_json(data))
+        click.echo(to_json(outcome_data(outcome)))
         return
     if not args.quiet:
         notes = [f"Skipped {plural(outcome.skipped_cases, 'invalid case')}"] if outcome.skipped_cases else []

@@ -19,6 +19,7 @@ from agentv.model.values import to_json
 from agentv.registry import REPORTS
 from agentv.report.formats import format_of, report_format, write_report
 from agentv.report.markdown import append_step_summary, notes_of
+from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
@@ -125,8 +126,15 @@ def _for_github(run: RunStore, figures: Figures, quiet: bool) -> None:
 
 
 def _print_json(run: RunStore, figures: Figures) -> None:
-    data = {"run": str(run.path), "jobs": figures.jobs, "done": figures.done, "summary": figures.summary}
-    sys.stdout.buffer.write(to_json({**data, "details": figures.details}) + b"\n")
+    data = {
+        "run": str(run.path),
+        "headlines": headlines(figures.summary),
+        "jobs": figures.jobs,
+        "done": figures.done,
+        "summary": figures.summary,
+        "details": figures.details,
+    }
+    sys.stdout.buffer.write(to_json(data) + b"\n")
 
 
 def _print_summary(run: RunStore, figures: Figures) -> None:

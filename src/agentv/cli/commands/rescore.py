@@ -9,7 +9,7 @@ from contextlib import closing
 import click
 
 from agentv.cli import output
-from agentv.cli.commands.eval import gates_of, print_outcome, print_reasons, run_folder, short
+from agentv.cli.commands.eval import gates_of, outcome_data, print_outcome, print_reasons, run_folder, short
 from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import RescoreArguments
 from agentv.cli.options import options_of
@@ -78,14 +78,7 @@ def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> 
     changed = deltas((answers.before(result), result) for result in RunStore.open(outcome.folder).records())
     folder = short(outcome.folder)
     if args.as_json:
-        data = {
-            "run": str(outcome.folder),
-            "rescored_from": answers.path,
-            "exit_code": outcome.verdict.exit_code,
-            "summary": outcome.summary,
-            "delta": changed,
-        }
-        click.echo(to_json(data))
+        click.echo(to_json({**outcome_data(outcome), "rescored_from": answers.path, "delta": changed}))
         return
     commands = [f"agentv rescore --resume --out {shlex.quote(folder)}"] if outcome.stopped is not None else []
     notes = []

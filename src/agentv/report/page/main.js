@@ -112,9 +112,12 @@ class Page {
   }
 }
 
+const MOST_HEADLINES = 3; // the cards have the figures of all targets
+
 function banner(head) {
   const run = head.run;
   const facts = [
+    ...head.headlines.slice(0, MOST_HEADLINES),
     run.datasets.length === 1 ? run.datasets[0] : run.datasets.length ? `${count(run.datasets.length)} datasets` : null,
     run.started_at ? moment(run.started_at) : null,
     run.git_commit ? `commit ${run.git_commit.slice(0, 10)}` : null,
@@ -124,7 +127,7 @@ function banner(head) {
     "header",
     { class: "banner" },
     element("h1", {}, element("span", {}, "Run "), element("bdi", { title: visible(run.id) }, oneLine(run.id, 60))),
-    element("p", {}, facts.map((fact) => element("span", {}, oneLine(fact, 80)))),
+    element("p", {}, facts.map((fact) => element("span", {}, oneLine(fact, 160)))),
     themeButton(),
   );
 }
