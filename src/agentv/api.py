@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     *(name for name in EvalOptions.__struct_fields__ if name not in ("paths", "filters", "gates")),
-    *("filter", "threshold", "min_pass_rate", "max_errors"),
+    *("filter", "threshold", "min_pass_rate", "gate_on", "max_errors"),
 )
 """The options of `evaluate`, named as those of the command."""
 
@@ -172,6 +172,8 @@ def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
     gates: dict[str, Any] = {
         name: _share(name, given[name]) for name in ("threshold", "min_pass_rate") if given.get(name) is not None
     }
+    if given.get("gate_on") is not None:
+        gates["gate_on"] = given["gate_on"]
     if given.get("max_errors") is not None:
         gates["max_errors"], gates["errors_are_share"] = parse_max_errors(str(given["max_errors"]))
     known = {name: value for name, value in given.items() if name in EvalOptions.__struct_fields__}

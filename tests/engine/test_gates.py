@@ -1,11 +1,17 @@
 """The exit code of a run: the reason it stopped, then errors, then scores."""
 
+import random
+
+import msgspec
 import pytest
 
 from agentv.engine.gates import judge
 from agentv.engine.run_options import Gates, parse_max_errors
 from agentv.errors import UsageError
 from agentv.model.manifest import PartSummary, RunSummary, TargetSummary
+from agentv.runs.summary import SummaryBuilder
+from agentv.stats.intervals import wilson
+from made_results import failed, judged, scored
 
 
 def target(mean=1.0, scored=10, errors=0, pass_rate=1.0, **evaluators):
@@ -78,6 +84,88 @@ def test_a_failed_gate_names_its_sample_size(found, reason):
 )
 def test_thresholds_of_evaluators_are_gates_too(found, expected):
     assert code(thresholds={"tone": 0.7}, t=found).exit_code == expected
+
+
+def measured(passed, n, errors=0):
+    """The summary of a run in which `passed` of n scored cases pass."""
+    results = [scored(float(number < passed), eval_id=str(number)) for number in range(n)]
+    results += [failed(eval_id=f"lost {number}") for number in range(errors)]
+    return SummaryBuilder("r").add_all(results).build().targets["t"]
+
+
+@pytest.mark.parametrize(
+    ("found", "least", "expected"),
+    [
+        (measured(98, 100), 0.9, 0),
+        (measured(92, 100), 0.9, 5),
+        (measured(88, 100), 0.9, 5),
+        (measured(70, 100), 0.9, 1),
+        (measured(10, 10), 0.9, 5),
+        (measured(0, 3), 0.9, 1),
+        (measured(98, 98, errors=2), 0.9, 0),
+        (measured(96, 96, errors=8), 0.9, 5),
+        (measured(70, 80, errors=40), 0.9, 5),
+        (measured(30, 80, errors=2), 0.9, 1),
+        (target(mean=None, pass_rate=None, scored=0), 0.9, 1),
+    ],
+)
+def test_a_gate_on_the_interval_passes_fails_or_cannot_tell(found, least, expected):
+    for gates in (Gates(threshold=least), Gates(min_pass_rate=least)):
+        gates = msgspec.structs.replace(gates, gate_on="interval", max_errors=100)
+        assert code(gates, t=found).exit_code == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (
+            measured(92, 100),
+            "t: pass rate 0.920 (95 % interval 0.850 to 0.959) with 100 of 100 jobs scored; the gate is 0.9. "
+            "About 1,600 cases would probably decide.",
+        ),
+        (
+            measured(96, 96, errors=8),
+            "t: pass rate 1.000 (95 % interval 0.855 to 1.000 with 8 errors counted as 0 and as 1) with 96 of 104 jobs "
+            "scored, 8 errors; the gate is 0.9. Fix the errors: without them the gate would be decided.",
+        ),
+        (
+            measured(90, 100),
+            "t: pass rate 0.900 (95 % interval 0.826 to 0.945) with 100 of 100 jobs scored; the gate is 0.9. "
+            "The pass rate is too close to the gate for more cases to decide.",
+        ),
+    ],
+)
+def test_an_undecided_gate_states_what_would_decide_it(found, reason):
+    gates = Gates(min_pass_rate=0.9, gate_on="interval", max_errors=100)
+    assert code(gates, t=found).reasons == (reason,)
+
+
+@pytest.mark.parametrize(("passed", "n", "least"), [(92, 100, 0.9), (20, 20, 0.9), (44, 80, 0.6), (19, 20, 0.8)])
+def test_the_suggested_number_of_cases_usually_decides(passed, n, least):
+    (reason,) = code(Gates(min_pass_rate=least, gate_on="interval"), t=measured(passed, n)).reasons
+    needed = int(reason.split("About ")[1].split(" cases")[0].replace(",", ""))
+    low, high = wilson(passed / n, needed)
+    assert low > least or high < least
+    draw = random.Random(7)
+    decided = 0
+    for _ in range(300):
+        low, high = wilson(sum(draw.random() < passed / n for _ in range(needed)) / needed, needed)
+        decided += low >= least or high < least
+    assert decided > 0.7 * 300
+
+
+def test_a_failed_gate_comes_before_an_undecided_one():
+    found = code(Gates(min_pass_rate=0.9, gate_on="interval"), sure=measured(10, 100), unsure=measured(92, 100))
+    assert found.exit_code == 1
+    assert found.reasons[0].startswith("sure: pass rate 0.100 (95 % interval 0.055 to 0.174; 100 of 100 jobs scored) is")
+    assert found.reasons[1].startswith("can't tell: unsure: pass rate 0.920")
+
+
+def test_thresholds_of_evaluators_can_be_decided_by_interval_too():
+    results = [scored(evaluator_results=(judged("tone", float(number < 92)),)) for number in range(100)]
+    found = SummaryBuilder("r").add_all(results).build().targets["t"]
+    assert code(Gates(gate_on="interval"), thresholds={"tone": 0.9}, t=found).exit_code == 5
+    assert code(Gates(), thresholds={"tone": 0.9}, t=found).exit_code == 0
 
 
 @pytest.mark.parametrize(("stopped", "expected"), [("interrupted", 130), ("budget", 4), ("fail_fast", 1)])

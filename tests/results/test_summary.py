@@ -28,7 +28,7 @@ def test_errors_and_unscored_cases_are_counted_and_excluded_from_means():
     assert (target.cases, target.scored, target.errors, target.unscored, target.skipped) == (8, 2, 2, 1, 3)
     assert (target.mean, target.pass_rate, target.ci95) == (0.5, 0.5, wilson(0.5, 2))
     details = builder.details()["t"]
-    assert (details.passed, details.pass_ci95) == (1, wilson(0.5, 2))
+    assert (details.passed, target.pass_rate_ci95) == (1, wilson(0.5, 2))
     assert details.error_classes == {"server": 1, "timeout": 1}
     assert details.errors["timeout"].reason == "no answer"
 
@@ -223,7 +223,8 @@ def test_memory_does_not_grow_with_results():
 def test_a_summary_has_all_its_fields():
     data = msgspec.to_builtins(built(scored(1.0)).build())
     assert set(data["targets"]["t"]) == {
-        *("cases", "jobs", "scored", "errors", "unscored", "skipped", "mean", "ci95", "pass_rate"),
+        *("cases", "jobs", "scored", "errors", "unscored", "skipped", "mean", "ci95", "ci95_with_errors"),
+        *("pass_rate", "pass_rate_ci95", "pass_rate_ci95_with_errors"),
         *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators", "prompts", "trials", "early_stop"),
     }
 
@@ -231,10 +232,29 @@ def test_a_summary_has_all_its_fields():
 def test_the_interval_of_the_pass_rate_accounts_for_clusters():
     turns = [scored(float(turn % 2), eval_id=f"a{turn}", conversation_id=f"c{turn // 4}") for turn in range(40)]
     same = [scored(float(turn // 4 % 2), eval_id=f"a{turn}", conversation_id=f"c{turn // 4}") for turn in range(40)]
-    target, details = built(*same).build().targets["t"], built(*same).details()["t"]
-    assert details.pass_ci95 == target.ci95 == pytest.approx(wilson(0.5, 9, t_quantile(0.975, 9)))
-    alone = built(*turns).details()["t"]
-    assert alone.pass_ci95[1] - alone.pass_ci95[0] < details.pass_ci95[1] - details.pass_ci95[0]
+    together, apart = (built(*results).build().targets["t"].pass_rate_ci95 for results in (same, turns))
+    assert together == built(*same).build().targets["t"].ci95 == pytest.approx(wilson(0.5, 9, t_quantile(0.975, 9)))
+    assert apart[1] - apart[0] < together[1] - together[0]
+
+
+@pytest.mark.parametrize("trials", [1, 3])
+def test_an_interval_with_errors_covers_the_worst_and_the_best_case(trials):
+    def result(number, trial, score):
+        known = {"eval_id": str(number), "trial": trial + 1}
+        return failed(**known) if score is None else scored(score, **known)
+
+    jobs = [(number, trial) for number in range(20) for trial in range(trials)]
+    scores = [None if (number + trial) % 5 == 0 else float(number % 3 > 0) for number, trial in jobs]
+    found = {}
+    for lost in (None, 0.0, 1.0):
+        results = (
+            result(*job, lost if score is None else score) for job, score in zip(jobs, scores, strict=True)
+        )
+        found[lost] = built(*results, jobs_per_case=trials).build().targets["t"]
+    expected = (found[0.0].ci95[0], found[1.0].ci95[1])
+    assert found[None].ci95_with_errors == found[None].pass_rate_ci95_with_errors == pytest.approx(expected)
+    assert found[0.0].ci95_with_errors is None
+    assert expected[0] < found[None].ci95[0] < found[None].ci95[1] < expected[1]
 
 
 def test_prompts_are_summarised_separately():

@@ -42,6 +42,13 @@ class GateOptions(Arguments):
     min_pass_rate: float | None = option(
         "--min-pass-rate X", "Fail if the pass rate of the scored jobs is below X (0 to 1).", SHARE
     )
+    gate_on: str = option(
+        "--gate-on",
+        "Decide --threshold, --min-pass-rate and thresholds of evaluators by the value itself (point) or by its whole "
+        "95 % interval, with errors counted against it (interval). Exit code 5 if the interval includes the limit.",
+        click.Choice(["point", "interval"]),
+        default="point",
+    )
     max_errors: str | None = option(
         "--max-errors N|N%", "Fail if more than N (or N%) of jobs error. Defaults to 0 when another gate is set."
     )
@@ -124,7 +131,7 @@ class EvalArguments(CallOptions, RunArguments, EarlierRunOptions):
 
     \b
     Exit codes: 0 done, gates met   1 gate missed     2 usage, configuration or dataset error
-                3 too many errors   4 budget reached  130 interrupted
+                3 too many errors   4 budget reached  5 can't tell (--gate-on interval)   130 interrupted
     """
 
     action = "agentv.cli.commands.eval:evaluate"
@@ -169,7 +176,7 @@ class RescoreArguments(EvaluatorsOption, RunArguments):
 
     \b
     Exit codes: 0 done, gates met   1 gate missed     2 usage, configuration or dataset error
-                3 too many errors   4 budget reached  130 interrupted
+                3 too many errors   4 budget reached  5 can't tell (--gate-on interval)   130 interrupted
     """
 
     action = "agentv.cli.commands.rescore:rescore"

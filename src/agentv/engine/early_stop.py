@@ -25,7 +25,6 @@ from agentv.model.result import JobKey, Result
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
-from agentv.runs.summary import TargetDetails
 from agentv.stats.sequential import BettingMean, Side
 
 if TYPE_CHECKING:
@@ -262,36 +261,101 @@ def catch_up(summary: RunSummary, stopping: EarlyStopping, rescored: RescoredAns
     return msgspec.structs.replace(summary, targets=targets)
 
 
-Sums = dict[tuple[int, str], _Unit]
-_Intervals = dict[tuple[str, str], Interval]
+Units = dict[tuple[int, str], _Unit]
 
 
-def label(
-    summary: RunSummary, details: dict[str, TargetDetails], stopping: EarlyStopping, folder: Path
-) -> tuple[RunSummary, dict[str, TargetDetails]]:
+class _Measure:
+    """The scores of a measure of one target by unit, in the order in which units were drawn."""
+
+    def __init__(self) -> None:
+        self._units: Units = {}
+
+    def add(self, unit: tuple[int, str], value: float) -> None:
+        self._units.setdefault(unit, _Unit(unit[1])).add(value)
+
+    def interval(self, largest: int, errors: Counter[tuple[int, str]], value: float = 0.0) -> Interval:
+        """Return the interval, with `errors` (counted by unit) added as scores of this value."""
+        units = sorted({*self._units, *errors})
+        sums = [(self._units.get(unit) or _Unit(unit[1]), errors[unit]) for unit in units]
+        # A case may have several evaluators with the same name, and then more scores than jobs.
+        mean = BettingMean(largest=max(largest, *(unit.count + count for unit, count in sums)))
+        for unit, count in sums:
+            mean.add(unit.total + value * count, unit.count + count)
+        return mean.interval
+
+
+class _Measures:
+    """The scores, passes, evaluators and prompts of one target, from its records."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, _Measure] = {}
+        self._errors: Counter[tuple[int, str]] = Counter()
+
+    def add(self, record: ScoreRecord, seed: int) -> None:
+        name = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
+        unit = draw_rank(seed, name), name
+        if record.status == "error":
+            self._errors[unit] += 1
+            return
+        values = [(f"evaluator {each.name}", each.score) for each in record.evaluator_results]
+        if record.score is not None:
+            values += [("score", record.score), ("pass", float(record.verdict == "pass"))]
+            if record.prompt is not None:
+                values.append((f"prompt {record.prompt}", record.score))
+        for measure, value in values:
+            if value is not None:
+                self._found.setdefault(measure, _Measure()).add(unit, value)
+
+    def interval(self, measure: str, largest: int) -> Interval | None:
+        found = self._found.get(measure)
+        return None if found is None else found.interval(largest, Counter())
+
+    def with_errors(self, measure: str, largest: int) -> Interval | None:
+        found = self._found.get(measure)
+        if found is None or not self._errors:
+            return None
+        return found.interval(largest, self._errors, 0.0)[0], found.interval(largest, self._errors, 1.0)[1]
+
+
+def label(summary: RunSummary, stopping: EarlyStopping, folder: Path) -> RunSummary:
     """Replace confidence intervals by ones valid under early stopping, and add the outcome for each target."""
-    found = _intervals(stopping, folder)
-    targets, further = {}, dict(details)
-    for name, target in summary.targets.items():
-        targets[name] = msgspec.structs.replace(
-            target,
-            ci95=found.get((name, "score")),
-            evaluators=_parts(found, name, "evaluator", target.evaluators),
-            prompts=_parts(found, name, "prompt", target.prompts),
-            trials=tuple(
-                msgspec.structs.replace(each, pass_at_k_ci95=None, pass_hat_k_ci95=None) for each in target.trials
-            ),
-            early_stop=_early_stop(stopping, name, target),
-        )
-        if name in further:
-            further[name] = msgspec.structs.replace(further[name], pass_ci95=found.get((name, "pass")))
-    return msgspec.structs.replace(summary, targets=targets), further
+    measures: dict[str, _Measures] = {name: _Measures() for name in summary.targets}
+    for record in RunStore.open(folder).records(ScoreRecord):
+        measures[record.target].add(record, stopping.seed)
+    return msgspec.structs.replace(
+        summary,
+        targets={
+            name: _labelled(name, target, stopping, measures[name]) for name, target in summary.targets.items()
+        },
+    )
 
 
-def _parts(found: _Intervals, target: str, what: str, parts: Mapping[str, PartSummary]) -> dict[str, PartSummary]:
-    return {
-        name: msgspec.structs.replace(part, ci95=found.get((target, f"{what} {name}"))) for name, part in parts.items()
-    }
+def _labelled(name: str, target: TargetSummary, stopping: EarlyStopping, found: _Measures) -> TargetSummary:
+    largest = stopping.largest
+
+    def parts(what: str, given: Mapping[str, PartSummary]) -> dict[str, PartSummary]:
+        return {
+            each: msgspec.structs.replace(
+                part,
+                ci95=found.interval(f"{what} {each}", largest),
+                ci95_with_errors=found.with_errors(f"{what} {each}", largest),
+            )
+            for each, part in given.items()
+        }
+
+    return msgspec.structs.replace(
+        target,
+        ci95=found.interval("score", largest),
+        ci95_with_errors=found.with_errors("score", largest),
+        pass_rate_ci95=found.interval("pass", largest),
+        pass_rate_ci95_with_errors=found.with_errors("pass", largest),
+        evaluators=parts("evaluator", target.evaluators),
+        prompts=parts("prompt", target.prompts),
+        trials=tuple(
+            msgspec.structs.replace(each, pass_at_k_ci95=None, pass_hat_k_ci95=None) for each in target.trials
+        ),
+        early_stop=_early_stop(stopping, name, target),
+    )
 
 
 def _early_stop(stopping: EarlyStopping, name: str, target: TargetSummary) -> EarlyStop | None:
@@ -316,34 +380,3 @@ def _early_stop(stopping: EarlyStopping, name: str, target: TargetSummary) -> Ea
         e_value=round(bet.e_value, 6) if math.isfinite(bet.e_value) else bet.e_value,
         not_needed=stopping.not_needed(name, target.skipped),
     )
-
-
-def _intervals(stopping: EarlyStopping, folder: Path) -> _Intervals:
-    """Return intervals for the scores, passes, evaluators and prompts of each target, from the records."""
-    sums: dict[tuple[str, str], Sums] = {}
-
-    def add(target: str, measure: str, unit: tuple[int, str], value: float) -> None:
-        sums.setdefault((target, measure), {}).setdefault(unit, _Unit(unit[1])).add(value)
-
-    for record in RunStore.open(folder).records(ScoreRecord):
-        if record.status == "error":
-            continue
-        name = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
-        unit = draw_rank(stopping.seed, name), name
-        if record.score is not None:
-            add(record.target, "score", unit, record.score)
-            add(record.target, "pass", unit, float(record.verdict == "pass"))
-            if record.prompt is not None:
-                add(record.target, f"prompt {record.prompt}", unit, record.score)
-        for each in record.evaluator_results:
-            if each.score is not None:
-                add(record.target, f"evaluator {each.name}", unit, each.score)
-    return {key: _interval(known, stopping.largest) for key, known in sums.items()}
-
-
-def _interval(sums: Sums, largest: int) -> Interval:
-    # A case may have several evaluators with the same name, and then more scores than jobs.
-    mean = BettingMean(largest=max(largest, *(unit.count for unit in sums.values())))
-    for key in sorted(sums):
-        mean.add(sums[key].total, sums[key].count)
-    return mean.interval

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from agentv.engine.run_options import Gates
-from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED, plural
-from agentv.model.manifest import RunSummary, TargetSummary
+from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_UNDECIDED, plural
+from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary
+from agentv.stats.intervals import wilson
+from agentv.stats.power import cases_for_gate
 
 Stop = Literal["auth", "budget", "decided", "fail_fast", "interrupted"]
 
@@ -29,7 +32,11 @@ _STOPPED: dict[str | None, Verdict] = {
 
 
 def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresholds: dict[str, float]) -> Verdict:
-    """Return the exit code of a run. The reason it stopped comes first, then errors, then scores."""
+    """Return the exit code of a run. The reason it stopped comes first, then errors, then scores.
+
+    By interval, a gate passes if the whole 95 % interval is at or above its minimum, fails if all of it is below, and is
+    undecided otherwise. Errors count against either answer: as 0 for the lower bound, as 1 for the upper.
+    """
     gates = gates or Gates()
     if stopped in _STOPPED:
         return _STOPPED[stopped]
@@ -39,10 +46,12 @@ def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresh
         return Verdict(EXIT_ERRORS, ("Every job errored",))
     if errors > gates.errors_allowed(jobs, other_gates=bool(thresholds)):
         return Verdict(EXIT_ERRORS, (f"{errors} of {plural(jobs, 'job')} errored, more than allowed",))
-    missed = tuple(_missed(summary, gates, thresholds))
+    missed, undecided = _failures(summary, gates, thresholds)
     if stopped == "fail_fast":
         return Verdict(EXIT_FINDINGS, ("Stopped at the first failure", *missed))
-    return Verdict(EXIT_FINDINGS if missed else 0, missed)
+    if missed:
+        return Verdict(EXIT_FINDINGS, (*missed, *(f"can't tell: {reason}" for reason in undecided)))
+    return Verdict(EXIT_UNDECIDED if undecided else 0, undecided)
 
 
 def with_missing(verdict: Verdict, missing: Sequence[str]) -> Verdict:
@@ -54,27 +63,108 @@ def with_missing(verdict: Verdict, missing: Sequence[str]) -> Verdict:
     return Verdict(EXIT_ERRORS, (reason, *verdict.reasons))
 
 
-def _missed(summary: RunSummary, gates: Gates, thresholds: dict[str, float]) -> list[str]:
-    missed = []
+class _Gated(NamedTuple):
+    """A figure with a minimum. `interval` also covers the jobs that errored; `scored_only` does not."""
+
+    subject: str
+    what: str
+    value: float | None
+    scored_only: Interval | None
+    interval: Interval | None
+    scored: int
+    least: float
+
+    @property
+    def is_above(self) -> bool:
+        # Rounded, because 0.1 + 0.7 is slightly less than 0.8 in floating point.
+        return self.value is not None and round(self.value, 12) >= self.least
+
+    @property
+    def answer(self) -> bool | None:
+        """Whether the whole interval is above the minimum; None if it includes it."""
+        if self.value is None or self.interval is None:
+            return None
+        low, high = self.interval
+        return True if round(low, 12) >= self.least else False if high < self.least else None
+
+
+def _failures(
+    summary: RunSummary, gates: Gates, thresholds: dict[str, float]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return why gates failed, and why others could not be decided."""
+    missed, undecided = [], []
     for name, target in summary.targets.items():
-        figures = [
-            (name, "mean", target.mean, target.scored, gates.threshold),
-            (name, "pass rate", target.pass_rate, target.scored, gates.min_pass_rate),
-        ]
-        for evaluator, minimum in thresholds.items():
-            found = target.evaluators.get(evaluator)
-            mean, scored = (None, 0) if found is None else (found.mean, found.n)
-            figures.append((f"{name}: {evaluator}", "mean", mean, scored, minimum))
-        for subject, what, value, scored, least in figures:
-            if least is not None and (value is None or round(value, 12) < least):
-                missed.append(f"{subject}: {_below(what, value, _of(scored, target), least)}")
-    return missed
+        for gated in _gated(name, target, gates, thresholds):
+            by_point = gates.gate_on == "point" or gated.value is None
+            answer = gated.is_above if by_point else gated.answer
+            if answer is False:
+                missed.append(_below(gated, target, gates))
+            elif answer is None:
+                undecided.append(_undecided(gated, target))
+    return tuple(missed), tuple(undecided)
 
 
-def _below(what: str, value: float | None, of: str, least: float) -> str:
-    if value is None:
-        return f"no {what} ({of}), required: {least:g}"
-    return f"{what} {_shown(value, least)} ({of}) is below the threshold {least:g}"
+def _gated(name: str, target: TargetSummary, gates: Gates, thresholds: dict[str, float]) -> Iterator[_Gated]:
+    """Yield the figures of a target that have a minimum."""
+    mean = (target.mean, target.ci95, target.ci95_with_errors or target.ci95)
+    share = (target.pass_rate, target.pass_rate_ci95, target.pass_rate_ci95_with_errors or target.pass_rate_ci95)
+    if gates.threshold is not None:
+        yield _Gated(name, "mean", *mean, target.scored, gates.threshold)
+    if gates.min_pass_rate is not None:
+        yield _Gated(name, "pass rate", *share, target.scored, gates.min_pass_rate)
+    for evaluator, least in thresholds.items():
+        part = target.evaluators.get(evaluator, PartSummary(n=0))
+        figures = (part.mean, part.ci95, part.ci95_with_errors or part.ci95)
+        yield _Gated(f"{name}: {evaluator}", "mean", *figures, part.n, least)
+
+
+def _below(gated: _Gated, target: TargetSummary, gates: Gates) -> str:
+    of = _of(gated.scored, target)
+    if gated.value is None:
+        return f"{gated.subject}: no {gated.what} ({of}), required: {gated.least:g}"
+    shown = f"{gated.subject}: {gated.what} {_shown(gated.value, gated.least)}"
+    if gates.gate_on == "point":
+        return f"{shown} ({of}) is below the threshold {gated.least:g}"
+    return f"{shown} ({_range(gated, target)}; {of}) is below the threshold {gated.least:g}"
+
+
+def _undecided(gated: _Gated, target: TargetSummary) -> str:
+    what = f"{gated.subject}: {gated.what} {gated.value:.3f} ({_range(gated, target)})"
+    return f"{what} with {_of(gated.scored, target)}; the gate is {gated.least:g}. {_advice(gated, target)}"
+
+
+def _range(gated: _Gated, target: TargetSummary) -> str:
+    if gated.interval is None:
+        return "no interval"
+    low, high = gated.interval
+    errors = f" with {plural(target.errors, 'error')} counted as 0 and as 1" if target.errors else ""
+    return f"95 % interval {low:.3f} to {high:.3f}{errors}"
+
+
+_MOST_CASES = 10_000_000
+
+
+def _advice(gated: _Gated, target: TargetSummary) -> str:
+    """Return what would probably decide the gate: fewer errors, or more cases."""
+    if gated.value is None or gated.scored_only is None:
+        return "More cases are needed."
+    low, high = gated.scored_only
+    if not low < gated.least <= high:
+        return "Fix the errors: without them the gate would be decided."
+    cases = max(1.0, target.cases * gated.scored / target.jobs)
+    independent = wilson(gated.value, cases) or (0.0, 1.0)
+    # Scores that vary less than passes, and trials and conversations, change the width of the interval.
+    relative_variance = ((high - low) / (independent[1] - independent[0])) ** 2
+    needed = (cases_for_gate(gated.value, gated.least) or math.inf) * relative_variance
+    if needed > _MOST_CASES:
+        return f"The {gated.what} is too close to the gate for more cases to decide."
+    return f"About {_rounded_up(needed):,} cases would probably decide."
+
+
+def _rounded_up(count: float) -> int:
+    """Round up to two digits."""
+    unit = 10 ** max(0, math.floor(math.log10(count)) - 1)
+    return math.ceil(count / unit) * unit
 
 
 def _of(scored: int, target: TargetSummary) -> str:

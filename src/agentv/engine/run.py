@@ -311,7 +311,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
 
         if plan.rescored is not None:
             summary = catch_up(summary, early_stop, plan.rescored, folder.path)
-        summary, details = label(summary, details, early_stop, folder.path)
+        summary = label(summary, early_stop, folder.path)
     verdict = judge(summary, plan.options.gates, stopped, checked.thresholds)
     verdict = with_missing(verdict, missing)
     folder.write_summary(summary)

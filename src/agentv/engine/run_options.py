@@ -31,10 +31,14 @@ _RUN_OPTIONS = ("retry_errors", "changed_since", "only_from", "replay", "stop_wh
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Conditions for exit code 0. `max_errors` is a number of jobs, or a fraction if `errors_are_share`."""
+    """Conditions for exit code 0. `max_errors` is a number of jobs, or a fraction if `errors_are_share`.
+
+    `gate_on` decides means and pass rates by their values, or by their whole 95 % intervals.
+    """
 
     threshold: Share | None = None
     min_pass_rate: Share | None = None
+    gate_on: Literal["point", "interval"] = "point"
     max_errors: Annotated[float, Meta(ge=0)] | None = None
     errors_are_share: bool = False
 

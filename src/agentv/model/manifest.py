@@ -91,11 +91,15 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class PartSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of one evaluator or one prompt: their number, mean, and its 95 % confidence interval."""
+    """The scores of one evaluator or one prompt: their number, mean, and its 95 % confidence interval.
+
+    `ci95_with_errors` also covers the jobs that errored: they count as 0 for its lower bound and as 1 for the upper.
+    """
 
     n: int
     mean: float | None = None
     ci95: Interval | None = None
+    ci95_with_errors: Interval | None = None
 
 
 class TrialsSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +141,8 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one target. Each of its `cases` has one or more `jobs`: prompts times trials.
 
     `scored`, `errors`, `unscored` and `skipped` (never started) are jobs, and add up to `jobs`. Means and the pass rate
-    are over scored jobs. `prompts` is set if cases run with several prompts.
+    are over scored jobs. The intervals `_with_errors` also cover the jobs that errored: they count as 0 for the lower
+    bound and as 1 for the upper. `prompts` is set if cases run with several prompts.
     """
 
     cases: int
@@ -148,7 +153,10 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int
     mean: float | None = None
     ci95: Interval | None = None
+    ci95_with_errors: Interval | None = None
     pass_rate: float | None = None
+    pass_rate_ci95: Interval | None = None
+    pass_rate_ci95_with_errors: Interval | None = None
     cost_usd: float | None = None
     judge_cost_usd: float | None = None
     duration_ms: float | None = None

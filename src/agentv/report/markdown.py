@@ -101,7 +101,7 @@ def _targets(figures: Figures) -> Iterator[str]:
             f"**{number(target.mean)}**",
             interval(target.ci95),
             percent(target.pass_rate),
-            percent_interval(details.pass_ci95) if details else NONE,
+            percent_interval(target.pass_rate_ci95),
             _scored(target),
             f"{target.errors:,}" + (f" ({counted(details.error_classes)})" if target.errors and details else ""),
             usd(target.cost_usd),

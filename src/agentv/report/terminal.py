@@ -135,7 +135,7 @@ def _target(
         yield f"  by case     {number(details.case_mean)} (mean of the case means, as in comparisons)", ""
     if details is not None and target.scored:
         share = f"{percent(target.pass_rate)}, {details.passed} of {target.scored}"
-        yield f"  passed      {share} (95 % interval {percent_interval(details.pass_ci95)})", ""
+        yield f"  passed      {share} (95 % interval {percent_interval(target.pass_rate_ci95)})", ""
         yield from ((f"  {name:<11} {text}", "") for name, text in trials_shown(target))
         yield f"  scores    0 {bars(details.bins, drawn)} 1", ""
     yield from _use(target, details)
@@ -175,6 +175,9 @@ def _errors(target: TargetSummary, details: TargetDetails, width: int | None) ->
     if not target.errors:
         return
     yield f"  errors      {target.errors} of {target.jobs - target.skipped}: {counted(details.error_classes)}", "red"
+    if target.ci95_with_errors is not None:
+        counted_as = f"the mean with {plural(target.errors, 'error')} counted as 0 and as 1"
+        yield f"    95 % interval {interval(target.ci95_with_errors)} of {counted_as}", "red"
     rows = [["  ", name, _named(note), one_line(note.reason, _LONGEST_REASON)] for name, note in details.errors.items()]
     yield from ((_cut(row, width), "red") for row in aligned(rows))
 

@@ -62,12 +62,12 @@ def run_figures(run: RunStore) -> Figures:
             if found.name not in evaluators:
                 evaluators[found.name] = None
     stored = run.summary()
-    summary, details = _with_early_stop(builder.build(*planned_jobs(run.manifest, stored)), builder.details(), stored)
+    summary = _with_early_stop(builder.build(*planned_jobs(run.manifest, stored)), stored)
     counts = run.manifest.counts if run.manifest else None
     targets = stored.targets.values() if stored else ()
     return Figures(
         summary=summary,
-        details=details,
+        details=builder.details(),
         evaluators=tuple(evaluators),
         done=done,
         jobs=max(done, counts.jobs if counts else 0),
@@ -86,27 +86,14 @@ def planned_jobs(manifest: RunManifest | None, stored: RunSummary | None) -> tup
     return {name: manifest.counts.jobs}, {name: manifest.counts.cases}
 
 
-def _with_early_stop(
-    summary: RunSummary, details: dict[str, TargetDetails], stored: RunSummary | None
-) -> tuple[RunSummary, dict[str, TargetDetails]]:
-    """Use the intervals that a run with `--stop-when` stored, which are valid at any stopping time."""
-    targets, further = dict(summary.targets), dict(details)
+def _with_early_stop(summary: RunSummary, stored: RunSummary | None) -> RunSummary:
+    """Use the summary that a run with `--stop-when` stored: its intervals are valid at any stopping time."""
+    targets = dict(summary.targets)
     for name, before in (stored.targets if stored else {}).items():
-        early, found = before.early_stop, targets.get(name)
-        if early is None or found is None or found.scored != before.scored:
-            continue
-        targets[name] = msgspec.structs.replace(
-            found,
-            ci95=before.ci95,
-            evaluators=before.evaluators,
-            prompts=before.prompts,
-            trials=before.trials,
-            early_stop=early,
-        )
-        if name in further:
-            share = early.ci95 if early.measure == "pass_rate" else None
-            further[name] = msgspec.structs.replace(further[name], pass_ci95=share)
-    return msgspec.structs.replace(summary, targets=targets), further
+        found = targets.get(name)
+        if before.early_stop is not None and found is not None and found.scored == before.scored:
+            targets[name] = before
+    return msgspec.structs.replace(summary, targets=targets)
 
 
 MOST_FLIPS = 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from functools import cache
 from heapq import heappop, heappush
 
@@ -43,7 +44,6 @@ class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     passed: int
-    pass_ci95: Interval | None
     case_mean: float | None
     priced: int
     judge_priced: int
@@ -141,6 +141,7 @@ class _Target:
         self._prompts: dict[str, MeanAccumulator] = defaultdict(MeanAccumulator)
         self.error_classes: Counter[str] = Counter()
         self._first_errors: dict[str, CaseNote] = {}
+        self._errors: Counter[int | None] = Counter()
         self._bins = [0] * BINS
         self._worst = _Ranking()
         self._slowest = _Ranking()
@@ -158,13 +159,14 @@ class _Target:
             if result.score is not None:
                 self._case_scores.add(result.score, case)
         self._add_usage(result)
-        if result.status == "error":
-            self._add_error(result)
-            return
         # The same conversation id in another dataset is another conversation.
         talk = result.conversation_id
         group: object = key if talk is None else (result.dataset_path, talk)
         cluster = None if group is None else self._clusters.setdefault(group, len(self._clusters))
+        if result.status == "error":
+            self._errors[cluster] += 1
+            self._add_error(result)
+            return
         score = result.score
         if score is None:
             self.unscored += 1
@@ -220,12 +222,15 @@ class _Target:
             skipped=skipped,
             mean=self.scores.mean,
             ci95=self.scores.ci95,
+            ci95_with_errors=_with_errors(self.scores, self._errors),
             pass_rate=self.passed / scored if scored else None,
+            pass_rate_ci95=self._passes.ci95,
+            pass_rate_ci95_with_errors=_with_errors(self._passes, self._errors),
             cost_usd=self.cost if self.priced else None,
             judge_cost_usd=self.judge_cost if self.judge_priced else None,
             duration_ms=self.duration_ms if self.timed else None,
-            evaluators=_parts(self._evaluators),
-            prompts=_parts(self._prompts),
+            evaluators=_parts(self._evaluators, self._errors),
+            prompts=_parts(self._prompts, self._errors),
             trials=self._trials.summary(),
         )
 
@@ -233,7 +238,6 @@ class _Target:
         mean, of_cases = self.scores.mean, self._case_scores.mean_of_clusters
         return TargetDetails(
             passed=self.passed,
-            pass_ci95=self._passes.ci95,
             case_mean=None if mean is None or of_cases is None or abs(mean - of_cases) < _SAME else of_cases,
             priced=self.priced,
             judge_priced=self.judge_priced,
@@ -288,8 +292,29 @@ class _Trials:
         )
 
 
-def _parts(found: Mapping[str, MeanAccumulator]) -> dict[str, PartSummary]:
-    return {name: PartSummary(n=scores.n, mean=scores.mean, ci95=scores.ci95) for name, scores in found.items()}
+def _parts(found: Mapping[str, MeanAccumulator], errors: Mapping[int | None, int]) -> dict[str, PartSummary]:
+    return {
+        name: PartSummary(n=each.n, mean=each.mean, ci95=each.ci95, ci95_with_errors=_with_errors(each, errors))
+        for name, each in found.items()
+    }
+
+
+def _with_errors(scores: MeanAccumulator, errors: Mapping[int | None, int]) -> Interval | None:
+    """Return the interval with errors counted as 0 for the lower bound and as 1 for the upper.
+
+    `errors` are numbers of errors by cluster. None if there are none.
+    """
+    if not errors:
+        return None
+    bounds = []
+    for value in (0.0, 1.0):
+        filled = deepcopy(scores)
+        for cluster, count in errors.items():
+            for _ in range(count):
+                filled.add(value, cluster)
+        bounds.append(filled.ci95)
+    lower, upper = bounds
+    return None if lower is None or upper is None else (lower[0], upper[1])
 
 
 class _Ranking:

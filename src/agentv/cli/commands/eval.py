@@ -19,11 +19,14 @@ from agentv.engine.prepare import prepare
 from agentv.engine.resume import folder_of, options_of_earlier, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, Gates, parse_max_errors
-from agentv.errors import UsageError, plural
+from agentv.errors import EXIT_FINDINGS, EXIT_UNDECIDED, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.folder import export_records, output_paths
+
+
+_LABELS = {EXIT_FINDINGS: "Gate", EXIT_UNDECIDED: "Can't tell"}
 
 
 def evaluate(args: EvalArguments) -> None:
@@ -118,7 +121,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 def print_reasons(outcome: Outcome) -> None:
     """Print the reasons for the exit code on stderr."""
     for reason in outcome.verdict.reasons:
-        output.error(reason, "Gate" if outcome.verdict.exit_code == 1 else "Failed")
+        output.error(reason, _LABELS.get(outcome.verdict.exit_code, "Failed"))
 
 
 def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
