@@ -1,5 +1,6 @@
 """The exit code of a run: the reason it stopped, then errors, then scores."""
 
+import json
 import random
 
 import msgspec
@@ -121,11 +122,11 @@ def test_a_gate_on_the_interval_passes_fails_or_cannot_tell(found, least, expect
         (
             measured(92, 100),
             "t: pass rate 0.920 (95 % interval 0.850 to 0.959) with 100 of 100 jobs scored; the gate is 0.9. "
-            "About 1,600 cases would probably decide.",
+            "About 1,700 cases would probably decide.",
         ),
         (
             measured(96, 96, errors=8),
-            "t: pass rate 1.000 (95 % interval 0.855 to 1.000 with 8 errors counted as 0 and as 1) with 96 of 104 jobs "
+            "t: pass rate 1.000 (95 % interval 0.856 to 1.000 with 8 errors counted as 0 and as 1) with 96 of 104 jobs "
             "scored, 8 errors; the gate is 0.9. Fix the errors: without them the gate would be decided.",
         ),
         (
@@ -157,7 +158,9 @@ def test_the_suggested_number_of_cases_usually_decides(passed, n, least):
 def test_a_failed_gate_comes_before_an_undecided_one():
     found = code(Gates(min_pass_rate=0.9, gate_on="interval"), sure=measured(10, 100), unsure=measured(92, 100))
     assert found.exit_code == 1
-    assert found.reasons[0].startswith("sure: pass rate 0.100 (95 % interval 0.055 to 0.174; 100 of 100 jobs scored) is")
+    assert found.reasons[0].startswith(
+        "sure: pass rate 0.100 (95 % interval 0.055 to 0.174; 100 of 100 jobs scored) is"
+    )
     assert found.reasons[1].startswith("can't tell: unsure: pass rate 0.920")
 
 
@@ -182,3 +185,17 @@ def test_max_errors_is_a_number_or_a_percentage(text, parsed):
 def test_an_invalid_max_errors_is_refused(text):
     with pytest.raises(UsageError, match="--max-errors takes a number or a percentage"):
         parse_max_errors(text)
+
+
+@pytest.mark.parametrize(("gate_on", "expected"), [("point", 0), ("interval", 5)])
+def test_the_command_exits_with_5_if_it_cannot_tell(project, gate_on, expected):
+    project.dataset(*["yes"] * 11, "no")
+    result = project.eval("--min-pass-rate", "0.9", "--gate-on", gate_on, "--out", "out", "--quiet")
+    assert result.code == expected
+    assert result.stderr.startswith("Can't tell: default: pass rate 0.917 (95 % interval") is (expected == 5)
+    assert json.loads((project.path / "out" / "run.json").read_text())["exit_code"] == expected
+    shown = json.loads(
+        project.command("rescore", "out", "--min-pass-rate", "0.9", "--gate-on", gate_on, "--json").stdout
+    )
+    assert (shown["exit_code"], len(shown["reasons"])) == (expected, int(expected > 0))
+    assert shown["headlines"] == ["Passed 91.7 % of the 12 cases"]

@@ -61,7 +61,7 @@ quick
   evaluators
     sum  0.812  (95 % interval 0.522 to 1.000, n = 8)
   errors      2 of 10: rate_limit 2
-    95 % interval 0.303 to 1.000 of the mean with 2 errors counted as 0 and as 1
+    95 % interval 0.321 to 1.000 of the mean with 2 errors counted as 0 and as 1
     rate_limit  lost-0 (trial 2)  429: slow down
   worst
     0.250  case-6  says \\x1b[31m5\\x1b[0m, not 4

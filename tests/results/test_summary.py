@@ -247,9 +247,7 @@ def test_an_interval_with_errors_covers_the_worst_and_the_best_case(trials):
     scores = [None if (number + trial) % 5 == 0 else float(number % 3 > 0) for number, trial in jobs]
     found = {}
     for lost in (None, 0.0, 1.0):
-        results = (
-            result(*job, lost if score is None else score) for job, score in zip(jobs, scores, strict=True)
-        )
+        results = (result(*job, lost if score is None else score) for job, score in zip(jobs, scores, strict=True))
         found[lost] = built(*results, jobs_per_case=trials).build().targets["t"]
     expected = (found[0.0].ci95[0], found[1.0].ci95[1])
     assert found[None].ci95_with_errors == found[None].pass_rate_ci95_with_errors == pytest.approx(expected)

@@ -213,6 +213,12 @@ def test_a_threshold_is_a_test_and_single_failures_are_expected(project):
     assert "default: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.6" in printed
 
 
+def test_a_threshold_can_be_decided_by_its_interval(project):
+    options = ("--agentv-evals", "--agentv-threshold", "0.5", "--agentv-gate-on", "interval")
+    printed = run_pytest(*options, code=1)
+    assert "Can't tell: default: mean 0.500 (95 % interval" in printed
+
+
 def test_thresholds_in_the_file_apply(project):
     data = {"evaluators": CONTAINS, "execution": {"thresholds": {"contains": 0.9}}, "evalcases": CASES}
     project.write("evals/echo.eval.yaml", data)

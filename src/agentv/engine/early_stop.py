@@ -324,9 +324,7 @@ def label(summary: RunSummary, stopping: EarlyStopping, folder: Path) -> RunSumm
         measures[record.target].add(record, stopping.seed)
     return msgspec.structs.replace(
         summary,
-        targets={
-            name: _labelled(name, target, stopping, measures[name]) for name, target in summary.targets.items()
-        },
+        targets={name: _labelled(name, target, stopping, measures[name]) for name, target in summary.targets.items()},
     )
 
 

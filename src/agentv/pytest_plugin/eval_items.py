@@ -19,7 +19,7 @@ from agentv.engine.gates import judge
 from agentv.engine.prepare import prepare
 from agentv.engine.run import Observer, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, Gates
-from agentv.errors import AgentvError
+from agentv.errors import EXIT_UNDECIDED, AgentvError
 from agentv.model.case import EvalCase
 from agentv.model.result import Result
 from agentv.report.figures import number, visible
@@ -61,7 +61,8 @@ class EvalFile(pytest.File):
         except AgentvError as error:
             raise self.CollectError(str(error)) from error
         self.thresholds = {name: least for case in cases for name, least in (case.execution.thresholds or {}).items()}
-        self.gates = Gates(threshold=self.config.getoption("--agentv-threshold"))
+        option = self.config.getoption
+        self.gates = Gates(threshold=option("--agentv-threshold"), gate_on=option("--agentv-gate-on"))
         for case in cases:
             # Escaped, because pytest prints the names of tests.
             name = visible(case.id).replace("\n", "\\n").replace("\t", "\\t")
@@ -180,7 +181,8 @@ class ThresholdItem(pytest.Item):
         summary = SummaryBuilder(self.name, jobs_per_case=2).add_all(self._found).build()
         verdict = judge(summary, self._file.gates, None, self._file.thresholds)
         if verdict.exit_code:
-            _fail("\n".join(verdict.reasons))
+            label = "Can't tell: " if verdict.exit_code == EXIT_UNDECIDED else ""
+            _fail("\n".join(label + reason for reason in verdict.reasons))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, None, self.name

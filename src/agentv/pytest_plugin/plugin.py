@@ -32,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="X",
         help="required mean of each file and target; failures of single cases are then expected failures",
     )
+    group.addoption(
+        "--agentv-gate-on",
+        choices=["point", "interval"],
+        default="point",
+        help="decide thresholds by the mean itself, or by its whole 95 %% interval; what it does not decide fails",
+    )
     group.addoption("--agentv-report", action="store_true", help="store the results as a run with an HTML report")
     group.addoption(
         "--agentv-report-to",
