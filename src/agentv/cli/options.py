@@ -20,7 +20,8 @@ GROUPS = {
     "Selection": "given_filters tags excluded_tags cases sample seed shard limit on_error allow_outside_files "
     "max_line_bytes",
     "Targets": "targets targets_file trials cache record replay",
-    "Scoring": "judge evaluators kinds every_evaluator stored_cases threshold min_pass_rate gate_on max_errors max_fooled",
+    "Scoring": "judge evaluators kinds every_evaluator stored_cases threshold min_pass_rate gate_on max_errors "
+    "max_fooled",
     "Limits": "workers timeout_s max_retries budget_usd stop_when fail_fast executor processes ray_address",
     "Output": "out experiment file_format as_json quiet verbose why dry_run include_trace dump_prompts dump_traces",
     "Resume": "resume retry_errors changed_since only only_from",

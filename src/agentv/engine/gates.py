@@ -34,8 +34,8 @@ _STOPPED: dict[str | None, Verdict] = {
 def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresholds: dict[str, float]) -> Verdict:
     """Return the exit code of a run. The reason it stopped comes first, then errors, then scores.
 
-    By interval, a gate passes if the whole 95 % interval is at or above its minimum, fails if all of it is below, and is
-    undecided otherwise. Errors count against either answer: as 0 for the lower bound, as 1 for the upper.
+    By interval, a gate passes if the whole 95 % interval is at or above its minimum, fails if all of it is below, and
+    is undecided otherwise. Errors count against either answer: as 0 for the lower bound, as 1 for the upper.
     """
     gates = gates or Gates()
     if stopped in _STOPPED:

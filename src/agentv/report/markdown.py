@@ -14,7 +14,6 @@ from agentv.errors import file_errors, plural
 from agentv.model.manifest import PartSummary, TargetSummary
 from agentv.model.result import Result
 from agentv.report.figures import (
-    NONE,
     cell,
     counted,
     duration,

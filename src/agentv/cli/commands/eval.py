@@ -25,7 +25,6 @@ from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.folder import export_records, output_paths
 
-
 _LABELS = {EXIT_FINDINGS: "Gate", EXIT_UNDECIDED: "Can't tell"}
 
 
