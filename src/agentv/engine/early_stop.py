@@ -291,7 +291,7 @@ class _Measures:
         self._found: dict[str, _Measure] = {}
         self._errors: Counter[tuple[int, str]] = Counter()
 
-    def add(self, record: ScoreRecord, seed: int) -> None:
+    def add(self, record: ScoreRecord | Result, seed: int) -> None:
         name = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
         unit = draw_rank(seed, name), name
         if record.status == "error":

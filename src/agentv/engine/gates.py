@@ -163,7 +163,7 @@ def _advice(gated: _Gated, target: TargetSummary) -> str:
 
 def _rounded_up(count: float) -> int:
     """Round up to two digits."""
-    unit = 10 ** max(0, math.floor(math.log10(count)) - 1)
+    unit: int = 10 ** max(0, math.floor(math.log10(count)) - 1)
     return math.ceil(count / unit) * unit
 
 
