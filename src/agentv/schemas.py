@@ -109,7 +109,8 @@ def _plain(kind: Kind, head: Schema) -> Schema:
 
 def _dataset_definitions(parts: Schema) -> dict[str, Schema]:
     kinds = {name: EVALUATORS.find(name) for name in EVALUATORS.names()}
-    definitions = _definitions([HeaderKeys, CaseKeys, ToolCall, *kinds.values()], strict=False)
+    definitions = _definitions([HeaderKeys, CaseKeys, ToolCall], strict=False)
+    definitions |= _evaluator_definitions(list(kinds.values()), parts["dataset $defs"]["evaluator_entry"])
     # A value under an old name is only checked if there is none under the new name.
     keys, case = definitions["CaseKeys"], parts["case"]
     definitions["CaseKeys"] = keys | {"properties": keys["properties"] | case["properties"], "allOf": case["allOf"]}
@@ -122,6 +123,18 @@ def _dataset_definitions(parts: Schema) -> dict[str, Schema]:
         condition = {"properties": {"type": {"type": "string", "pattern": pattern}}, "required": ["type"]}
         branches.append({"if": condition, "then": {"$ref": f"#/$defs/{kind.__name__}"}})
     return {**shared, **definitions}
+
+
+def _evaluator_definitions(kinds: list[Kind], entry: Schema) -> dict[str, Schema]:
+    """Return the definitions of evaluator types. An entry has the settings of its type and those of every entry."""
+    definitions = _definitions(kinds, strict=True)
+    common = {key: {"$ref": f"#/$defs/evaluator_entry/properties/{key}"} for key in entry["properties"]}
+    for kind in kinds:
+        definition = definitions[kind.__name__]
+        definition["properties"] = common | definition["properties"]
+        if getattr(kind, "open_settings", False):
+            del definition["additionalProperties"]
+    return definitions
 
 
 def _definitions(kinds: Iterable[Kind], *, strict: bool) -> dict[str, Schema]:

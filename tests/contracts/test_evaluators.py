@@ -94,15 +94,22 @@ def test_a_spec_without_its_evaluator_is_the_same_spec(type_):
 
 
 @kinds
-def test_an_unknown_key_is_a_warning_unless_the_type_accepts_any(type_):
+def test_an_unknown_key_is_an_error_unless_the_type_accepts_any(type_):
     problems = Problems()
     spec = read_entry({"type": type_, **OWN.get(type_, {}), "no_such_key": 1}, ("here",), problems)
-    assert spec is not None
-    if spec.evaluator.open_settings:
+    if EVALUATORS.find(type_).open_settings:
         assert not problems
         assert spec.evaluator.config == {"no_such_key": 1}
     else:
-        assert [(each.severity, each.path) for each in problems] == [("warning", ("here", "no_such_key"))]
+        assert [(each.severity, each.path) for each in problems] == [("error", ("here", "no_such_key"))]
+
+
+@kinds
+def test_a_misspelt_common_key_is_an_error_with_a_suggestion(type_):
+    problems = Problems()
+    read_entry({"type": type_, **OWN.get(type_, {}), "wieght": 2}, (), problems)
+    hints = [] if EVALUATORS.find(type_).open_settings else ["Did you mean 'weight'?"]
+    assert [each.hint for each in problems.errors] == hints
 
 
 @kinds

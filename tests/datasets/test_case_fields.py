@@ -185,19 +185,27 @@ def test_null_means_absent_for_every_optional_field(folder):
             case(turns=[{"input": "x", "expectd_output": "y"}]),
             "Unknown field 'expectd_output' in a turn (Did you mean 'expected_output'?)",
         ),
-        (
-            case(evaluators=[{"type": "contains", "valu": "x", "value": "y"}]),
-            "Unknown field 'evaluators[0].valu' (Did you mean 'value'?)",
-        ),
+    ],
+)
+def test_an_unknown_key_of_a_case_is_a_warning_with_a_suggestion(folder, row, warning):
+    loaded = folder.rows(row)
+    assert loaded.messages == [f"rows.jsonl, line 1: {warning}"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (case(evaluators=[{"type": "equals", "val": "goodbye"}]), "Unknown field 'evaluators[0].val'"),
         (
             case(rubrics=[{"id": "r", "expected_outcom": "y", "outcome": "z"}]),
-            "Unknown field 'rubrics[0].expected_outcom' (Did you mean 'expected_outcome'?)",
+            "Unknown field 'rubrics[0].expected_outcom'",
         ),
     ],
 )
-def test_an_unknown_key_at_any_level_is_a_warning_with_a_suggestion(folder, row, warning):
-    loaded = folder.rows(row)
-    assert loaded.messages == [f"rows.jsonl, line 1: {warning}"]
+def test_an_unknown_key_of_an_evaluator_is_an_error_with_a_suggestion(folder, row, message):
+    error = folder.row_error(row)
+    assert message in str(error)
+    assert "Did you mean" in str(error)
 
 
 def test_the_same_unknown_key_is_reported_once_per_file(folder):

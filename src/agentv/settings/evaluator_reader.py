@@ -13,7 +13,7 @@ from agentv.model.evaluator import COMMON_KEYS, RUBRIC_TYPE, Evaluator, Evaluato
 from agentv.model.values import FrozenDict, FrozenList, freeze
 from agentv.registry import EVALUATORS
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
-from agentv.settings.settings_reader import field_of, known_keys, read_settings, read_value
+from agentv.settings.settings_reader import UNKNOWN_FIELD, field_of, known_keys, read_settings, read_value
 from agentv.support.transform import check_transform
 from agentv.support.user_code import FunctionError, load
 
@@ -100,9 +100,7 @@ def named(specs: tuple[EvaluatorSpec, ...]) -> tuple[EvaluatorSpec, ...]:
     return tuple(result)
 
 
-def build_evaluator(
-    kind: type[Evaluator], settings: Mapping[str, Any], problems: Problems, *, strict: bool = False
-) -> Evaluator | None:
+def build_evaluator(kind: type[Evaluator], settings: Mapping[str, Any], problems: Problems) -> Evaluator | None:
     """Build an evaluator; None after adding an error. Kinds with open settings keep unknown keys in `config`."""
     if kind.open_settings:
         known = {key: value for key, value in settings.items() if field_of(kind, key) is not None}
@@ -110,7 +108,7 @@ def build_evaluator(
         if further and isinstance(config := known.get("config", {}), dict):
             known["config"] = further | config
         settings = known
-    read = read_settings(kind, settings, (), problems, strict=strict)
+    read = read_settings(kind, settings, (), problems, strict=True)
     evaluator: Evaluator | None = _frozen(read)
     for complaint in evaluator.complaints() if evaluator is not None else ():
         problems.error((), complaint)
@@ -160,10 +158,8 @@ def _read_own(
     found = Problems()
     evaluator = build_evaluator(kind, read, found)
     for problem in found:
-        if problem.severity == "warning" and kind.open_settings:
-            continue
         place = (*path, *problem.path)
-        if problem.severity == "warning" and len(problem.path) == 1:
+        if problem.message.startswith(UNKNOWN_FIELD) and len(problem.path) == 1:
             meant = did_you_mean(str(problem.path[0]), [*known_keys(kind), *COMMON_KEYS])
             problem = msgspec.structs.replace(problem, hint=meant or problem.hint)
         if problem.path and problem.path[0] in places:
@@ -230,7 +226,7 @@ def evaluator_of(spec: EvaluatorSpec, find_file: Callable[[str], str] = str) -> 
         return spec.evaluator
     problems = Problems()
     if ".py:" in spec.type:
-        evaluator = build_evaluator(_load_kind(spec, find_file), spec.settings, problems, strict=True)
+        evaluator = build_evaluator(_load_kind(spec, find_file), spec.settings, problems)
         check_transform(spec.transform, (), problems)
     elif EVALUATORS.canonical(spec.type) is None:
         raise UsageError(f"Unknown evaluator type '{spec.type}'", hint=EVALUATORS.suggestion(spec.type))

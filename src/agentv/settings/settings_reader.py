@@ -31,6 +31,9 @@ _WORDS = {
     "null": "null",
 }
 _EXPECTED = re.compile(r"Expected `(?P<expected>[^`]+)`(?:, got `(?P<got>[^`]+)`)?")
+UNKNOWN_FIELD = "Unknown field"
+"""The beginning of every message about a key that is not a setting."""
+
 _BOUNDS = {" >= ": " of at least ", " <= ": " of at most ", " > ": " greater than ", " < ": " less than "}
 _WHERE = re.compile(r" - at `\$(?P<where>[^`]*)`$")
 
@@ -179,7 +182,7 @@ def _note_unknown(kind: type[msgspec.Struct], key: str, path: KeyPath, problems:
         return
     hint = did_you_mean(key, known_keys(kind)) or f"Known fields: {', '.join(known_keys(kind))}"
     note = problems.error if strict else problems.warning
-    note(path, f"Unknown field '{field_name(path)}'", hint)
+    note(path, f"{UNKNOWN_FIELD} '{field_name(path)}'", hint)
 
 
 def _in_our_words(message: str, path: KeyPath) -> tuple[KeyPath, str]:
