@@ -1,4 +1,4 @@
-"""`agentv targets`: the list, and one small call to each target."""
+"""`agentv targets`: the list, and small calls to each target."""
 
 import json
 
@@ -6,6 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from agentv.cli import cli
+from agentv_testing import FaultyServer
+from agentv_testing.openai_chat import ChatCompletions
 
 TARGETS = """\
 targets:
@@ -130,6 +132,24 @@ def test_a_failure_is_reported_with_its_class_and_without_secrets(project, monke
         assert "process" in ended.stdout
         assert "refused the key [redacted]" in ended.stdout
         assert SECRET not in ended.stdout + ended.stderr
+
+
+FORMATS = {
+    "a schema": (ChatCompletions(), "json_schema", ""),
+    "llama.cpp": (ChatCompletions(["json_object"], rejects_with=500), "json_object", "it is called with json_object)"),
+    "no explanation": (ChatCompletions([], rejects_with=500, names_format=False), "text", "without a response format)"),
+}
+
+
+@pytest.mark.parametrize(("wire", "accepted", "note"), FORMATS.values(), ids=FORMATS)
+def test_the_response_format_that_judges_will_use_is_reported(project, wire, accepted, note):
+    with FaultyServer("ok", formats=[wire]) as server:
+        target = {"name": "local", "provider": "openai", "model": "m", "base_url": server.url}
+        project.write("own.yaml", json.dumps({"targets": [target]}))
+        [row] = map(json.loads, check("--targets", "own.yaml", "--json").stdout.splitlines())
+        line = check("--targets", "own.yaml").stdout
+    assert (row["ok"], row["response_format"]) == (True, accepted)
+    assert line.rstrip().endswith(note or "ok")
 
 
 def test_an_unusable_provider_is_reported(project):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from agentv_testing import Answer, FaultyServer
+from agentv_testing.openai_chat import ChatCompletions
 from agentv_testing.wire import RawReply
 from waiting import HANGS
 
@@ -30,8 +31,8 @@ MOCK = {"name": "default", "provider": "mock"}
 def judged(project):
     """Runs cases whose answers are the texts given, judged by a server that answers by script."""
 
-    def run(answers, *texts, entries=None, options=(), code=0, faults=(), **settings):
-        with FaultyServer(answers, faults=faults) as server:
+    def run(answers, *texts, entries=None, options=(), code=0, faults=(), formats=(), **settings):
+        with FaultyServer(answers, faults=faults, formats=formats) as server:
             project.targets(MOCK, model(server, **settings))
             project.dataset(*(texts or ("yes",)), evaluators=entries or [{"type": "llm_judge"}])
             ended = project.eval("--out", "out", *options)
@@ -78,17 +79,73 @@ def test_settings_of_the_evaluator_replace_those_of_the_judge(judged):
     assert (request.model, request.body["temperature"]) == ("other", 0.9)
 
 
-def test_an_endpoint_without_schema_support_is_called_without_schemas(judged):
-    def answer(request):
-        if "response_format" in request.body:
-            return RawReply(b'{"error": {"message": "Unknown parameter: response_format"}}', 400)
-        return f"Well: {verdict(0.5)}"
+REJECTIONS = {
+    "llama.cpp with an explanation": {"rejects_with": 500},
+    "a gateway with an explanation": {"rejects_with": 400},
+    "a gateway without an explanation": {"rejects_with": 422, "names_format": False},
+}
 
-    records = judged(answer, *(f"answer {number}" for number in range(40)), workers=1)
+
+@pytest.mark.parametrize("accepts", [["json_object"], []], ids=["JSON mode", "text only"])
+@pytest.mark.parametrize("rejection", REJECTIONS.values(), ids=REJECTIONS)
+def test_an_endpoint_without_schemas_is_called_in_the_best_format_it_accepts(judged, rejection, accepts):
+    formats = [ChatCompletions(accepts, **rejection)]
+    texts = [f"answer {number}" for number in range(40)]
+    records = judged(f"Well: {verdict(0.5)}", *texts, workers=1, max_retries=3, formats=formats)
+    server, used = judged.server, (accepts or ["text"])[0]
     assert {record["score"] for record in records.values()} == {0.5}
+    assert {calls(record)[0]["response_format"] for record in records.values()} == {used}
     assert {calls(record)[0]["answer_schema"] for record in records.values()} == {None}
-    # Calls in flight when the first was rejected are made twice as well.
-    assert judged.server.counts.by_status[200] == 40 and 1 <= judged.server.counts.by_status[400] < 20
+    assert {body.get("response_format", {"type": "text"})["type"] for body in bodies(server)} >= {used}
+    # Calls in flight when the first was rejected are made again as well. Rejected calls are not retried.
+    assert server.counts.by_status[200] == 40 and server.counts.by_status[rejection["rejects_with"]] < 40
+    note = f"Judge 'judge' does not accept a JSON Schema for its response; using {used} instead."
+    assert judged.ended.stderr.count(note) == 1
+
+
+def bodies(server):
+    return [request.body for request in server.requests]
+
+
+def test_one_server_error_does_not_change_the_format_of_the_whole_run(judged):
+    records = judged(verdict(0.5), *(f"answer {number}" for number in range(40)), workers=1, faults=["500"])
+    formats = [calls(record)[0].get("response_format") for record in records.values()]
+    assert formats.count("json_object") == 1 and formats.count(None) == 39
+
+
+def test_repeated_server_errors_without_an_explanation_change_the_format(judged):
+    formats = [ChatCompletions([], rejects_with=500, names_format=False)]
+    records = judged(verdict(0.5), *(f"answer {number}" for number in range(40)), workers=1, formats=formats)
+    assert {record["score"] for record in records.values()} == {0.5}
+    assert judged.server.counts.by_status[500] < 40
+
+
+def test_a_server_that_always_fails_is_not_called_more_often_than_its_retries_allow(judged):
+    records = judged(verdict(0.5), faults={"500": 1.0}, max_retries=3, code=3)
+    assert records["c0"]["error"]["class"] == "evaluator"
+    assert judged.server.counts.requests == 2 + 4
+
+
+def test_targets_at_the_same_endpoint_share_what_is_known_about_it(project):
+    with FaultyServer(verdict(1), formats=[ChatCompletions(["json_object"])]) as server:
+        project.targets(MOCK, model(server, workers=1), model(server, "second", workers=1))
+        entries = [{"type": "llm_judge", "target": ["judge"]}, {"type": "factuality", "value": "x", "target": "second"}]
+        project.dataset("yes", evaluators=[{"type": "composite", "evaluators": entries, "aggregator": AVERAGE}])
+        assert project.eval("--out", "out", "--workers", "1").code == 0
+        assert server.counts.by_status[400] <= 2
+
+
+AVERAGE = "weighted_average"
+
+
+def test_a_recording_with_rejected_formats_can_be_replayed(project):
+    with FaultyServer(verdict(0.5), formats=[ChatCompletions(["json_object"], rejects_with=500)]) as server:
+        project.targets(MOCK, model(server, workers=1))
+        project.dataset("yes", "no", "maybe", evaluators=[{"type": "llm_judge"}])
+        assert project.eval("--out", "one", "--record", "r.jsonl").code == 0
+    ended = project.eval("--out", "two", "--replay", "r.jsonl")
+    assert ended.code == 0, ended.stderr
+    assert {record["score"] for record in project.by_id("two").values()} == {0.5}
 
 
 def test_a_response_format_of_the_user_is_kept(judged):

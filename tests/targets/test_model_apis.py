@@ -806,6 +806,21 @@ ERRORS = [
         "auth",
         None,
     ),
+    (  # llama.cpp: the request is at fault, so it is not retried
+        "chat",
+        500,
+        {"error": {"code": 500, "type": "server_error", "message": 'response_format type must be one of "text" …'}},
+        "invalid_response",
+        400,
+    ),
+    (  # llama-cpp-python
+        "chat",
+        500,
+        {"error": {"message": "[{'loc': ('body', 'response_format', 'type'), 'input': 'json_schema'}]"}},
+        "invalid_response",
+        400,
+    ),
+    ("chat", 503, {"error": {"message": "json_schema workers are overloaded"}}, "server", 503),
 ]
 
 

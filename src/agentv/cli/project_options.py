@@ -120,7 +120,8 @@ class TargetsArguments(TargetsOptions):
 
 
 class CheckArguments(TargetsOptions):
-    """Make one small call to each target and report the result.
+    """Make one small call to each target and report the result. A second call to a model API finds out whether it
+    supports JSON Schemas, which judges use.
 
     \b
     Exit codes: 0 all targets responded   1 a target failed   2 usage error, or an invalid targets file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -68,7 +68,7 @@ _NO_FILE = Environment()
 
 
 class OverrideKey(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A hashable summary of `CallOverrides`; `form` is the title of the schema."""
+    """A hashable summary of `CallOverrides`; `form` is the title of the schema, or `json`."""
 
     model: str | None = None
     temperature: float | None = None
@@ -87,19 +87,19 @@ NO_OVERRIDES = OverrideKey()
 class CallOverrides(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one call that replace the target's own.
 
-    `schema` is a JSON Schema for the answer, for APIs that support one. `sample` numbers otherwise identical calls, so
-    that a cache or a recording does not answer one with the response of another.
+    `schema` is a JSON Schema for the answer, or `json` for any JSON object, for APIs that support them. `sample`
+    numbers otherwise identical calls, so that a cache or a recording does not answer one with the response of another.
     """
 
     model: str | None = None
     temperature: float | None = None
-    schema: dict[str, Any] | None = None
+    schema: dict[str, Any] | Literal["json"] | None = None
     sample: int = 1
 
     @property
     def form(self) -> str | None:
-        """The title of the schema."""
-        return None if self.schema is None else str(self.schema.get("title", ""))
+        """The title of the schema, or `json`."""
+        return str(self.schema.get("title", "")) if isinstance(self.schema, dict) else self.schema
 
 
 class Ask(Protocol):

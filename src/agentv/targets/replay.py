@@ -245,10 +245,12 @@ class RecordedResponder:
 
     def _missing(self, request: Request) -> TargetFailure:
         recording, overrides = self._recording, self._overrides
-        without_form = msgspec.structs.replace(overrides, form=None).key
-        if overrides.form is not None and self._recorded(request, without_form) is not None:
-            # When this was recorded, the target was already known not to support response formats.
-            return TargetFailure("invalid_response", "Recorded without a response format", status=_BAD_REQUEST)
+        others = [
+            msgspec.structs.replace(overrides, form=form).key for form in ("json", None) if form != overrides.form
+        ]
+        if overrides.form is not None and any(self._recorded(request, other) is not None for other in others):
+            # When this was recorded, the target was already known not to support this response format.
+            return TargetFailure("invalid_response", "Recorded in another response format", status=_BAD_REQUEST)
         missing = f"{recording.path} has no answer to '{request.case.id}' by {self._target} (trial {request.trial})"
         changed = ", or the request has changed since it was recorded" if recording.is_recording else ""
         recording.missing.append(missing)

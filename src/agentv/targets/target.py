@@ -160,6 +160,9 @@ class ModelApi(Target, frozen=True, kw_only=True):
     price_list_name: ClassVar[str | None] = None
     """The provider's name in the price list."""
 
+    has_json_mode: ClassVar[bool] = True
+    """Whether a response can be requested as JSON without a schema."""
+
     model: str | None = None
     system_prompt: str | None = None
     temperature: NonNegative | None = None
@@ -184,7 +187,8 @@ class ModelApi(Target, frozen=True, kw_only=True):
     def with_overrides(self, overrides: CallOverrides) -> Target:
         """Return the target with another model or temperature, and the schema unless a response format is set."""
         changes: dict[str, Any] = {"model": overrides.model, "temperature": overrides.temperature}
-        if self.response_format is None and "response_format" not in self.extra_body:
+        is_free = self.response_format is None and "response_format" not in self.extra_body
+        if is_free and (self.has_json_mode or overrides.schema != "json"):
             changes["response_format"] = overrides.schema
         changes = {name: value for name, value in changes.items() if value is not None}
         return msgspec.structs.replace(self, **changes) if changes else self
@@ -215,6 +219,24 @@ class HostedApi(ModelApi, frozen=True, kw_only=True):
     def complaints(self) -> list[str]:
         """Check the model and the address."""
         return missing_keys(self, "model") + address_complaints("base_url", self.base_url)
+
+
+FORMAT_REJECTED = frozenset({400, 404, 415, 422, 501})
+"""Statuses of servers that do not support the requested response format."""
+
+
+def response_formats(settings: Target, wanted: CallOverrides) -> list[CallOverrides]:
+    """Return the overrides to try in turn: with the schema, with any JSON, and without a response format.
+
+    Formats that the target cannot send are left out.
+    """
+    tried = [wanted, msgspec.structs.replace(wanted, schema="json")] if isinstance(wanted.schema, dict) else [wanted]
+    tried = [each for each in tried if each.schema is not None and _sends(settings, each)]
+    return [*tried, msgspec.structs.replace(wanted, schema=None)]
+
+
+def _sends(settings: Target, wanted: CallOverrides) -> bool:
+    return getattr(settings.with_overrides(wanted), "response_format", None) == wanted.schema
 
 
 def missing_keys(target: Target, *names: str) -> list[str]:

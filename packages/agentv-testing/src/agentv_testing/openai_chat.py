@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -34,7 +34,23 @@ class OpenAIFormat:
 
 
 class ChatCompletions(OpenAIFormat):
-    """`…/chat/completions`, with any prefix."""
+    """`…/chat/completions`, with any prefix.
+
+    Response formats that are not in `accepts` are rejected with the status `rejects_with`, as llama.cpp and gateways
+    do: `FaultyServer(formats=[ChatCompletions(accepts=["json_object"], rejects_with=500)])`. With `names_format` unset,
+    the rejection does not say why.
+    """
+
+    def __init__(
+        self,
+        accepts: Sequence[str] = ("json_object", "json_schema"),
+        *,
+        rejects_with: int = 400,
+        names_format: bool = True,
+    ) -> None:
+        self._accepts = ("text", *accepts)
+        self._rejects_with = rejects_with
+        self._names_format = names_format
 
     def serves(self, path: str) -> bool:
         """Return whether the path is that of chat completions."""
@@ -47,7 +63,15 @@ class ChatCompletions(OpenAIFormat):
         if not isinstance(messages, list) or not messages:
             raise NotUnderstood("'messages' must be a list with at least one message")
         _check(messages)
+        self._check_format(body.get("response_format"))
         return received.understood(body, [(each["role"], text_of(each.get("content"))) for each in messages])
+
+    def _check_format(self, declared: Any) -> None:
+        kind = declared.get("type") if isinstance(declared, dict) else "text"
+        if kind not in self._accepts:
+            known = " or ".join(f'"{name}"' for name in self._accepts)
+            why = f"response_format type must be one of {known}, but got: {kind}"
+            raise NotUnderstood(why if self._names_format else "Internal Server Error", self._rejects_with)
 
     def whole(self, received: ReceivedRequest, answer: Answer) -> dict[str, Any]:
         """Return a completion with one choice."""

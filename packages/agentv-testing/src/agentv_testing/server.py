@@ -148,7 +148,7 @@ class FaultyServer:
             path, _, query = request.raw_path.partition("?")
             received = wire.read(ReceivedRequest(number, request.method, path, query, request.headers, raw))
         except NotUnderstood as error:
-            return self._error(wire, 400, str(error))
+            return self._error(wire, error.status, str(error))
         self.requests.append(received)
         if received.reply is not None:
             self.counts.by_status[200] += 1

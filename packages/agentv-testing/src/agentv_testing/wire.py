@@ -59,7 +59,11 @@ class ReceivedRequest:
 
 
 class NotUnderstood(Exception):
-    """A body that the real API would reject."""
+    """A body that the real API would reject, and the status of its response."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class WireFormat(Protocol):

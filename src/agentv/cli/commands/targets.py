@@ -19,6 +19,11 @@ from agentv.targets.check import TargetCheck, check_targets
 
 _PLACES = ("base_url", "endpoint", "resource", "url", "command_template", "executable", "function", "from", "region")
 
+_FORMAT_NOTES = {
+    "json_object": "no JSON Schema support: as a judge, it is called with json_object",
+    "text": "no JSON Schema support: as a judge, it is called without a response format",
+}
+
 
 def list_targets(args: TargetsArguments) -> None:
     """Print name, provider, model and location of each target."""
@@ -38,7 +43,7 @@ def list_targets(args: TargetsArguments) -> None:
 
 
 def check(args: CheckArguments) -> None:
-    """Make one small call to each target and print the result."""
+    """Call each target and print the result."""
     targets = _opened(args.targets_file)
     chosen = targets.pick(args.names) if args.names else targets.names
     checks = asyncio.run(check_targets(targets, chosen))
@@ -84,4 +89,5 @@ def _line(each: TargetCheck, width: int) -> str:
     else:
         reason = one_line(each.message or "", 500)
         parts = (click.style("err", fg="red"), each.name.ljust(width), took, f"{each.error}:", reason)
-    return "  ".join(filter(None, (*parts, f"({each.note})" if each.note else ""))).rstrip()
+    notes = [note for note in (each.note, _FORMAT_NOTES.get(each.response_format or "")) if note]
+    return "  ".join(filter(None, (*parts, f"({'; '.join(notes)})" if notes else ""))).rstrip()

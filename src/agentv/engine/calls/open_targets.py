@@ -31,7 +31,7 @@ class OpenTarget(msgspec.Struct, frozen=True, gc=False):
     """A target that can be called. `responder` has all wrappers; `most` is the useful number of concurrent calls."""
 
     settings: Target
-    responder: Responder
+    responder: RetryWrapper
     most: int
 
 
@@ -120,7 +120,7 @@ class OpenTargets:
         # The cache is outside the limit: cached responses need no place at the endpoint.
         return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
 
-    def _retried(self, settings: Target, responder: Responder) -> Responder:
+    def _retried(self, settings: Target, responder: Responder) -> RetryWrapper:
         """Add the outermost wrappers, which replayed targets also have."""
         spec, defaults = self._spec, self._spec.defaults
         policy = policy_of(settings, first_given(spec.max_retries, settings.max_retries, defaults.max_retries))

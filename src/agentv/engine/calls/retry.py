@@ -59,14 +59,15 @@ class RetryWrapper(ResponderWrapper):
         super().__init__(inner)
         self.policy = policy
 
-    async def respond(self, request: Request) -> Response:
+    async def respond(self, request: Request, final: frozenset[int] = frozenset()) -> Response:
+        """Answer, or raise the last failure. Failures with a status in `final` are not retried."""
         request.attempt = 1
         while True:
             try:
                 return await self._inner.respond(request)
             except TargetFailure as failure:
                 delay_s = self.policy.delay_s(failure, request.attempt - 1)
-                if delay_s is None:
+                if delay_s is None or failure.status in final:
                     raise
             await asyncio.sleep(delay_s)
             request.attempt += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -16,14 +16,14 @@ from agentv.model.evaluator import EvaluatorFailure, Verdicts
 from agentv.model.job import CallOverrides
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Responder, Response, TargetFailure
-from agentv.model.result import TokenUsage, sum_usage
-from agentv.targets.target import ModelApi, Target
+from agentv.model.result import EvaluatorResult, TokenUsage, sum_usage
+from agentv.targets.target import FORMAT_REJECTED, ModelApi, Target, response_formats
 
 MAX_TEXT = 8000
 MAX_CALLS = 50
 
-_SCHEMA_REJECTED = frozenset({400, 404, 415, 422, 501})
-"""Statuses of servers that do not support the requested answer schema."""
+_UNCLEAR = frozenset({500})
+"""Statuses that may also mean that a server does not support a response format."""
 _NO_OVERRIDES = CallOverrides()
 
 KeepPrompt = Callable[[str, CaseRequest, Responder], None]
@@ -46,8 +46,35 @@ class ScoringContext(msgspec.Struct, frozen=True, gc=False):
 _NO_CONTEXT = ScoringContext()
 
 
+class FormatSupport(msgspec.Struct):
+    """The response formats to try at an endpoint, best first, and what the calls so far have shown.
+
+    `is_certain` if the first of them was accepted. `suspicions` counts calls that only succeeded in another format,
+    after an error that may have had another cause.
+    """
+
+    formats: list[str | None]
+    is_certain: bool = False
+    suspicions: int = 0
+
+    def accepts(self, form: str | None) -> bool:
+        """Whether a call in this format has succeeded."""
+        return self.is_certain and form == self.formats[0]
+
+    def learn(self, used: str | None, is_rejected: bool) -> None:
+        """Take note that a call succeeded in a format; `is_rejected` if the formats before it were clearly rejected."""
+        if used == self.formats[0]:
+            self.is_certain = True
+        if used not in self.formats[1:]:
+            return
+        self.suspicions += 1
+        if is_rejected or self.suspicions > 1:
+            self.formats = self.formats[self.formats.index(used) :]
+            self.is_certain = True
+
+
 class Judging:
-    """The judges of a run. Remembers which of them reject an answer schema, to try it only once.
+    """The judges of a run. Remembers the response formats that their endpoints accept.
 
     `judge` is the judge named by the command. `noun` is the word for a judge in error messages.
     """
@@ -56,7 +83,7 @@ class Judging:
         self.targets = targets
         self.judge = judge
         self.noun = noun
-        self._without_schema: set[tuple[str, str | None]] = set()
+        self._support: dict[tuple[str, str | None, str | None], FormatSupport] = {}
 
     def judges(self, own: str | tuple[str, ...] | None, answered_by: str) -> tuple[str, ...]:
         """Return the judges of a target's answers; `own` are those named by the evaluator."""
@@ -65,25 +92,42 @@ class Judging:
         return judges_of(self.judge, own, of_target, self.targets.names)
 
     async def call(self, call: JudgeCall, request: CaseRequest, wanted: CallOverrides) -> None:
-        """Call a judge with an answer schema; if its endpoint rejects that, call it without, now and later."""
-        model = (call.target, wanted.model)
-        if model in self._without_schema:
-            wanted = msgspec.structs.replace(wanted, schema=None)
-        failure = await self._call(call, request, wanted)
-        if failure is None or call.schema is None or failure.status not in _SCHEMA_REJECTED:
-            return
-        failure = await self._call(call, request, msgspec.structs.replace(wanted, schema=None))
-        if failure is None and not self.targets.is_replaying:
-            # A replay must repeat every call of the recorded run, so it does not skip the rejected ones.
-            self._without_schema.add(model)
+        """Call a judge with an answer schema; if its endpoint rejects that, in the next format, now and later."""
+        formats = response_formats(self.targets.get(call.target).settings, wanted)
+        support = self._known(call.target, formats)
+        left = [each for each in formats if each.form in support.formats]
+        is_rejected = True
+        for step in left:
+            may_fall_back = step is not left[-1]
+            unclear = _UNCLEAR if may_fall_back and not support.accepts(step.form) else frozenset()
+            failure = await self._call(call, request, step, unclear)
+            if failure is None:
+                call.fell_back = step is not formats[0]
+                if not self.targets.is_replaying:
+                    # A replay must repeat every call of the recorded run, so it does not skip the rejected ones.
+                    support.learn(step.form, is_rejected)
+                return
+            if not may_fall_back or failure.status not in FORMAT_REJECTED | unclear:
+                return
+            is_rejected = is_rejected and failure.status in FORMAT_REJECTED
 
-    async def _call(self, call: JudgeCall, request: CaseRequest, wanted: CallOverrides) -> TargetFailure | None:
+    def _known(self, target: str, formats: list[CallOverrides]) -> FormatSupport:
+        live, wanted = self.targets.get(target), formats[0]
+        model = wanted.model or getattr(live.settings, "model", None)
+        key = (live.responder.endpoint, model, wanted.form)
+        if key not in self._support:
+            self._support[key] = FormatSupport([each.form for each in formats])
+        return self._support[key]
+
+    async def _call(
+        self, call: JudgeCall, request: CaseRequest, wanted: CallOverrides, final: frozenset[int]
+    ) -> TargetFailure | None:
         live = self.targets.variant(call.target, wanted)
         if call.keep is not None:
             call.keep(request, live.responder)
-        has_schema = getattr(live.settings, "response_format", None) == wanted.schema
-        call.schema = wanted.form if has_schema else None
-        return await call.send(live, request)
+        call.schema = wanted.form if isinstance(wanted.schema, dict) else None
+        call.json_only = wanted.schema == "json"
+        return await call.send(live, request, final)
 
 
 class JudgeCall(msgspec.Struct, eq=False):
@@ -95,19 +139,23 @@ class JudgeCall(msgspec.Struct, eq=False):
     keep: Callable[[CaseRequest, Responder], None] | None = None
     settings: Target | None = None
     schema: str | None = None
+    json_only: bool = False
+    fell_back: bool = False
     response: Response | None = None
     failure: TargetFailure | None = None
     attempts: int = 0
     texts: int = 0
 
-    async def send(self, target: OpenTarget, request: CaseRequest) -> TargetFailure | None:
-        """Call a target, and keep its response or failure; return the failure."""
+    async def send(
+        self, target: OpenTarget, request: CaseRequest, final: frozenset[int] = frozenset()
+    ) -> TargetFailure | None:
+        """Call a target, and keep its response or failure; return the failure. Statuses in `final` are not retried."""
         self.settings, self.failure = target.settings, None
         try:
-            self.response = await target.responder.respond(request)
+            self.response = await target.responder.respond(request, final)
         except TargetFailure as failure:
             self.failure = failure
-        self.attempts = request.attempt
+        self.attempts += request.attempt
         return self.failure
 
     def extends(self, other: JudgeCall) -> bool:
@@ -136,6 +184,8 @@ class JudgeCall(msgspec.Struct, eq=False):
         elif isinstance(settings, ModelApi):
             data |= {"model": settings.model, "temperature": settings.temperature, "seed": settings.seed}
             data["answer_schema"] = self.schema
+            if self.fell_back:
+                data["response_format"] = "json_object" if self.json_only else "text"
         data["sample"] = self.sample
         if response is not None:
             known = {"token_usage": response.usage, "cost_usd": self.cost_usd, "duration_ms": response.duration_ms}
@@ -228,6 +278,15 @@ class JudgeCalls:
             calls.append(data | ({"messages": added} if added else {}))
         left_out = len(self._calls) - len(calls)
         return {"calls": calls, **({"calls_left_out": left_out} if left_out else {})}
+
+
+def fallback_formats(results: Iterable[EvaluatorResult]) -> Iterator[tuple[str, str]]:
+    """Yield the judges that were called in another response format than requested, and that format."""
+    for result in results:
+        for call in (result.evaluator_provider_request or {}).get("calls", ()):
+            if "response_format" in call:
+                yield call["target"], call["response_format"]
+        yield from fallback_formats(result.evaluator_results)
 
 
 def shortened(text: str) -> str:

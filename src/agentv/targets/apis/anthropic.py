@@ -45,6 +45,7 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
 
     aliases: ClassVar[dict[str, str]] = {**HostedApi.aliases, "api_version": "version"}
     price_list_name: ClassVar[str | None] = "anthropic"
+    has_json_mode: ClassVar[bool] = False
 
     version: str | None = None
     thinking_budget: Count | None = None

@@ -156,6 +156,11 @@ _CLASS_BY_WORDS: tuple[tuple[str, ErrorClass], ...] = (
     ("credit balance is too low", "auth"),
 )
 
+_NAMES_FORMAT = re.compile(
+    r"(response|json|structured|guided).?(format|schema|object|json|output)|grammar", re.IGNORECASE
+)
+"""Words in the message of a server that does not support a response format; llama.cpp sends it as an error 500."""
+
 
 def reported_failure(error: Any, status: int, headers: Mapping[str, str], secrets: Iterable[str] = ()) -> TargetFailure:
     """Return the failure that an API reports: its class, its message, and the time to wait."""
@@ -168,7 +173,7 @@ def reported_failure(error: Any, status: int, headers: Mapping[str, str], secret
     if classes:
         # Without the status, because some of these statuses would be retried.
         return TargetFailure(classes[0], text)
-    status = standard_status(status, codes)
+    status = 400 if status == 500 and _NAMES_FORMAT.search(message) else standard_status(status, codes)
     wait_s = retry_after_s(headers, time.time())
     if wait_s is None:
         wait_s = retry_delay_s(error)

@@ -239,9 +239,8 @@ class Compatible(OpenAI, frozen=True, kw_only=True):
 
     def with_overrides(self, overrides: CallOverrides) -> Target:
         """Apply overrides, without the schema if the service does not support schemas."""
-        return super().with_overrides(
-            overrides if self.preset.takes_schemas else msgspec.structs.replace(overrides, schema=None)
-        )
+        is_refused = isinstance(overrides.schema, dict) and not self.preset.takes_schemas
+        return super().with_overrides(msgspec.structs.replace(overrides, schema=None) if is_refused else overrides)
 
     @property
     def dialect(self) -> Dialect:
