@@ -178,6 +178,7 @@ def test_a_mistyped_option_gets_a_suggestion(folder):
         ((CASES, {"provider": "mok"}), "mock"),
         ((CASES, {"provider": "mock", "respones": "x"}), "respon"),
         ((CASES, echo, ["contans"]), "Evaluator 'rubric' needs a judge, but none is configured"),
+        ((CASES, echo, [{"type": "is_json", "valu": "x"}]), "valu"),
         ((CASES, lambda first, second: "", SAYS_YES), "first, second"),
         ((CASES, {"provider": "python", "function": "gone.py:answer"}, SAYS_YES), "gone.py"),
     ],
@@ -186,11 +187,6 @@ def test_mistakes_are_errors_with_hints_and_create_no_run(folder, arguments, mes
     with pytest.raises(AgentvError, match=message):
         evaluate(*arguments)
     assert not list(folder.path.rglob("run.json"))
-
-
-def test_an_unknown_setting_of_an_evaluator_is_a_warning(folder):
-    with pytest.warns(agentv.DatasetWarning, match="valu"):
-        evaluate(CASES, echo, [{"type": "is_json", "valu": "x"}])
 
 
 def test_an_existing_folder_is_refused(folder):

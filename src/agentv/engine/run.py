@@ -20,7 +20,7 @@ from agentv.engine.run_manifest import new_manifest, refuse_changes
 from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_evaluators
 from agentv.engine.run_project import RESULTS
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
-from agentv.engine.scoring.judge_calls import fallback_formats
+from agentv.engine.scoring.judge_calls import format_notes
 from agentv.errors import AgentvError
 from agentv.executors.executor import Executor, ExecutorOptions, WorkSpec
 from agentv.model.case import EvalCase, text_case_json
@@ -192,8 +192,8 @@ class RunInProgress:
         result = self._keep(result)
         self._observer.result(result)
         options = self.plan.options
-        if self._judges:
-            self._note_formats(result)
+        for note in format_notes(result.evaluator_results, self._judges) if self._judges else ():
+            self._observer.note(note)
         if self._refused is not None:
             self._refused = self._refused + 1 if result.error and result.error.error_class == "auth" else None
             if self._refused == MAX_FIRST_AUTH_ERRORS:
@@ -202,14 +202,6 @@ class RunInProgress:
             self._stopped = self._stopped or "fail_fast"
         if options.budget_usd is not None:
             self._spend(result)
-
-    def _note_formats(self, result: Result) -> None:
-        """Mention once for each judge that it was called in another response format."""
-        for name, used in fallback_formats(result.evaluator_results):
-            if name in self._judges:
-                self._judges.remove(name)
-                why = "does not accept a JSON Schema for its response"
-                self._observer.note(f"Judge '{name}' {why}; using {used} instead.")
 
     def close(self) -> None:
         """Close the files, so that every record is on disk."""

@@ -245,9 +245,7 @@ class RecordedResponder:
 
     def _missing(self, request: Request) -> TargetFailure:
         recording, overrides = self._recording, self._overrides
-        others = [
-            msgspec.structs.replace(overrides, form=form).key for form in ("json", None) if form != overrides.form
-        ]
+        others = [msgspec.structs.replace(overrides, form=form).key for form in ("json", None)]
         if overrides.form is not None and any(self._recorded(request, other) is not None for other in others):
             # When this was recorded, the target was already known not to support this response format.
             return TargetFailure("invalid_response", "Recorded in another response format", status=_BAD_REQUEST)

@@ -280,13 +280,15 @@ class JudgeCalls:
         return {"calls": calls, **({"calls_left_out": left_out} if left_out else {})}
 
 
-def fallback_formats(results: Iterable[EvaluatorResult]) -> Iterator[tuple[str, str]]:
-    """Yield the judges that were called in another response format than requested, and that format."""
+def format_notes(results: Iterable[EvaluatorResult], judges: set[str]) -> Iterator[str]:
+    """Yield a note for each of the judges that was not called with the JSON Schema, and remove it from the set."""
     for result in results:
         for call in (result.evaluator_provider_request or {}).get("calls", ()):
-            if "response_format" in call:
-                yield call["target"], call["response_format"]
-        yield from fallback_formats(result.evaluator_results)
+            name, used = call["target"], call.get("response_format")
+            if used is not None and name in judges:
+                judges.remove(name)
+                yield f"Judge '{name}' does not accept a JSON Schema for its response; using {used} instead."
+        yield from format_notes(result.evaluator_results, judges)
 
 
 def shortened(text: str) -> str:

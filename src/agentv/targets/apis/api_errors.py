@@ -156,9 +156,7 @@ _CLASS_BY_WORDS: tuple[tuple[str, ErrorClass], ...] = (
     ("credit balance is too low", "auth"),
 )
 
-_NAMES_FORMAT = re.compile(
-    r"(response|json|structured|guided).?(format|schema|object|json|output)|grammar", re.IGNORECASE
-)
+_NAMES_FORMAT = re.compile(r"response.?format|json.?(schema|object)|structured.?output|grammar", re.IGNORECASE)
 """Words in the message of a server that does not support a response format; llama.cpp sends it as an error 500."""
 
 
