@@ -69,6 +69,6 @@ def test_the_agentmark_example_scores_rows_with_a_reference_only():
 def test_the_4x_example_reads_its_words_as_ours():
     cases = by_id("agentv-4x")
     assert cases["says-hello"].expected_outcome == "Greets the user back"
-    assert [spec.type for spec in cases["says-hello"].evaluators] == ["rubric", "icontains"]
+    assert [spec.type for spec in cases["says-hello"].evaluators] == ["llm_judge", "rubric", "icontains"]
     assert [spec.type for spec in cases["knows-the-capital"].evaluators] == ["llm_judge"]
-    assert cases["answers-in-json"].evaluators[0].required is True
+    assert cases["answers-in-json"].evaluators[1].required is True

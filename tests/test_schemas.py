@@ -165,7 +165,10 @@ def test_an_evaluator_entry_is_accepted(entry):
         ({"evalcases": [{"input": {"userMessage": "Hi"}}]}, False),
         ({"evalcases": [CASE], "evaluator": "llm_jugde"}, False),
         ({"evalcases": [CASE], "workspace": {"template": "x"}}, False),
-        ({"evalcases": [CASE], "execution": {"workers": 3}}, False),
+        ({"evalcases": [CASE], "execution": {"fail_on_error": True}}, False),
+        ({"tests": "./cases.yaml"}, True),
+        ({"tests": ["file://cases.yaml", CASE]}, True),
+        ({"tests": ["cases.yaml"]}, False),
         ([CASE], False),
     ],
 )

@@ -12,7 +12,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
-from agentv.datasets.case.keys import ExecutionKeys, PromptEntry, TurnKeys, UserKeys, WorkspaceKeys
+from agentv.datasets.case.keys import (
+    ExecutionKeys,
+    PromptEntry,
+    TargetKeys,
+    TrialKeys,
+    TurnKeys,
+    UserKeys,
+    WorkspaceKeys,
+)
 from agentv.model.evaluator import Verdicts
 from agentv.model.message import ToolCall
 from agentv.registry import Registry
@@ -27,6 +35,8 @@ NOT_YET = "**This version reads and checks it and cannot run it.**"
 BLOCKS: dict[str, Kind] = {
     "Tool call": ToolCall,
     "Execution": ExecutionKeys,
+    "Trials": TrialKeys,
+    "Target": TargetKeys,
     "Verdicts": Verdicts,
     "Prompt entry": PromptEntry,
     "Turn": TurnKeys,

@@ -118,10 +118,10 @@ def test_other_names_of_the_outcome(folder, alias):
 
 def test_the_first_of_several_names_of_the_outcome_wins_with_a_warning(folder):
     loaded = folder.rows(case(expected_outcome="Ours", criteria="Theirs", outcome="Other"))
-    assert loaded[0].expected_outcome == "Ours"
+    assert loaded[0].expected_outcome == "Theirs"
     assert loaded.messages == [
-        "rows.jsonl, line 1: Field 'outcome' is ignored because 'expected_outcome' is set",
-        "rows.jsonl, line 1: Field 'criteria' is ignored because 'expected_outcome' is set",
+        "rows.jsonl, line 1: Field 'expected_outcome' is ignored because 'criteria' is set",
+        "rows.jsonl, line 1: Field 'outcome' is ignored because 'criteria' is set",
     ]
 
 
@@ -234,7 +234,7 @@ def test_an_unsupported_key_of_a_workspace_is_an_error(fail, key):
 
 
 def test_the_unsupported_keys_of_the_specification_are_known(folder):
-    for key in ("workspace", "depends_on", "input"):
+    for key in ("providers", "scenarios", "extensions"):
         assert key in HeaderKeys.unsupported
 
 

@@ -125,12 +125,12 @@ class TestExecution:
         ("execution", "detail"),
         [
             ({"trials": 0}, "Field 'execution.trials' must be an integer of at least 1"),
-            ({"trials": "3"}, "Field 'execution.trials' must be an integer, got string"),
+            ({"trials": "3"}, "Field 'execution.trials' must be an integer or an object, got string"),
             ({"timeout_seconds": 0}, "Field 'execution.timeout_seconds' must be a number greater than 0"),
             ({"targets": "a"}, "Field 'execution.targets' must be an array, got string"),
             ({"verdicts": {"pass": 2}}, "Field 'execution.verdicts.pass' must be a number of at most 1"),
             ({"inherit_evaluators": "yes"}, "Field 'execution.inherit_evaluators' must be a boolean, got string"),
-            ({"workers": 4}, "Field 'execution.workers' is not supported"),
+            ({"workers": 0}, "Field 'execution.workers' must be an integer of at least 1"),
             ({"evaluators": "rubric"}, "Field 'execution.evaluators' must be an array, got string"),
         ],
     )

@@ -308,3 +308,12 @@ def test_the_record_of_a_truncated_answer_has_its_stop_reason(project, agentv_se
     assert project.eval("--out", "out").code == 0
     [record] = project.records()
     assert (record["status"], record["execution_metrics"]["stop_reason"]) == ("ok", "length")
+
+
+@pytest.mark.parametrize(("options", "in_order"), [((), True), (("--workers", "8"), False)])
+def test_a_dataset_can_limit_concurrent_calls_and_the_command_overrides_it(project, options, in_order):
+    project.targets({"name": "default", "provider": "mock", "delay_ms": [0, 20], "workers": 8})
+    project.dataset(*(["yes"] * 12), execution={"workers": 1})
+    assert project.eval("--out", "out", "--quiet", *options).code == 0
+    ids = [record["eval_id"] for record in project.records()]
+    assert (ids == [f"c{number}" for number in range(12)]) is in_order

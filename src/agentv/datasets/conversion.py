@@ -97,10 +97,12 @@ class Conversion:
         """Return the settings to write, including those implied by the file name or the rows."""
         left_out = (*CASE_LIST_KEYS, "dataset", "name")
         written = _plain(self._dataset.document.header)
-        header = {"dataset": self._dataset.header.dataset}
+        header: dict[str, Any] = {"dataset": self._dataset.header.dataset}
         header |= {key: value for key, value in written.items() if key not in left_out}
         if self._dataset.is_agentmark:
             header["format"] = AGENTMARK
+        if self._dataset.header.inherit_evaluators:  # only the default under `tests`
+            header["execution"] = {**header.get("execution", {}), "inherit_evaluators": True}
         return header
 
     def _rows(self) -> Iterator[tuple[dict[str, Any], bytes | None]]:

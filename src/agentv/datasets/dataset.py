@@ -13,15 +13,18 @@ from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header, guideline_patterns, read_header
 from agentv.datasets.case.keys import CASE_LIST_KEYS, is_header
 from agentv.datasets.case.shorthand import AGENTMARK, MessageReader
+from agentv.datasets.case.suite_input import NO_INPUT
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Source
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import Map, locate
+from agentv.datasets.variables import MARK
 from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError, MissingSidecarWarning
 from agentv.model.case import EvalCase, Origin, Place
-from agentv.settings.diagnostics import Problem, Problems, type_word
+from agentv.settings.diagnostics import Problem, Problems, field_name, type_word
+from agentv.settings.environment import references
 from agentv.support.hash_table import IdSet, PackedIds
 
 _MOST_EXPECTED = 1 << 20
@@ -77,7 +80,7 @@ class Dataset:
     @property
     def read_options(self) -> ReadOptions:
         """Options for the format's `read`."""
-        plain = not self.is_agentmark and not self.header.prompts
+        plain = not self.is_agentmark and not self.header.prompts and self.header.input is NO_INPUT
         return ReadOptions(plain, self.options.max_line_bytes)
 
     def batches(self, seen: IdSet | PackedIds | None) -> Iterator[list[EvalCase]]:
@@ -130,6 +133,8 @@ class Dataset:
                     row = msgspec.json.decode(batch.lines[offset])
             if row is not None:
                 case, errors = self._build_one(builder, row, place, offset)
+                if not errors and batch.lines and _has_variables(row, batch.lines[offset]):
+                    errors = self._errors(_unreplaced(row), row, batch.file, batch.line + offset)
                 if errors:
                     bad.append((errors, case))
                     if self._sink.stops_at_first:
@@ -203,7 +208,8 @@ class Dataset:
 
     def _read_header(self) -> Header:
         problems = Problems()
-        header = read_header(self.document.header, self.source.name, self.finder, problems)
+        written, lists_tests = self.document.header, self.document.lists_tests
+        header = read_header(written, self.source.name, self.finder, problems, lists_tests=lists_tests)
         errors = self._errors(problems, self.document.header, self.document.header_path or self.source.path, 1)
         if errors:
             self._sink.bad_dataset(errors)
@@ -237,6 +243,20 @@ class SilentSink:
         """Ignore the problem."""
 
     bad_dataset = bad_case = warning
+
+
+def _has_variables(row: Any, line: bytes) -> bool:
+    """Whether a row of AgentV (TypeScript) 4.x may refer to variables of the environment."""
+    return type(row) is dict and "criteria" in row and MARK in line
+
+
+def _unreplaced(row: Any) -> Problems:
+    problems = Problems()
+    for found in references(row):
+        reference = f"${{{{ {found.variable} }}}}"
+        message = f"Field '{field_name(found.path)}' uses {reference}, which is not replaced in a JSONL file"
+        problems.error(found.path, message, "Write the value, or name this file under 'tests' in a YAML file")
+    return problems
 
 
 def _duplicate(case: EvalCase, path: str, line: int) -> DatasetError:

@@ -56,7 +56,7 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
         for path, kind in kinds.items()
         if path in named or _is_dataset(path, kind, by_base, skipped.append, fail)
     }
-    sources = list(_joined(kept, named, warn, fail))
+    sources = _without_included(list(_joined(kept, named, warn, fail)), named)
     if not sources:
         more = len(skipped) - _SHOWN
         shown = "\n".join([*skipped[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
@@ -117,8 +117,10 @@ def _is_skipped(parent: str, name: str) -> bool:
 
 
 def _in_glob(pattern: str) -> list[tuple[str, str]]:
-    """Return the files that match a pattern; `glob` does not expand `{a,b}`, so we do."""
-    matching = {path for each in _braces(pattern) for path in glob.glob(each, recursive=True) if os.path.isfile(path)}
+    """Return the files that match a pattern."""
+    matching = {
+        path for each in globs.braces(pattern) for path in glob.glob(each, recursive=True) if os.path.isfile(path)
+    }
     found = sorted(_candidates(matching), key=lambda each: each[0].split(os.sep))
     if not found:
         noun = "file matches, but it is not a dataset" if len(matching) == 1 else "files match, but none is a dataset"
@@ -140,28 +142,33 @@ def _is_in_skipped(path: str, literal: str) -> bool:
     return False
 
 
-def _braces(pattern: str) -> Iterator[str]:
-    start = pattern.find("{")
-    end = pattern.find("}", start)
-    if start < 0 or end < 0:
-        yield pattern
-        return
-    for option in pattern[start + 1 : end].split(","):
-        yield from _braces(pattern[:start] + option + pattern[end + 1 :])
-
-
 def _is_dataset(path: str, kind: str, by_base: dict[str, list[str]], note: Note, fail: Fail) -> bool:
     """Whether a file found in a folder or by a glob is a dataset, not a sidecar, a settings or a results file."""
     try:
-        reason = formats.load_format(kind).why_not(path)
-        if reason is None:
-            _check_name(path, by_base.get(formats.dataset_base(path), []))
+        found = formats.load_format(kind)
+        reason = found.why_not(path)
+        same_base = by_base.get(formats.dataset_base(path), [])
+        if reason is None and same_base:
+            _check_name(path, [other for other in same_base if other not in found.files(path)])
     except DatasetError as error:
         fail(error)
         return False
     if reason is not None and not formats.data_files(path):
         note(f"{path}: passed over, {reason}")
     return reason is None
+
+
+def _without_included(sources: list[formats.Source], named: set[str]) -> list[formats.Source]:
+    """Leave out datasets whose cases another dataset lists, unless the user named them."""
+    owners: dict[str, set[str]] = {}
+    for source in sources:
+        for file in source.files:
+            owners.setdefault(os.path.normpath(file), set()).add(source.path)
+    return [
+        source
+        for source in sources
+        if source.path in named or any(owners[os.path.normpath(file)] == {source.path} for file in source.files)
+    ]
 
 
 def _check_name(path: str, same_base: list[str]) -> None:

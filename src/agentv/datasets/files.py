@@ -86,6 +86,11 @@ class FileFinder:
             found = self._cache[value, is_folder] = Found(real, digest)
         return found
 
+    def below(self, folder: str, value: str) -> str:
+        """Return a name for `find` that means `value` relative to a folder inside the project."""
+        inside = os.path.relpath(os.path.join(os.path.realpath(folder), value), self._root)
+        return "/" + inside.replace(os.sep, "/")
+
     def _real_path(self, value: str, is_folder: bool) -> str:
         noun = "Folder" if is_folder else "File"
         if not value.strip() or "\0" in value:

@@ -17,6 +17,7 @@ from agentv.engine.interrupts import InterruptibleLoop
 from agentv.engine.job.answer import now
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_manifest import new_manifest, refuse_changes
+from agentv.engine.run_options import first_given
 from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_evaluators
 from agentv.engine.run_project import RESULTS
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
@@ -375,7 +376,7 @@ def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:
         secrets=project.secrets,
         judge=options.judge,
         evaluators=plan.evaluators,
-        workers=options.workers,
+        workers=first_given(options.workers, checked.workers),
         timeout_s=options.timeout_s,
         max_retries=options.max_retries,
         defaults=project.defaults,

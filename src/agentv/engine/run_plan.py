@@ -113,7 +113,7 @@ class CheckResult(msgspec.Struct, kw_only=True):
     `jobs` and `cases_by_target` are counted per target; `most_per_case` is the largest number of jobs one target has
     for one case. `without_jobs` counts cases that no target answers. `judges` counts judge calls by judge, and
     `judge_characters` the characters of the cases in these calls. `embedders` are the targets that return embeddings,
-    `users` those that play simulated users.
+    `users` those that play simulated users. `workers` is the lowest limit of concurrent calls of a dataset.
     """
 
     cases: int = 0
@@ -128,6 +128,7 @@ class CheckResult(msgspec.Struct, kw_only=True):
     judge_characters: Counter[str] = msgspec.field(default_factory=Counter)
     embedders: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
+    workers: int | None = None
 
     @property
     def total(self) -> int:
@@ -140,6 +141,8 @@ class CheckResult(msgspec.Struct, kw_only=True):
         self.most_per_case = max(self.most_per_case, *counts.values(), 1)
         if case.execution.thresholds:
             self.thresholds.update(case.execution.thresholds)
+        if case.execution.workers is not None:
+            self.workers = min(case.execution.workers, self.workers or case.execution.workers)
         if case.user is not None:
             self.users = tuple(dict.fromkeys((*self.users, case.user.target or USER_TARGET)))
         characters = _characters_for_judges(case) if preflight.judge_needs else 0

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
@@ -27,6 +28,17 @@ def matches(pattern: str, path: str) -> bool:
 def has_magic(text: str) -> bool:
     """Whether a text is a glob rather than a plain path."""
     return any(char in text for char in "*?[{")
+
+
+def braces(pattern: str) -> Iterator[str]:
+    """Yield one pattern for each option in `{a,b}`, which `glob` does not expand."""
+    start = pattern.find("{")
+    end = pattern.find("}", start)
+    if start < 0 or end < 0:
+        yield pattern
+        return
+    for option in pattern[start + 1 : end].split(","):
+        yield from braces(pattern[:start] + option + pattern[end + 1 :])
 
 
 @lru_cache(maxsize=512)

@@ -11,9 +11,11 @@ from agentv.datasets.case.header import DEFAULT_CHOICE, Header, effective_evalua
 from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
 from agentv.datasets.case.prompts import Prompt, read_prompt
 from agentv.datasets.case.shorthand import ItemIds, MessageReader, holds_variables, is_message, is_result, note_unknown
+from agentv.datasets.case.suite_input import with_files
 from agentv.datasets.files import FileError
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.yaml_writer import WrittenInt
+from agentv.datasets.variables import inserter, with_vars
 from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn, Workspace
 from agentv.model.message import ROLES, Message
 from agentv.model.values import FrozenDict, NestingError, freeze
@@ -104,11 +106,15 @@ class CaseBuilder(msgspec.Struct):
     def _build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
         self._check_keys(row, problems)
         header = self.header
+        if row.get("vars") is not None:
+            row = with_vars(row, problems)
         execution = row.get("execution")
         execution_keys = None if execution is None else _read_execution(execution, ("execution",), problems)
         id = self._id(row, problems)
         outcome = self._outcome(row, problems)
         given = self._input(row, problems)
+        if header.input.messages and not _skips_defaults(row):
+            given = _with_messages(given, header.input.messages_for(row, self.reader))
         expected = self._expected_output(row, problems)
         specs, rubric = self._evaluators(row, execution_keys, bool(expected), problems)
         metadata = _typed(row, "metadata", dict[str, Any], problems)
@@ -216,12 +222,27 @@ class CaseBuilder(msgspec.Struct):
         if row.get("prompt") is not None:
             own = read_prompt(row["prompt"], ("prompt",), problems, self.reader.finder)
             prompts = () if own is None else (own,)
+        files = row.get("input_files")
+        if files is not None or (self.header.input.files and not _skips_defaults(row)):
+            return self._input_with_files(row, files, problems), None, ()
         if isinstance(value, dict) and not is_message(value):
             return self._render(value, prompts, problems)
         if prompts:
             message = "The prompt is ignored: it applies only if 'input' is an object of variables"
             problems.warning((key,), message, topic="prompt ignored")
         return self.reader.input(value, (key,), problems), None, ()
+
+    def _input_with_files(self, row: dict[str, Any], files: Any, problems: Problems) -> Messages:
+        """Return the files of a case, or else of the suite, followed by its text."""
+        if files is None:
+            insert = inserter(row["vars"] if isinstance(row.get("vars"), dict) else {}, Problems())
+            files = [insert(name, ()) for name in self.header.input.files]
+        names = read_value(list[str], files, ("input_files",), problems)
+        if not isinstance(row.get("input"), str):
+            hint = "Use parts of type 'file' in 'input' instead"
+            problems.error(("input_files",), "Field 'input_files' needs an 'input' that is text", hint)
+            return ()
+        return with_files(names or [], row["input"], ("input_files",), self.reader, problems)
 
     def _render(self, variables: dict[str, Any], prompts: tuple[Prompt, ...], problems: Problems) -> Input:
         frozen: FrozenDict = freeze(variables)
@@ -260,14 +281,16 @@ class CaseBuilder(msgspec.Struct):
         self, row: dict[str, Any], execution: ExecutionKeys | None, has_reference: bool, problems: Problems
     ) -> tuple[tuple[Any, ...], Any]:
         rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
-        own = read_evaluators(row, row.get("execution"), (), problems)
-        inherit = self.header.inherit_evaluators
-        if execution is not None and row["execution"].get("inherit_evaluators") is not None:
+        own = read_evaluators(row, self.reader.finder, (), problems)
+        inherit, shared = self.header.inherit_evaluators, self.header.evaluators
+        if execution is not None and execution.inherit_evaluators is not None:
             inherit = execution.inherit_evaluators
-        specs = effective_evaluators(own, self.header.evaluators, rubric, inherit=inherit)
+        if execution is not None and execution.skip_defaults:
+            inherit, shared = False, DEFAULT_CHOICE
+        specs = effective_evaluators(own, shared, rubric, inherit=inherit)
         if self.is_agentmark and not has_reference:
             # Without a reference, keep only evaluators that were chosen explicitly and need none.
-            by_default = own is None and rubric is None and self.header.evaluators is DEFAULT_CHOICE
+            by_default = own is None and rubric is None and shared is DEFAULT_CHOICE
             named = () if by_default else specs
             specs = tuple(each for each in named if each.evaluator is None or not each.evaluator.needs.reference)
         return specs, rubric
@@ -317,12 +340,28 @@ class CaseBuilder(msgspec.Struct):
         expected: Any = ()
         if data.get("expected_output") is not None:
             expected = reader.expected_output(data["expected_output"], (*path, "expected_output"), problems)
-        chosen = read_evaluators(data, None, path, problems)
+        chosen = read_evaluators(data, reader.finder, path, problems)
         return Turn(
             (Message("user", given),) if isinstance(given, str) else given,
             (Message("assistant", expected),) if isinstance(expected, str) else expected,
             chosen.specs if chosen else (),
         )
+
+
+def _skips_defaults(row: dict[str, Any]) -> bool:
+    execution = row.get("execution")
+    return isinstance(execution, dict) and execution.get("skip_defaults") is True
+
+
+def _with_messages(given: Input, shared: tuple[Message, ...]) -> Input:
+    """Return an input with the shared messages first."""
+    messages, variables, prompts = given
+    own = (Message("user", messages),) if isinstance(messages, str) else messages
+    return (
+        (*shared, *own) if own else (),
+        variables,
+        tuple(PromptInput(prompt.id, (*shared, *prompt.input)) for prompt in prompts),
+    )
 
 
 def _is_plain_text(messages: Any) -> bool:

@@ -9,8 +9,11 @@ from typing import Any
 
 import msgspec
 
+from agentv.datasets.case.evaluator_includes import with_includes
 from agentv.datasets.case.keys import LIST_KEYS, HeaderKeys, Memo
 from agentv.datasets.case.prompts import Prompt, read_prompt
+from agentv.datasets.case.shorthand import MessageReader
+from agentv.datasets.case.suite_input import NO_INPUT, SuiteInput, read_suite_input
 from agentv.datasets.files import CONFIG_FILE, FileFinder
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import YamlError, locate, parse_yaml
@@ -45,6 +48,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     execution: Execution = Execution()
     evaluators: EvaluatorChoice = DEFAULT_CHOICE
     inherit_evaluators: bool = False
+    input: SuiteInput = NO_INPUT
     prompts: tuple[Prompt, ...] = ()
     several_prompts: bool = False
     prompt_failed: bool = False
@@ -62,8 +66,13 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys((*self.tags, *tags)))
 
 
-def read_header(data: dict[str, Any], default_name: str, finder: FileFinder, problems: Problems) -> Header:
-    """Read a dataset's settings, and add the problems in them to `problems`."""
+def read_header(
+    data: dict[str, Any], default_name: str, finder: FileFinder, problems: Problems, *, lists_tests: bool = False
+) -> Header:
+    """Read a dataset's settings, and add the problems in them to `problems`.
+
+    With `lists_tests`, a case's list of evaluators adds to the dataset's by default, as in AgentV (TypeScript).
+    """
     for key in HeaderKeys.informational:
         if key in data:
             problems.warning((key,), f"Field '{key}' has no effect", "Put such notes under 'metadata'")
@@ -74,13 +83,18 @@ def read_header(data: dict[str, Any], default_name: str, finder: FileFinder, pro
         problems.warning(("target",), "Field 'target' is ignored because 'execution.target' is set")
     elif not execution.targets and keys.target is not None:
         execution = msgspec.structs.replace(execution, target=keys.target)
+    if keys.execution is not None and keys.execution.skip_defaults:
+        problems.warning(("execution", "skip_defaults"), "Field 'skip_defaults' has no effect here", "Set it in a case")
     prompts = _read_prompts(data, keys, finder, problems)
+    evaluators = read_evaluators(data, finder, (), problems) or DEFAULT_CHOICE
+    inherit = None if keys.execution is None else keys.execution.inherit_evaluators
     return Header(
         dataset=(keys.dataset or "").strip() or default_name,
         description=keys.description or "",
         execution=execution,
-        evaluators=read_evaluators(data, data.get("execution"), (), problems) or DEFAULT_CHOICE,
-        inherit_evaluators=keys.execution is not None and keys.execution.inherit_evaluators,
+        evaluators=evaluators,
+        inherit_evaluators=lists_tests and not evaluators.kind_only if inherit is None else inherit,
+        input=read_suite_input(data, MessageReader(finder), problems),
         prompts=prompts,
         several_prompts=keys.prompts is not None,
         prompt_failed=bool(data.get("prompt") or data.get("prompts")) and not prompts,
@@ -131,11 +145,14 @@ def _patterns(path: str, modified: int) -> tuple[str, ...]:  # noqa: ARG001  # a
     return tuple(patterns)
 
 
-def read_evaluators(data: dict[str, Any], execution: Any, path: KeyPath, problems: Problems) -> EvaluatorChoice | None:
-    """Return the evaluators of a document or a case: `execution.evaluators`, else its list, else its `evaluator`.
+def read_evaluators(
+    data: dict[str, Any], finder: FileFinder, path: KeyPath, problems: Problems
+) -> EvaluatorChoice | None:
+    """Return the evaluators of a document, a case or a turn: `execution.evaluators`, its list, or its `evaluator`.
 
     None if there are none. Two lists are an error, because either could be meant.
     """
+    execution = data.get("execution")
     lists = {(*path, key): data[key] for key in LIST_KEYS if data.get(key) is not None}
     if isinstance(execution, dict) and execution.get("evaluators") is not None:
         lists = {(*path, "execution", "evaluators"): execution["evaluators"], **lists}
@@ -147,7 +164,9 @@ def read_evaluators(data: dict[str, Any], execution: Any, path: KeyPath, problem
         list_place, entries = next(iter(lists.items()))
         if kind is not None:
             problems.warning(place, f"Field 'evaluator' is ignored because '{field_name(list_place)}' is set")
-        return EvaluatorChoice(_read_entries(entries, list_place, problems))
+        return EvaluatorChoice(
+            _read_entries(with_includes(entries, finder, list_place, problems), list_place, problems)
+        )
     if kind is None:
         return None
     if not isinstance(kind, str):

@@ -16,8 +16,8 @@ from agentv.settings.settings_reader import aliases_of, known_keys
 CASE_LIST_KEYS = ("evalcases", "tests", "eval_cases", "cases")
 """Keys for the list of cases in a YAML document; the first is canonical."""
 
-OUTCOME_KEYS = ("expected_outcome", "outcome", "criteria")
-"""Keys for the expected outcome; the first is canonical."""
+OUTCOME_KEYS = ("criteria", "expected_outcome", "outcome")
+"""Keys for the expected outcome, by descending precedence."""
 
 LIST_KEYS = ("evaluators", "assertions", "assert")
 """Keys for the list of evaluators; the first is canonical."""
@@ -31,35 +31,68 @@ def _typescript_only(hints: dict[str, str]) -> dict[str, str]:
     return {key: f"{prefix} {hint}" for keys, hint in hints.items() for key in keys.split()}
 
 
+class TrialKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The object form of `trials`. Reports have the mean and pass@k for any `strategy`."""
+
+    unsupported: ClassVar[dict[str, str]] = _typescript_only({"cost_limit_usd": "Use `agentv eval --budget-usd`"})
+
+    count: Annotated[int, Meta(ge=1)]
+    strategy: Literal["pass_at_k", "mean", "confidence_interval"] | None = None
+
+
+class TargetKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The object form of an entry of `targets`."""
+
+    unsupported: ClassVar[dict[str, str]] = _typescript_only(
+        {"use_target": "Define the target in the targets file", "hooks": "Use the hooks of `workspace`"}
+    )
+
+    name: str
+
+
 class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The `execution` block of a document or a case."""
 
     unsupported: ClassVar[dict[str, str]] = _typescript_only(
         {
-            "skip_defaults": "Here a case's list replaces the dataset's; `inherit_evaluators: true` adds to it",
-            "workers": "Use `agentv eval --workers`, or `workers` of the target",
             "cache cache_path": "Use `agentv eval --cache`",
             "budget_usd": "Use `agentv eval --budget-usd`",
             "fail_on_error": "Use `agentv eval --fail-fast` or `--max-errors`",
-            "threshold": "Use `verdicts: {pass: …}` here, or `agentv eval --threshold`",
         }
     )
 
-    hints: ClassVar[dict[str, str]] = {"trials": "Write `trials: 2` instead of `{count: 2}` of AgentV (TypeScript)"}
-
     target: str | None = None
-    targets: tuple[str, ...] = ()
+    targets: tuple[str | TargetKeys, ...] = ()
     evaluators: list[str | JsonObject] | None = None
-    inherit_evaluators: bool = False
-    trials: Annotated[int, Meta(ge=1)] | None = None
+    inherit_evaluators: bool | None = None
+    skip_defaults: bool = False
+    trials: Annotated[int, Meta(ge=1)] | TrialKeys | None = None
+    workers: Annotated[int, Meta(ge=1)] | None = None
     timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
+    threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     verdicts: Verdicts | None = None
     thresholds: dict[str, float] | None = None
 
+    @classmethod
+    def contradiction(cls, written: dict[str, Any]) -> str:
+        """Describe the contradiction of two limits for a pass."""
+        both = "threshold" in written and "verdicts" in written
+        return "'threshold' and 'verdicts' both set the score of a pass: keep one of them" if both else ""
+
     def to_execution(self) -> Execution:
-        """Return the settings without the evaluators."""
-        thresholds = None if self.thresholds is None else freeze(self.thresholds)
-        return Execution(self.target, self.targets, self.trials, self.timeout_seconds, self.verdicts, thresholds)
+        """Return the settings without the evaluators. `threshold` is the score of a pass."""
+        verdicts = self.verdicts
+        if self.threshold is not None:
+            verdicts = Verdicts(self.threshold, min(self.threshold, Verdicts().borderline))
+        return Execution(
+            target=self.target,
+            targets=tuple(each.name if isinstance(each, TargetKeys) else each for each in self.targets),
+            trials=self.trials.count if isinstance(self.trials, TrialKeys) else self.trials,
+            timeout_seconds=self.timeout_seconds,
+            verdicts=verdicts,
+            thresholds=None if self.thresholds is None else freeze(self.thresholds),
+            workers=self.workers,
+        )
 
 
 class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +109,6 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
     unsupported: ClassVar[dict[str, str]] = _typescript_only(
         {
             "workspace environment": "Give each case its own `workspace`",
-            "input": "Write the shared messages into each case, or use a `prompt` with variables",
-            "input_files": "Use parts of type `file` in each case's `input`",
             "expected_output": "Give each case its own `expected_output`",
             "depends_on": "Cases run independently here",
             "preprocessors postprocess": "Use `transform` of an evaluator or a target",
@@ -95,7 +126,7 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
             "extensions": "Use `setup` and `teardown` of a case's `workspace`",
             "targets": "Use `execution.targets`",
             "imports": "Give several files on the command line",
-            "vars": "Use an object `input` with a `prompt`",
+            "vars": "Give each case its `vars`",
         }
     )
     hints: ClassVar[dict[str, str]] = {"prompts": "Write each prompt as `{id: …, prompt: …}`"}
@@ -107,6 +138,8 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
     target: str | None = None
     evaluator: str | None = None
     evaluators: list[str | JsonObject] | None = None
+    input: str | list[JsonObject] | JsonObject | None = None
+    input_files: tuple[str, ...] = ()
     prompt: str | list[JsonObject] | None = None
     prompts: list[PromptEntry] | None = None
     format: Literal["agentv", "agentmark"] | None = None
@@ -167,15 +200,13 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     }
     unsupported: ClassVar[dict[str, str]] = _typescript_only(
         {
-            "vars": "Use an object `input` with a `prompt`",
-            "input_files": "Use parts of type `file` in `input`",
             "depends_on on_dependency_failure": "Cases run independently here",
             "mode": "A case with `turns` is a conversation",
             "aggregation": "A case's score is the weighted mean of its evaluators",
             "on_turn_failure": "All turns are played",
             "window_size": "The whole history is sent",
             "options run": "Use `execution`",
-            "threshold": "Use `execution.verdicts`",
+            "threshold": "Use `execution.threshold`",
             "environment": "Use `workspace`",
             "provider_output": "Use a target of provider `replay`",
         }
@@ -184,6 +215,8 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     id: str | int
     expected_outcome: str | None = None
     input: str | list[JsonObject] | JsonObject
+    input_files: tuple[str, ...] = ()
+    vars: JsonObject | None = None
     expected_output: Any = None
     conversation_id: str | None = None
     execution: ExecutionKeys | None = None

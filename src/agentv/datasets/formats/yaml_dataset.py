@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -13,11 +14,13 @@ import yaml
 
 from agentv.datasets.case.keys import CASE_LIST_KEYS
 from agentv.datasets.formats import dataset_format as formats
+from agentv.datasets.formats.case_files import CaseFile, files_named, folders_without_case, is_reference, read_cases
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, DatasetFormat, Document, ReadOptions, Source
 from agentv.datasets.formats.lines import LFS_POINTER, LFS_PROBLEM
 from agentv.datasets.formats.yaml_parser import Map, Seq, YamlError, composed, locate, parse_yaml
 from agentv.datasets.formats.yaml_writer import write_yaml
-from agentv.errors import DatasetNotFoundError, DatasetParseError, InvalidDatasetError
+from agentv.datasets.variables import MARK, insert_environment
+from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, DatasetWarning, InvalidDatasetError
 from agentv.model.values import to_json
 from agentv.settings.diagnostics import nearest, type_word
 
@@ -78,6 +81,11 @@ def _without(text: str, key: str) -> Any:
 
 _CASE_LIST = re.compile(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
 _CASE_LIST_KEYS = frozenset(CASE_LIST_KEYS)
+_OTHER_FILES = re.compile(
+    rb"""(?m)(?:^["']?(?:%s)["']?[ \t]*:[ \t]*["']?[^\s\[{"'#|>&*]|file://)""" % "|".join(CASE_LIST_KEYS).encode()
+)
+"""Text of a document that may read cases from other files."""
+
 _SMALL_BYTES = 64 * 1024
 _CACHED_DOCUMENTS = 16
 """Small documents are cached: discovery, validation and the run parse them once."""
@@ -88,6 +96,17 @@ class _Yaml(DatasetFormat):
 
     def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
         return _has_case_list(head) or not _CASE_LIST_KEYS.isdisjoint(formats.object_keys(head))
+
+    def files(self, path: str) -> tuple[str, ...]:
+        """Return the document and the files it reads cases from; problems with those are reported when it is read."""
+        try:
+            if _OTHER_FILES.search(_read(path)):
+                data = parse_yaml_file(path)
+                key = case_list_key(data)
+                return (path, *(file.path for file in files_named(data[key], path))) if key else (path,)
+        except DatasetError:
+            pass
+        return (path,)
 
     def open(self, source: Source) -> Document:
         """Parse the whole document: YAML cannot be streamed by line."""
@@ -107,21 +126,37 @@ class _Yaml(DatasetFormat):
             what = f"The cases are listed twice, under '{names[0]}' and '{names[1]}'"
             line = data.marks[names[1]].line + 1
             raise InvalidDatasetError(headline, what, "Keep one list", path=path, line=line, field=names[1])
-        if not isinstance(data[key], Seq):
+        if not isinstance(data[key], Seq | str) or data[key] == "":
             raise _wrong_list(path, data, key)
+        if key == "tests":
+            data = _with_environment(data, path, os.path.dirname(path))
+        cases = data[key]
+        skipped = (f"{folder}: passed over, no case.yaml" for folder in folders_without_case(cases, path))
+        warnings = tuple(DatasetWarning(message, path=path) for message in skipped)
         header = data.without(CASE_LIST_KEYS)
-        return Document(source, header, path, lists_tests=key == "tests", cases=data[key])
+        return Document(source, header, path, lists_tests=key == "tests", cases=cases, warnings=warnings)
 
-    def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:  # noqa: ARG002
+    def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
         """Yield one batch per case: cases may be any number of lines apart."""
-        path = document.source.files[0]
-        for index, case in enumerate(document.cases):
-            mark = locate(document.cases, (index,))
+        path, cases = document.source.files[0], document.cases
+        if isinstance(cases, str):
+            for file in files_named(cases, path):
+                yield from read_cases(file, options, _parse_cases)
+            return
+        for index, case in enumerate(cases):
+            if is_reference(case):
+                item = Seq([case])
+                item.start, item.marks = cases.start, [cases.marks[index]]
+                for file in files_named(item, path):
+                    yield from read_cases(file, options, _parse_cases)
+                continue
+            mark = locate(cases, (index,))
             yield Batch(path, mark.line if mark else 1, [case if isinstance(case, Map) else _bad_row(case)])
 
     def write(self, content: Content, path: str) -> None:
         """Write a document. If the source was YAML, keep its text and comments, and add the implied dataset name."""
-        text = None if content.document is None else _with_name(content.document, content.header["dataset"])
+        own = content.document
+        text = _with_name(own, content.header["dataset"]) if own is not None and len(own.source.files) == 1 else None
         with Path(path).open("wb") as stream:
             if text is not None:
                 stream.write(text)
@@ -196,10 +231,16 @@ def _has_case_list(data: bytes) -> bool:
     return _CASE_LIST.search(data.removeprefix(_BOM).lstrip(b"\xff\xfe").replace(b"\0", b"")) is not None
 
 
+def _with_environment(data: Any, path: str, folder: str) -> Any:
+    return insert_environment(data, path, folder) if MARK in _read(path) else data
+
+
+def _parse_cases(file: CaseFile) -> Any:
+    return _with_environment(parse_yaml_file(file.path), file.path, file.document_folder)
+
+
 def _bad_row(case: Any) -> BadRow:
-    hint = "Each case is a mapping with 'id', 'input' and so on"
-    if isinstance(case, str) and case.startswith("file://"):
-        hint = "Cases cannot be included from other files: pass those files on the command line"
+    hint = "Each case is a mapping with 'id', 'input' and so on, or the name of a file such as file://cases.yaml"
     return BadRow(f"Expected an object, got {type_word(case)}", hint=hint)
 
 
@@ -240,8 +281,7 @@ def _missing_list_hint(path: str, data: Map) -> str:
 
 def _wrong_list(path: str, data: Map, key: str) -> InvalidDatasetError:
     value = data[key]
-    is_text = isinstance(value, str)
-    hint = "Cases cannot be included from another file: pass that file on the command line" if is_text else ""
+    hint = "List the cases, or name a file or folder with cases"
     line, column = data.marks[key].line + 1, data.marks[key].column + 1
     headline = f"Invalid dataset at line {line} in {path}"
     what = f"Field '{key}' must be an array, got {type_word(value)}"

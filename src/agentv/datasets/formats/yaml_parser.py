@@ -47,9 +47,13 @@ class Map(dict[str, Any]):
 
     def without(self, keys: Collection[str]) -> Map:
         """Return a copy without some keys; positions are kept."""
-        rest = Map({key: value for key, value in self.items() if key not in keys})
-        rest.start, rest.marks = self.start, self.marks
-        return rest
+        return self.with_values({key: value for key, value in self.items() if key not in keys})
+
+    def with_values(self, values: dict[str, Any]) -> Map:
+        """Return a mapping of other values at the same position."""
+        copy = Map(values)
+        copy.start, copy.marks = self.start, self.marks
+        return copy
 
 
 class Seq(list[Any]):

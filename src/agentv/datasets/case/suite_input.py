@@ -1,0 +1,69 @@
+"""The input that all cases of a suite share: messages before each case's own, and files before its text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.case.shorthand import MessageReader
+from agentv.datasets.variables import inserter, replace_texts
+from agentv.model.message import Message
+from agentv.settings.diagnostics import Problems
+from agentv.settings.settings_reader import read_value
+
+
+class SuiteInput(msgspec.Struct, frozen=True):
+    """The shared messages and files. `template` is the input as written if it may name variables of a case."""
+
+    messages: tuple[Message, ...] = ()
+    files: tuple[str, ...] = ()
+    template: Any = None
+
+    def messages_for(self, row: dict[str, Any], reader: MessageReader) -> tuple[Message, ...]:
+        """Return the shared messages for one case, with its variables inserted."""
+        variables = row.get("vars")
+        if self.template is None or not isinstance(variables, dict):
+            return self.messages
+        value = replace_texts(self.template, inserter(variables, Problems()))
+        return _messages(value, reader, Problems())
+
+
+NO_INPUT = SuiteInput()
+
+
+def read_suite_input(data: dict[str, Any], reader: MessageReader, problems: Problems) -> SuiteInput:
+    """Read `input` and `input_files` of a suite."""
+    value, files = data.get("input"), data.get("input_files")
+    if value is None and files is None:
+        return NO_INPUT
+    names = read_value(tuple[str, ...], files, ("input_files",), problems) if files is not None else ()
+    for index, name in enumerate(names or ()):
+        if "{{" not in name:
+            with_files([name], "", ("input_files", index), reader, problems)
+    messages = () if value is None else _messages(value, reader, problems)
+    return SuiteInput(messages, tuple(names or ()), value if _is_template(value) else None)
+
+
+def with_files(
+    files: list[str], text: str, path: tuple[str | int, ...], reader: MessageReader, problems: Problems
+) -> tuple[Message, ...]:
+    """Return one user message: the files, then the text. A file that cannot be used is an error at `path`."""
+    parts: list[Any] = [{"type": "file", "value": name} for name in files]
+    found = Problems()
+    messages = reader.messages([{"role": "user", "content": [*parts, text]}], path, found)
+    for problem in found:
+        problems.append(msgspec.structs.replace(problem, path=path))
+    return messages
+
+
+def _is_template(value: Any) -> bool:
+    """Whether any text may name a variable."""
+    if isinstance(value, dict | list):
+        return any(map(_is_template, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str) and "{{" in value
+
+
+def _messages(value: Any, reader: MessageReader, problems: Problems) -> tuple[Message, ...]:
+    read = reader.input(value, ("input",), problems)
+    return (Message("user", read),) if isinstance(read, str) else read

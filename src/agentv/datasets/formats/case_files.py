@@ -1,0 +1,164 @@
+"""Cases that a YAML document reads from other files: `tests: ./file`, `tests: ./folder` and `file://` items."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agentv.datasets.files import project_root
+from agentv.datasets.formats.dataset_format import (
+    BadRow,
+    Batch,
+    Document,
+    PlainRow,
+    ReadOptions,
+    Row,
+    source_of,
+    suggested,
+)
+from agentv.datasets.formats.yaml_parser import Map, Seq, locate
+from agentv.datasets.variables import MARK, insert_environment
+from agentv.errors import DatasetError, InvalidDatasetError
+from agentv.settings.diagnostics import type_word
+from agentv.support import patterns as globs
+
+PREFIX = "file://"
+_CASE_NAMES = ("case.yaml", "case.yml")
+Parse = Callable[["CaseFile"], Any]
+
+
+class CaseFile(NamedTuple):
+    """A file with cases of a document. `folder` is set if it has a single case, named after the folder by default."""
+
+    path: str
+    document: str
+    folder: str = ""
+
+    @property
+    def document_folder(self) -> str:
+        """The folder of the document, which decides about the project and its variables."""
+        return os.path.dirname(self.document) or "."
+
+
+def is_reference(case: Any) -> bool:
+    """Whether an item of a list of cases names a file."""
+    return isinstance(case, str) and case.startswith(PREFIX)
+
+
+def files_named(cases: Any, document: str) -> list[CaseFile]:
+    """Return the files that the list of cases of a document names. Raises InvalidDatasetError if one is missing."""
+    if isinstance(cases, str):
+        return _files_of(cases, document, 1)
+    marks = getattr(cases, "marks", ())
+    places = ((case, marks[index].line + 1) for index, case in enumerate(cases) if is_reference(case))
+    return [file for case, line in places for file in _files_of(case, document, line)]
+
+
+def folders_without_case(cases: Any, document: str) -> list[str]:
+    """Return the folders below a folder of cases that have no `case.yaml`."""
+    folder = _beside(document, cases) if isinstance(cases, str) else ""
+    if not os.path.isdir(folder):
+        return []
+    return [each for each in _subfolders(folder) if _case_file(each) is None]
+
+
+def read_cases(file: CaseFile, options: ReadOptions, parse: Parse) -> Iterator[Batch]:
+    """Yield the cases of a file in batches. `parse` parses a YAML file."""
+    if "jsonl" in suggested(file.path):
+        source = source_of(file.path, "jsonl")
+        for batch in source.format.read(Document(source), options):
+            yield _with_variables(batch, file)
+        return
+    data = parse(file)
+    if file.folder:
+        data = _single(file, data)
+    if not isinstance(data, Seq):
+        what = "an object" if file.folder else "a list of cases"
+        detail = f"Expected {what}, got {type_word(data)}"
+        raise InvalidDatasetError(f"Invalid case file: {file.path}", detail, path=file.path, line=1)
+    for index, case in enumerate(data):
+        mark = locate(data, (index,))
+        row: Row = case if isinstance(case, Map) else BadRow(f"Expected an object, got {type_word(case)}")
+        yield Batch(file.path, mark.line if mark else 1, [row])
+
+
+def _single(file: CaseFile, data: Any) -> Any:
+    """Return the case of a folder as a list. A folder `workspace` next to the file is its workspace's template."""
+    if not isinstance(data, Map):
+        return data
+    added: dict[str, Any] = {}
+    if data.get("id") is None:
+        added["id"] = os.path.basename(file.folder)
+    template = os.path.join(file.folder, "workspace")
+    if data.get("workspace") is None and os.path.isdir(template):
+        inside = os.path.relpath(os.path.realpath(template), project_root(file.document_folder))
+        added["workspace"] = {"template": "/" + inside.replace(os.sep, "/")}
+    cases = Seq([data.with_values({**data, **added})])
+    cases.start, cases.marks = data.start, [data.start]
+    return cases
+
+
+def _with_variables(batch: Batch, file: CaseFile) -> Batch:
+    """Insert variables of the environment into the rows of a batch that name any."""
+    if not any(line is not None and MARK in line for line in batch.lines):
+        return batch
+    rows: list[Row] = []
+    for offset, row in enumerate(batch.rows):
+        if isinstance(row, PlainRow):
+            row = msgspec.json.decode(batch.lines[offset])
+        is_data = isinstance(row, dict)
+        rows.append(insert_environment(row, file.path, file.document_folder, batch.line + offset) if is_data else row)
+    return Batch(batch.file, batch.line, rows)
+
+
+def _files_of(reference: str, document: str, line: int) -> list[CaseFile]:
+    path = _beside(document, reference)
+    if os.path.isdir(path):
+        inside = ((_case_file(folder), folder) for folder in _subfolders(path))
+        found = [CaseFile(case, document, folder) for case, folder in inside if case is not None]
+    elif globs.has_magic(path) and not os.path.exists(path):
+        matching = {each for pattern in globs.braces(path) for each in glob.glob(pattern, recursive=True)}
+        found = [CaseFile(each, document) for each in sorted(matching) if os.path.isfile(each)]
+    else:
+        found = [CaseFile(path, document)] if os.path.isfile(path) else []
+    if not found:
+        what = f"Folder '{reference}' has no subfolder with a case.yaml" if os.path.isdir(path) else ""
+        raise _unusable(document, line, what or f"File '{reference}' was not found", f"Looked for {path}")
+    for file in found:
+        _check(file, line)
+    return found
+
+
+def _check(file: CaseFile, line: int) -> None:
+    """Refuse files outside the project and files in other formats."""
+    path, document = file.path, file.document
+    root = project_root(file.document_folder)
+    if os.path.commonpath((root, os.path.realpath(path))) != root:
+        what = f"File '{path}' is outside the project root {root} and was not read"
+        raise _unusable(document, line, what, "Copy the file into the project")
+    if not {"yaml", "jsonl"}.intersection(suggested(path)) and not path.lower().endswith(".json"):
+        what = f"Cases cannot be read from '{path}'"
+        raise _unusable(document, line, what, "List cases in a .yaml, .yml, .json or .jsonl file")
+
+
+def _unusable(document: str, line: int, what: str, hint: str) -> DatasetError:
+    headline = f"Invalid dataset at line {line} in {document}"
+    return InvalidDatasetError(headline, what, hint, path=document, line=line)
+
+
+def _beside(document: str, reference: str) -> str:
+    return os.path.normpath(os.path.join(os.path.dirname(document), reference.removeprefix(PREFIX)))
+
+
+def _subfolders(folder: str) -> list[str]:
+    paths = (os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith("."))
+    return [path for path in paths if os.path.isdir(path)]
+
+
+def _case_file(folder: str) -> str | None:
+    paths = (os.path.join(folder, name) for name in _CASE_NAMES)
+    return next((path for path in paths if os.path.isfile(path)), None)

@@ -1,0 +1,148 @@
+"""Variables in the texts of a dataset: `${{ NAME }}` from the environment, and `{{ name }}` from a case's `vars`.
+
+Inserted values are not expanded again. Copies keep the positions of the YAML nodes they replace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from agentv.datasets.files import project_root
+from agentv.datasets.formats.yaml_parser import Map, Mark, Seq, locate
+from agentv.errors import InvalidDatasetError
+from agentv.model.values import to_json
+from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.settings.environment import REFERENCE, Environment, load_environment, plain_value
+
+MARK = b"${{"
+"""How a reference to a variable of the environment begins."""
+
+Replace = Callable[[str, KeyPath], Any]
+
+_NAME = re.compile(r"\{\{\s*(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
+_TEMPLATE_KEYS = ("criteria", "expected_outcome", "input", "input_files", "expected_output")
+_MISSING = object()
+
+
+def replace_texts(value: Any, replace: Replace, path: KeyPath = ()) -> Any:
+    """Return a structure with every text replaced; the value itself if nothing changes."""
+    if isinstance(value, str):
+        return replace(value, path)
+    if isinstance(value, dict):
+        items = {key: replace_texts(item, replace, (*path, key)) for key, item in value.items()}
+        return value if all(items[key] is value[key] for key in items) else _copied(value, items)
+    if isinstance(value, list):
+        entries = [replace_texts(item, replace, (*path, index)) for index, item in enumerate(value)]
+        return value if all(new is old for new, old in zip(entries, value, strict=True)) else _copied(value, entries)
+    return value
+
+
+def insert_environment(data: Any, path: str, folder: str, line: int = 1) -> Any:
+    """Insert variables of the environment into the data of a file. Raises InvalidDatasetError with the position."""
+    problems = Problems()
+    new = with_environment(data, load_environment(folder or ".", project_root(folder or ".")), (), problems)
+    for problem in problems.errors:
+        mark = locate(data, problem.path) or Mark(line, 0)
+        headline = f"Invalid dataset at line {mark.line} in {path}"
+        place: Any = {"path": path, "line": mark.line, "column": mark.column or None, "field": problem.field}
+        raise InvalidDatasetError(headline, problem.message, problem.hint, **place)
+    return new
+
+
+def with_environment(value: Any, environment: Environment, path: KeyPath, problems: Problems) -> Any:
+    """Insert variables of the environment. One that is secret, unset or empty is an error.
+
+    A text that is nothing but a reference becomes a number or boolean if the variable's value is one.
+    """
+    variables = environment.variables
+
+    def replace(text: str, place: KeyPath) -> Any:
+        if "${{" not in text:
+            return text
+        whole = REFERENCE.fullmatch(text.strip())
+        if whole is not None:
+            return plain_value(value_of(whole, place))
+        return REFERENCE.sub(lambda found: value_of(found, place), text)
+
+    def value_of(found: re.Match[str], place: KeyPath) -> str:
+        name = found["variable"]
+        problem, hint = _why_unusable(name, environment, variables)
+        if problem:
+            problems.error(place, f"Field '{field_name(place)}' uses ${{{{ {name} }}}}, which {problem}", hint)
+            return ""
+        return variables[name]
+
+    return replace_texts(value, replace, path)
+
+
+def _why_unusable(name: str, environment: Environment, variables: dict[str, str]) -> tuple[str, str]:
+    value = variables.get(name)
+    if environment.is_secret(name) or (value and value in environment.secrets):
+        return "is a secret", "Cases are stored with every run. Use secrets only in the targets file"
+    if value:
+        return "", ""
+    hint = f"Set {name} in the environment or in .env"
+    return ("is empty", hint) if value == "" else ("is not set", did_you_mean(name, variables) or hint)
+
+
+def with_vars(row: dict[str, Any], problems: Problems) -> dict[str, Any]:
+    """Insert the `vars` of a case into its texts. A name that `vars` lacks is left as it is, with a warning."""
+    variables = row["vars"]
+    if not isinstance(variables, dict):
+        problems.wrong_type(("vars",), "an object", variables)
+        return row
+    insert = inserter(variables, problems)
+    new = {key: replace_texts(row[key], insert, (key,)) for key in _TEMPLATE_KEYS if row.get(key) is not None}
+    turns = row.get("turns")
+    if isinstance(turns, list):
+        new["turns"] = _copied(turns, [_turn_with_vars(turn, insert, index) for index, turn in enumerate(turns)])
+    return _copied(row, {**row, **new})  # type: ignore[no-any-return]
+
+
+def inserter(variables: dict[str, Any], problems: Problems) -> Replace:
+    """Return a function that inserts variables into a text; a text that is one name becomes the value itself."""
+
+    def insert(text: str, path: KeyPath) -> Any:
+        if "{{" not in text:
+            return text
+        whole = _NAME.fullmatch(text)
+        value = _MISSING if whole is None else _value(variables, whole["name"])
+        return value if value is not _MISSING else _NAME.sub(lambda found: inserted(found, path), text)
+
+    def inserted(found: re.Match[str], path: KeyPath) -> str:
+        value = _value(variables, found["name"])
+        if value is _MISSING:
+            message = f"'{found[0]}' is not in 'vars' and is left as it is"
+            problems.warning(path, message, did_you_mean(found["name"], variables))
+            return found[0]
+        return value if isinstance(value, str) else to_json(value).decode()
+
+    return insert
+
+
+def _turn_with_vars(turn: Any, insert: Replace, index: int) -> Any:
+    if not isinstance(turn, dict):
+        return turn
+    keys = [key for key in ("input", "expected_output") if key in turn]
+    return _copied(turn, {**turn, **{key: replace_texts(turn[key], insert, ("turns", index, key)) for key in keys}})
+
+
+def _value(variables: dict[str, Any], name: str) -> Any:
+    value: Any = variables
+    for step in name.split("."):
+        if not isinstance(value, dict) or step not in value:
+            return _MISSING
+        value = value[step]
+    return value
+
+
+def _copied(node: Any, values: Any) -> Any:
+    """Return values as a node of the same type, at the same position."""
+    if isinstance(node, Map):
+        return node.with_values(values)
+    if isinstance(node, Seq):
+        values = Seq(values)
+        values.start, values.marks = node.start, node.marks
+    return values
