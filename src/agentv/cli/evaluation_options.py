@@ -139,6 +139,7 @@ class EvalArguments(CallOptions, RunArguments, EarlierRunOptions):
         "agentv eval evals",
         "agentv eval evals/dataset.yaml --target gpt --trials 3",
         "agentv eval evals --threshold 0.8 --max-errors 1%",
+        "agentv eval evals --watch",
         "agentv eval --resume",
     )
 
@@ -153,6 +154,10 @@ class EvalArguments(CallOptions, RunArguments, EarlierRunOptions):
         "Stop as soon as the mean or pass rate is known to be above or below X, or above or below that of RUN.",
     )
     fail_fast: bool = flag("--fail-fast", "Stop at the first failure or error.")
+    watch: bool = flag("--watch", "After the run, wait until a file is saved and run what it changed. Ctrl-C stops.")
+    if_changed: bool = option(
+        "--if-changed", "Start no run if --changed-since carries over everything.", is_flag=True, hidden=True
+    )
     dry_run: bool = flag("--dry-run", "Check the inputs, render the prompts and print the plan; call nothing.")
     include_trace: bool = flag("--include-trace", "Store the full message list in every record.")
     dump_prompts: str | None = option(

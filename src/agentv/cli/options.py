@@ -24,7 +24,7 @@ GROUPS = {
     "max_fooled",
     "Limits": "workers timeout_s max_retries budget_usd stop_when fail_fast executor processes ray_address",
     "Output": "out experiment file_format as_json quiet verbose why dry_run include_trace dump_prompts dump_traces",
-    "Resume": "resume retry_errors changed_since only only_from",
+    "Resume": "resume retry_errors changed_since only only_from watch if_changed",
 }
 """The headings of the options in the help of commands with many of them, and the order of the options."""
 

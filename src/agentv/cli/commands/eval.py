@@ -19,6 +19,7 @@ from agentv.engine.prepare import prepare
 from agentv.engine.resume import folder_of, options_of_earlier, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, Gates, parse_max_errors
+from agentv.engine.run_plan import RunPlan
 from agentv.errors import EXIT_FINDINGS, EXIT_UNDECIDED, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.summary_text import headlines
@@ -30,6 +31,10 @@ _LABELS = {EXIT_FINDINGS: "Gate", EXIT_UNDECIDED: "Can't tell"}
 
 def evaluate(args: EvalArguments) -> None:
     """Run the cases, print the outcome and exit with the exit code of the run."""
+    if args.watch:
+        from agentv.cli.watch import watch  # late: rarely needed
+
+        watch(args)
     _check(args)
     folder, file = output_paths(args.out, args.file_format)
     options, folder = _chosen(options_of(EvalOptions, args, gates=gates_of(args)).lasting(), folder, args.resume)
@@ -39,6 +44,9 @@ def evaluate(args: EvalArguments) -> None:
         from agentv.cli.dry_run import print_plan  # late: rarely needed
 
         print_plan(plan)
+        return
+    if args.if_changed and _is_unchanged(plan):
+        output.note("Nothing to run: no case, target or evaluator changed.")
         return
     store = open_store(plan, folder, resume=args.resume)
     outcome = run(plan, store, open_executor(plan), RunDisplay(plan, args))
@@ -50,6 +58,11 @@ def evaluate(args: EvalArguments) -> None:
         output.message(f"Results: {short(outcome.folder)}")
         raise
     sys.exit(outcome.verdict.exit_code)
+
+
+def _is_unchanged(plan: RunPlan) -> bool:
+    """Whether every job has a record that is carried over."""
+    return plan.answers is not None and all(plan.answers.decide(job).record is not None for job in plan.jobs())
 
 
 def _check(args: EvalArguments) -> None:
