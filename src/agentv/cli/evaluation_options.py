@@ -155,9 +155,7 @@ class EvalArguments(CallOptions, RunArguments, EarlierRunOptions):
     )
     fail_fast: bool = flag("--fail-fast", "Stop at the first failure or error.")
     watch: bool = flag("--watch", "After the run, wait until a file is saved and run what it changed. Ctrl-C stops.")
-    if_changed: bool = option(
-        "--if-changed", "Start no run if --changed-since carries over everything.", is_flag=True, hidden=True
-    )
+    if_changed: bool = flag("--if-changed", "Start no run if --changed-since would carry over everything.")
     dry_run: bool = flag("--dry-run", "Check the inputs, render the prompts and print the plan; call nothing.")
     include_trace: bool = flag("--include-trace", "Store the full message list in every record.")
     dump_prompts: str | None = option(
