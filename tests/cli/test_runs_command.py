@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from agentv.model.manifest import Counts, DatasetEntry, RunManifest, RunSummary,
 from agentv.report.run_tables import run_list
 from agentv.runs import catalogue
 from agentv.runs.folder import RunFolder
+from agentv.runs.record import encode_record
+from made_results import made
 
 KEPT = Path(".agentv/results")
 
@@ -25,8 +28,8 @@ def target(mean, n=400, errors=0):
     )  # fmt: skip
 
 
-def keep(day, mean=0.8, *, name="gpt", dataset="support", finished=True):
-    """A run of that day of November."""
+def keep(day, mean=0.8, *, name="gpt", dataset="support", finished=True, passed=()):
+    """A run of that day of November; `passed` are the results of its cases."""
     run_id = f"202611{day:02d}-120000-000{day % 10}"
     folder = RunFolder.create(KEPT / run_id)
     moment = f"2026-11-{day:02d}T12:00:00.000Z"
@@ -38,7 +41,11 @@ def keep(day, mean=0.8, *, name="gpt", dataset="support", finished=True):
             counts=counts, git_commit="0123456789abcdef",
         )
     )  # fmt: skip
-    folder.results_path.write_bytes(b"")
+    records = (
+        made(eval_id=f"case-{case}", dataset=dataset, target=name, score=float(score))
+        for case, score in enumerate(passed)
+    )
+    folder.results_path.write_bytes(b"".join(map(encode_record, records)))
     if finished:
         folder.write_summary(RunSummary(run_id=run_id, targets={name: target(mean)}))
     return run_id
@@ -144,21 +151,44 @@ def test_runs_beyond_the_limit_are_counted(project, command):
 
 def test_the_trend_shows_where_the_level_changed(project, command):
     for day in range(1, 9):
-        keep(day, 0.85 if day < 5 else 0.7)
+        keep(day, 0.85 if day < 5 else 0.7, passed=[case % 20 < (17 if day < 5 else 14) for case in range(400)])
     lines = command("runs", "trend").stdout.splitlines()
     assert lines[0] == "support · gpt"
     at = next(number for number, line in enumerate(lines) if "went down here" in line)
-    assert "from 0.850 to 0.700 (p < 0.001)" in lines[at]
+    assert "from 0.850 to 0.700 on 400 shared cases (p < 0.001)" in lines[at]
     assert "20261105-120000-0005" in lines[at + 1]
     [data] = command("runs", "trend", "--json").printed
     assert [change["run_id"] for change in data["changes"]] == ["20261105-120000-0005"]
-    assert len(data["runs"]) == 8
+    assert (len(data["runs"]), data["shared_cases"]) == (8, 400)
+
+
+def test_flat_series_show_no_change_in_the_json_of_the_command(project, command):
+    draw = random.Random(1)
+    for series in range(12):
+        for day in range(1, 7):
+            keep(day, dataset=f"flat-{series}", passed=[draw.random() < 0.8 for _ in range(30)])
+        shutil.move(KEPT, f"series-{series}")
+    found = [command("runs", "trend", "--in", f"series-{series}", "--json").printed for series in range(12)]
+    assert sum(bool(data["changes"]) for [data] in found) <= 2
 
 
 def test_a_noisy_trend_shows_no_change(project, command):
-    for day, mean in enumerate((0.80, 0.81, 0.79, 0.80), 1):
-        keep(day, mean)
-    assert command("runs", "trend").stdout.splitlines()[-1] == "  no change shown in 4 runs"
+    for day in range(1, 5):
+        keep(day, passed=[(case + day) % 5 > 0 for case in range(100)])
+    last = command("runs", "trend").stdout.splitlines()[-1]
+    assert last == "  no change shown in 4 runs; the last one shares 100 cases with earlier ones"
+
+
+def test_runs_whose_results_cannot_be_read_are_named(project, command):
+    first, second = keep(1, passed=[True]), keep(2)
+    (KEPT / second / "results.jsonl").write_text("{not json}\n")
+    assert command("runs", "trend").stdout.splitlines()[-1].endswith(f"cannot be read: {second}")
+    [data] = command("runs", "trend", "--json").printed
+    assert (data["unread"], data["shared_cases"], [run["run_id"] for run in data["runs"]]) == (
+        [second],
+        0,
+        [first, second],
+    )
 
 
 def test_each_dataset_and_target_has_its_own_series(project, command):

@@ -116,9 +116,8 @@ class RunsArguments(RunFilters):
 class TrendArguments(RunFilters):
     """Show means over time, and where they changed.
 
-    Runs of the same datasets and target form a series. A change is reported if it is significant at the 5 % level,
-    adjusted for all positions tried. To find out whether two runs differ, use `agentv compare`, which compares the
-    cases one by one.
+    Runs of the same datasets and target form a series. Each run is compared with the earlier ones case by case. A flat
+    series shows a change with a probability of at most 5 %, however many runs it has and however often you look.
     """
 
     action = "agentv.cli.commands.runs:print_trend"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from agentv.calibration.calibrate import Calibration, Figure
 from agentv.errors import plural
@@ -12,7 +11,9 @@ from agentv.model.manifest import TargetSummary
 from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, p_equals, percent, usd, visible
 from agentv.runs.catalogue import RunEntry
 from agentv.runs.run_figures import Delta, MeanChange
-from agentv.stats.sequential import LevelChange, Point, change_points
+
+if TYPE_CHECKING:
+    from agentv.comparison.trend import Series  # its module imports numpy
 
 _HEAD = ["run", "began", "state", "datasets"]
 _FIGURES = ["target", "mean", "95 % interval", "passed", "scored", "errors", "cost"]
@@ -68,39 +69,6 @@ _LONGEST_TITLE = 60
 _DRAWN, _PLAIN = ("·", "─", "●"), (".", "-", "*")
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of the same datasets and target, oldest first, and where their mean changed."""
-
-    datasets: tuple[str, ...]
-    target: str
-    runs: tuple[tuple[RunEntry, TargetSummary], ...]
-    changes: tuple[LevelChange, ...] = ()
-
-
-def series_of(runs: Sequence[RunEntry]) -> list[Series]:
-    """Group runs by datasets and target. Runs without scores are not included."""
-    found: dict[tuple[tuple[str, ...], str], list[tuple[RunEntry, TargetSummary]]] = {}
-    for run in sorted(runs, key=lambda run: (run.started_at or "", run.run_id)):
-        for name, target in run.targets.items():
-            if target.mean is not None:
-                found.setdefault((tuple(sorted(run.datasets)), name), []).append((run, target))
-    return [
-        Series(datasets=datasets, target=target, runs=tuple(members), changes=tuple(_changes(members)))
-        for (datasets, target), members in found.items()
-    ]
-
-
-def _changes(members: Sequence[tuple[RunEntry, TargetSummary]]) -> list[LevelChange]:
-    """Return the changes among the runs that have an interval."""
-    known = [
-        (position, Point(target.mean, *target.ci95))
-        for position, (_, target) in enumerate(members)
-        if target.mean is not None and target.ci95 is not None
-    ]
-    changes = change_points([point for _, point in known])
-    return [change._replace(position=known[change.position][0]) for change in changes]
-
-
 def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
     """Yield the lines of a series."""
     yield f"{one_line(', '.join(series.datasets) or 'no dataset', _LONGEST_TITLE)} · {one_line(series.target, 40)}"
@@ -110,7 +78,8 @@ def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
             change = changes[position]
             direction = "up" if change.after > change.before else "down"
             levels = f"from {number(change.before)} to {number(change.after)}"
-            yield f"  went {direction} here: {levels} ({p_equals(change.p_value)})"
+            cases = plural(change.cases, "shared case")
+            yield f"  went {direction} here: {levels} on {cases} ({p_equals(change.p_value)})"
         commit = f"  {run.git_commit[:10]}" if run.git_commit else ""
         yield (
             f"  {(run.started_at or '')[:16].replace('T', ' '):16}  {number(target.mean)}  "
@@ -118,7 +87,10 @@ def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
             f"{visible(run.name)}{commit}"
         ).rstrip()
     if len(series.runs) > 1 and not changes:
-        yield f"  no change shown in {plural(len(series.runs), 'run')}"
+        cases = plural(series.shared, "case") if series.shared else "no case"
+        yield f"  no change shown in {plural(len(series.runs), 'run')}; the last one shares {cases} with earlier ones"
+    for position in series.unread:
+        yield f"  not compared, because its results cannot be read: {visible(series.runs[position][0].name)}"
 
 
 def _line(target: TargetSummary, drawn: bool) -> str:

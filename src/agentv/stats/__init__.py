@@ -29,6 +29,7 @@ NAMES = {
     "judge_calibration": ("cohen_kappa",),
     "ranking": ("rank",),
     "sequential": ("BettingMean",),
+    "change_points": ("change_points", "RunValues"),
 }
 """The public names, by module."""
 

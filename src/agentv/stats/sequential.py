@@ -1,4 +1,4 @@
-"""Sequential statistics: e-values and confidence sequences by betting, and change points in a series of means.
+"""Sequential statistics: e-values and confidence sequences by betting.
 
 An e-value is the wealth of a gambler who starts with 1 and bets against a claim about the mean. If the claim is true,
 the wealth ever exceeds 1/α with probability at most α. So a run may stop at any time, and the claims that were not
@@ -7,13 +7,10 @@ rejected form an interval that is valid at every moment. Plain Python, because r
 
 from __future__ import annotations
 
-import math
 from array import array
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from agentv.stats.distributions import Z95, Interval, bisect, normal_cdf
+from agentv.stats.distributions import Interval, bisect
 from agentv.stats.intervals import CONFIDENCE
 
 ALPHA = 1 - CONFIDENCE
@@ -129,73 +126,3 @@ class _Bet:
         self._purses = [purse * (1 + stake * gain) for purse, stake in zip(self._purses, STAKES, strict=True)]
         self.wealth = sum(self._purses) / len(STAKES)
         return self.wealth
-
-
-LEVEL = 0.05
-
-
-class Point(NamedTuple):
-    """A mean and its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
-class LevelChange(NamedTuple):
-    """A change point: the position of the first mean after it, both levels, and the adjusted p-value."""
-
-    position: int
-    before: float
-    after: float
-    p_value: float
-
-
-def change_points(points: Sequence[Point], level: float = LEVEL) -> list[LevelChange]:
-    """Return the change points of a series in order; none if it is too short or too noisy.
-
-    The means m_i have standard errors s_i, taken from their 95 % intervals. A split before position k compares the
-    means of both sides, weighted by 1 / s_i²:
-
-        z_k = |m_left - m_right| / sqrt(1 / W_left + 1 / W_right),    W = sum of weights
-
-    The p-value of the largest z in a segment of n means is multiplied by n - 1 (Bonferroni), so that a series without a
-    change is split with a probability of at most 5 %. Both sides of a split are searched again (binary segmentation:
-    Scott and Knott 1974, Vostrikova 1981). The test is conservative, because runs on the same cases differ by less than
-    their intervals suggest; use a paired test to compare two runs.
-    """
-    means = [point.mean for point in points]
-    # The minimum keeps an interval of zero width from outweighing all others.
-    weights = [1 / max((point.high - point.low) / (2 * Z95), 1e-6) ** 2 for point in points]
-    found: dict[int, float] = {}
-    _search(means, weights, 0, level, found)
-    bounds = [0, *sorted(found), len(points)]
-    levels = [_mean(means[start:end], weights[start:end]) for start, end in pairwise(bounds) if end > start]
-    return [
-        LevelChange(position, levels[index], levels[index + 1], found[position])
-        for index, position in enumerate(sorted(found))
-    ]
-
-
-def _search(
-    means: Sequence[float], weights: Sequence[float], offset: int, level: float, found: dict[int, float]
-) -> None:
-    if len(means) < 2:
-        return
-    distance, split = max((_distance(means, weights, split), -split) for split in range(1, len(means)))
-    p_value = min(1.0, (len(means) - 1) * 2 * (1 - normal_cdf(distance)))
-    if p_value > level:
-        return
-    split = -split
-    found[offset + split] = p_value
-    _search(means[:split], weights[:split], offset, level, found)
-    _search(means[split:], weights[split:], offset + split, level, found)
-
-
-def _distance(means: Sequence[float], weights: Sequence[float], split: int) -> float:
-    before, after = _mean(means[:split], weights[:split]), _mean(means[split:], weights[split:])
-    return abs(before - after) / math.sqrt(1 / sum(weights[:split]) + 1 / sum(weights[split:]))
-
-
-def _mean(means: Sequence[float], weights: Sequence[float]) -> float:
-    return sum(mean * weight for mean, weight in zip(means, weights, strict=True)) / sum(weights)

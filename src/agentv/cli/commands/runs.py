@@ -27,7 +27,7 @@ from agentv.engine.named_runs import check_run_name, existing_run, run_name
 from agentv.errors import EXIT_FINDINGS, EXIT_USAGE, AgentvError, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.figures import can_show_bars
-from agentv.report.run_tables import run_list, series_of, trend_lines
+from agentv.report.run_tables import run_list, trend_lines
 from agentv.report.terminal import width_of
 from agentv.runs.catalogue import RunEntry, RunJournal, find_runs, is_removable, project_runs, remove_run
 from agentv.runs.folder import RESULTS_FOLDER
@@ -56,7 +56,9 @@ def list_runs(args: RunsArguments) -> None:
 
 def print_trend(args: TrendArguments) -> None:
     """Print means over time."""
-    found = series_of(list(_found(args)))
+    from agentv.comparison.trend import series_of  # late: it imports numpy
+
+    found = series_of(_found(args))
     if not found:
         output.note("No matching runs with scores")
     for number, series in enumerate(found):
@@ -191,4 +193,6 @@ def _series_data(series: Any) -> dict[str, Any]:
         for run, target in series.runs
     ]  # fmt: skip
     changes = [{"run_id": series.runs[change.position][0].run_id, **change._asdict()} for change in series.changes]
-    return {"datasets": series.datasets, "target": series.target, "runs": runs, "changes": changes}
+    unread = [series.runs[position][0].run_id for position in series.unread]
+    return {"datasets": series.datasets, "target": series.target, "runs": runs, "changes": changes,
+            "shared_cases": series.shared, "unread": unread}  # fmt: skip

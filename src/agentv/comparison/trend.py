@@ -1,0 +1,101 @@
+"""The level of a series of runs over time: compare each run with the earlier ones, case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from agentv.comparison.scores import RunScores
+from agentv.errors import AgentvError
+from agentv.model.manifest import TargetSummary
+from agentv.runs.catalogue import RunEntry
+from agentv.stats.change_points import LevelChange, RunValues, change_points
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs of the same datasets and target, oldest first, and where their level changed.
+
+    `shared` is the number of cases that the newest run shares with earlier ones. `unread` are the positions of runs
+    whose records cannot be read; they are shown, but not compared.
+    """
+
+    datasets: tuple[str, ...]
+    target: str
+    runs: tuple[tuple[RunEntry, TargetSummary], ...]
+    changes: tuple[LevelChange, ...] = ()
+    shared: int = 0
+    unread: tuple[int, ...] = ()
+
+
+def series_of(runs: Iterable[RunEntry]) -> list[Series]:
+    """Group runs by datasets and target, and find the changes of each series. Runs without scores are not included."""
+    found: dict[tuple[tuple[str, ...], str], list[tuple[RunEntry, TargetSummary]]] = {}
+    for run in sorted(runs, key=lambda run: (run.started_at or "", run.run_id)):
+        for name, target in run.targets.items():
+            if target.mean is not None:
+                found.setdefault((tuple(sorted(run.datasets)), name), []).append((run, target))
+    return [_series(datasets, target, members) for (datasets, target), members in found.items()]
+
+
+def _series(datasets: tuple[str, ...], target: str, members: Sequence[tuple[RunEntry, TargetSummary]]) -> Series:
+    series = Series(datasets=datasets, target=target, runs=tuple(members))
+    if len(members) < 2:
+        return series
+    positions, table, unread = [], CaseTable(), []
+    for position, (run, _) in enumerate(members):
+        try:
+            table.add(RunScores(run.path, run.name, target))
+            positions.append(position)
+        except AgentvError:
+            unread.append(position)
+    changes = [
+        change._replace(position=positions[change.position], found_at=positions[change.found_at])
+        for change in change_points(table.runs, table.clusters)
+    ]
+    return msgspec.structs.replace(series, changes=tuple(changes), shared=table.shared, unread=tuple(unread))
+
+
+class CaseTable:
+    """The scores of several runs, with cases numbered in order of appearance. A case is a dataset, id and prompt."""
+
+    def __init__(self) -> None:
+        self.runs: list[RunValues] = []
+        self._cases: dict[object, int] = {}
+        self._clusters: list[object] = []
+
+    def add(self, run: RunScores) -> None:
+        """Add the next run."""
+        numbers = np.array([self._number(run, key, case) for key, case in run.cases.items()], dtype=np.intp)
+        cases, values = run.scores.arrays()
+        scored = np.zeros(len(numbers), dtype=bool)
+        scored[cases] = True
+        self.runs.append(RunValues(numbers[cases], values, numbers[~scored]))
+
+    def _number(self, run: RunScores, key: tuple[Any, ...], case: int) -> int:
+        dataset, id, _, prompt = key
+        number = self._cases.setdefault((dataset, id, prompt), len(self._cases))
+        if number == len(self._clusters):
+            conversation = run.conversations[case]
+            self._clusters.append((dataset, id) if conversation is None else (dataset, conversation, None))
+        return number
+
+    @property
+    def clusters(self) -> NDArray[Any] | None:
+        """The cluster of each case: a conversation, or a case with several prompts; None if all cases are alone."""
+        numbers: dict[object, int] = {}
+        found = [numbers.setdefault(cluster, len(numbers)) for cluster in self._clusters]
+        return np.array(found, dtype=np.intp) if len(numbers) < len(found) else None
+
+    @property
+    def shared(self) -> int:
+        """The number of cases that the last run shares with earlier ones."""
+        if len(self.runs) < 2:
+            return 0
+        *earlier, last = self.runs
+        return len(np.intersect1d(last.cases, np.concatenate([run.cases for run in earlier])))
