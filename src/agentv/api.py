@@ -114,7 +114,7 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
     """Compare the second run with the first, as `agentv compare` does.
 
     A run is the return value of `evaluate`, or a path, an id, `RUN:target` or `RUN:prompt` as in the command. Options
-    are `threshold`, `margin`, `changes` and `seed`.
+    are `threshold`, `margin`, `changes`, `seed` and `allow_changed_measure`.
     """
     from agentv.comparison import run_comparison, scores  # late: they import numpy
 

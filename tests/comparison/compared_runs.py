@@ -8,6 +8,7 @@ from made_results import judged as judged_by
 
 def record(id, score, **known):
     """A result; an error if the score is None."""
+    known = {"fingerprint": f"of {id}", **known}
     return failed(eval_id=str(id), **known) if score is None else made(eval_id=str(id), score=score, **known)
 
 

@@ -12,12 +12,13 @@ _FRACTION = Number(Range(0, 1, exclusive=True))
 
 class CompareArguments(Arguments):
     """RUN is a run folder, a run id or a results file, including those of AgentV (TypeScript). RUN:target selects one
-    target, RUN:prompt one prompt. Cases are matched by dataset and id, and trials are averaged. A single run is split
-    by target, or by prompt if it has one target. Three or more runs give a matrix and a ranking; the first run is the
-    baseline.
+    target, RUN:prompt one prompt. Cases are matched by dataset and id if their input is the same, and trials are
+    averaged. A single run is split by target, or by prompt if it has one target. Three or more runs give a matrix and a
+    ranking; the first run is the baseline.
 
     \b
     Exit codes: 0 passed   1 the --fail-on condition is met   2 usage error, or a run cannot be read
+                5 can't tell: references, evaluators or judges differ between the runs
     """
 
     action = "agentv.cli.commands.compare:compare"
@@ -36,6 +37,9 @@ class CompareArguments(Arguments):
         "Exit with 1 if B is significantly worse (regression, the default), has a lower mean (worse), loses a case "
         "(any-loss), or is not shown to be better (inconclusive, the default with --margin).",
         click.Choice(["regression", "worse", "any-loss", "inconclusive", "never"]),
+    )
+    allow_changed_measure: bool = flag(
+        "--allow-changed-measure", "Give a verdict even if references, evaluators or judges differ between the runs."
     )
     changes: int = option("--changes N", "Number of changed cases to show with their answers.", AT_LEAST_0, default=5)
     seed: int = option("--seed N", "Random seed of the permutation test.", int, default=0)

@@ -7,13 +7,24 @@ from typing import Any, Literal
 
 import msgspec
 
+from agentv.comparison.run_change import CaseId, RunChange
 from agentv.stats.means import Estimate
 from agentv.stats.paired_comparison import Paired
 from agentv.stats.power import ALPHA, NonInferiority
 from agentv.stats.ranking import Ranked
 
 Outcome = Literal["win", "loss", "tie"]
+Reason = Literal["running", "interrupted", "budget", "fail-fast", "stopped"]
 FailOn = Literal["regression", "worse", "any-loss", "inconclusive", "never"]
+
+
+class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that lacks results: how many there are, of how many, and why."""
+
+    done: int
+    planned: int
+    unit: Literal["case", "job"]
+    reason: Reason
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +40,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     unscored: int
     mean: Estimate | None
     stopped_early: bool = False
+    unfinished: Unfinished | None = None
+    has_manifest: bool = False
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -71,7 +84,11 @@ class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs, case by case. `unmatched` cases are in one run only; `unscored` cases are in both, without a score."""
+    """Two runs, case by case. `unmatched` cases are in one run only; `unscored` cases are in both, without a score.
+
+    `other_inputs` are cases with the same id but another input, which are not paired. If the measure changed, there is
+    no verdict unless `allow_changed_measure` is set; `remedy` has the commands that make the runs comparable.
+    """
 
     sides: tuple[Side, Side]
     paired: Paired | None
@@ -91,6 +108,20 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     unscored: tuple[int, int]
     non_inferiority: NonInferiority | None = None
     notes: tuple[str, ...] = ()
+    other_inputs: tuple[CaseId, ...] = ()
+    what_changed: tuple[RunChange, ...] = ()
+    allow_changed_measure: bool = False
+    remedy: tuple[str, ...] = ()
+
+    @property
+    def measure_changes(self) -> tuple[RunChange, ...]:
+        """How the scoring differs between the runs; empty if both measured the same."""
+        return tuple(change for change in self.what_changed if change.is_measure)
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether the scores may be compared: the measure is the same, or a change of it is allowed."""
+        return self.allow_changed_measure or not self.measure_changes
 
     def fails(self, on: FailOn) -> bool:
         """Return whether the gate rejects the second run. It does if no case was scored in both runs."""
@@ -108,7 +139,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """Several runs over the cases that all of them scored. `differences[i][j]` compares run j with run i, for i < j."""
+    """Several runs over the cases that all of them scored. `differences[i][j]` compares run j with run i, for i < j.
+
+    `what_changed[i]` are the changes between the first run and run i + 1; see `Comparison` for the other fields.
+    """
 
     sides: tuple[Side, ...]
     n: int
@@ -119,6 +153,20 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     ranking: tuple[Ranked, ...]
     left_out: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    other_inputs: tuple[CaseId, ...] = ()
+    what_changed: tuple[tuple[RunChange, ...], ...] = ()
+    allow_changed_measure: bool = False
+    remedy: tuple[str, ...] = ()
+
+    @property
+    def measure_changes(self) -> tuple[tuple[RunChange, ...], ...]:
+        """How the scoring of each run but the first differs from the first."""
+        return tuple(tuple(change for change in changes if change.is_measure) for changes in self.what_changed)
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether the scores may be compared: the measure is the same, or a change of it is allowed."""
+        return self.allow_changed_measure or not any(self.measure_changes)
 
     def fails(self, on: FailOn) -> bool:
         """Return whether the gate rejects any other run against the first. Significance uses adjusted p-values."""
@@ -136,7 +184,7 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
     first, second = comparison.unmatched
     margin, paired = comparison.non_inferiority, comparison.paired
     summary = {
-        "total": comparison.common + first + second,
+        "total": comparison.common + first + second + len(comparison.other_inputs),
         "matched": len(comparison.pairs),
         "wins": comparison.wins,
         "losses": comparison.losses,
@@ -144,6 +192,7 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "threshold": comparison.threshold,
         **(_paired(paired) if paired else {**dict.fromkeys((*Paired._fields, "answer")), "n": 0, "clusters": 0}),
         "non_inferiority": None if margin is None else margin._asdict(),
+        **_measure(comparison),
         "exit_code": exit_code,
     }
     return {
@@ -152,8 +201,8 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "unscored": dict(zip(("file1", "file2"), comparison.unscored, strict=True)),
         "summary": summary,
         "runs": _sides(comparison.sides),
-        "evaluators": _parts(comparison.evaluators),
-        "tags": _parts(comparison.tags),
+        "evaluators": _parts(comparison.evaluators, comparison.is_comparable),
+        "tags": _parts(comparison.tags, comparison.is_comparable),
         "cost_usd": _use(comparison.cost),
         "duration_ms": _use(comparison.duration),
         "changes": [
@@ -161,6 +210,8 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
              "answer1": each.answer1, "answer2": each.answer2, "reason": each.reason}
             for each in comparison.changes
         ],
+        "other_inputs": msgspec.to_builtins(comparison.other_inputs),
+        "what_changed": msgspec.to_builtins(comparison.what_changed),
         "notes": list(comparison.notes),
     }  # fmt: skip
 
@@ -169,7 +220,12 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
     """Return a matrix as JSON. A difference is the second run of its pair minus the first."""
     size = range(len(matrix.sides))
     differences = [
-        {"run1": i, "run2": j, **_paired(found), "p_adjusted": matrix.p_adjusted[i][j]}
+        {
+            "run1": i,
+            "run2": j,
+            **_paired(found, is_comparable=matrix.is_comparable),
+            "p_adjusted": matrix.p_adjusted[i][j],
+        }
         for i in size
         for j in size
         if (found := matrix.differences[i][j]) is not None
@@ -185,21 +241,35 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
             {"run": ranked.side, "strength": ranked.value, "ci95": ranked.ci95, "share": ranked.share}
             for ranked in matrix.ranking
         ],
+        "other_inputs": msgspec.to_builtins(matrix.other_inputs),
+        "what_changed": [
+            {"run1": 0, "run2": place, "changes": msgspec.to_builtins(changes)}
+            for place, changes in enumerate(matrix.what_changed, 1)
+        ],
         "notes": list(matrix.notes),
-        "summary": {"exit_code": exit_code},
+        "summary": {**_measure(matrix), "exit_code": exit_code},
     }
 
 
-def _paired(paired: Paired) -> dict[str, Any]:
-    return {**paired._asdict(), "answer": paired.answer}
+def _measure(found: Comparison | Matrix) -> dict[str, Any]:
+    """Return whether the measure changed and, without a verdict, the commands that make the runs comparable."""
+    data = {"measure_changed": any(found.measure_changes), "remedy": list(found.remedy)}
+    return data if found.is_comparable else {**data, "answer": None, "non_inferiority": None}
+
+
+def _paired(paired: Paired, *, is_comparable: bool = True) -> dict[str, Any]:
+    return {**paired._asdict(), "answer": paired.answer if is_comparable else None}
 
 
 def _sides(sides: Sequence[Any]) -> list[dict[str, Any]]:
     return [{**msgspec.structs.asdict(side), "mean": side.mean and side.mean._asdict()} for side in sides]
 
 
-def _parts(parts: Sequence[PartComparison]) -> list[dict[str, Any]]:
-    return [{"name": part.name, **_paired(part.paired), "p_adjusted": part.p_adjusted} for part in parts]
+def _parts(parts: Sequence[PartComparison], is_comparable: bool) -> list[dict[str, Any]]:
+    return [
+        {"name": part.name, **_paired(part.paired, is_comparable=is_comparable), "p_adjusted": part.p_adjusted}
+        for part in parts
+    ]
 
 
 def _use(use: UsageChange | None) -> dict[str, Any] | None:

@@ -10,8 +10,11 @@ import msgspec
 import numpy as np
 
 from agentv.comparison.comparison import Change, Comparison, Matrix, Outcome, Pair, PartComparison, Side, UsageChange
+from agentv.comparison.differences import run_differences
+from agentv.comparison.measure import SharedCases, unfinished
+from agentv.comparison.remedy import rescore_commands
 from agentv.comparison.scores import Column, GroupedCases, RunScores, clusters_of
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import UsageError
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.summary import reason_of
 from agentv.stats.intervals import MeanAccumulator
@@ -34,19 +37,23 @@ Columns = tuple["NDArray[Any]", "NDArray[Any]", "NDArray[Any] | None"]
 
 
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes below `threshold` are ties; `margin` adds a test of non-inferiority; `changes` is a number of cases."""
+    """Changes below `threshold` are ties; `margin` adds a test of non-inferiority; `changes` is a number of cases.
+
+    With `allow_changed_measure`, runs that were scored differently get a verdict too.
+    """
 
     threshold: float = 0.1
     margin: float | None = None
     changes: int = 5
     seed: int = 0
+    allow_changed_measure: bool = False
 
 
 def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = CompareOptions()) -> Comparison:
     """Compare the second run with the first. Raises UsageError if they have no case in common."""
     margin, seed = options.margin, options.seed
     joined = JoinedCases(before, after)
-    if not joined.rows:
+    if not joined.rows and not joined.shared.other_inputs:
         examples = [next((f"{name}/{id}" for name, id, *_ in run.cases), "no case") for run in (before, after)]
         detail = f"{before.label} has {examples[0]}, {after.label} has {examples[1]}"
         raise UsageError("The runs have no case in common", detail, JOIN_HINT)
@@ -77,11 +84,19 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
         unscored=joined.unscored,
         non_inferiority=None if margin is None or paired is None else non_inferiority(paired.estimate, margin),
         notes=tuple(joined.notes),
+        other_inputs=joined.shared.other_inputs,
+        what_changed=tuple(run_differences(joined.shared)),
+        allow_changed_measure=options.allow_changed_measure,
+        remedy=rescore_commands((before, after), [joined.shared.measure_changes]),
     )
 
 
 class JoinedCases:
-    """The cases of two runs matched by name, in the order of the first run. `scores` are those that both scored."""
+    """The cases of two runs matched by name and input, in the order of the first run.
+
+    `scores` are those that both runs scored. `shared` has the cases with the same name but another input, which are not
+    matched, and how the runs were scored differently, in which case their scores cannot be compared.
+    """
 
     def __init__(self, before: RunScores, after: RunScores) -> None:
         self.notes: list[str] = []
@@ -91,15 +106,18 @@ class JoinedCases:
             self._join_by_id(before, after)
         names, others = (side.names for side in self.sides)
         common = [(row, other) for name, row in names.items() if (other := others.get(name)) is not None]
-        self._all = np.array(common, dtype=np.intp).reshape(-1, 2)
+        named = np.array(common, dtype=np.intp).reshape(-1, 2)
+        self.shared = SharedCases(self.sides, named)
+        self._all = named[self.shared.same_input]
+        self._names: list[Name] = list(names)
+        self.notes += self.shared.notes
         first, second, there = self._means(before.scores, after.scores)
-        self.rows = len(common)
+        self.rows = len(self._all)
         self.index = self._all[there]
         self.scores = first[there], second[there]
         self.unscored = int(np.isnan(first).sum()), int(np.isnan(second).sum())
-        self.unmatched = len(names) - self.rows, len(others) - self.rows
+        self.unmatched = len(names) - len(common), len(others) - len(common)
         self.unmatched_ids = self._only_in(0), self._only_in(1)
-        self._names: list[Name] = list(names)
         self.clusters = clusters_of(self.sides, self.index)
 
     def name(self, row: int) -> Name:
@@ -145,9 +163,8 @@ class JoinedCases:
     def _only_in(self, side: int) -> tuple[str, ...]:
         if not self.unmatched[side]:
             return ()
-        mine, other = self.sides[side].names, self.sides[1 - side].names
-        place = self.parts.index(1)
-        return tuple(islice((str(name[place]) for name in mine if name not in other), _SHOWN_IDS))
+        found = self.sides[side].only_here(self.sides[1 - side])
+        return tuple(case.eval_id for case in islice(found, _SHOWN_IDS))
 
 
 def _side(side: GroupedCases, scores: NDArray[Any], clusters: NDArray[Any] | None) -> Side:
@@ -166,6 +183,8 @@ def _side(side: GroupedCases, scores: NDArray[Any], clusters: NDArray[Any] | Non
         unscored=run.unscored,
         mean=None if mean.mean is None else Estimate(mean.mean, None, mean.ci95, mean.n, mean.clusters),
         stopped_early=_stopped_early(run),
+        unfinished=unfinished(run),
+        has_manifest=run.manifest is not None,
     )
 
 
@@ -273,7 +292,7 @@ def _usage_change(joined: JoinedCases, before: Column, after: Column) -> UsageCh
 def _as_drawn(joined: JoinedCases, paired: Paired) -> Paired:
     """Replace the interval by one that is valid for runs that stopped early, if all drew cases in the same order."""
     stopped = [side for side in joined.sides if _stopped_early(side.run)]
-    seeds = {(manifest.seed or 0) for side in stopped if (manifest := side.run.run.manifest)}
+    seeds = {(manifest.seed or 0) for side in stopped if (manifest := side.run.manifest)}
     if len(seeds) > 1:
         return paired
     (seed,), side = seeds, stopped[0]
@@ -290,25 +309,22 @@ def _as_drawn(joined: JoinedCases, paired: Paired) -> Paired:
 
 
 def _stopped_early(run: RunScores) -> bool:
-    try:
-        return run.run.manifest is not None and run.run.manifest.stopped_early
-    except AgentvError:
-        return False  # a manifest of another version; its records can still be read
+    return run.manifest is not None and run.manifest.stopped_early
 
 
-def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
+def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_measure: bool = False) -> Matrix:
     """Compare three or more runs. Raises UsageError if no case was scored in all of them."""
     notes: list[str] = []
     parts = _name_parts(runs, notes)
     sides = [GroupedCases(run, parts) for run in runs]
-    common = [name for name in sides[0].names if all(name in side.names for side in sides)]
-    columns = [side.means(side.run.scores)[[side.names[name] for name in common]] for side in sides]
-    scores = np.array(columns).T.reshape(len(common), len(runs))
+    shared, rows = _shared_by_all(sides)
+    notes += dict.fromkeys(note for each in shared for note in each.notes)
+    columns = [side.means(side.run.scores)[rows[:, place]] for place, side in enumerate(sides)]
+    scores = np.array(columns).T.reshape(len(rows), len(runs))
     there = ~np.isnan(scores).any(axis=1)
     if not there.any():
         raise _not_scored_by_all(runs)
-    rows = np.array([[side.names[name] for side in sides] for name in common], dtype=np.intp)[there]
-    scores, clusters = scores[there], clusters_of(sides, rows)
+    scores, clusters = scores[there], clusters_of(sides, rows[there])
     pairs = combinations(range(len(runs)), 2)
     found = {(i, j): compare_paired(scores[:, i], scores[:, j], clusters, seed=seed) for i, j in pairs}
     adjusted = dict(zip(found, _adjusted(found.values()), strict=True))
@@ -324,7 +340,20 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0) -> Matrix:
         ranking=tuple(rank(scores, clusters, seed=seed)),
         left_out=tuple(len(side.names) - len(scores) for side in sides),
         notes=tuple(notes),
+        other_inputs=tuple(dict.fromkeys(case for each in shared for case in each.other_inputs)),
+        what_changed=tuple(tuple(run_differences(each)) for each in shared),
+        allow_changed_measure=allow_changed_measure,
+        remedy=rescore_commands(runs, [each.measure_changes for each in shared]),
     )
+
+
+def _shared_by_all(sides: Sequence[GroupedCases]) -> tuple[list[SharedCases], NDArray[Any]]:
+    """Return the cases that the first run shares with each other run, and the rows of those with the same input."""
+    first, *others = sides
+    common = [name for name in first.names if all(name in side.names for side in others)]
+    rows = np.array([[side.names[name] for side in sides] for name in common], dtype=np.intp).reshape(-1, len(sides))
+    shared = [SharedCases((first, side), rows[:, [0, place]]) for place, side in enumerate(others, 1)]
+    return shared, rows[np.all([each.same_input for each in shared], axis=0)]
 
 
 def _not_scored_by_all(runs: Sequence[RunScores]) -> UsageError:

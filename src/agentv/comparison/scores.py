@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
-from agentv.errors import UsageError
-from agentv.runs.record import ScoreRecord
+from agentv.comparison.run_change import CaseId
+from agentv.errors import AgentvError, UsageError
+from agentv.runs.record import EvaluatorCalls, EvaluatorScore, ScoreRecord
 from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from agentv.model.result import Result
+    from agentv.model.manifest import RunManifest
+    from agentv.model.result import EvaluatorResult, Result
 
 
 CaseKey = tuple[str, str, str, str | None]
 """Dataset, id, target, prompt."""
+
+JudgeUse = tuple[str, str, str | None]
+"""An evaluator, a target it called, and the model that responded."""
+
+_NO_JUDGES: frozenset[JudgeUse] = frozenset()
 
 
 class Column:
@@ -55,26 +65,31 @@ class Column:
 class RunScores:
     """The scores of a run. `cases` are in order of appearance; everything else refers to them by number.
 
-    `tags` are indexes into `tag_sets`. `starts` holds the offset of each case's first scored record, or None. With
-    `picked`, only the records of that target are read, or of that prompt if there is no such target.
+    `tags` are indexes into `tag_sets`. `fingerprints` are hashes of the input and the references of a case; 0 if they
+    are not stored. `starts` holds the offset of each case's first scored record, or None. With `picked`, only the
+    records of that target are read, or of that prompt if there is no such target.
     """
 
     def __init__(self, path: Path | str, label: str, picked: str | None = None) -> None:
         self.run = RunStore.open(path)
         self.path = path
         self.label = label
+        self.picked = picked
         self.cases: dict[CaseKey, int] = {}
         self.conversations: list[str | None] = []
         self.datasets: list[str] = []
         self.paths: list[str] = []
         self.tags = array("l")
         self.tag_sets: dict[tuple[str, ...], int] = {}
+        self.judges: list[frozenset[JudgeUse]] = []
+        self.fingerprints = array("q")
         self.starts: list[int | None] = []
         self.scores, self.cost, self.duration = Column(), Column(), Column()
         self.evaluators: dict[str, Column] = {}
         self.records = self.errors = self.unscored = 0
         self.error_classes: Counter[str] = Counter()
         self._paths: dict[str, str] = {}
+        self._judge_sets: dict[frozenset[JudgeUse], frozenset[JudgeUse]] = {}
         self.has_conversations = False
         self._targets: dict[str, None] = {}
         self._prompts: dict[str | None, None] = {}
@@ -104,6 +119,13 @@ class RunScores:
             if record.prompt == name:
                 self._add(start, record)
 
+    @cached_property
+    def manifest(self) -> RunManifest | None:
+        """The manifest; None if there is none that this version can read. The records may be readable without it."""
+        with suppress(AgentvError):
+            return self.run.manifest
+        return None
+
     @property
     def targets(self) -> list[str]:
         """The targets, in order of appearance."""
@@ -125,6 +147,8 @@ class RunScores:
             self.paths.append(self._paths.setdefault(record.dataset_path, record.dataset_path))
             self.has_conversations = self.has_conversations or record.conversation_id is not None
             self.tags.append(self.tag_sets.setdefault(record.tags, len(self.tag_sets)))
+            self.judges.append(_NO_JUDGES)
+            self.fingerprints.append(hash(record.fingerprint) if record.fingerprint else 0)
             self._targets[record.target] = self._prompts[record.prompt] = None
         self._add_usage(case, record)
         if record.status == "error":
@@ -137,12 +161,19 @@ class RunScores:
             self.scores.add(case, record.score)
             if self.starts[case] is None:
                 self.starts[case] = start
+        self._add_judges(case, record.evaluator_results)
         for found in record.evaluator_results:
             if found.score is not None:
                 column = self.evaluators.get(found.name)
                 if column is None:
                     column = self.evaluators[found.name] = Column()
                 column.add(case, found.score)
+
+    def _add_judges(self, case: int, results: Sequence[EvaluatorScore | EvaluatorResult]) -> None:
+        used = frozenset(use for found in results for use in _judges_of(found, found.name))
+        if not used <= self.judges[case]:
+            used |= self.judges[case]
+            self.judges[case] = self._judge_sets.setdefault(used, used)
 
     def _add_usage(self, case: int, record: ScoreRecord | Result) -> None:
         metrics = record.execution_metrics
@@ -153,6 +184,22 @@ class RunScores:
             self.cost.add(case, metrics.cost_usd)
         if metrics.duration_ms is not None:
             self.duration.add(case, metrics.duration_ms)
+
+
+def _judges_of(found: EvaluatorScore | EvaluatorResult, name: str) -> Iterator[JudgeUse]:
+    """Yield the successful calls of an evaluator and its members, as calls of the evaluator `name`."""
+    request = found.evaluator_provider_request
+    for member in found.evaluator_results:
+        yield from _judges_of(member, name)
+    if request is None:
+        return
+    try:
+        calls = request if isinstance(request, EvaluatorCalls) else msgspec.convert(request, EvaluatorCalls)
+    except msgspec.ValidationError:
+        return  # another tool's description of a request
+    for call in calls.calls:
+        if call.target is not None and call.error is None:
+            yield name, call.target, call.model
 
 
 class GroupedCases:
@@ -177,6 +224,14 @@ class GroupedCases:
             groups.append(number)
         self.first = first
         self.groups = np.array(groups, dtype=np.intp)
+
+    def only_here(self, other: GroupedCases) -> Iterator[CaseId]:
+        """Yield the cases that another run does not have."""
+        return (self.case_id(name, row) for name, row in self.names.items() if name not in other.names)
+
+    def case_id(self, name: tuple[str | None, ...], row: int) -> CaseId:
+        """Return the dataset and id of a case, given its name and row."""
+        return CaseId(self.run.datasets[self.first[row]], str(name[self.parts.index(1)]))
 
     def means(self, column: Column) -> NDArray[Any]:
         """Return the mean of each case."""

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from string import ascii_uppercase
 
 from agentv.comparison.comparison import Change, Comparison, Matrix, PartComparison, Side, UsageChange
 from agentv.errors import plural
+from agentv.report.change_text import (
+    change_lines,
+    change_markdown,
+    letter,
+    no_verdict_lines,
+    no_verdict_markdown,
+    run_notes,
+)
 from agentv.report.figures import (
     aligned,
     cell,
@@ -31,11 +38,6 @@ from agentv.stats.paired_comparison import Paired
 _LONGEST_NAME = 40
 _ANSWER_LINES, _ANSWER_WIDTH = 4, 100
 _PARTS = 20
-
-
-def letter(index: int) -> str:
-    """Return the name of a run in a comparison: A, B, …, then #27, #28, …"""
-    return ascii_uppercase[index] if index < len(ascii_uppercase) else f"#{index + 1}"
 
 
 def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
@@ -74,7 +76,7 @@ def _power(detectable: float | None) -> str:
 def margin_sentence(comparison: Comparison) -> str | None:
     """State the result of the non-inferiority test; None if there is no margin."""
     tested = comparison.non_inferiority
-    if tested is None:
+    if tested is None or not comparison.is_comparable:
         return None
     result = {
         "shown": f"B is less than {tested.margin:g} worse than A, or better",
@@ -103,6 +105,7 @@ def method(paired: Paired) -> str:
 def notes(comparison: Comparison) -> Iterator[str]:
     """Yield caveats of the figures."""
     paired = comparison.paired
+    yield from run_notes(comparison)
     yield from comparison.notes
     yield from _stopped_early(comparison.sides, paired)
     if paired is None or paired.p_value is None or paired.ci95 is None:
@@ -117,6 +120,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
 
 def matrix_notes(matrix: Matrix) -> Iterator[str]:
     """Yield caveats of the figures of several runs."""
+    yield from run_notes(matrix)
     yield from matrix.notes
     yield from _stopped_early(matrix.sides, None)
 
@@ -134,7 +138,7 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     """Return the comparison as lines for a terminal."""
     paired = comparison.paired
     style = {"better": "bold green", "worse": "bold red"}.get(paired.answer if paired else "", "bold")
-    lines: list[Line] = [(sentence(paired), style)]
+    lines = no_verdict_lines(comparison) or [(sentence(paired), style)]
     margin = margin_sentence(comparison)
     if margin is not None:
         lines.append((margin, "bold"))
@@ -144,6 +148,7 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     lines += [(text, "") for text in left_out(comparison)]
     if paired is not None:
         lines.append((f"Method: {method(paired)}", "dim"))
+    lines += [("", ""), *change_lines(comparison)]
     for title, parts in (("Evaluators", comparison.evaluators), ("Tags", comparison.tags)):
         if parts:
             lines += [("", ""), (title, "bold"), *_table(part_rows(parts[:_PARTS]))]
@@ -244,14 +249,15 @@ def _change(change: Change) -> Iterator[Line]:
 
 def matrix_lines(matrix: Matrix) -> list[Line]:
     """Return the comparison of several runs as lines for a terminal."""
-    lines: list[Line] = [(matrix_sentence(matrix), "bold")]
+    lines = no_verdict_lines(matrix) or [(matrix_sentence(matrix), "bold")]
     lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in matrix_notes(matrix)]
     lines += [("", ""), *_table(side_rows(matrix.sides))]
     lines += [("", ""), (matrix_basis(matrix), "")]
     lines += [("", ""), ("Differences: column − row (* p < 0.05, Holm-adjusted over all pairs)", "bold")]
     lines += _table(matrix_rows(matrix))
     lines += [("", ""), ("Ranking (Bradley-Terry, by the higher score on each case)", "bold")]
-    return lines + _table(ranking_rows(matrix))
+    lines += _table(ranking_rows(matrix))
+    return [*lines, ("", ""), *change_lines(matrix)]
 
 
 def matrix_sentence(matrix: Matrix) -> str:
@@ -323,7 +329,7 @@ def matrix_markdown(matrix: Matrix) -> str:
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
     paired = comparison.paired
-    yield from (f"### {sentence(paired)}", "")
+    yield from no_verdict_markdown(comparison) if not comparison.is_comparable else (f"### {sentence(paired)}", "")
     margin = margin_sentence(comparison)
     if margin is not None:
         yield from (f"**{margin}**", "")
@@ -335,6 +341,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
         yield f"- {markdown(text, 500)}"
     if paired is not None:
         yield from ("", f"<sub>{method(paired)}</sub>", "")
+    yield from change_markdown(comparison)
     for title, parts in (("Evaluators", comparison.evaluators), ("Tags", comparison.tags)):
         if parts:
             yield from (f"#### {title}", "", *_markdown_table(part_rows(parts[:_PARTS])), "")
@@ -348,14 +355,15 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
 
 
 def _matrix(matrix: Matrix) -> Iterator[str]:
-    yield from (f"### {matrix_sentence(matrix)}", "")
+    yield from no_verdict_markdown(matrix) if not matrix.is_comparable else (f"### {matrix_sentence(matrix)}", "")
     for note in matrix_notes(matrix):
         yield from (f"> {markdown(note, 500)}", "")
     yield from (*_markdown_table(side_rows(matrix.sides), (1, 2)), "", matrix_basis(matrix), "")
     yield from ("#### Differences", "", "Column − row; * p < 0.05, Holm-adjusted over all pairs.", "")
     yield from (*_markdown_table(matrix_rows(matrix)), "")
     yield from ("#### Ranking", "", "Bradley-Terry, by the higher score on each case.", "")
-    yield from _markdown_table(ranking_rows(matrix), (2,))
+    yield from (*_markdown_table(ranking_rows(matrix), (2,)), "")
+    yield from change_markdown(matrix)
 
 
 def _markdown_change(change: Change) -> Iterator[str]:

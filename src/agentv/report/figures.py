@@ -232,11 +232,11 @@ def cell(text: str, longest: int) -> str:
     return code(text, longest).replace("|", "\\|")
 
 
-def fenced(text: str, longest: int) -> str:
+def fenced(text: str, longest: int, language: str = "text") -> str:
     """Return a Markdown code block."""
     body = excerpt(text, longest)
     fence = _fence(body, 3)
-    return f"{fence}text\n{body}\n{fence}"
+    return f"{fence}{language}\n{body}\n{fence}"
 
 
 def _fence(text: str, shortest: int) -> str:

@@ -37,11 +37,27 @@ class RecordKey(msgspec.Struct, gc=False, kw_only=True):
         return JobKey(self.dataset_path, self.eval_id, self.target, self.prompt, self.trial)
 
 
+class CalledTarget(msgspec.Struct, gc=False):
+    """A call of an evaluator to a judge or an embedder: the target, and the model that responded."""
+
+    target: str | None = None
+    model: str | None = None
+    error: Any = None
+
+
+class EvaluatorCalls(msgspec.Struct, gc=False):
+    """The calls that an evaluator made."""
+
+    calls: tuple[CalledTarget, ...] = ()
+
+
 class EvaluatorScore(msgspec.Struct, gc=False):
-    """The score of one evaluator."""
+    """The score of one evaluator, and the calls that it and its members made."""
 
     name: str
     score: Share | None = None
+    evaluator_provider_request: EvaluatorCalls | None = None
+    evaluator_results: tuple[EvaluatorScore, ...] = ()
 
 
 class JobUsage(msgspec.Struct, gc=False):
@@ -75,6 +91,7 @@ class ScoreRecord(msgspec.Struct, gc=False, kw_only=True):
     error: JobError | None = None
     execution_metrics: JobUsage | None = None
     cached: bool = False
+    fingerprint: str | None = None
     tags: tuple[str, ...] = ()
 
     @property

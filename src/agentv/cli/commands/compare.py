@@ -11,12 +11,12 @@ import click
 
 from agentv.cli.analysis_options import CompareArguments, PlanArguments
 from agentv.cli.options import options_of
-from agentv.comparison.comparison import FailOn, comparison_data, matrix_data
+from agentv.comparison.comparison import Comparison, FailOn, Matrix, comparison_data, matrix_data
 from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
 from agentv.comparison.sample_size import DIFFERENCES, TRIALS, Plan, PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import lasting_name, named_run
-from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError, plural
+from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.comparison_text import comparison_lines, comparison_markdown, matrix_lines, matrix_markdown
 from agentv.report.figures import aligned, number, one_line, usd
@@ -33,16 +33,24 @@ def compare(args: CompareArguments) -> None:
     if len(loaded) > 2:
         if args.margin is not None or fail_on == "any-loss":
             raise UsageError("--margin and --fail-on any-loss need exactly two runs", hint="Compare the runs in pairs")
-        matrix = compare_many(loaded, seed=args.seed)
-        code = EXIT_FINDINGS if matrix.fails(fail_on) else EXIT_OK
+        matrix = compare_many(loaded, seed=args.seed, allow_changed_measure=args.allow_changed_measure)
+        code = _exit_code(matrix, fail_on)
         data, markdown = partial(matrix_data, matrix, code), partial(matrix_markdown, matrix)
         _print(args, data, markdown, partial(matrix_lines, matrix))
     else:
         found = compare_runs(loaded[0], loaded[1], options_of(CompareOptions, args))
-        code = EXIT_FINDINGS if found.fails(fail_on) else EXIT_OK
+        code = _exit_code(found, fail_on)
         data, markdown = partial(comparison_data, found, code), partial(comparison_markdown, found)
         _print(args, data, markdown, partial(comparison_lines, found))
     sys.exit(code)
+
+
+def _exit_code(found: Comparison | Matrix, fail_on: FailOn) -> int:
+    """Return the exit code of a comparison. Runs that were scored or asked differently decide nothing."""
+    is_undecided = not found.is_comparable or (isinstance(found, Comparison) and not found.common)
+    if is_undecided and fail_on != "never":
+        return EXIT_UNDECIDED
+    return EXIT_FINDINGS if found.fails(fail_on) else EXIT_OK
 
 
 def _print(

@@ -1,0 +1,249 @@
+"""Decide whether two runs measured the same: the same inputs, references, evaluators, judges and verdict limits.
+
+Cases are paired only if their input is the same in both runs. A prompt template belongs to what is tested: cases with
+the same variables have the same input. If references, evaluators, judges or verdict limits differ, the measure changed,
+and a difference of scores may not come from the targets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agentv.comparison.case_index import (
+    CaseIndex,
+    Fields,
+    changed_evaluators,
+    changed_references,
+    has_same_variables,
+    reference_text,
+)
+from agentv.comparison.comparison import Reason, Unfinished
+from agentv.comparison.run_change import CaseId, ChangeKind, RunChange, ValueChange, changed_entries, changed_values
+from agentv.comparison.scores import GroupedCases, JudgeUse, RunScores
+from agentv.errors import EXIT_BUDGET, EXIT_INTERRUPTED, plural
+from agentv.runs.folder import is_locked
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from agentv.model.manifest import RunManifest, TargetEntry
+
+
+class SharedCases:
+    """The cases that two runs have in common, given their rows in each run: which have the same input, and how
+    their scoring differs.
+
+    `same_input` marks the cases that can be paired. `unchecked` is the number of cases without a stored fingerprint in
+    one of the runs; they count as the same. `other_inputs` are the cases that cannot be paired, `other_prompts` the
+    rows whose prompt template changed.
+    """
+
+    def __init__(self, sides: tuple[GroupedCases, GroupedCases], rows: NDArray[Any]) -> None:
+        self.sides = sides
+        self._runs = sides[0].run, sides[1].run
+        self._cases = [np.array(side.first, dtype=np.intp)[rows[:, place]] for place, side in enumerate(sides)]
+        prints = [np.array(run.fingerprints, dtype=np.int64) for run in self._runs]
+        first, second = (each[cases] for each, cases in zip(prints, self._cases, strict=True))
+        known = (first != 0) & (second != 0)
+        self.unchecked = int((~known).sum())
+        self.same_input = np.ones(len(rows), dtype=bool)
+        self.other_prompts: list[int] = []
+        self._references: dict[str, list[int]] = {}
+        self._examine(np.flatnonzero(known & (first != second)).tolist())
+        self.other_inputs = self._case_ids(rows[~self.same_input][:, 0].tolist())
+
+    @cached_property
+    def measure_changes(self) -> tuple[RunChange, ...]:
+        """How the scoring of the paired cases differs between the runs; empty if it is the same."""
+        if is_same_run(*self._runs):
+            return tuple(self._judge_changes())
+        return (*self._reference_changes(), *self._evaluator_changes(), *self._judge_changes())
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Yield what could not be checked, and the cases that cannot be paired."""
+        if self.unchecked:
+            cases = "Cases" if self.unchecked == len(self.same_input) else plural(self.unchecked, "case")
+            labels = [run.label for run in self._runs if not all(run.fingerprints)]
+            stores = "store" if len(labels) > 1 else "stores"
+            reason = f"{' and '.join(labels)} {stores} no fingerprints to check inputs, references and evaluators"
+            yield f"{cases} matched by id only: {reason}"
+        if count := len(self.other_inputs):
+            have = "has" if count == 1 else "have"
+            yield f"{plural(count, 'case')} {have} the same id but another input; not paired"
+
+    def name(self, row: int) -> str:
+        """Return the id of the case in a row."""
+        return self._ids[int(self._cases[0][row])]
+
+    def fields(self, rows: Iterable[int]) -> Iterator[tuple[int, Fields | None, Fields | None]]:
+        """Yield rows with the case as stored in each run; None if a run did not store it."""
+        numbers = [(row, int(self._cases[0][row]), int(self._cases[1][row])) for row in rows]
+        first = self._indexes[0].fields(number for _, number, _ in numbers)
+        second = self._indexes[1].fields(number for _, _, number in numbers)
+        return ((row, first.get(number), second.get(other)) for row, number, other in numbers)
+
+    def _case_ids(self, rows: list[int]) -> tuple[CaseId, ...]:
+        """Return the cases in some rows of the first run, sorted; one with several targets or prompts counts once."""
+        side = self.sides[0]
+        names = list(side.names) if rows else []
+        found = {side.case_id(names[row], row) for row in rows}
+        return tuple(sorted(found, key=lambda case: (case.dataset, case.eval_id)))
+
+    @cached_property
+    def _ids(self) -> list[str]:
+        return [key[1] for key in self._runs[0].cases]
+
+    @cached_property
+    def _indexes(self) -> tuple[CaseIndex, CaseIndex]:
+        return CaseIndex(self._runs[0]), CaseIndex(self._runs[1])
+
+    def _columns(self, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return a column of both case indexes over the shared cases."""
+        first, second = self._indexes
+        return getattr(first, name)[self._cases[0]], getattr(second, name)[self._cases[1]]
+
+    def _examine(self, rows: list[int]) -> None:
+        """Find out why fingerprints differ: another input, another prompt template, or other references."""
+        if not rows:
+            return
+        first, second = self._columns("inputs")
+        for row, before, after in self.fields(rows):
+            if before is None or after is None:
+                self._references.setdefault("input or references", []).append(row)
+                continue
+            if first[row] != second[row]:
+                if not has_same_variables(before, after):
+                    self.same_input[row] = False
+                    continue
+                self.other_prompts.append(row)
+            for field in changed_references(before, after, is_certain=bool(first[row] == second[row])):
+                self._references.setdefault(field, []).append(row)
+
+    def _change(self, kind: ChangeKind, name: str, rows: list[int], value: ValueChange) -> RunChange:
+        total, example = int(self.same_input.sum()), self.name(rows[0])
+        return value.to_change(kind, name=name, cases=len(rows), of=total, example=example, is_measure=True)
+
+    def _reference_changes(self) -> Iterator[RunChange]:
+        for field, rows in self._references.items():
+            _, before, after = next(self.fields(rows[:1]))
+            old, new = (reference_text((fields or {}).get(field)) for fields in (before, after))
+            yield self._change("references", "", rows, ValueChange(field, old, new))
+
+    def _evaluator_changes(self) -> Iterator[RunChange]:
+        """Yield evaluators and verdict limits that differ. Cases with equal pairs of them are examined once."""
+        columns = (*self._columns("evaluators"), *self._columns("limits"))
+        known = (columns[0] != 0) & (columns[1] != 0) & self.same_input
+        differs = known & ((columns[0] != columns[1]) | (columns[2] != columns[3]))
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for row in np.flatnonzero(differs).tolist():
+            groups.setdefault(tuple(column[row] for column in columns), []).append(row)
+        rows_of = {group[0]: group for group in groups.values()}
+        affected: dict[tuple[ChangeKind, str], list[int]] = {}
+        values: dict[tuple[ChangeKind, str], list[ValueChange]] = {}
+        for row, before, after in self.fields(rows_of):
+            for key, found in self._scoring_changes(before or {}, after or {}):
+                affected.setdefault(key, []).extend(rows_of[row])
+                values.setdefault(key, found)
+        for (kind, name), found in values.items():
+            yield from (self._change(kind, name, affected[kind, name], value) for value in found)
+
+    def _scoring_changes(
+        self, before: Fields, after: Fields
+    ) -> Iterator[tuple[tuple[ChangeKind, str], list[ValueChange]]]:
+        for name, values in changed_evaluators(before, after):
+            yield ("evaluator", name), values
+        first, second = (index.verdicts(each) for index, each in zip(self._indexes, (before, after), strict=True))
+        if limits := list(changed_values(first, second)):
+            yield ("verdict limits", ""), limits
+
+    def _judge_changes(self) -> Iterator[RunChange]:
+        """Yield evaluators that called other judges, and judges whose settings or models differ."""
+        uses = [
+            frozenset[JudgeUse]().union(*{run.judges[case] for case in cases[self.same_input].tolist()})
+            for run, cases in zip(self._runs, self._cases, strict=True)
+        ]
+        yield from _changed_judges(*uses)
+        first, second = map(_models, uses)
+        entries = [_entries(run) for run in self._runs]
+        for name in sorted(first.keys() & second.keys()):
+            before, after = (each.get(name) for each in entries)
+            found = _changed_settings(before, after)
+            if not found and first[name] and second[name] and not first[name] & second[name]:
+                found = [ValueChange("model", _listed(first[name]), _listed(second[name]))]
+            yield from (value.to_change("judge", name=name, is_measure=True) for value in found)
+
+
+def unfinished(run: RunScores) -> Unfinished | None:
+    """Return how far a run got that was stopped or is still running; None if it is complete or was decided early."""
+    manifest = run.manifest
+    if manifest is None or manifest.counts is None or manifest.stopped_early:
+        return None
+    if manifest.finished_at is not None and not manifest.counts.skipped:
+        return None
+    cases, planned = len({key[:2] for key in run.cases}), manifest.counts.cases
+    if cases < planned:
+        return Unfinished(done=cases, planned=planned, unit="case", reason=_reason(run, manifest))
+    if run.picked is not None:
+        return None  # the number of its jobs is not known
+    jobs = Unfinished(done=run.records, planned=manifest.counts.jobs, unit="job", reason=_reason(run, manifest))
+    return jobs if jobs.done < jobs.planned else None
+
+
+def _reason(run: RunScores, manifest: RunManifest) -> Reason:
+    if is_locked(run.run.path):
+        return "running"
+    known: dict[int | None, Reason] = {EXIT_INTERRUPTED: "interrupted", EXIT_BUDGET: "budget"}
+    stopped: Reason = "fail-fast" if manifest.exit_code and manifest.options.get("fail_fast") else "stopped"
+    return known.get(manifest.exit_code, stopped)
+
+
+def is_same_run(before: RunScores, after: RunScores) -> bool:
+    """Return whether both sides are parts of one run."""
+    return os.path.samefile(before.path, after.path)
+
+
+def _changed_judges(before: frozenset[JudgeUse], after: frozenset[JudgeUse]) -> Iterator[RunChange]:
+    """Yield the evaluators whose judges differ. A run that called none does not count."""
+    first, second = map(_targets, (before, after))
+    for name in sorted(first.keys() & second.keys()):
+        if first[name] != second[name]:
+            value = ValueChange("judge", _listed(first[name]), _listed(second[name]))
+            yield value.to_change("evaluator", name=name, is_measure=True)
+
+
+def _targets(uses: frozenset[JudgeUse]) -> dict[str, set[str]]:
+    """Return the judges of each evaluator."""
+    found: dict[str, set[str]] = {}
+    for evaluator, target, _ in uses:
+        found.setdefault(evaluator, set()).add(target)
+    return found
+
+
+def _models(uses: frozenset[JudgeUse]) -> dict[str, set[str]]:
+    """Return the models with which each judge responded; none if they are unknown."""
+    found: dict[str, set[str]] = {}
+    for _, target, model in uses:
+        found.setdefault(target, set()).update(() if model is None else (model,))
+    return found
+
+
+def _entries(run: RunScores) -> dict[str, TargetEntry]:
+    manifest = run.manifest
+    return {} if manifest is None else {entry.name: entry for entry in (*manifest.targets, *manifest.judges)}
+
+
+def _changed_settings(before: TargetEntry | None, after: TargetEntry | None) -> list[ValueChange]:
+    """Return how a judge changed; a replay only repeats its responses, and does not have its settings."""
+    if "replay" in (before and before.provider, after and after.provider):
+        return []
+    return changed_entries(before, after, answers_only=True)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
